@@ -134,7 +134,9 @@ def mcqa_example_cases() -> Iterator[Case]:
 def agieval_cases(folder: Path) -> Iterator[Case]:
     """Yield each question with a correct, a wrong and a useless answer."""
     for name, count in AGIEVAL_QUESTIONS.items():
-        rows = read_rows(prepare(AGIEVAL / f"{name}.jsonl", folder / f"{name}.jsonl", GRADING_MODES[name]))
+        rows = read_rows(
+            prepare(input=AGIEVAL / f"{name}.jsonl", output=folder / f"{name}.jsonl", grading_mode=GRADING_MODES[name])
+        )
         form = "Let me see.\nAnswer: {}" if "colon" in GRADING_MODES[name] else r"Let me see. \boxed{{{}}}"
         useless = ["", "It is one of them.", r"\boxed{", r"\boxed{}", "Answer:", "Answer: none of these"]
         for number, row in zip(range(count), rows, strict=False):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from nemo_gym.errors import LaunchError
 from nemo_gym.grading.conclusions import concluded
 from nemo_gym.grading.numbers import number_in, same_number
-from nemo_gym.grading.text import last_boxed, normalised, strip_reasoning, unwrapped
+from nemo_gym.grading.text import last_boxes, normalised, strip_reasoning, unwrapped
 from nemo_gym.grading.workers import WorkerCrashed, WorkerPool, WorkerTimedOut
 
 LIBRARY = "math_verify"
@@ -25,21 +25,26 @@ LONGEST_ANSWER = 200
 LONGEST_EXPRESSION = 2_000
 """Characters. A longer expression is not equal, because comparing it would block a worker."""
 
+_OPEN_BOX = re.compile(r"\\boxed\s*\{")
 _HASHES = re.compile(r"^####(.*\S)", re.MULTILINE)
 _MATHEMATICAL = re.compile(r"[\d$\\]")
 """A digit, dollar sign or LaTeX command. math-verify finds nothing in a text without one."""
 _SPACE = re.compile(r"\s+|\\[,;:! ]")
 _RELATION = re.compile(
     r"\\(?:not|neg|lnot|neq?|le|leq|leqslant|ge|geq|geqslant|lt|gt|ll|gg|nless|ngtr|to|mapsto|implies|iff|"
-    r"(?:long)?rightarrow|(?:Long)?[Rr]ightarrow)(?![A-Za-z])|[<>≤≥≠¬→⇒]"
+    r"(?:long)?rightarrow|(?:Long)?[Rr]ightarrow|l?or|vee|land|wedge)(?![A-Za-z])|[<>≤≥≠¬→⇒∨∧]"
 )
-"""A denial, an inequality or an implication. math-verify drops it and compares the number after it."""
+"""A denial, an inequality, an implication or a choice. math-verify drops it and compares the number after it."""
 _LIMITED = re.compile(
     r"\b(?:not|never|except|without|least|most|more|less|greater|fewer|above|below|under|over|than|plus|minus|half|"
     r"dozens?|hundreds?|thousands?|[mb]illions?|trillions?)\b",
     re.IGNORECASE,
 )
 """A word that changes a value. math-verify drops words."""
+_CHOICE = re.compile(r"(?<![\\A-Za-z])or(?![A-Za-z])", re.IGNORECASE)
+_ASIDE = re.compile(r"\(\s*or(?![A-Za-z])", re.IGNORECASE)
+_BRACKETED = re.compile(r"[(\[][^()\[\]]*[)\]]")
+_LIST = re.compile(r",|\\pm|±|(?<![\\A-Za-z])(?:or|and)(?![A-Za-z])", re.IGNORECASE)
 _BASE = re.compile(r"(?<![A-Za-z\d])[\dA-F]*\d\s*\)?\s*_\s*(?:\{([^{}]*)\}|(\w))")
 """A number with the base of its digits, which math-verify drops."""
 _EQUALS = re.compile(r"(?<![<>!:\\])=")
@@ -79,12 +84,23 @@ class MathEquality:
         """Compare the answer in a text with the expected one.
 
         The answer is the content of the last `\\boxed{…}`, else the text after `####`, else a number that is the whole
-        text, else the only value that the last sentence states.
+        text, else the only value that the last sentence states. Of boxes joined by "or" or the like, all must be equal
+        to the expected answer, or together be the expected list. A text with only an unclosed box is cut off: it has
+        no answer.
         """
-        shown = strip_reasoning(text)[-LONGEST_TEXT:]
-        answer = _answer_in(shown)
-        if answer is None:
+        answers = _answers_in(strip_reasoning(text)[-LONGEST_TEXT:])
+        if not answers:
             return Comparison(False, None)
+        for answer in answers:
+            compared = await self._compare_answer(expected, answer)
+            if not compared.is_equal:
+                break
+        if compared.is_equal or len(answers) == 1:
+            return compared
+        # The boxes are not the same value in several forms, so together they are a list.
+        return await self._compare_answer(expected, ", ".join(answers))
+
+    async def _compare_answer(self, expected: str, answer: str) -> Comparison:
         if _bare(expected) == _bare(answer) != "" or normalised(expected) == normalised(answer) != "":
             return Comparison(True, answer)
         if _says_something_else(expected, answer):
@@ -134,16 +150,17 @@ def compare_by_library(expected: str, text: str) -> Comparison:
     return Comparison(bool(library.verify(gold, found, timeout_seconds=None)), str(found[-1]))
 
 
-def _answer_in(text: str) -> str | None:
-    answer = last_boxed(text)
-    if answer is not None:
-        return answer.strip()
+def _answers_in(text: str) -> list[str]:
+    boxes = last_boxes(text)
+    if boxes or _OPEN_BOX.search(text):
+        return [box.strip() for box in boxes]
     after_hashes = _HASHES.findall(text)
     if after_hashes:
-        return str(after_hashes[-1]).strip()
+        return [str(after_hashes[-1]).strip()]
     if len(text) <= LONGEST_ANSWER and number_in(text):
-        return text
-    return concluded(text)
+        return [text]
+    stated = concluded(text)
+    return [] if stated is None else [stated]
 
 
 def _ungrouped(text: str) -> str:
@@ -152,7 +169,9 @@ def _ungrouped(text: str) -> str:
 
 def _says_something_else(expected: str, answer: str) -> bool:
     """Return whether the answer, but not the expected one, has a part that changes a value and math-verify drops."""
-    if any(mark.search(answer) and not mark.search(expected) for mark in (_RELATION, _LIMITED)):
+    if any(mark.search(answer) and not mark.search(expected) for mark in (_RELATION, _LIMITED, _ASIDE)):
+        return True
+    if _CHOICE.search(answer) and not _LIST.search(_BRACKETED.sub("", _ungrouped(expected))):
         return True
     bases = _bases(answer)
     return bool(bases) and bases != _bases(expected)

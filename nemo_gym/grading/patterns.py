@@ -48,6 +48,16 @@ class PatternSearch:
         with self._failures_of(pattern):
             return await self._workers.run(last_capture, pattern, text[-self.longest_text :])
 
+    async def matches_whole(self, pattern: str, text: str, *, keeps_case: bool = False) -> bool:
+        """Return whether the pattern matches a text from its beginning to its end. Raises `PatternFailed`.
+
+        A text longer than `longest_text` does not match.
+        """
+        if len(text) > self.longest_text:
+            return False
+        with self._failures_of(pattern):
+            return await self._workers.run(is_full_match, pattern, text, keeps_case)
+
     @contextmanager
     def _failures_of(self, pattern: str) -> Iterator[None]:
         try:
@@ -71,3 +81,8 @@ def last_capture(pattern: str, text: str) -> str | None:
         captured = next((group for group in match.groups() if group), "") if match.re.groups else match[0]
         found = captured or found
     return found
+
+
+def is_full_match(pattern: str, text: str, keeps_case: bool) -> bool:
+    """Do the search of `PatternSearch.matches_whole`, in a worker."""
+    return re.fullmatch(pattern, text, 0 if keeps_case else re.IGNORECASE) is not None

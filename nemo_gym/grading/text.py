@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator
 
@@ -32,6 +32,14 @@ _TEXT_COMMAND = re.compile(
     r"\\(?:text|textbf|textit|textrm|textsf|texttt|textup|textnormal|emph|mbox|boxed|mathrm|mathbf|mathit|mathsf)\s*"
     r"\{([^{}]*)\}"
 )
+_LONGEST_CONNECTOR = 60
+_CONNECTOR = re.compile(
+    r"(?:[\s,;:.$*/|&+()]|\b[A-Za-z](?:_\{?\d\}?)?\s*=|\\[()\[\],;:!. ]|\\(?:q?quad|l?or|vee|land|wedge)(?![A-Za-z])"
+    r"|\\(?:text|mathrm|mbox)\s*\{[^{}\w]*(?:or|and)[^{}\w]*\}"
+    r"|\b(?:or|and|either|also|maybe|perhaps|possibly|alternatively|even)\b)*",
+    re.IGNORECASE,
+)
+"""The text between the boxes of a list."""
 _DEEPEST_NESTING = 8
 _WORD_OR_PART = re.compile(r"\s+|\S{1,1000}")
 _MATH_DELIMITER = re.compile(r"\\[()\[\]]")
@@ -74,19 +82,52 @@ def last_boxed(text: str) -> str | None:
 
     Of nested boxes the inner one counts as the last. A box whose braces are not closed is skipped.
     """
+    boxes = _boxes(text)
+    return text[boxes[-1].start : boxes[-1].end] if boxes else None
+
+
+def last_boxes(text: str) -> list[str]:
+    r"""Return the contents of the last list of `\boxed{…}`, such as the two of `\boxed{1} or \boxed{2}`.
+
+    Most texts have a list of one, the same as `last_boxed`. A box with the same content as another is left out.
+    """
+    boxes = _boxes(text)
+    if not boxes:
+        return []
+    listed = [boxes.pop()]
+    while boxes:
+        before, after = boxes.pop(), listed[-1]
+        if before.end > after.opening:
+            continue
+        between = text[before.end + 1 : after.opening]
+        if len(between) > _LONGEST_CONNECTOR or not _CONNECTOR.fullmatch(between):
+            break
+        listed.append(before)
+    return list(dict.fromkeys(text[box.start : box.end] for box in reversed(listed)))
+
+
+class _Box(NamedTuple):
+    opening: int
+    """The index of the command."""
+    start: int
+    end: int
+
+
+def _boxes(text: str) -> list[_Box]:
+    """Return the complete boxes of a text by their start."""
     first = text.find("\\boxed")
     if first < 0:
-        return None
-    open_braces: list[tuple[int, bool]] = []
-    best: tuple[int, int] | None = None
+        return []
+    open_braces: list[tuple[re.Match[str], bool]] = []
+    boxes: list[_Box] = []
     for brace in _BRACES.finditer(text, first):
         if brace[0] == "{" or (brace[0].startswith("\\boxed") and brace[0].endswith("{")):
-            open_braces.append((brace.end(), brace[0] != "{"))
+            open_braces.append((brace, brace[0] != "{"))
         elif brace[0] == "}" and open_braces:
-            start, is_box = open_braces.pop()
-            if is_box and (best is None or start > best[0]):
-                best = (start, brace.start())
-    return None if best is None else text[best[0] : best[1]]
+            opening, is_box = open_braces.pop()
+            if is_box:
+                boxes.append(_Box(opening.start(), opening.end(), brace.start()))
+    return sorted(boxes, key=lambda box: box.start)
 
 
 def option_letter(text: str) -> str | None:

@@ -15,6 +15,7 @@ from nemo_gym import (
     ReverifyMode,
     SimpleResourcesServer,
     compute_pass_majority_metrics,
+    compute_subset_metrics,
 )
 from nemo_gym.grading import AnswerText, Judge, JudgeConfig, MathEquality, PromptFile, filled_with, strip_reasoning
 
@@ -22,6 +23,7 @@ PROMPT = Path(__file__).parent / "prompts" / "judge.md"
 JudgePrompt = Annotated[PromptFile, filled_with("question", "first_answer", "second_answer")]
 EQUAL, NOT_EQUAL = "[[A=B]]", "[[A!=B]]"
 ANSWER_KEY = "extracted_answer"
+SUBSET_KEY = "subset"
 LONGEST_JUDGED_ANSWER = 4_000
 """Characters at the end of a message that the judge reads if no answer could be extracted."""
 
@@ -70,6 +72,7 @@ class MathWithJudgeServer(SimpleResourcesServer):
         "pass@{k}/library_accuracy",
         "majority@{k}/accuracy",
         "majority@{k}/library_accuracy",
+        "{subset}/pass@1[avg-of-{k}]/accuracy",
     )
 
     @cached_property
@@ -124,7 +127,8 @@ class MathWithJudgeServer(SimpleResourcesServer):
         )
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        return compute_pass_majority_metrics(tasks, _scores, answer_key=ANSWER_KEY).metrics
+        overall = compute_pass_majority_metrics(tasks, _scores, answer_key=ANSWER_KEY)
+        return {**overall.metrics, **compute_subset_metrics(tasks, SUBSET_KEY, _scores, answer_key=ANSWER_KEY)}
 
 
 def _scores(row: dict[str, Any]) -> dict[str, float]:

@@ -86,6 +86,7 @@ class McqaServer(SimpleResourcesServer):
         "pass@1[avg-of-{k}]/no_answer",
         "pass@{k}/accuracy",
         "majority@{k}/accuracy",
+        "{subset}/pass@1[avg-of-{k}]/accuracy",
     )
 
     _pattern_search: PatternSearch = PrivateAttr(default_factory=PatternSearch)

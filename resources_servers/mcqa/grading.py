@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from nemo_gym.grading import last_boxed, normalised, option_letter, unwrapped
+from nemo_gym.grading import last_boxes, normalised, option_letter, unwrapped
 
 GradingMode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon", "lenient_answer_colon_md"]
 GRADING_MODES: tuple[GradingMode, ...] = get_args(GradingMode)
@@ -27,7 +27,8 @@ _CHOICE_IN_MARKDOWN = re.compile(
 )
 _CONNECTOR = r"(?:[/&]|(?:or|and|أو|و|অথবা|বা|এবং)(?!\w))"
 _ANOTHER_CHOICE = re.compile(
-    rf"\s*{_CONNECTOR}|[\s.:)\]]*(?:{_CONNECTOR}|[,;،])\s*[(\[]?(?P<letter>\w)(?!\w)(?P<word>\s+\w)?", re.IGNORECASE
+    rf"\s*{_CONNECTOR}|[\s.:)\]]*(?:{_CONNECTOR}|[,;،+=>]|to(?!\w))\s*[(\[]?(?P<letter>\w)(?!\w)(?P<word>\s+\w)?",
+    re.IGNORECASE,
 )
 _WORD_FOLLOWS = re.compile(r"\s+\w")
 _WORDS_OF_ONE_LETTER = frozenset("AI")
@@ -38,12 +39,18 @@ _REASON_FOLLOWS = re.compile(
 """Words that follow the letter A or I, but not the article or the pronoun."""
 _PART_OF_A_WORD = re.compile(r"['’]\w|[-‐‑][a-z]|\.\w(?!\w)|[+#^_]")
 """The rest of `I'm`, `A-level`, `D.C.` or `C++`."""
+_LINE_END = re.compile(r"(?<![,;/&])(?<![,;/&][ \t])\n(?!\s*(?:or(?!\w)|[,;/&]))", re.IGNORECASE)
+"""The end of a line that does not go on with `or …` in the next one."""
 _LABEL_END = re.compile(r"[\s:).\]*_`]*+")
 _TEXT_OPENING = re.compile(rf"^[{_DASHES}(\[]\s*+")
 
-_MAYBE = r"(?:maybe|perhaps|possibly|even|also|alternatively|plus|as well as)(?!\w)"
+_MAYBE = (
+    r"(?:maybe|perhaps|possibly|even|also|alternatively|plus|as well as|but|else|otherwise|rather|no|wait"
+    r"|(?:it\s+)?(?:could|may|might)\s+(?:also\s+)?be)(?!\w)"
+)
 _BETWEEN_CHOICES = re.compile(
-    rf"[\s,;،.:?!()\[\]|*_–—-]*+(?P<connector>(?:{_CONNECTOR}|{_MAYBE}|[→⇒]|[=-]>)[\s,(\[*_]*+(?:{_MAYBE}[\s(\[*_]*+)?)?"
+    rf"(?:[\s,;،.:?!()\[\]|*_–—-]|\d+\s*%)*+"
+    rf"(?P<connector>(?:{_CONNECTOR}|{_MAYBE}|[→⇒]|[=-]>)[\s,(\[*_]*+(?:{_MAYBE}[\s,(\[*_]*+)*+)?"
 )
 _LISTED_LETTER = re.compile(r"(?P<letter>[^\W_])(?P<rest>[\s,;،.:?!()\[\]|*_/&–—-].*|\Z)", re.DOTALL)
 
@@ -203,19 +210,24 @@ def _captured_choice(captured: str, options: Options) -> str | None:
     )
 
 
+def _boxed(text: str, read: Callable[[str], str | None]) -> str | None:
+    """Return the choice that all boxes of the last list make, as read by `read`."""
+    choices = {read(boxed) for boxed in last_boxes(text)}
+    return choices.pop() if len(choices) == 1 else None
+
+
 def _strict_boxed(text: str, options: Options) -> str | None:
-    boxed = last_boxed(text)
-    return None if boxed is None else options.allowed(_leading_letter(unwrapped(boxed), options))
+    return _boxed(text, lambda boxed: options.allowed(_leading_letter(unwrapped(boxed), options)))
 
 
 def _lenient_boxed(text: str, options: Options) -> str | None:
-    boxed = last_boxed(text)
-    if boxed is None:
-        return None
-    return (
-        options.allowed(_leading_letter(unwrapped(boxed), options))
-        or options.with_text(boxed)
-        or options.mentioned_in(boxed)
+    return _boxed(
+        text,
+        lambda boxed: (
+            options.allowed(_leading_letter(unwrapped(boxed), options))
+            or options.with_text(boxed)
+            or options.mentioned_in(boxed)
+        ),
     )
 
 
@@ -300,7 +312,7 @@ def _last_labelled(text: str, label: re.Pattern[str]) -> str | None:
     if not ends:
         return None
     after = text[ends[-1] :].lstrip(" \t\r\n*_`")
-    return after.partition("\n")[0]
+    return _LINE_END.split(after, maxsplit=1)[0]
 
 
 def _next_item(text: str) -> tuple[bool, str]:

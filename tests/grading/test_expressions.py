@@ -81,6 +81,12 @@ async def test_wrong_answers_are_not_equal(text):
         ("72", r"\boxed{72 \text{ or more}}"),
         ("72", r"\boxed{72 \text{ thousand}}"),
         ("72", "#### not 72"),
+        ("72", r"The answer is \boxed{72"),
+        ("72", r"\boxed{72 \lor 71}"),
+        ("72", r"\boxed{72\text{ (or 71)}}"),
+        ("1,072", r"\boxed{1072\text{ (or 71)}}"),
+        ("1, -2", r"\boxed{1, -2\text{ (or 3)}}"),
+        (r"(3, \frac{\pi}{2})", r"\boxed{(3, \frac{\pi}{2})\text{ (or (1, 2))}}"),
         ("It has a positive $y$-intercept.", r"\boxed{It has a negative $y$-intercept.}"),
     ],
 )
@@ -105,6 +111,9 @@ async def test_hopeless_answers_need_no_worker(expected, text):
         (r"x \ge 5", r"\boxed{x \geq 5}"),
         (r"50,000(0.9)^t", r"\boxed{50000 \cdot 0.9^t}"),
         ("6", "3!"),
+        ("1, -2", r"\boxed{1 \text{ or } -2}"),
+        ("1, -2", r"$x = \boxed{1}$ or $x = \boxed{-2}$"),
+        (r"\frac12", r"$\boxed{\frac{1}{2}}$, or $\boxed{0.5}$"),
     ],
 )
 async def test_expressions_are_compared_by_meaning(equality, expected, text):
@@ -124,6 +133,7 @@ async def test_expressions_are_compared_by_meaning(equality, expected, text):
         ("72", r"\boxed{1 + 1 = 72}"),
         ("72", "72!"),
         (r"50,000(0.9)^t", r"\boxed{50,000(0.1)^t}"),
+        ("72", r"Either \boxed{71} or \boxed{72}"),
     ],
 )
 async def test_different_expressions_are_not_equal(equality, expected, text):

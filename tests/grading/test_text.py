@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym.grading import last_boxed, normalised, option_letter, strip_reasoning, unwrapped
+from nemo_gym.grading import last_boxed, last_boxes, normalised, option_letter, strip_reasoning, unwrapped
 from tests.each_case import each_case
 
 
@@ -32,6 +32,25 @@ def test_last_complete_box_is_returned(text, held):
     assert last_boxed(text) == held
 
 
+@each_case(
+    ("text", "held"),
+    [
+        (r"\boxed{A} or \boxed{B}", ["A", "B"]),
+        (r"\boxed{0}. It is \boxed{A}, or perhaps $\boxed{B}$", ["A", "B"]),
+        (r"\(\boxed{A}\)\text{ or }\[\boxed{B}\]", ["A", "B"]),
+        (r"$x_1 = \boxed{A} \lor x_2 = \boxed{B}$", ["A", "B"]),
+        ("\\boxed{A}\n\n\\boxed{B}", ["A", "B"]),
+        (r"\boxed{A}, \boxed{A}", ["A"]),
+        (r"\boxed{A}. No, \boxed{B}", ["B"]),
+        (r"\boxed{A \boxed{B}}", ["B"]),
+        (r"\boxed{A or " * 2, []),
+        ("none", []),
+    ],
+)
+def test_boxes_of_the_last_list_are_returned(text, held):
+    assert last_boxes(text) == held
+
+
 @each_case("text", ["", "B", r"\boxed", r"\boxed B", r"\boxed{B", r"\fbox{B}", "{B}"])
 def test_text_without_complete_box_has_none(text):
     assert last_boxed(text) is None
@@ -40,6 +59,7 @@ def test_text_without_complete_box_has_none(text):
 @pytest.mark.parametrize("piece", [r"\boxed{", "{", "}", r"\boxed", "\\boxed ", "\\"])
 def test_box_in_huge_text_is_found_quickly(piece):
     assert last_boxed(piece * 300_000 + r" \boxed{B}") == "B"
+    assert last_boxes(piece * 300_000 + r" \boxed{B}") == ["B"]
 
 
 @given(st.text(alphabet=r"ab{}\ "))

@@ -19,6 +19,8 @@ from nemo_gym import (
     ReverifyMode,
     SessionState,
     SimpleResourcesServer,
+    compute_pass_majority_metrics,
+    compute_subset_metrics,
 )
 from nemo_gym.testing import make_server, reply, rollout
 from tests.each_case import each_case
@@ -262,7 +264,7 @@ async def test_failing_verify_raises_and_keeps_the_session():
 
 
 class HeadlineServer(SimpleResourcesServer):
-    KEY_METRICS = ("mean/reward", "mean/missing", "pass@{k}/accuracy")
+    KEY_METRICS = ("mean/reward", "mean/missing", "pass@{k}/accuracy", "{subset}/pass@{k}/accuracy")
 
     async def verify(self, body: BaseVerifyRequest) -> float:
         return 1.0
@@ -271,3 +273,13 @@ class HeadlineServer(SimpleResourcesServer):
 def test_key_metrics_come_from_the_class():
     metrics = {"mean/reward": 0.5, "mean/id": 3.0, "pass@1/accuracy": 50.0, "pass@4/accuracy": 75.0, "pass@4/other": 0}
     assert make_server(HeadlineServer).get_key_metrics(metrics) == {"mean/reward": 0.5, "pass@4/accuracy": 75.0}
+
+
+def test_key_metrics_may_be_per_subset():
+    tasks = [[{"reward": 1.0, "level": "easy"}] * 2, [{"reward": 0.0, "level": "hard/2"}] * 2]
+    metrics = {**compute_pass_majority_metrics(tasks).metrics, **compute_subset_metrics(tasks, "level")}
+    assert make_server(HeadlineServer).get_key_metrics(metrics) == {
+        "pass@2/accuracy": 50.0,
+        "easy/pass@2/accuracy": 100.0,
+        "hard/2/pass@2/accuracy": 0.0,
+    }

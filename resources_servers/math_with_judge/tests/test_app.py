@@ -133,7 +133,7 @@ async def test_hostile_answers_do_not_delay_other_rollouts():
 
 @pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not in ../shared/data/gsm8k")
 async def test_gsm8k_rows_reward_only_their_answers(tmp_path):
-    rows = list(read_rows(prepare(GSM8K, tmp_path / "gsm8k.jsonl")))
+    rows = list(read_rows(prepare(input=GSM8K, output=tmp_path / "gsm8k.jsonl")))
     assert len(rows) == 200
     server = make_server(MathWithJudgeServer, **WITHOUT_JUDGE)
     async with serving(server):
@@ -150,6 +150,9 @@ async def test_gsm8k_rows_reward_only_their_answers(tmp_path):
 async def test_metrics_include_reward_comparison_and_majority():
     server = make_server(MathWithJudgeServer)
     graded = [{"reward": 1.0, "library_reward": 0.0, "extracted_answer": "16"}] * 2
+    wrong = [{"reward": 0.0, "library_reward": 0.0, "extracted_answer": "15", "subset": "geometry"}] * 2
+    by_subset = server.compute_metrics([graded, wrong])
+    assert (by_subset["pass@2/accuracy"], by_subset["geometry/pass@2/accuracy"]) == (50.0, 0.0)
     metrics = server.compute_metrics([graded])
     assert metrics["pass@1[avg-of-2]/accuracy"] == 100.0
     assert metrics["pass@1[avg-of-2]/library_accuracy"] == 0.0

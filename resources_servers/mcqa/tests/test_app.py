@@ -318,6 +318,8 @@ def test_key_metrics_are_token_counts_and_largest_k():
             "pass@1[avg-of-3]/no_answer": 100 / 6,
             "pass@3/accuracy": 50.0,
             "majority@3/accuracy": 50.0,
+            "set-0/pass@1[avg-of-3]/accuracy": 200 / 3,
+            "set-1/pass@1[avg-of-3]/accuracy": 0.0,
         }
     )
 
@@ -357,5 +359,5 @@ def test_config_defines_the_server_and_its_agent():
     assert (FOLDER / server["entrypoint"]).is_file()
     agent = config["mcqa_simple_agent"]["responses_api_agents"]["simple_agent"]
     assert agent["resources_server"] == {"type": "resources_servers", "name": "mcqa"}
-    (examples,) = agent["datasets"]
+    examples, *_ = agent["datasets"]
     assert (FOLDER.parents[1] / examples["jsonl_fpath"]).is_file()

@@ -245,6 +245,15 @@ NOT_ONE_CHOICE = [
     "B isn't right",
     "B cannot be right",
     "B? No.",
+    "B, but possibly A",
+    "B. It could also be A.",
+    "B, or rather A",
+    "B, no, wait, A",
+    "B (60 %), A (40 %)",
+    "B + A",
+    "B > A",
+    "B = A",
+    "B to A",
     "not B",
     "Neither A nor B",
     "D.C.",
@@ -265,6 +274,26 @@ def test_text_that_is_not_one_choice_chooses_nothing():
         if (found := choice_in(form % text, CITIES, mode)) is not None
     ]
     assert wrong == []
+
+
+def test_several_boxes_choose_only_what_all_do():
+    cases = {
+        r"\boxed{A} or \boxed{B}": None,
+        r"\boxed{A}, \boxed{B}": None,
+        r"\boxed{B}\boxed{A}": None,
+        r"\boxed{B} or \boxed{E}": None,
+        r"\boxed{A}. Wait, \boxed{B}": "B",
+        r"\boxed{B}, that is \boxed{B}": "B",
+        "$\\boxed{B}$\n\n\\boxed{\\text{B}}": "B",
+    }
+    for mode in ("strict_single_letter_boxed", "lenient_boxed"):
+        assert {text: choice_in(text, CITIES, mode) for text in cases} == cases
+
+
+def test_answer_may_go_on_in_the_next_line():
+    cases = {"B\nor A": None, "B\nOr: A": None, "B,\nA": None, "B\nOrder matters.": "B", "B\n\nA is too small.": "B"}
+    found = {text: choice_in(f"Answer: {text}", CITIES, "lenient_answer_colon_md") for text in cases}
+    assert found == cases
 
 
 def test_reasons_and_texts_may_follow_every_letter():

@@ -1,4 +1,4 @@
-"""AGIEval files converted to rows."""
+"""AGIEval files and MMLU's questions converted to rows."""
 
 import json
 import subprocess
@@ -8,11 +8,12 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from nemo_gym import DataError, ServerClient
+from nemo_gym import DataError, ServerClient, UsageError
 from nemo_gym.jsonl import read_rows
 from resources_servers.mcqa.app import McqaConfig, McqaRunRequest, McqaServer, McqaVerifyRequest
 from resources_servers.mcqa.grading import GRADING_MODES
 from resources_servers.mcqa.prepare import prepare
+from tests.data.tables_as_files import parquet
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 AGIEVAL = REPOSITORY.parent / "shared" / "data" / "agieval"
@@ -47,7 +48,7 @@ def response_of(text):
 
 def test_row_contains_passage_question_options_and_instruction(tmp_path):
     output = tmp_path / "made" / "rows.jsonl"
-    assert prepare(write_file(tmp_path, question()), output) == output
+    assert prepare(input=write_file(tmp_path, question()), output=output) == output
     (row,) = read_rows(output)
     (message,) = row["responses_create_params"]["input"]
     assert message["role"] == "user"
@@ -62,15 +63,15 @@ def test_row_contains_passage_question_options_and_instruction(tmp_path):
 
 @pytest.mark.parametrize("passage", [None, ""])
 def test_row_without_passage_starts_with_the_question(tmp_path, passage):
-    output = prepare(write_file(tmp_path, question(passage=passage)), tmp_path / "rows.jsonl")
+    output = prepare(input=write_file(tmp_path, question(passage=passage)), output=tmp_path / "rows.jsonl")
     (row,) = read_rows(output)
     assert row["responses_create_params"]["input"][0]["content"].startswith("Does Tom")
 
 
 def test_rows_are_deterministic_with_unique_ids(tmp_path):
     source = write_file(tmp_path, question(), question(question="Does Kim, a dog, purr?"))
-    once = list(read_rows(prepare(source, tmp_path / "one.jsonl")))
-    again = list(read_rows(prepare(source, tmp_path / "two.jsonl")))
+    once = list(read_rows(prepare(input=source, output=tmp_path / "one.jsonl")))
+    again = list(read_rows(prepare(input=source, output=tmp_path / "two.jsonl")))
     assert once == again
     assert once[0]["uuid"] != once[1]["uuid"]
 
@@ -84,14 +85,14 @@ def test_rows_are_deterministic_with_unique_ids(tmp_path):
         ({"options": None}, "options: "),
         ({"options": []}, "label: 'A' is not one of the options"),
         ({"options": ["Yes", "No"]}, "'Yes' does not begin with a letter in brackets"),
-        ({"options": ["(A)Yes", "(A)No"]}, "the letters A, A are not all different"),
+        ({"options": ["(A)Yes", "(A)No"]}, "two options have the letter A"),
         ({"question": None}, "question: "),
     ],
 )
 def test_invalid_line_is_reported_and_nothing_is_written(tmp_path, wrong, problem):
     source, output = write_file(tmp_path, question(), question(**wrong)), tmp_path / "rows.jsonl"
     with pytest.raises(DataError) as failure:
-        prepare(source, output)
+        prepare(input=source, output=output)
     assert str(failure.value).startswith(f"{source}:2: ")
     assert problem in str(failure.value)
     assert not output.exists()
@@ -151,7 +152,7 @@ def test_script_reports_a_missing_file_in_one_line(tmp_path):
 @pytest.mark.parametrize(("name", "count"), [("aqua-rat", 254), ("lsat-lr", 510), ("sat-math", 220)])
 @pytest.mark.parametrize("mode", GRADING_MODES)
 async def test_every_agieval_question_rewards_only_its_letter(tmp_path, name, count, mode):
-    rows = list(read_rows(prepare(AGIEVAL / f"{name}.jsonl", tmp_path / "rows.jsonl", mode)))
+    rows = list(read_rows(prepare(input=AGIEVAL / f"{name}.jsonl", output=tmp_path / "rows.jsonl", grading_mode=mode)))
     assert len(rows) == count
     config = McqaConfig(host="0.0.0.0", port=8080, entrypoint="", name="mcqa")
     server = McqaServer(config=config, server_client=MagicMock(spec=ServerClient))
@@ -162,3 +163,63 @@ async def test_every_agieval_question_rewards_only_its_letter(tmp_path, name, co
             graded = await server.verify(body)
             assert graded.extracted_answer == letter
             assert graded.reward == float(letter == row["expected_answer"])
+
+
+@pytest.fixture
+def mmlu(fake_hub):
+    """Serve MMLU's questions for training and validation."""
+    for name, subject in (("auxiliary_train", ""), ("validation", "astronomy")):
+        rows = [
+            {
+                "question": f"{name} {number}? ",
+                "subject": subject,
+                "choices": ["a", "b", "c ", "d"],
+                "answer": number % 4,
+            }
+            for number in range(20)
+        ]
+        fake_hub.huggingface("cais/mmlu", f"all/{name}-00000-of-00001.parquet", parquet(rows))
+    return fake_hub
+
+
+def test_splits_are_fetched_files_of_mmlu(mmlu, tmp_path):
+    train = list(read_rows(prepare(output=tmp_path / "train.jsonl", split="train")))
+    validation = list(read_rows(prepare(output=tmp_path / "validation.jsonl", split="validation")))
+    first = next(row for row in validation if row["metadata"]["line"] == 3)
+    *parts, instruction = first["responses_create_params"]["input"][0]["content"].split("\n\n")
+    assert (parts, instruction.endswith(r"\boxed{}.")) == (["validation 2?", "A: a\nB: b\nC: c\nD: d"], True)
+    assert (first["expected_answer"], first["metadata"]["subject"], first["metadata"]["dataset"]) == (
+        "C",
+        "astronomy",
+        "mmlu_validation",
+    )
+    lines = [row["metadata"]["line"] for row in train]
+    assert (sorted(lines), lines == sorted(lines)) == (list(range(1, 21)), False)
+    assert {row["metadata"]["dataset"] for row in train} == {"mmlu_auxiliary_train"}
+
+
+def test_count_takes_a_random_sample(mmlu, tmp_path):
+    def sample(**arguments) -> list[int]:
+        rows = read_rows(prepare(output=tmp_path / "train.jsonl", split="train", count=5, **arguments))
+        return [row["metadata"]["line"] for row in rows]
+
+    assert sample() == sample()
+    assert len(set(sample())) == 5
+    assert sample() != sample(seed=1)
+    with pytest.raises(DataError, match="count: 21 rows are asked for, but split 'train' has 20"):
+        prepare(output=tmp_path / "train.jsonl", split="train", count=21)
+
+
+def test_mmlu_answer_must_be_an_option(mmlu, tmp_path):
+    for answer, letter in ((4, "E"), (-1, "Z"), (26, "")):
+        wrong = {"question": "?", "subject": "", "choices": ["a", "b", "c", "d"], "answer": answer}
+        mmlu.huggingface("cais/mmlu", "all/validation-00000-of-00001.parquet", parquet([wrong]))
+        output = tmp_path / str(answer) / "validation.jsonl"
+        with pytest.raises(DataError, match=f"row 1: the answer '{letter}' is not one of the options A, B, C, D"):
+            prepare(output=output, split="validation")
+
+
+def test_either_input_or_split_is_required(tmp_path):
+    for arguments in ({}, {"input": tmp_path / "a.jsonl", "split": "train"}):
+        with pytest.raises(UsageError, match="either --input or --split is required"):
+            prepare(output=tmp_path / "rows.jsonl", **arguments)

@@ -1,0 +1,32 @@
+"""Fetch and convert MMLU's questions for training and validation. Its test questions are left to benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from string import ascii_uppercase
+
+from nemo_gym import Split
+from nemo_gym.data.sources import HuggingFace, fetch
+from nemo_gym.data.tables import read_table
+from nemo_gym.jsonl import JsonObject
+from resources_servers.mcqa.grading import GradingMode
+from resources_servers.mcqa.rows import choice_row, lettered
+
+FILE_OF_SPLIT: dict[Split, str] = {"train": "auxiliary_train", "validation": "validation"}
+COLUMNS = {"question": str, "subject": str, "choices": list[str], "answer": int}
+
+
+def mmlu_rows(split: Split, folder: Path, grading_mode: GradingMode) -> Iterator[JsonObject]:
+    """Yield the rows of a split, without their prompts. Its file is kept in `folder`."""
+    name = FILE_OF_SPLIT[split]
+    path = fetch(HuggingFace("cais/mmlu", f"all/{name}-00000-of-00001.parquet"), folder=folder)
+    for number, question in enumerate(read_table(path, COLUMNS), start=1):
+        yield choice_row(
+            question["question"],
+            lettered(question["choices"]),
+            ascii_uppercase[question["answer"] :][:1],
+            where=f"{path}: row {number}",
+            grading_mode=grading_mode,
+            metadata={"dataset": f"mmlu_{name}", "subject": question["subject"], "line": number},
+        )
