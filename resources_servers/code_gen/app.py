@@ -1,8 +1,6 @@
 """Grade a program by running its tests in a sandbox."""
 
-import ast
 import asyncio
-import json
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -15,8 +13,13 @@ from nemo_gym import (
     InvalidTask,
     ReverifyMode,
     SimpleResourcesServer,
+    compute_pass_majority_metrics,
+    compute_subset_metrics,
 )
 from nemo_gym.grading import CodeTests, ConfinedPython, Limits, grade_code, last_code_block
+from resources_servers.code_gen.unit_tests import UnitTests, UnusableTests, code_tests, whole_program
+
+SUBSET_KEY = "difficulty"
 
 
 class CodeGenConfig(BaseResourcesServerConfig):
@@ -34,18 +37,6 @@ class CodeGenConfig(BaseResourcesServerConfig):
     memory_limit_mb: int = Field(1024, ge=64)
     allow_unconfined: bool = False
     """If no sandbox is available, run programs without one, with limits on time and memory only."""
-
-
-class UnitTests(BaseModel):
-    """The tests of a program: one input and one output each, or `check`, code that calls the function and asserts."""
-
-    model_config = ConfigDict(extra="allow")
-
-    inputs: list[str] = []
-    outputs: list[str] = []
-    fn_name: str | None = None
-    check: str | None = None
-    preamble: str = ""
 
 
 class VerifierMetadata(BaseModel):
@@ -66,6 +57,7 @@ class CodeGenServer(SimpleResourcesServer):
     """A verifier that tests the program in the last fenced block of the last message."""
 
     config: CodeGenConfig
+    KEY_METRICS = ("mean/input_tokens", "mean/output_tokens", "pass@1[avg-of-{k}]/accuracy", "pass@{k}/accuracy")
 
     @cached_property
     def python(self) -> ConfinedPython:
@@ -94,7 +86,7 @@ class CodeGenServer(SimpleResourcesServer):
             empty = {"result": [], "metadata": {"error_message": "no code block"}, "unit_tests_time_taken": 0.0}
             return BaseVerifyResponse.grade(body, reward=0.0, **added, **empty)
         grade = await grade_code(
-            code,
+            await asyncio.to_thread(whole_program, code, tests),
             tests,
             self.python,
             trial_s=self.config.unit_test_timeout_secs,
@@ -116,43 +108,15 @@ class CodeGenServer(SimpleResourcesServer):
             unit_tests_time_taken=grade.seconds,
         )
 
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """Return pass rates, overall and for each difficulty."""
+        return {**compute_pass_majority_metrics(tasks).metrics, **compute_subset_metrics(tasks, SUBSET_KEY)}
+
     def _tests(self, given: UnitTests) -> CodeTests:
-        where = f"{self.config.name}: verifier_metadata.unit_tests"
-        if given.check is not None and given.fn_name is None:
-            raise InvalidTask(f"{where}: fn_name is missing. Set it to the function that 'check' calls.")
-        if given.check is None and len(given.inputs) != len(given.outputs):
-            raise InvalidTask(
-                f"{where}: {len(given.inputs)} inputs and {len(given.outputs)} outputs. Each test needs one of each."
-            )
-        if given.check is None and not given.inputs:
-            raise InvalidTask(f"{where}: no tests. Add at least one.")
-        problem = _unreadable_code(given) or _invalid_json(given)
-        if problem:
-            raise InvalidTask(f"{where}: {problem}. Fix it, because no program can pass.")
-        return CodeTests(given.inputs, given.outputs, given.fn_name, given.check, given.preamble)
-
-
-def _unreadable_code(given: UnitTests) -> str | None:
-    for key, code in (("preamble", given.preamble), ("check", given.check or "")):
         try:
-            ast.parse(code)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            return f"{key} is not Python: {error}"
-    return None
-
-
-def _invalid_json(given: UnitTests) -> str | None:
-    """Describe the first argument or result of a function test that is not JSON."""
-    if given.fn_name is None or given.check is not None:
-        return None
-    for number, (arguments, result) in enumerate(zip(given.inputs, given.outputs, strict=True)):
-        lines = [line for line in arguments.split("\n") if line.strip()]
-        for key, text in [*(("inputs", line) for line in lines), ("outputs", result)]:
-            try:
-                json.loads(text)
-            except (ValueError, RecursionError) as error:
-                return f"{key}[{number}] is not JSON: {error}"
-    return None
+            return code_tests(given)
+        except UnusableTests as error:
+            raise InvalidTask(f"{self.config.name}: verifier_metadata.unit_tests: {error}") from error
 
 
 if __name__ == "__main__":

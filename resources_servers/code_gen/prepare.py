@@ -1,88 +1,41 @@
-r"""Convert HumanEval's problems to rows of this environment.
+"""Generate programming problems with hidden tests, or convert HumanEval's problems.
 
+python resources_servers/code_gen/prepare.py --count 100 --output <rows.jsonl>
 python resources_servers/code_gen/prepare.py --input <HumanEval.jsonl.gz> --output <rows.jsonl>
 """
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import json
-import zlib
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
-from nemo_gym import DataError, convert_each, run_prepare
+from nemo_gym import Split, UsageError, run_prepare, split_rows
 from nemo_gym.jsonl import write_rows
-
-INSTRUCTION = (
-    "Complete this Python function. Answer with the whole function, and the imports that it needs, "
-    "in one fenced block of Python."
-)
+from resources_servers.code_gen.humaneval import rows_of_humaneval
+from resources_servers.code_gen.problems.rows import generated_rows, task_of
 
 
-class HumanEvalProblem(BaseModel):
-    """A HumanEval problem: a signature with its docstring, a body, and a check."""
+def prepare(
+    output: Path,
+    count: int = 100,
+    seed: int = 0,
+    *,
+    split: Split | None = None,
+    input: Path | None = None,
+    skip_bad: bool = False,
+) -> Path:
+    """Write `count` rows of generated problems, or one row per problem of a HumanEval file; return the output path.
 
-    task_id: str
-    prompt: str
-    entry_point: str
-    canonical_solution: str
-    test: str
+    input: a HumanEval file, JSON Lines, plain or gzipped
 
-
-def prepare(input: Path, output: Path, *, skip_bad: bool = False) -> Path:
-    """Write one row per problem of a HumanEval file (JSON Lines, plain or gzipped), and return the output path.
-
-    Raises `DataError` with file and line if a line is not such a problem; then nothing is written.
-    `skip_bad` leaves out and reports such lines.
+    Raises `DataError` with file and line if a line of `input` is not such a problem; then nothing is written.
     """
-    lines = ((number, line) for number, line in enumerate(_lines(input), start=1) if line.strip())
-    write_rows(
-        output, convert_each(lines, lambda each: _row(_problem(each[1], f"{input}:{each[0]}")), skip_bad=skip_bad)
-    )
+    if input is None:
+        write_rows(output, split_rows(generated_rows(seed), split, count, key=task_of))
+    elif split is not None:
+        raise UsageError("--split: HumanEval's problems are not split, because all of them are for evaluation.")
+    else:
+        write_rows(output, rows_of_humaneval(input, skip_bad=skip_bad))
     return output
-
-
-def _problem(line: bytes, where: str) -> HumanEvalProblem:
-    try:
-        return HumanEvalProblem.model_validate(json.loads(line))
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        field = ".".join(str(part) for part in wrong["loc"])
-        raise DataError(f"{where}: {field}: {wrong['msg']}. Only HumanEval's problems can be converted.") from error
-    except ValueError as error:
-        raise DataError(f"{where}: not valid JSON ({error}). Each line must hold one problem.") from error
-
-
-def _lines(path: Path) -> list[bytes]:
-    try:
-        content = path.read_bytes()
-        return (gzip.decompress(content) if path.suffix == ".gz" else content).splitlines()
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read ({error}). Check the path.") from error
-
-
-def _row(problem: HumanEvalProblem) -> dict[str, Any]:
-    question = f"{INSTRUCTION}\n\n```python\n{problem.prompt.strip()}\n```"
-    return {
-        "responses_create_params": {"input": [{"role": "user", "content": question}]},
-        "verifier_metadata": {
-            "unit_tests": {
-                "inputs": [],
-                "outputs": [],
-                "fn_name": problem.entry_point,
-                "check": problem.test,
-                "preamble": problem.prompt,
-            },
-            "reference": f"{problem.prompt}{problem.canonical_solution}",
-        },
-        "hash_id": hashlib.sha256(f"{problem.prompt}{problem.test}".encode()).hexdigest()[:16],
-        "dataset": "humaneval",
-        "source": problem.task_id,
-    }
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Rewards of code_gen: references, wrong programs and harmful programs."""
 
 import asyncio
+import gzip
 import json
 from pathlib import Path
 
@@ -61,7 +62,7 @@ async def test_example_rewards_its_oracle_but_not_silence(server, number):
 @pytest.mark.needs_bubblewrap
 @needs_humaneval
 async def test_humaneval_references_earn_everything(tmp_path):
-    rows = list(read_rows(prepare(HUMANEVAL, tmp_path / "rows.jsonl")))
+    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", input=HUMANEVAL)))
     assert len(rows) == 164
     server = make_server(CodeGenServer, num_processes=3)
     async with rollout(server) as attempt:
@@ -72,7 +73,7 @@ async def test_humaneval_references_earn_everything(tmp_path):
 @pytest.mark.needs_bubblewrap
 @needs_humaneval
 async def test_repeated_humaneval_prompt_earns_nothing(tmp_path):
-    rows = list(read_rows(prepare(HUMANEVAL, tmp_path / "rows.jsonl")))[::40]
+    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", input=HUMANEVAL)))[::40]
     server = make_server(CodeGenServer, num_processes=2)
     for each in rows:
         response = await graded(server, each["responses_create_params"]["input"][0]["content"], **each)
@@ -141,6 +142,15 @@ CHEATS = {
     "changing the frames above it": "import sys\nframe = sys._getframe()\nwhile frame:\n"
     "    frame.f_globals['_tagged'] = lambda value: 4\n    frame = frame.f_back\n"
     "def double(n): return 0\nraise SystemExit",
+    "builtins that do nothing": "import builtins, os, sys\nsys.exit = os._exit = os.abort = builtins.exit = print\n"
+    "builtins.isinstance = lambda *_: True\nbuiltins.all = builtins.any = builtins.bool = lambda *_: True\n"
+    "def double(n): return 0",
+    "threads that answer, too": "import os, threading\ndef spam():\n    while True:\n        for fd in range(3, 12):\n"
+    "            try: os.write(fd, b'[\"value\", 5]\\n')\n            except OSError: pass\n"
+    "for _ in range(3): threading.Thread(target=spam, daemon=True).start()\n"
+    "def double(n): return 0",
+    "a module named like ours": "for name in ('check_calls', 'json', 'builtins'):\n"
+    "    open(f'/tmp/{name}.py', 'w').write('raise SystemExit(0)')\ndef double(n): return 0",
     "an assertion that never fails": "import builtins\nbuiltins.AssertionError = type('Fine', (Exception,), {})\n"
     "def double(n): return 5",
 }
@@ -152,6 +162,118 @@ CHEATS = {
 @pytest.mark.parametrize("cheat", CHEATS)
 async def test_program_cannot_grade_itself(server, cheat, tests):
     assert (await graded(server, fenced(CHEATS[cheat]), **row(**tests)))["reward"] == 0.0
+
+
+SECRET = "48151623"
+SEARCH = r"""
+import gc, glob, re, sys
+
+def seen():
+    frame = sys._getframe()
+    while frame:
+        yield repr([frame.f_locals, frame.f_globals]).encode()
+        frame = frame.f_back
+    yield from (repr(each).encode() for each in gc.get_objects() if type(each) in (list, tuple, dict))
+    for path in [*glob.glob("/proc/*/cmdline"), *glob.glob("/proc/*/environ"), *glob.glob("/tmp/**", recursive=True)]:
+        try:
+            yield open(path, "rb").read()
+        except OSError:
+            pass
+    for process in glob.glob("/proc/[0-9]*") + ["/proc/self"]:
+        try:
+            memory, areas = open(process + "/mem", "rb"), open(process + "/maps").read().splitlines()
+        except OSError:
+            continue
+        for area in areas:
+            start, end = (int(each, 16) for each in area.split()[0].split("-"))
+            if " rw" in area and end - start < 2**26:
+                try:
+                    memory.seek(start)
+                    yield memory.read(end - start)
+                except (OSError, ValueError, OverflowError):
+                    pass
+
+def double(_):
+    found = (re.search(rb"4815[0-9]{4}", text) for text in seen())
+    return next((int(each[0]) for each in found if each), 0)
+"""
+
+
+@on_the_shared_server
+@pytest.mark.needs_bubblewrap
+@pytest.mark.parametrize(
+    ("tests", "ending"),
+    [
+        ({"fn_name": "double", "check": f"assert double(2) == {SECRET}"}, ""),
+        ({"fn_name": "double", "inputs": ["2"], "outputs": [SECRET]}, ""),
+        ({"inputs": ["2\n"], "outputs": [f"{SECRET}\n"]}, "print(double(2))"),
+    ],
+    ids=["check", "function", "stdin"],
+)
+async def test_program_cannot_find_the_answer(server, tests, ending):
+    assert (await graded(server, fenced(SEARCH + ending), **row(**tests)))["result"] == [-2]
+    # The search finds a number that is in the program's memory.
+    own = f"{SEARCH}\nhidden = [{SECRET[:4]} * 10_000 + {SECRET[4:]}]\n{ending}"
+    assert (await graded(server, fenced(own), **row(**tests)))["reward"] == 1.0
+
+
+GREETING = '''def greeting(name: str) -> str:
+  """Greet someone."""
+'''
+GREETING_TESTS = {
+    "fn_name": "greeting",
+    "preamble": f"PUNCTUATION = '!'\n\n\n{GREETING}",
+    "check": "def check(candidate):\n    assert candidate('Bo') == 'Hello, Bo!'",
+}
+
+
+@on_the_shared_server
+@pytest.mark.needs_bubblewrap
+@pytest.mark.parametrize(
+    ("code", "reward"),
+    [
+        ("return f'Hello, {name}{PUNCTUATION}'", 1.0),
+        ("  whole = f'Hello, {name}'\n  if whole:\n    whole += PUNCTUATION\n  return whole", 1.0),
+        (f"{GREETING}  return f'Hello, {{name}}!'", 1.0),
+        ("def greeting(name):\n    return f'Hello, {name}!'", 1.0),
+        ("greeting = 'Hello, {}!'.format", 1.0),
+        ("return f'Hello, {name}'", 0.0),
+        (GREETING, 0.0),
+        ("def greet(name):\n    return f'Hello, {name}!'", 0.0),
+        ("return (", 0.0),
+    ],
+)
+async def test_body_alone_completes_the_preamble(server, code, reward):
+    assert (await graded(server, fenced(code), **row(**GREETING_TESTS)))["reward"] == reward
+
+
+@pytest.fixture
+def folder_with_tests(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tests.json.gz").write_bytes(gzip.compress(json.dumps(DOUBLE).encode()))
+    (tmp_path / "broken.json.gz").write_bytes(gzip.compress(b'{"inputs": 5}'))
+
+
+@on_the_shared_server
+@pytest.mark.needs_bubblewrap
+@pytest.mark.usefixtures("folder_with_tests")
+async def test_tests_may_be_in_a_file(server):
+    response = await graded(server, fenced(PROGRAM), **row(file="tests.json.gz"))
+    assert response["result"] == [True, True]
+    assert response["verifier_metadata"] == {"unit_tests": {"file": "tests.json.gz"}}
+    for name, message in [("none.json.gz", "not found. Create it"), ("broken.json.gz", "Create it again")]:
+        with pytest.raises(InvalidTask, match=f"file: .*{name}.*{message}"):
+            await graded(server, fenced(PROGRAM), **row(file=name))
+
+
+def test_metrics_have_pass_rates_by_difficulty():
+    easy, hard = ([{"reward": reward, "difficulty": name} for reward in rewards]
+                  for name, rewards in [("easy", (1.0, 1.0)), ("hard", (1.0, 0.0))])  # fmt: skip
+    server = make_server(CodeGenServer)
+    metrics = server.compute_metrics([easy, hard])
+    assert (metrics["pass@1/accuracy"], metrics["pass@2/accuracy"]) == (75.0, 100.0)
+    assert (metrics["easy/pass@1/accuracy"], metrics["hard/pass@1/accuracy"]) == (100.0, 50.0)
+    assert server.get_key_metrics(metrics) == {"pass@1[avg-of-2]/accuracy": 75.0, "pass@2/accuracy": 100.0}
 
 
 OVER_A_PROTOCOL = [
@@ -382,7 +504,7 @@ def test_prepare_skips_bad_lines(tmp_path):
     problem = {"task_id": "a", "prompt": "p", "entry_point": "f", "canonical_solution": "s", "test": "t"}
     given = tmp_path / "given.jsonl"
     given.write_text("\n".join(['{"task_id": "b"}', "", json.dumps(problem), "{"]))
-    assert [row["source"] for row in read_rows(prepare(given, tmp_path / "rows.jsonl", skip_bad=True))] == ["a"]
+    assert [row["source"] for row in read_rows(prepare(tmp_path / "rows.jsonl", input=given, skip_bad=True))] == ["a"]
 
 
 def test_prepare_reports_a_missing_file(tmp_path, capsys):

@@ -1,0 +1,69 @@
+"""Fetch the sanitized problems of MBPP, and write them as rows of code_gen.
+
+python benchmarks/mbpp/prepare.py
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from nemo_gym import DataError, run_prepare
+from nemo_gym.data.sources import HuggingFace, fetch
+from nemo_gym.data.tables import read_table
+from nemo_gym.jsonl import JsonObject, write_rows
+
+OUTPUT = Path(__file__).parent / "data" / "mbpp.jsonl"
+SOURCE = HuggingFace("google-research-datasets/mbpp", "sanitized/test-00000-of-00001.parquet")
+COLUMNS = {"task_id": int, "prompt": str, "code": str, "test_imports": list[str], "test_list": list[str]}
+
+
+def prepare(output: Path = OUTPUT) -> Path:
+    """Write one row per problem, and return the output path."""
+    path = fetch(SOURCE, folder=output.parent / "source")
+    write_rows(output, _rows(path))
+    return output
+
+
+def _rows(path: Path) -> Iterator[JsonObject]:
+    for number, problem in enumerate(read_table(path, COLUMNS), start=1):
+        try:
+            yield row_of(problem)
+        except (SyntaxError, ValueError) as error:
+            raise DataError(
+                f"{path}: row {number} (task {problem['task_id']}): {error}. The data may have changed since this "
+                "preparation was written."
+            ) from error
+
+
+def row_of(problem: JsonObject) -> JsonObject:
+    """Return the row of a problem. Raise `ValueError` or `SyntaxError` if its tests do not call one function."""
+    tests = "\n".join(problem["test_list"])
+    return {
+        "question": problem["prompt"].strip(),
+        "tests": tests,
+        "verifier_metadata": {
+            "unit_tests": {
+                "fn_name": _tested_function(problem["code"], tests),
+                "check": tests,
+                "preamble": "\n".join(problem["test_imports"]),
+            },
+            "reference": problem["code"],
+        },
+        "task_id": f"mbpp/{problem['task_id']}",
+    }
+
+
+def _tested_function(code: str, tests: str) -> str:
+    """Return the function of the reference that the tests call."""
+    calls = (node.func for node in ast.walk(ast.parse(tests)) if isinstance(node, ast.Call))
+    called = {function.id for function in calls if isinstance(function, ast.Name)}
+    names = [node.name for node in ast.parse(code).body if isinstance(node, ast.FunctionDef) and node.name in called]
+    if len(set(names)) != 1:
+        raise ValueError(f"the tests must call one function of the reference, but they call {names or 'none'}")
+    return names[0]
+
+
+if __name__ == "__main__":
+    run_prepare(prepare)

@@ -1,0 +1,1 @@
+"""Generated programming problems: families of them, their tests and their wording."""
