@@ -1,5 +1,6 @@
 """Grade a query that answers a question by comparing its result with the reference's."""
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -19,10 +20,15 @@ from nemo_gym import (
     SimpleResourcesServer,
     Tool,
     ToolError,
+    compute_pass_majority_metrics,
+    compute_subset_metrics,
+    find_path,
     tool,
 )
 from nemo_gym.grading import Judge, JudgeConfig, PromptFile, Verdict, filled_with, strip_reasoning
+from resources_servers.text_to_sql.databases import databases_of
 from resources_servers.text_to_sql.sql import (
+    Database,
     DatabaseFailed,
     QueryFailed,
     QueryResult,
@@ -47,6 +53,12 @@ class TextToSqlConfig(BaseResourcesServerConfig):
     num_processes: int = Field(2, ge=1)
     """Number of concurrent queries."""
     query_timeout_secs: float = Field(5, gt=0)
+    query_steps: int = Field(SqlLimits.steps, gt=0)
+    """Maximum number of steps of SQLite's virtual machine per query."""
+    query_rows: int = Field(SqlLimits.rows, gt=0)
+    """Maximum number of rows that a query finds."""
+    database_dir: Path | None = None
+    """A folder with a folder for each `db_id` of the rows, absolute or relative to a search root."""
     offers_run_query: bool = False
     """Whether the model gets the tool `run_query`."""
     judge_model_server: ModelServerRef | None = None
@@ -68,12 +80,13 @@ class SeedRequest(BaseSeedSessionRequest):
     """The part of the row that the tool needs."""
 
     sql_context: str = ""
+    db_id: str | None = None
 
 
 class QueriedDatabase(SessionState):
-    """The script that creates this rollout's database."""
+    """This rollout's database."""
 
-    script: str = ""
+    database: Database = ""
 
 
 class TextToSqlVerifyRequest(BaseVerifyRequest):
@@ -84,7 +97,9 @@ class TextToSqlVerifyRequest(BaseVerifyRequest):
     sql: str
     """The reference query."""
     sql_context: str = ""
-    """Statements that create and fill the tables."""
+    """Statements that create and fill the tables. With a `db_id` only the judge reads them."""
+    db_id: str | None = None
+    """The name of a folder of databases in `database_dir`."""
     sql_prompt: str = ""
     sql_dialect: str = "sqlite"
 
@@ -102,7 +117,10 @@ class TextToSqlServer(SimpleResourcesServer):
     @cached_property
     def runner(self) -> SqlRunner:
         """The worker processes that run queries."""
-        return SqlRunner(self.config.num_processes, SqlLimits(deadline_s=self.config.query_timeout_secs))
+        limits = SqlLimits(
+            steps=self.config.query_steps, rows=self.config.query_rows, deadline_s=self.config.query_timeout_secs
+        )
+        return SqlRunner(self.config.num_processes, limits)
 
     @cached_property
     def judge(self) -> Judge | None:
@@ -128,23 +146,24 @@ class TextToSqlServer(SimpleResourcesServer):
         return super().tools() if self.config.offers_run_query else []
 
     async def seed_session(self, body: SeedRequest, database: QueriedDatabase) -> None:
-        """Store the script that creates this rollout's database."""
-        database.script = body.sql_context
+        """Remember this rollout's database."""
+        database.database = self._databases(body)[0]
 
     @tool
     async def run_query(self, query: str, database: QueriedDatabase) -> str:
         """Run one SELECT on the database and read what it finds: a line for the columns, then one for each row."""
         try:
-            return as_table(await self.runner.query(database.script, query))
+            return as_table(await self.runner.query(database.database, query))
         except DatabaseFailed as error:
-            raise InvalidTask(f"{self.config.name}: sql_context: {error}") from error
+            raise InvalidTask(f"{self.config.name}: the row's database: {error}") from error
         except QueryFailed as error:
             raise ToolError(f"The query failed: {error}") from error
 
     async def verify(self, body: TextToSqlVerifyRequest) -> BaseVerifyResponse:
         """Reward a query with the same result as the reference."""
+        databases = self._databases(body)
         # Run the reference even without an answer: a faulty row must be reported for every answer.
-        expected = await self._expected(body)
+        expected = await self._expected(body, databases[0])
         sql = last_sql(strip_reasoning(body.response.last_text))
         if sql is None:
             return _graded(body, 0.0, None, "no_sql")
@@ -152,10 +171,9 @@ class TextToSqlServer(SimpleResourcesServer):
             assert self.judge is not None
             return await self._judged(body, sql, self.judge)
         try:
-            in_order = is_ordered(body.sql)
-            if not await self.runner.finds_the_same(body.sql_context, sql, expected, in_order=in_order):
+            if not await self.runner.finds_the_same(databases[0], sql, expected, in_order=is_ordered(body.sql)):
                 return _graded(body, 0.0, sql, "different_results")
-            is_right = await self.runner.agrees_elsewhere(body.sql_context, sql, body.sql, in_order=in_order)
+            is_right = await self._agrees_elsewhere(body, sql, databases[1:])
         except QueryFailed as error:
             if self.judge is not None and isinstance(error, QueryUnreadable) and not body.is_for_sqlite:
                 return await self._judged(body, sql, self.judge)
@@ -164,18 +182,46 @@ class TextToSqlServer(SimpleResourcesServer):
             return await self._judged(body, sql, self.judge)
         return _graded(body, float(is_right), sql, None if is_right else "different_results: with other rows")
 
-    async def _expected(self, body: TextToSqlVerifyRequest) -> QueryResult | None:
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """Return pass rates overall and for each difficulty, if the rows have one."""
+        return {**compute_pass_majority_metrics(tasks).metrics, **compute_subset_metrics(tasks, "difficulty")}
+
+    def _databases(self, body: SeedRequest | TextToSqlVerifyRequest) -> list[Database]:
+        """Return the row's database, followed by others with the same schema."""
+        if body.db_id is None:
+            return [body.sql_context]
+        given = self.config.database_dir
+        if given is None:
+            raise InvalidTask(f"{self.config.name}: db_id: set database_dir to the folder with the row's database.")
+        return databases_of(find_path(given, Path.is_dir) or given, body.db_id)
+
+    async def _expected(self, body: TextToSqlVerifyRequest, database: Database) -> QueryResult | None:
         """Return the reference's result, or None if it cannot be run and a judge decides."""
         try:
-            return await self.runner.query(body.sql_context, body.sql)
+            return await self.runner.query(database, body.sql)
         except QueryFailed as error:
             if self.judge is not None:
                 return None
-            key = "sql_context" if isinstance(error, DatabaseFailed) else "sql"
+            key = "sql" if not isinstance(error, DatabaseFailed) else "sql_context" if body.db_id is None else "db_id"
             raise InvalidTask(
                 f"{self.config.name}: {key}: SQLite cannot run the reference ({error}). Fix the row, or set "
                 "judge_model_server."
             ) from error
+
+    async def _agrees_elsewhere(self, body: TextToSqlVerifyRequest, sql: str, databases: Sequence[Database]) -> bool:
+        """Return whether a query agrees with the reference on other rows, of these databases or made ones."""
+        in_order = is_ordered(body.sql)
+        if body.db_id is None:
+            return await self.runner.agrees_elsewhere(body.sql_context, sql, body.sql, in_order=in_order)
+        for database in databases:
+            expected = await self._expected(body, database)
+            if expected is None:
+                continue
+            # The first database has shown which tables are read. An empty result here is a result like others.
+            expected = expected._replace(tables=frozenset())
+            if not await self.runner.finds_the_same(database, sql, expected, in_order=in_order):
+                return False
+        return True
 
     async def _judged(self, body: TextToSqlVerifyRequest, sql: str, judge: Judge) -> BaseVerifyResponse:
         verdict = await judge.ask(

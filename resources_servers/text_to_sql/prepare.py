@@ -10,10 +10,12 @@ import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError, run_prepare, shared_rows
+from nemo_gym import DataError, Split, run_prepare, shared_rows, split_rows
 from nemo_gym.jsonl import write_rows
 
 INSTRUCTION = "Answer the question with one SQLite query, in a fenced block of SQL. Select what is asked for, no more."
@@ -206,21 +208,21 @@ SCHEMAS = (
 )
 
 
-def prepare(output: Path, count: int = 100, seed: int = 0) -> Path:
+def prepare(output: Path, count: int = 100, seed: int = 0, split: Split | None = None) -> Path:
     """Write `count` rows and return the output path. The same seed gives the same rows.
 
     Raises `DataError` if there are fewer than `count` different questions.
     """
-    write_rows(output, _rows(count, random.Random(seed)))
+    write_rows(output, split_rows(_rows(random.Random(seed)), split, count, key=itemgetter("uuid")))
     return output
 
 
-def _rows(count: int, chance: random.Random) -> Iterator[dict[str, Any]]:
+def _rows(chance: random.Random) -> Iterator[dict[str, Any]]:
     seen: set[str] = set()
-    for number in range(count):
-        row = _new_row(SCHEMAS[number % len(SCHEMAS)], chance, seen)
+    for number, schema in enumerate(cycle(SCHEMAS)):
+        row = _new_row(schema, chance, seen)
         if row is None:
-            raise DataError(f"--count {count}: only {number} different questions found. Use a smaller --count.")
+            raise DataError(f"count: only {number} different questions found. Use a smaller count.")
         yield row
 
 

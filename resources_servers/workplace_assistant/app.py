@@ -9,7 +9,6 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict
 
 from nemo_gym import (
-    WORKING_DIR,
     BaseResourcesServerConfig,
     BaseRunRequest,
     BaseSeedSessionRequest,
@@ -22,6 +21,7 @@ from nemo_gym import (
     Tool,
     compute_pass_majority_metrics,
     compute_subset_metrics,
+    find_path,
 )
 from resources_servers.workplace_assistant.company import made_up_company
 from resources_servers.workplace_assistant.csv_files import read_company
@@ -36,7 +36,7 @@ class WorkplaceAssistantConfig(BaseResourcesServerConfig):
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     database_dir: Path | None = None
-    """Absolute, or relative to the repository."""
+    """Absolute, or relative to a search root, such as the repository."""
 
 
 class GroundTruthCall(BaseModel):
@@ -77,7 +77,7 @@ class WorkplaceAssistantServer(SimpleResourcesServer):
     def company(self) -> Company:
         """The initial state of every rollout."""
         folder = self.config.database_dir
-        return made_up_company() if folder is None else read_company(WORKING_DIR / folder.expanduser())
+        return made_up_company() if folder is None else read_company(find_path(folder, Path.is_dir) or folder)
 
     def setup_webserver(self) -> FastAPI:
         """Return the app. Raises `DataError` if the company's files are invalid."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
@@ -21,6 +22,12 @@ class UnreadableCall(ValueError):
 
 def make_call(database: Database, name: str, arguments: str) -> None:
     """Execute a call with JSON arguments, ignoring tool errors. Raises `UnreadableCall` if it is invalid."""
+    with suppress(ToolError):
+        try_call(database, name, arguments)
+
+
+def try_call(database: Database, name: str, arguments: str) -> None:
+    """Execute a call with JSON arguments. Raises `ToolError` if the tool refuses it, and `UnreadableCall`."""
     try:
         given = json.loads(arguments)
     except (ValueError, RecursionError) as error:
@@ -32,8 +39,6 @@ def make_call(database: Database, name: str, arguments: str) -> None:
         raise UnreadableCall(f"{name[:80]!r} is not a tool{f'; did you mean {close[0]!r}?' if close else ''}")
     try:
         _checked(name)(database, **given)
-    except ToolError:
-        return
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         raise UnreadableCall(f"{name}: {problems}") from error

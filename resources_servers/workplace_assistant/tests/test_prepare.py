@@ -94,6 +94,16 @@ def test_invalid_query_is_reported_and_nothing_is_written(tmp_path, query, probl
     assert [row["id"] for row in read_rows(prepare(output, [path], skip_bad=True))] == [0]
 
 
+@pytest.mark.parametrize(
+    "content", [b"query,answer,domains\n\xff,[],[]\n", b'query,answer,domains\n"' + b"x" * 200_000]
+)
+def test_unreadable_file_is_reported(tmp_path, content):
+    path = tmp_path / "queries.csv"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"queries\.csv:\d+: not a line of a CSV file"):
+        prepare(tmp_path / "rows.jsonl", [path])
+
+
 def test_rows_depend_only_on_the_seed(tmp_path):
     one = prepare(tmp_path / "one.jsonl", count=100, seed=1).read_bytes()
     assert prepare(tmp_path / "again.jsonl", count=100, seed=1).read_bytes() == one
@@ -115,6 +125,27 @@ def test_each_kind_of_errand_sometimes_requires_calls(maker):
     assert any(errand.calls for errand in made)
     for errand in made:
         assert errand.request[0].isupper()
+
+
+def test_splits_have_no_errand_in_common(tmp_path):
+    def requests(split, seed):
+        rows = read_rows(prepare(tmp_path / "rows.jsonl", count=150, seed=seed, split=split))
+        return {row["responses_create_params"]["input"][1]["content"] for row in rows}
+
+    train, validation = requests("train", 0), requests("validation", 1)
+    assert (len(train), len(validation), train & validation) == (150, 150, set())
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"split": "validation", "count": 901}, "count: 901 is not between 1 and 900"),
+        ({"split": "train", "input": [Path("queries.csv")]}, "split: 'train' applies only to errands in our own"),
+    ],
+)
+def test_impossible_splits_are_rejected(tmp_path, options, problem):
+    with pytest.raises(DataError, match=problem):
+        prepare(tmp_path / "rows.jsonl", **options)
 
 
 @pytest.mark.parametrize("count", [0, -1, MOST_ERRANDS + 1])

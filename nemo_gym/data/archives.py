@@ -1,0 +1,93 @@
+"""Extract files from zip archives of others, without trusting the names and sizes in them."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+from nemo_gym.errors import DataError
+
+MOST_BYTES = 16 * 2**30
+"""Maximum size of all extracted files together."""
+PART_BYTES = 1 << 20
+
+
+def extract(
+    archive: Path,
+    folder: Path,
+    place: Callable[[PurePosixPath], Path | str | None],
+    *,
+    most_bytes: int = MOST_BYTES,
+) -> list[Path]:
+    """Extract files of a zip archive into a folder, and return their paths.
+
+    `place` gets the path of each file in the archive, and returns its path in the folder, or None to leave it out.
+    Each file is written atomically, or kept if it is already there with the same content. Raise `DataError` if the
+    archive is damaged or encrypted, if a path leads out of the folder, or if there are more than `most_bytes`.
+    """
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            members = _placed(archive, opened, folder, place)
+            size = sum(member.file_size for member in members.values())
+            if size > most_bytes:
+                raise DataError(
+                    f"{archive}: its files have {size:,} bytes, more than {most_bytes:,}. Check that it is the right "
+                    "archive."
+                )
+            for path, member in members.items():
+                _extract(opened, member, path)
+    # RuntimeError: an encrypted file. NotImplementedError: an unknown compression.
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+        raise DataError(
+            f"{archive}: cannot be read as a zip archive ({error}). Delete it to fetch it again."
+        ) from error
+    except OSError as error:
+        raise DataError(
+            f"{error.filename or folder}: cannot be extracted ({error.strerror}). Check the disk space and the "
+            "permissions."
+        ) from error
+    return list(members)
+
+
+def _placed(
+    archive: Path, opened: zipfile.ZipFile, folder: Path, place: Callable[[PurePosixPath], Path | str | None]
+) -> dict[Path, zipfile.ZipInfo]:
+    """Return the files to extract by their new paths."""
+    members: dict[Path, zipfile.ZipInfo] = {}
+    for member in opened.infolist():
+        target = None if member.is_dir() else place(PurePosixPath(member.filename))
+        if target is None:
+            continue
+        path = folder / target
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise DataError(f"{archive}: {member.filename!r} leads out of {folder}. Do not use this archive.")
+        other = members.setdefault(path, member)
+        if (other.CRC, other.file_size) != (member.CRC, member.file_size):
+            raise DataError(f"{archive}: {other.filename!r} and {member.filename!r} are both for {path}, but differ.")
+    return members
+
+
+def _extract(opened: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> None:
+    if path.is_file() and path.stat().st_size == member.file_size and _checksum(path) == member.CRC:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        # Reading never yields more than the size in the archive's directory, so the sum above is a bound.
+        with opened.open(member) as source, partial.open("wb") as target:
+            while part := source.read(PART_BYTES):
+                target.write(part)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _checksum(path: Path) -> int:
+    checksum = 0
+    with path.open("rb") as file:
+        while part := file.read(PART_BYTES):
+            checksum = zlib.crc32(part, checksum)
+    return checksum
