@@ -2,17 +2,21 @@
 
 python resources_servers/aviary/prepare.py --count 100 --output <rows.jsonl>
 python resources_servers/aviary/prepare.py --gsm8k <gsm8k.jsonl> --output <rows.jsonl>
+python resources_servers/aviary/prepare.py --fetch-gsm8k --split train --count 1000 --output <rows.jsonl>
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count as numbers
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym import DataError, convert_lines, run_prepare
+from nemo_gym import DataError, Split, convert_lines, run_prepare, split_rows
+from nemo_gym.data.sources import GitHub, fetch
 from nemo_gym.jsonl import Line, write_rows
 from resources_servers.aviary.gsm8k import final_answer
 
@@ -25,6 +29,9 @@ WORD_PROBLEM = (
 )
 
 
+GSM8K = GitHub("openai/grade-school-math", "grade_school_math/data/train.jsonl", revision="master")
+
+
 class Gsm8kRow(BaseModel):
     """A GSM8K question. The final answer follows `####` after the worked solution."""
 
@@ -33,22 +40,40 @@ class Gsm8kRow(BaseModel):
 
 
 def prepare(
-    output: Path, count: int = 100, seed: int = 0, gsm8k: Path | None = None, *, skip_bad: bool = False
+    output: Path,
+    count: int = 100,
+    seed: int = 0,
+    gsm8k: Path | None = None,
+    *,
+    fetch_gsm8k: bool = False,
+    skip_bad: bool = False,
+    split: Split | None = None,
 ) -> Path:
-    """Write `count` museum rounds, or one row per line of a GSM8K file, and return their path.
+    """Write `count` museum rounds, or rows of a GSM8K file, and return their path.
 
     seed: number of the first round
-    gsm8k: a GSM8K file (JSON Lines) to use instead of museum rounds
+    gsm8k: a GSM8K file (JSON Lines) to use instead of museum rounds; without a split, all its lines
+    fetch_gsm8k: download GSM8K's training questions into `source/` next to the output, and use that file
 
     Raises `DataError` with file and line for a line without a question and an answer; then nothing is written.
     `skip_bad` leaves out and reports such lines.
     """
-    write_rows(output, _night_rounds(seed, count) if gsm8k is None else _word_problems(gsm8k, skip_bad))
+    path = fetch(GSM8K, folder=output.parent / "source") if fetch_gsm8k else gsm8k
+    if path is None:
+        rows = split_rows(_night_rounds(seed), split, count, key=itemgetter("task_idx"))
+    else:
+        rows = _word_problems(path, skip_bad)
+        rows = split_rows(rows, split, count, key=_question) if split else rows
+    write_rows(output, rows)
     return output
 
 
-def _night_rounds(seed: int, count: int) -> Iterator[dict[str, Any]]:
-    for task_idx in range(seed, seed + count):
+def _question(row: dict[str, Any]) -> object:
+    return row["task"]["question"]
+
+
+def _night_rounds(seed: int) -> Iterator[dict[str, Any]]:
+    for task_idx in numbers(seed):
         yield {"responses_create_params": _asked(NIGHT_ROUND), "task_idx": task_idx}
 
 

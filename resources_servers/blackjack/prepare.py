@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count as numbers
-from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import run_prepare
+from nemo_gym import Split, run_prepare, split_rows
 from nemo_gym.jsonl import write_rows
 from resources_servers.blackjack.game import Outcome, best_play
 
@@ -22,13 +22,15 @@ INSTRUCTION = (
 )
 
 
-def prepare(output: Path, count: int = 100, seed: int = 0, all_deals: bool = False) -> Path:
+def prepare(
+    output: Path, count: int = 100, seed: int = 0, all_deals: bool = False, split: Split | None = None
+) -> Path:
     """Write `count` rows with ascending seeds and return their path.
 
     seed: the first seed
     all_deals: include hands that cannot be won
     """
-    write_rows(output, islice(_rows(seed, all_deals), count))
+    write_rows(output, split_rows(_rows(seed, all_deals), split, count, key=itemgetter("seed")))
     return output
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections.abc import Iterator
 from itertools import count as numbers
 from pathlib import Path
 
-from nemo_gym import DataError, run_prepare
+from nemo_gym import DataError, Split, UsageError, run_prepare, split_rows
 from nemo_gym.jsonl import write_rows
 from resources_servers.calendar.collected import rows_of_rollouts
 from resources_servers.calendar.conversation import Conversation, DayIsFull, PlayedDay
@@ -36,6 +37,7 @@ def prepare(
     user_model: str | None = None,
     api_key_variable: str = "OPENAI_API_KEY",
     rollouts: Path | None = None,
+    split: Split | None = None,
 ) -> Path:
     """Write `count` rows and return their path.
 
@@ -48,10 +50,12 @@ def prepare(
 
     Raises `DataError` if the personas cannot be used or the model does not answer; then nothing is written.
     """
+    if rollouts is not None and split is not None:
+        raise UsageError("argument --split: not allowed with argument --rollouts, whose rows have a split already")
     if rollouts is not None:
         write_rows(output, rows_of_rollouts(rollouts))
         return output
-    days = _days(read_cast(personas), count, seed, personas)
+    days = list(split_rows(_days(read_cast(personas), seed, personas), split, count, key=_task))
     if user_model_url is None:
         messages = [[each.text for each in day.utterances] for day in days]
     elif user_model is None:
@@ -63,10 +67,16 @@ def prepare(
     return output
 
 
-def _days(cast: Cast, count: int, seed: int, source: Path) -> list[PlayedDay]:
+def _days(cast: Cast, seed: int, source: Path) -> Iterator[PlayedDay]:
     pairs = [(persona, agenda) for agenda in cast.agendas for persona in cast.personas]
     random.Random(f"calendar {seed}").shuffle(pairs)
-    return [_day(*pairs[number % len(pairs)], f"calendar {seed} {number}", source) for number in range(count)]
+    for number in numbers():
+        yield _day(*pairs[number % len(pairs)], f"calendar {seed} {number}", source)
+
+
+def _task(day: PlayedDay) -> object:
+    """Return what the user says, so that a day is in the same split whether its row is live or not."""
+    return [day.agenda.name, *(each.text for each in day.utterances)]
 
 
 def _day(persona: Persona, agenda: Agenda, seed: str, source: Path) -> PlayedDay:

@@ -6,10 +6,11 @@ python resources_servers/example_multi_step/prepare.py --count 100 --output <row
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import run_prepare
+from nemo_gym import Split, run_prepare, split_rows
 from nemo_gym.jsonl import write_rows
 from resources_servers.example_multi_step.app import synonym_value
 
@@ -38,20 +39,24 @@ SYNONYMS = {
 }
 
 
-def prepare(output: Path, count: int = 100, seed: int = 0) -> Path:
+def prepare(output: Path, count: int = 100, seed: int = 0, split: Split | None = None) -> Path:
     """Write `count` rows and return their path. The same seed makes the same rows."""
-    rng = random.Random(f"synonyms {seed}")
-    write_rows(output, (_row(number, rng) for number in range(count)))
+    rows = split_rows(_rows(random.Random(f"synonyms {seed}")), split, count)
+    write_rows(output, ({"id": number, **row} for number, row in enumerate(rows)))
     return output
 
 
-def _row(number: int, rng: random.Random) -> dict[str, Any]:
+def _rows(rng: random.Random) -> Iterator[dict[str, Any]]:
+    while True:
+        yield _row(rng)
+
+
+def _row(rng: random.Random) -> dict[str, Any]:
     word = rng.choice(sorted(SYNONYMS))
     synonyms = rng.sample(SYNONYMS[word], rng.randint(FEWEST, len(SYNONYMS[word])))
     task = f"The word is '{word}'. Its synonyms, in order: {', '.join(synonyms)}. Hand in their values."
     messages = [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": task}]
     return {
-        "id": number,
         "responses_create_params": {"input": messages},
         "expected_synonyms": synonyms,
         "expected_synonym_values": [synonym_value(synonym) for synonym in synonyms],

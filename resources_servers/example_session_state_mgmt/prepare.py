@@ -10,24 +10,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import run_prepare
+from nemo_gym import Split, run_prepare, split_rows
 from nemo_gym.jsonl import write_rows
 
 INSTRUCTION = "You look after a counter with two tools. It may also be decreased, by adding a negative number."
-NUMBERS = range(-20, 21)
+NUMBERS = range(-100, 101)
 
 
-def prepare(output: Path, count: int = 100, seed: int = 0) -> Path:
+def prepare(output: Path, count: int = 100, seed: int = 0, split: Split | None = None) -> Path:
     """Write `count` rows and return their path. The same seed makes the same rows.
 
     The initial and the expected count always differ.
     """
-    write_rows(output, _rows(count, random.Random(f"counters {seed}")))
+    write_rows(output, split_rows(_rows(random.Random(f"counters {seed}")), split, count))
     return output
 
 
-def _rows(count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
-    for _ in range(count):
+def _rows(rng: random.Random) -> Iterator[dict[str, Any]]:
+    while True:
         initial, expected = rng.sample(NUMBERS, 2)
         task = f"Bring the counter to {expected}, then tell me its value."
         messages = [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": task}]

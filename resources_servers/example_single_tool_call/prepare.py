@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import run_prepare, shared_rows
+from nemo_gym import Split, run_prepare, shared_rows, split_rows
 from nemo_gym.jsonl import write_rows
 
 INSTRUCTION = "You are a helpful assistant. Use the tool when it helps."
@@ -25,14 +25,14 @@ QUESTIONS = (
 )
 
 
-def prepare(output: Path, count: int = 100, seed: int = 0) -> Path:
+def prepare(output: Path, count: int = 100, seed: int = 0, split: Split | None = None) -> Path:
     """Write `count` rows and return their path. The same seed makes the same rows."""
-    write_rows(output, _rows(count, random.Random(f"weather {seed}")))
+    write_rows(output, split_rows(_rows(random.Random(f"weather {seed}")), split, count))
     return output
 
 
-def _rows(count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
-    for _ in range(count):
+def _rows(rng: random.Random) -> Iterator[dict[str, Any]]:
+    while True:
         city, other = rng.sample(CITIES, 2)
         question = rng.choice(QUESTIONS).format(city=city, other=other)
         messages = [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": question}]

@@ -6,24 +6,35 @@ python resources_servers/example_tool_call_multireward/prepare.py --count 100 --
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import run_prepare, shared_rows
+from nemo_gym import Split, run_prepare, shared_rows, split_rows
 from nemo_gym.jsonl import write_rows
 
 INSTRUCTION = "Answer the user with exactly one tool call, then tell the result in a sentence."
 CITIES = tuple(row["city"] for row in shared_rows("cities.jsonl"))
+WEATHER_QUESTIONS = (
+    "How warm is it in {city}, in {unit}?",
+    "What temperature does {city} have today? Give it in {unit}.",
+    "I travel to {city} tomorrow and think in {unit}. How warm is it there?",
+    "Find out how cold {city} is, in degrees {unit}.",
+)
 CURRENCIES = {"EUR": "euros", "USD": "US dollars", "JPY": "yen", "CHF": "Swiss francs"}
 OBSTACLES = ("ferries", "highways", "tolls")
 
 
-def prepare(output: Path, count: int = 100, seed: int = 0) -> Path:
+def prepare(output: Path, count: int = 100, seed: int = 0, split: Split | None = None) -> Path:
     """Write `count` rows and return their path. The same seed makes the same rows."""
-    rng = random.Random(f"tool calls {seed}")
-    makers = (_weather, _money, _route)
-    write_rows(output, (makers[number % len(makers)](rng) for number in range(count)))
+    write_rows(output, split_rows(_rows(random.Random(f"tool calls {seed}")), split, count))
     return output
+
+
+def _rows(rng: random.Random) -> Iterator[dict[str, Any]]:
+    for make in cycle((_weather, _money, _route)):
+        yield make(rng)
 
 
 def _row(question: str, name: str, **arguments: Any) -> dict[str, Any]:
@@ -36,7 +47,8 @@ def _row(question: str, name: str, **arguments: Any) -> dict[str, Any]:
 
 def _weather(rng: random.Random) -> dict[str, Any]:
     city, unit = rng.choice(CITIES), rng.choice(("celsius", "fahrenheit"))
-    return _row(f"How warm is it in {city}, in {unit.capitalize()}?", "get_weather", city=city, unit=unit)
+    question = rng.choice(WEATHER_QUESTIONS).format(city=city, unit=unit.capitalize())
+    return _row(question, "get_weather", city=city, unit=unit)
 
 
 def _money(rng: random.Random) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count as numbers
-from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nemo_gym import DataError, run_prepare
+from nemo_gym import DataError, Split, run_prepare, split_rows
 from nemo_gym.jsonl import write_rows
 from resources_servers.grl_sokoban.generation import generate
 from resources_servers.grl_sokoban.level import Level
@@ -41,6 +41,7 @@ def prepare(
     dim_room: tuple[int, int] = (7, 7),
     num_boxes: int = 2,
     levels: Path | None = None,
+    split: Split | None = None,
 ) -> Path:
     """Write up to `count` rows and return their path.
 
@@ -52,7 +53,7 @@ def prepare(
     Raises `DataError` with file and line for an invalid or unsolvable level.
     """
     rows = _generated(seed, dim_room, num_boxes) if levels is None else _of_file(levels)
-    write_rows(output, islice(rows, count))
+    write_rows(output, split_rows(rows, split, count, key=itemgetter("level")))
     return output
 
 

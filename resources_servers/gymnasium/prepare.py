@@ -6,22 +6,25 @@ python resources_servers/gymnasium/prepare.py --env-id Taxi-v4 --count 100 --out
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 from itertools import count as numbers
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError, EnvironmentFailed, InvalidTask, run_prepare
+from nemo_gym import DataError, EnvironmentFailed, InvalidTask, Split, run_prepare, split_rows
 from nemo_gym.jsonl import write_rows
 from resources_servers.gymnasium.games import known
 from resources_servers.gymnasium.oracle import full_reward
-from resources_servers.gymnasium.play import make_env
+from resources_servers.gymnasium.play import Play
 
 ANSWER = "Answer with one action a turn, in <answer></answer>, such as <answer>{action}</answer>."
 LAKE_SIZE = 5
 
 
-def prepare(output: Path, env_id: str = "FrozenLake-v1", count: int = 100, seed: int = 0) -> Path:
+def prepare(
+    output: Path, env_id: str = "FrozenLake-v1", count: int = 100, seed: int = 0, split: Split | None = None
+) -> Path:
     """Write `count` rows with ascending seeds and return their path.
 
     env_id: the Gymnasium environment
@@ -33,8 +36,8 @@ def prepare(output: Path, env_id: str = "FrozenLake-v1", count: int = 100, seed:
     if known(env_id) is None:
         raise DataError(f"--env-id: the best game of '{env_id}' is not known. Write its rows by hand.")
     try:
-        make_env(env_id, {}).close()
-        write_rows(output, islice(_rows(env_id, seed), count))
+        with closing(Play(env_id, {})) as play:
+            write_rows(output, split_rows(_rows(env_id, seed), split, count, key=partial(_task, play)))
     except (EnvironmentFailed, InvalidTask) as error:
         raise DataError(str(error)) from error
     return output
@@ -54,6 +57,15 @@ def _rows(env_id: str, seed: int) -> Iterator[dict[str, Any]]:
         }
         if not env_id.startswith("Blackjack") or full_reward(row) > 0:
             yield row
+
+
+def _task(play: Play, row: dict[str, Any]) -> object:
+    """Return what makes two games the same: a lake's map, the start of another game, or the cards, by their seed."""
+    if "desc" in row["env_kwargs"]:
+        return row["env_kwargs"]["desc"]
+    if row["env_id"].startswith("Blackjack"):
+        return row["seed"]
+    return play.reset(row["seed"])
 
 
 def _lake(seed: int) -> dict[str, Any]:

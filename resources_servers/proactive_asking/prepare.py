@@ -6,11 +6,13 @@ python resources_servers/proactive_asking/prepare.py --count 500 --output <rows.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import cycle
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError, run_prepare, shared_rows
+from nemo_gym import DataError, Split, run_prepare, shared_rows, split_rows
 from nemo_gym.jsonl import write_rows
 from resources_servers.proactive_asking.domains import DOMAINS, TODAY, Domain, in_words
 
@@ -23,7 +25,13 @@ PERSONAS = tuple(
 
 
 def prepare(
-    output: Path, count: int = 500, seed: int = 0, *, complete_share: float = 0.0, domain: Sequence[str] = ()
+    output: Path,
+    count: int = 500,
+    seed: int = 0,
+    *,
+    complete_share: float = 0.0,
+    domain: Sequence[str] = (),
+    split: Split | None = None,
 ) -> Path:
     """Write `count` rows, alternating between the domains, and return their path.
 
@@ -37,17 +45,16 @@ def prepare(
     unknown = [name for name in domain if name not in DOMAINS]
     if unknown:
         raise DataError(f"domain: '{unknown[0]}' does not exist. The domains are: {', '.join(DOMAINS)}.")
-    names = list(domain) or list(DOMAINS)
-    rng = random.Random(f"proactive asking {seed}")
-    system = INSTRUCTIONS.read_text("utf-8").strip().format(today=f"{TODAY:%A}, {TODAY.day} {TODAY:%B %Y}")
-    write_rows(
-        output,
-        (
-            {"id": number, **_row(names[number % len(names)], system, rng, is_complete=rng.random() < complete_share)}
-            for number in range(count)
-        ),
-    )
+    drawn = _rows(domain or list(DOMAINS), random.Random(f"proactive asking {seed}"), complete_share)
+    rows = split_rows(drawn, split, count, key=itemgetter("responses_create_params"))
+    write_rows(output, ({"id": number, **row} for number, row in enumerate(rows)))
     return output
+
+
+def _rows(domains: Sequence[str], rng: random.Random, complete_share: float) -> Iterator[dict[str, Any]]:
+    system = INSTRUCTIONS.read_text("utf-8").strip().format(today=f"{TODAY:%A}, {TODAY.day} {TODAY:%B %Y}")
+    for name in cycle(domains):
+        yield _row(name, system, rng, is_complete=rng.random() < complete_share)
 
 
 def _row(name: str, system: str, rng: random.Random, *, is_complete: bool) -> dict[str, Any]:

@@ -11,14 +11,16 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import abc
+from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nemo_gym import DataError, UsageError, run_prepare
+from nemo_gym import DataError, Split, UsageError, run_prepare, split_rows
 from nemo_gym.jsonl import write_rows
 from resources_servers.reasoning_gym.scoring import NOT_INSTALLED, is_installed
 
@@ -28,6 +30,8 @@ INSTRUCTION = (
 )
 GENERATE = "resources_servers.reasoning_gym.generate"
 OURS = {"seed": "--seed", "size": "--count"}
+DRAWN_PER_ROW: dict[Split | None, int] = {None: 1, "train": 2, "validation": 20}
+"""Questions drawn at most for each row, because one in eleven is for validation and some repeat."""
 
 
 class Generator(BaseModel):
@@ -56,6 +60,7 @@ def prepare(
     category: str | None = None,
     count: int = 100,
     seed: int = 0,
+    split: Split | None = None,
 ) -> Path:
     """Write `count` rows and return their path.
 
@@ -77,8 +82,10 @@ def prepare(
     if not is_installed():
         raise DataError(NOT_INSTALLED)
     chosen = {"generators": [each.model_dump() for each in generators], "category": category}
-    order = {**chosen, "count": count, "seed": seed}
-    write_rows(output, map(_row, _entries(order)))
+    order = {**chosen, "count": DRAWN_PER_ROW[split] * count, "seed": seed}
+    # Closing ends the process, which makes more questions than a split needs.
+    with contextlib.closing(_entries(order)) as entries:
+        write_rows(output, split_rows(map(_row, entries), split, count, key=itemgetter("question")))
     return output
 
 
@@ -120,7 +127,7 @@ def _check(generators: Sequence[Generator]) -> None:
             raise DataError(f"{each.name}: config: not JSON ({error}). Use plain values.") from error
 
 
-def _entries(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _entries(order: dict[str, Any]) -> abc.Generator[dict[str, Any], None, None]:
     """Yield the entries that `generate.py` makes in another process."""
     search_path = os.pathsep.join(place for place in sys.path if place)
     with (

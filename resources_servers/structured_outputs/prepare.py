@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError, run_prepare
+from nemo_gym import DataError, Split, run_prepare, split_rows
 from nemo_gym.jsonl import write_rows
 
 SUBMIT = "submit_document"
@@ -59,6 +60,41 @@ THINGS: dict[str, dict[str, Any]] = {
         "language": _one_of("en", "fr", "de", "other"), "weight_kg": _between(0, 10),
         "shelf": {"type": "object", "properties": {"room": TEXT, "number": COUNT}},
     },
+    "a concert in a village hall": {
+        "programme": TEXT, "doors_open": {"type": "string", "format": "time"}, "seats": COUNT, "is_sold_out": FLAG,
+        "ticket_price": _between(0, 200), "season": _one_of("spring", "summer", "autumn", "winter"),
+        "pieces": {
+            "type": "array", "minItems": 1,
+            "items": {"type": "object", "properties": {"composer": TEXT, "title": TEXT, "minutes": COUNT}},
+        },
+        "hall": {"type": "object", "properties": {"name": TEXT, "street": TEXT, "has_ramp": FLAG}},
+    },
+    "a visit to the vet": {
+        "animal": _one_of("dog", "cat", "rabbit", "parrot"), "name": TEXT, "weight_kg": _between(0, 90), "age": COUNT,
+        "is_vaccinated": FLAG, "complaints": TEXTS, "date": {"type": "string", "format": "date"},
+        "owner": {"type": "object", "properties": {"name": TEXT, "email": {"type": "string", "format": "email"}}},
+    },
+    "a repair order of a bicycle workshop": {
+        "order_number": {"type": "integer", "minimum": 1000, "maximum": 9999}, "customer": TEXT, "is_urgent": FLAG,
+        "received_on": {"type": "string", "format": "date"}, "hours": _between(0, 40), "work": TEXTS,
+        "state": _one_of("waiting", "in progress", "done"),
+        "parts": {
+            "type": "array", "minItems": 1,
+            "items": {"type": "object", "properties": {"name": TEXT, "quantity": COUNT, "price": _between(0, 999)}},
+        },
+    },
+    "a day at a weather station": {
+        "station": TEXT, "altitude_m": {"type": "integer", "minimum": -400, "maximum": 9000}, "rain_mm": COUNT,
+        "warmest_celsius": _between(-60, 60), "is_automatic": FLAG, "observers": TEXTS,
+        "sky": _one_of("clear", "cloudy", "overcast"),
+        "wind": {"type": "object", "properties": {"direction": _one_of("N", "E", "S", "W"), "km_per_h": COUNT}},
+    },
+    "a garden plot to let": {
+        "plot_number": {"type": "integer", "minimum": 1}, "square_metres": {"type": "integer", "minimum": 10},
+        "rent_per_year": _between(0, 5000), "has_shed": FLAG, "trees": TEXTS, "soil": _one_of("sand", "loam", "clay"),
+        "free_from": {"type": "string", "format": "date"},
+        "contact": {"type": "object", "properties": {"name": TEXT, "club": TEXT, "is_in_person": FLAG}},
+    },
 }  # fmt: skip
 
 NAMES = {"json": "JSON", "yaml": "YAML", "xml": "XML", "toml": "TOML", "csv": "CSV"}
@@ -68,18 +104,23 @@ HINTS = {
 }
 
 
-def prepare(output: Path, count: int = 100, seed: int = 0) -> Path:
+def prepare(output: Path, count: int = 100, seed: int = 0, split: Split | None = None) -> Path:
     """Write `count` rows and return the output path. The same seed gives the same rows."""
     if count < 1:
         raise DataError(f"--count {count}: must be at least 1.")
-    write_rows(output, _rows(count, random.Random(seed)))
+    write_rows(output, split_rows(_rows(random.Random(seed)), split, count, key=_task))
     return output
 
 
-def _rows(count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
-    for number in range(count):
-        # Distribute formats and response modes evenly.
-        yield row(rng, FORMATS[number % len(FORMATS)], MODES[number // len(FORMATS) % len(MODES)])
+def _rows(rng: random.Random) -> Iterator[dict[str, Any]]:
+    # Distribute formats and response modes evenly.
+    for response_mode, schema_type in cycle(product(MODES, FORMATS)):
+        yield row(rng, schema_type, response_mode)
+
+
+def _task(row: dict[str, Any]) -> object:
+    """Return the row without the order of the properties, which does not make another task."""
+    return [row["schema_type"], row["response_mode"], json.loads(row["schema_str"])]
 
 
 def row(rng: random.Random, schema_type: str, response_mode: str) -> dict[str, Any]:

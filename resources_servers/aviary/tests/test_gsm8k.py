@@ -1,5 +1,6 @@
 """Word problems: only the submitted answer earns a reward."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from nemo_gym.testing import call, make_server, reply, rollout, serving
 from resources_servers.aviary.app import AviaryServer
 from resources_servers.aviary.gsm8k import calculations, final_answer
 from resources_servers.aviary.oracle import solve
-from resources_servers.aviary.prepare import prepare
+from resources_servers.aviary.prepare import GSM8K, prepare
 
 # See test_app.py.
 pytest.importorskip("aviary.core", reason="Aviary is an extra: pip install 'nemo-gym[aviary]'")
@@ -136,3 +137,17 @@ def test_invalid_line_is_reported_and_nothing_is_written(tmp_path, capsys, line,
 def test_prepare_numbers_the_night_rounds(tmp_path):
     rows = list(read_rows(prepare(tmp_path / "rows.jsonl", count=3, seed=7)))
     assert [row["task_idx"] for row in rows] == [7, 8, 9]
+
+
+def test_fetched_questions_are_split(fake_hub, tmp_path):
+    lines = [json.dumps({**LINE, "question": f"How much is {number} and 1?"}) for number in range(60)]
+    fake_hub.file(GSM8K.url, "\n".join(lines).encode())
+    order = {"split": "train", "count": 20}
+    train, validation = (
+        {row["task"]["question"] for row in read_rows(prepare(tmp_path / "rows.jsonl", fetch_gsm8k=True, **each))}
+        for each in (order, {"split": "validation", "count": 2})
+    )
+    assert (len(train), len(validation), train & validation) == (20, 2, set())
+    assert len(fake_hub.requests) == 1
+    with pytest.raises(DataError, match="70 rows of split 'train' are asked for, but only"):
+        prepare(tmp_path / "rows.jsonl", fetch_gsm8k=True, split="train", count=70)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym import DataError
+from nemo_gym import DataError, UsageError
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout
 from resources_servers.calendar.app import CalendarServer
@@ -75,6 +75,26 @@ def test_rows_depend_only_on_the_seed(tmp_path):
     first, again, other = (prepare(tmp_path / name, 10, seed) for name, seed in (("a", 1), ("b", 1), ("c", 2)))
     assert first.read_bytes() == again.read_bytes()
     assert first.read_bytes() != other.read_bytes()
+
+
+def test_live_rows_have_the_splits_of_complete_ones(tmp_path):
+    days = {
+        (split, live): [
+            (row["metadata"], row["exp_cal_state"])
+            for row in read_rows(prepare(tmp_path / "rows.jsonl", 30, split=split, live=live))
+        ]
+        for split in ("train", "validation")
+        for live in (True, False)
+    }
+    for split in ("train", "validation"):
+        states = [[state for _, state in days[split, live]] for live in (True, False)]
+        assert states[0] == states[1]
+    assert not any(day in days["validation", False] for day in days["train", False])
+
+
+def test_rollouts_cannot_be_split(tmp_path):
+    with pytest.raises(UsageError, match="--split: not allowed with argument --rollouts"):
+        prepare(tmp_path / "rows.jsonl", rollouts=tmp_path / "rollouts.jsonl", split="train")
 
 
 def cast_with(tmp_path, change):

@@ -15,6 +15,7 @@ from resources_servers.gymnasium.actions import Actions, NoTextActions  # noqa: 
 from resources_servers.gymnasium.app import GymnasiumEnvironmentServer  # noqa: E402
 from resources_servers.gymnasium.games import known  # noqa: E402
 from resources_servers.gymnasium.oracle import full_reward, solve  # noqa: E402
+from resources_servers.gymnasium.play import Play  # noqa: E402
 from resources_servers.gymnasium.prepare import prepare  # noqa: E402
 
 EXAMPLES = list(read_rows(Path(__file__).parents[1] / "data" / "example.jsonl"))
@@ -226,3 +227,12 @@ def test_rows_depend_only_on_the_seed(tmp_path):
     first, again = (prepare(tmp_path / name, "FrozenLake-v1", 4, 7) for name in "ab")
     assert first.read_bytes() == again.read_bytes()
     assert [row["seed"] for row in read_rows(first)] == [7, 8, 9, 10]
+
+
+def test_splits_of_taxi_share_no_start(tmp_path):
+    starts, taxi = [], Play("Taxi-v4", {})
+    for split, count in (("train", 30), ("validation", 5)):
+        rows = list(read_rows(prepare(tmp_path / "rows.jsonl", "Taxi-v4", count, split=split)))
+        starts.append({taxi.reset(row["seed"]) for row in rows})
+        assert len(starts[-1]) == count
+    assert starts[0].isdisjoint(starts[1])

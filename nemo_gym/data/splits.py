@@ -1,0 +1,66 @@
+"""Train and validation rows of a generator, without a row in common."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Literal, TypeVar
+
+from nemo_gym.config.wording import counted
+from nemo_gym.errors import DataError
+
+Split = Literal["train", "validation"]
+Row = TypeVar("Row")
+
+PARTS = 11
+"""One part of so many is for validation."""
+DRAWS_PER_ROW, MORE_DRAWS = 200, 10_000
+
+
+def split_rows(
+    rows: Iterable[Row], split: Split | None, count: int, *, key: Callable[[Row], object] | None = None
+) -> Iterator[Row]:
+    """Yield `count` distinct rows of a split from a stream of generated rows, which may be endless.
+
+    Without a split, yield the first `count` rows as they are.
+
+    A row's hash decides its split, so the splits have no row in common, whatever seeds and counts they were made
+    with. Pass `key` if a row has fields that do not belong to the task, such as a number: it returns the part of the
+    row, as JSON, that is hashed.
+
+    Raises `DataError` if the stream ends, or brings nothing new for `200 * count + 10,000` rows.
+    """
+    if split is None:
+        yield from islice(rows, max(count, 0))
+        return
+    seen: set[bytes] = set()
+    patience = DRAWS_PER_ROW * count + MORE_DRAWS
+    draws_left = patience
+    for row in rows if count > 0 else ():
+        digest = _digest(key(row) if key else row)
+        if digest not in seen and split_of(digest) == split:
+            seen.add(digest)
+            draws_left = patience
+            yield row
+            if len(seen) == count:
+                return
+        draws_left -= 1
+        if draws_left <= 0:
+            break
+    if len(seen) < count:
+        raise DataError(
+            f"count: {count} rows of split '{split}' are asked for, but only {counted(len(seen), 'distinct row')} "
+            f"of it {'exists' if len(seen) == 1 else 'exist'}. Ask for fewer rows, or let the generator vary more."
+        )
+
+
+def split_of(digest: bytes) -> Split:
+    """Return the split to which a row with this SHA-256 belongs."""
+    return "validation" if int.from_bytes(digest) % PARTS == 0 else "train"
+
+
+def _digest(value: object) -> bytes:
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).digest()
