@@ -27,6 +27,8 @@ from resources_servers.reasoning_gym.scoring import is_installed
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
 
+pytest_plugins = ["tests.data.fake_hub"]
+
 REPOSITORY = Path(__file__).parent
 ENDPOINT = REPOSITORY / "tests" / "endpoint" / "server.py"
 OURS = ("nemo_gym", "resources_servers", "responses_api_agents", "responses_api_models")
@@ -45,8 +47,11 @@ ONLY_IN_TEST_ALL = (
     "tests/capture/tokens/test_own_agents.py",
     "tests/cli/test_benchmarks.py",
     "tests/cli/test_check.py",
+    "tests/cli/test_compare.py",
     "tests/cli/test_folders.py",
     "tests/cli/test_hubs.py",
+    "tests/cli/test_missing_data.py",
+    "tests/cli/test_own_evaluation.py",
     "tests/cli/test_reverify.py",
     "tests/cli/test_status.py",
     "tests/end_to_end/test_all_examples.py",

@@ -92,7 +92,8 @@ def _show(found: list[Component], *, as_json: bool, if_none: str) -> None:
     if as_json:
         running.say(_json(found))
     elif found:
-        tables.show(tables.components(found))
+        are_benchmarks = all(each.kind == "benchmark" for each in found)
+        tables.show(tables.benchmarks(found) if are_benchmarks else tables.components(found))
     else:
         running.say(if_none)
 

@@ -10,7 +10,7 @@ from nemo_gym.config.published import set_process_config, view_of
 from nemo_gym.config.without_model import load_without_model
 from nemo_gym.config.wording import counted
 from nemo_gym.data.benchmarks import benchmarks_of, prepare_all
-from nemo_gym.data.hubs import fetcher
+from nemo_gym.data.obtain import Obtainer
 from nemo_gym.data.prepare import PreparationSettings, prepare
 from nemo_gym.data.prompts import MaterializePromptsConfig, load_prompt_config, materialize_prompts
 
@@ -21,7 +21,8 @@ def collate(words: list[str]) -> int:
     line = Options("ng_prepare_data", PreparationSettings, summary).read(words)
     run = load_without_model(line.paths, line.overrides)
     settings = settings_from(PreparationSettings, run.plain)
-    for made in prepare(run, settings, fetcher(settings.data_source, run.plain, notice=running.note)):
+    obtainer = Obtainer(run, running.note, may_download=settings.should_download, hub=settings.data_source)
+    for made in prepare(run, settings, obtainer.path_of):
         sources = ", ".join(map(str, made.datasets))
         running.say(
             f"{made.type}: {counted(made.rows, 'row')} in {made.path} (metrics: {made.metrics.name}), from {sources}"

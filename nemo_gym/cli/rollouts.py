@@ -19,11 +19,13 @@ from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import RunConfig
 from nemo_gym.config.masking import masked
+from nemo_gym.config.model_cache import MODEL_CACHE_KEY, model_cache_of
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.config.without_model import load_as_written
 from nemo_gym.config.wording import counted
 from nemo_gym.data.gather import datasets_of_split, rows_of
-from nemo_gym.errors import DataError, LaunchError
+from nemo_gym.data.obtain import Obtainer
+from nemo_gym.errors import ConfigError, DataError, LaunchError
 from nemo_gym.export import export
 from nemo_gym.jsonl import JsonObject, write_rows
 from nemo_gym.launcher import RunningServers
@@ -39,6 +41,7 @@ from nemo_gym.rollouts.outcome import Record, Summary
 from nemo_gym.rollouts.progress import Progress
 from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.rollouts.tasks import TaskPlan, find_input
+from nemo_gym.rollouts.usage import PriceFile
 
 ResultT = TypeVar("ResultT")
 
@@ -86,6 +89,11 @@ def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | N
     job = settings_from(EndToEndJob, run_config.plain)
     settings = settings_from(StartSettings, run_config.plain)
     agents = run_config.agent_names
+    if job.split == "train" and model_cache_of(run_config.plain) is not None:
+        raise ConfigError(
+            f"{MODEL_CACHE_KEY} cannot be used with split=train: answers of an earlier policy must not be trained on. "
+            "Remove it, or choose another split."
+        )
     if settings.dry_run:
         with running.launch_for(run_config, settings, starter, on_line=None):
             running.say(f"{counted(len(run_config.servers), 'server')} can be started")
@@ -116,14 +124,14 @@ def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Task
     rows = RunFiles(results=job.output_jsonl_fpath).prepared / f"{job.split}.jsonl"
     if job.reuse_existing_data_preparation and rows.exists():
         return TaskPlan(rows, job, agents)
-    datasets = datasets_of_split(run_config, job.split)
+    datasets = datasets_of_split(run_config, job.split, Obtainer(run_config, running.note).path_of)
     for agent, dataset, path in datasets:
         prompt = dataset.prompt_config or job.prompt_config
         # Checked before gathering, so that errors name the original file and line.
         TaskPlan(
             path, job.model_copy(update={"agent_name": agent, "limit": None, "prompt_config": prompt}), agents
         ).check()
-    write_rows(rows, rows_of(datasets, copies=job.num_repeats is None))
+    write_rows(rows, rows_of(datasets, copies=job.num_repeats is None, limit=job.limit))
     return TaskPlan(rows, job, agents, datasets=datasets)
 
 
@@ -143,7 +151,10 @@ def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServ
         run.record.end("stopped", str(error))
         running.note(f"stopped: {summary_line(run.summary)}. {advice}")
         raise
-    report(run.files, run.summary, metrics, reporter)
+    are_benchmarks = isinstance(run.settings, EndToEndJob) and run.settings.split == "benchmark"
+    report(run.files, run.summary, metrics, reporter, run.prices, are_benchmarks=are_benchmarks)
+    if run.summary.ended_by:
+        running.note(f"ended by {run.summary.ended_by}. {advice}.")
     if run.settings.require_complete and run.summary.scored < run.summary.planned:
         owed = run.summary.planned - run.summary.scored
         running.note(f"Error: require_complete: {owed} of {run.summary.planned} rollouts were not scored. {advice}.")
@@ -196,14 +207,26 @@ async def while_up(servers: RunningServers | None, work: Coroutine[object, None,
         await asyncio.gather(working, return_exceptions=True)
 
 
-def report(files: RunFiles, summary: Summary, metrics: list[JsonObject] | None, reporter: FailureReporter) -> None:
+def report(
+    files: RunFiles,
+    summary: Summary,
+    metrics: list[JsonObject] | None,
+    reporter: FailureReporter,
+    prices: PriceFile | None = None,
+    *,
+    are_benchmarks: bool = False,
+) -> None:
     """Print a run's key metrics, its summary and the paths of its files."""
     from nemo_gym.cli import tables
 
     if metrics:
-        tables.show(tables.key_metrics(metrics))
+        tables.show(tables.key_metrics(metrics, are_benchmarks=are_benchmarks))
         running.say("")
     running.say(summary_line(summary))
+    if usage := summary.usage.described(prices):
+        running.say(f"tokens: {usage}")
+    if summary.model_cache is not None:
+        running.say(f"model cache: {summary.model_cache.hits} hits, {summary.model_cache.misses} misses")
     for line in reporter.lines():
         running.say(line)
     running.say(f"rollouts: {files.results}")

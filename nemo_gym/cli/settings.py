@@ -145,6 +145,12 @@ class CheckSettings(EntrypointSettings):
 
     rows_jsonl_fpath: Path | None = None
     """Further rows that the oracle must solve, in addition to the examples."""
+    dataset: Literal["train", "validation", "benchmark", "example"] | None = None
+    """Also play a sample of the environment's datasets of this type. Missing files are made or downloaded."""
+    sample: int = Field(default=200, ge=1)
+    """Number of rows of that sample."""
+    seed: int = 0
+    """The same seed draws the same sample."""
     write_examples: bool = False
     """Also write example_rollouts.jsonl, played by the oracle, and example_metrics.json."""
     unpublished: bool = False

@@ -46,24 +46,35 @@ LICENSES = (
 """Accepted license names of training data."""
 
 
-_NEEDED = {"huggingface": ("repo_id",), "gitlab": ("dataset_name", "version", "artifact_fpath")}
+_NEEDED = {
+    "huggingface": ("repo_id",),
+    "gitlab": ("dataset_name", "version", "artifact_fpath"),
+    "url": ("url",),
+}
 _OLD_FORMS = {"huggingface": "huggingface_identifier", "gitlab": "gitlab_identifier"}
 
 
 class DatasetSource(Frozen):
     """A location to download a dataset from."""
 
-    type: Literal["huggingface", "gitlab"]
+    type: Literal["huggingface", "gitlab", "url"]
     repo_id: str | None = None
     dataset_name: str | None = None
     version: str | None = None
     artifact_fpath: str | None = None
+    url: str | None = Field(default=None, pattern="^https?://[^/]+/.*[^/]$")
+    revision: str | None = None
+    """The branch, tag or commit of a Hugging Face dataset; by default its main branch."""
+    sha256: str | None = Field(default=None, pattern="^[0-9a-fA-F]{64}$")
+    """The hash that the file must have; by default the one it had when it was first downloaded."""
 
     @model_validator(mode="after")
     def _has_the_fields_of_its_hub(self) -> Self:
         absent = [name for name in _NEEDED[self.type] if getattr(self, name) is None]
         if absent:
             raise ValueError(f"a {self.type} source needs {' and '.join(absent)}")
+        if self.revision is not None and self.type != "huggingface":
+            raise ValueError(f"a {self.type} source does not have a revision; only a huggingface source has one")
         return self
 
 
@@ -88,6 +99,13 @@ class DatasetConfig(Frozen):
     """The old form of `source`; may be set together with the other old form."""
     prompt_config: str | None = None
     prepare_script: str | None = None
+    """A file whose function `prepare` makes the dataset."""
+    prepare_args: Mapping[str, object] = Field(default_factory=dict)
+    """Arguments of `prepare`."""
+    prepare_dependencies: tuple[str, ...] = ()
+    """Packages that the script needs. If one is not installed, the script runs in an environment of its own."""
+    size: int | None = Field(default=None, ge=1)
+    """Number of rows, for the list of benchmarks until the file exists."""
 
     @model_validator(mode="before")
     @classmethod
@@ -103,7 +121,7 @@ class DatasetConfig(Frozen):
                 if data.get("source") is None and _is_complete(data[old]):
                     data["source"] = data[old]
         source = data.get("source")
-        if isinstance(source, Mapping) and _is_complete(source):
+        if isinstance(source, Mapping) and _is_complete(source) and source["type"] in _OLD_FORMS:
             data.setdefault(_OLD_FORMS[source["type"]], source)
         return data
 

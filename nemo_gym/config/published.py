@@ -6,7 +6,8 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -39,6 +40,17 @@ _of_process: list[DictConfig] = []
 def set_process_config(view: DictConfig) -> None:
     """Set the configuration of this process."""
     _of_process[:] = [view]
+
+
+@contextmanager
+def process_config(view: DictConfig) -> Iterator[None]:
+    """Set the configuration of this process until the block ends."""
+    earlier = list(_of_process)
+    set_process_config(view)
+    try:
+        yield
+    finally:
+        _of_process[:] = earlier
 
 
 def maybe_get_global_config_dict() -> DictConfig | None:

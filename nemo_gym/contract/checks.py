@@ -18,8 +18,9 @@ from nemo_gym.calls.problems import faults_of_row
 from nemo_gym.config import explain_params
 from nemo_gym.config.wording import counted
 from nemo_gym.contract.answers import odd_answers
-from nemo_gym.contract.environment import Environment, Oracle, Solution, own_servers
+from nemo_gym.contract.environment import Environment, Oracle, Solution, own_configs, own_servers
 from nemo_gym.contract.play import Played, act, grade, play
+from nemo_gym.contract.tasks import Task
 from nemo_gym.errors import NemoGymError, SignatureError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import ResponseCreateParams
@@ -57,13 +58,18 @@ class Checkup:
     """The state of one run of the checks: the rows to play and the grading times so far."""
 
     environment: Environment
-    rows: Sequence[JsonObject]
+    tasks: Sequence[Task]
     verify_s: list[float] = field(default_factory=list)
 
     async def play(self, server: SimpleServer, row: JsonObject, items: Solution) -> Played:
         """Play an attempt and record its grading time."""
-        played = await play(server, row, items)
+        return self.graded(await play(server, row, items))
+
+    def graded(self, played: Played) -> Played:
+        """Record the grading time of an attempt. Raise `Broken` if the reward is not in the declared range."""
         self.verify_s.append(played.verify_s)
+        if problem := self.environment.declared_reward.problem_of(played.reward):
+            raise Broken(problem)
         return played
 
     @asynccontextmanager
@@ -86,7 +92,7 @@ Check = Callable[[Checkup], Awaitable[str]]
 
 async def _configs_load(checkup: Checkup) -> str:
     folder = checkup.environment.folder
-    configs = sorted((folder / "configs").glob("*.yaml"))
+    configs = own_configs(folder)
     for path in configs:
         run = checkup.environment.load(path)
         agents = {
@@ -137,24 +143,24 @@ async def _rows_are_valid(checkup: Checkup) -> str:
         getattr(route, "path", ""): route for route in checkup.environment.server().setup_webserver().routes[::-1]
     }
     problems = []
-    for number, row in enumerate(checkup.rows, start=1):
+    for place, row in checkup.tasks:
         given = row.get(PARAMS_KEY, {})
         try:
             params = ResponseCreateParams.model_validate(given)
         except ValidationError as error:
-            problems.append(f"row {number}: {explain_params(error, row, given).removesuffix('.')}")
+            problems.append(f"{place}: {explain_params(error, row, given).removesuffix('.')}")
             continue
         missing = [tool["name"] for tool in params.tools if f"/{tool.get('name')}" not in routes]
         if missing:
-            problems.append(f"row {number} names tools that the server lacks: {', '.join(missing)}")
+            problems.append(f"{place} names tools that the server lacks: {', '.join(missing)}")
         for method in ("seed_session", "verify"):
             # A rollout ends at the first method that rejects its row.
             faults = _faults(routes.get(f"/{method}"), row, f"{method} of {checkup.environment.name}")
             if faults:
-                problems.append(f"row {number}: {'; '.join(faults)}")
+                problems.append(f"{place}: {'; '.join(faults)}")
                 break
     _raise_for(problems)
-    return f"{len(checkup.rows)} rows"
+    return f"{len(checkup.tasks)} rows"
 
 
 def _faults(route: object, row: JsonObject, needed_by: str) -> list[str]:
@@ -169,29 +175,30 @@ def _faults(route: object, row: JsonObject, needed_by: str) -> list[str]:
 async def _oracle_earns_all(checkup: Checkup) -> str:
     oracle = checkup.oracle
 
-    async def falls_short(number: int, row: JsonObject) -> str | None:
-        earned = (await checkup.play(server, row, oracle.solve(row))).reward
-        due = oracle.full_reward(row)
-        return None if math.isclose(earned, due) else f"row {number} earned {earned:g} of {due:g}"
+    async def falls_short(task: Task) -> str | None:
+        earned = (await checkup.play(server, task.row, oracle.solve(task.row))).reward
+        due = oracle.full_reward(task.row)
+        return None if math.isclose(earned, due) else f"{task.place} earned {earned:g} of {due:g}"
 
     async with checkup.server() as server:
-        await _each_row(checkup.rows, falls_short)
-    return f"full reward on {len(checkup.rows)} rows"
+        await _each_row(checkup.tasks, falls_short)
+    return f"full reward on {len(checkup.tasks)} rows"
 
 
 async def _no_op_earns_less(checkup: Checkup) -> str:
     oracle = checkup.oracle
 
-    async def earns_all(number: int, row: JsonObject) -> str | None:
-        if not oracle.asks_for_something(row):
+    async def earns_all(task: Task) -> str | None:
+        if not oracle.asks_for_something(task.row):
             return None
-        earned = (await checkup.play(server, row, [""])).reward
-        return f"row {number} earned {earned:g} for doing nothing" if earned >= oracle.full_reward(row) else None
+        earned, due = (await checkup.play(server, task.row, [""])).reward, oracle.full_reward(task.row)
+        is_as_good = earned >= due if checkup.environment.declared_reward.higher_is_better else earned <= due
+        return f"{task.place} earned {earned:g} for doing nothing" if is_as_good else None
 
     async with checkup.server(judge_agrees=False) as server:
-        await _each_row(checkup.rows, earns_all)
-    idle = sum(not oracle.asks_for_something(row) for row in checkup.rows)
-    return f"less on {len(checkup.rows) - idle} rows" + (f"; {idle} ask for nothing" if idle else "")
+        await _each_row(checkup.tasks, earns_all)
+    idle = sum(not oracle.asks_for_something(task.row) for task in checkup.tasks)
+    return f"less on {len(checkup.tasks) - idle} rows" + (f"; {idle} ask for nothing" if idle else "")
 
 
 async def _same_reward_twice(checkup: Checkup) -> str:
@@ -230,10 +237,9 @@ async def _odd_answers_are_graded(checkup: Checkup) -> str:
             for number, row in enumerate(checkup.environment.rows, start=1):
                 async with rollout(server, **row) as attempt:
                     try:
-                        played = await grade(attempt, answer)
+                        played = checkup.graded(await grade(attempt, answer))
                     except Exception as error:
                         raise Broken(f"row {number}, {name}: {_fault(checkup.environment, error)}") from error
-                checkup.verify_s.append(played.verify_s)
                 if not math.isfinite(played.reward):
                     raise Broken(f"row {number}, {name}: the reward is {played.reward}")
     return f"{len(answers)} kinds"
@@ -270,13 +276,14 @@ CHECKS: dict[str, Check] = {
 
 
 async def check_environment(
-    environment: Environment, rows: Sequence[JsonObject] = (), *, for_publishing: bool = True
+    environment: Environment, tasks: Sequence[Task] = (), *, for_publishing: bool = True
 ) -> list[Finding]:
-    """Run the checks over the examples and these further rows, even if some of them fail.
+    """Run the checks over the examples and these further tasks, even if some of them fail.
 
     Without `for_publishing`, leave out what only a published folder needs.
     """
-    checkup = Checkup(environment, [*environment.rows, *rows])
+    examples = [Task(f"row {number}", row) for number, row in enumerate(environment.rows, start=1)]
+    checkup = Checkup(environment, [*examples, *tasks])
     findings = []
     first: dict[str, str] = {}
     for promise, check in CHECKS.items():
@@ -310,18 +317,16 @@ def _naming(rows: str) -> Iterator[None]:
         raise Broken(f"{rows}: {error}") from error
 
 
-async def _each_row(
-    rows: Sequence[JsonObject], problem_of: Callable[[int, JsonObject], Awaitable[str | None]]
-) -> None:
+async def _each_row(tasks: Sequence[Task], problem_of: Callable[[Task], Awaitable[str | None]]) -> None:
     """Raise `Broken` with the first problems of the rows. A limited number of rows is played at once."""
     gate = asyncio.Semaphore(PARALLEL_ROWS)
 
-    async def gated(number: int, row: JsonObject) -> str | None:
+    async def gated(task: Task) -> str | None:
         async with gate:
-            with _naming(f"row {number}"):
-                return await problem_of(number, row)
+            with _naming(task.place):
+                return await problem_of(task)
 
-    found = await asyncio.gather(*(gated(number, row) for number, row in enumerate(rows, start=1)))
+    found = await asyncio.gather(*map(gated, tasks))
     _raise_for([problem for problem in found if problem])
 
 

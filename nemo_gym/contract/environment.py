@@ -15,6 +15,7 @@ from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.reading import read_yaml, shown
 from nemo_gym.config.settings import POLICY_MODEL, SERVER_TYPES
 from nemo_gym.config.sources import CONFIG_PATHS, gather
+from nemo_gym.contract.manifest import DeclaredReward, declared_reward
 from nemo_gym.data.gather import file_of
 from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
 from nemo_gym.errors import DataError, LaunchError, ServerRefNotFoundError, UserError
@@ -31,6 +32,8 @@ Solution = list["str | FunctionToolCall | EasyInputMessage"]
 
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
 ORACLE_FILE = "oracle.py"
+COMPOSED_CONFIG = "config.yaml"
+"""The config in a folder of `environments/` or `benchmarks/`, whose server is in another folder."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class Environment:
     rows: tuple[JsonObject, ...]
     """The example rows, as they are sent."""
     oracle: Oracle | None
+    declared_reward: DeclaredReward
+    run: RunConfig
     overrides: tuple[str, ...] = ()
     """The words of the command line that opened the environment."""
 
@@ -98,20 +103,48 @@ def open_environment(folder: Path, overrides: Sequence[str] = ()) -> Iterator[En
     `+config_paths=[…]` selects another one. Raise `ConfigError`, `LaunchError` or `DataError` if it cannot be opened.
     """
     run = _load(folder, overrides)
-    server = own_servers(run, folder)[0]
+    with open_server(run, own_servers(run, folder)[0], folder, overrides) as environment:
+        yield environment
+
+
+@contextmanager
+def open_configs(files: Sequence[str], overrides: Sequence[str] = ()) -> Iterator[Environment]:
+    """Open the environment of configs with one resources server, like `open_environment`."""
+    given = [*files, *_given_files(overrides)]
+    run = load([*files, *_model_for(given)], overrides, require_servers=True)
+    servers = run.servers_of("resources_servers")
+    named = ", ".join(given)
+    if len(servers) != 1:
+        found = ", ".join(server.name for server in servers) or "none"
+        raise DataError(f"{named}: expected one resources server, found {found}. Name the config of one environment.")
+    folders = [path.parent for file in given if (path := find(file, Path.is_file))]
+    folder = next(filter(is_composed, folders), servers[0].folder)
+    with open_server(run, servers[0], folder, overrides) as environment:
+        yield environment
+
+
+@contextmanager
+def open_server(
+    run: RunConfig, server: ServerConfig, folder: Path, overrides: Sequence[str] = ()
+) -> Iterator[Environment]:
+    """Open the environment of one resources server of a run, like `open_environment`.
+
+    `folder` is that of the environment. If it has no oracle of its own, the server's applies.
+    """
     search_path = list(sys.path)
     try:
         settings = ProcessSettings.of(run, server, cookie_secret="unused: nothing is served")
         try:
             server_class = complete_server_class(load_module(settings), settings)
-            oracle = _oracle_of(folder)
+            oracle = _oracle_of(folder) or _oracle_of(server.folder)
         except UserError:
             raise
         except Exception as error:
             raise LaunchError(f"{folder}: cannot be imported. {fault_in(folder, error)}") from error
         typed_config(server_class, settings)
         rows = tuple(example_rows(run, server.name))
-        yield Environment(folder, server.name, server_class, server.settings, rows, oracle, tuple(overrides))
+        declared, words = declared_reward(folder), tuple(overrides)
+        yield Environment(folder, server.name, server_class, server.settings, rows, oracle, declared, run, words)
     finally:
         # A server's process searches its own folder first; this process may open many folders.
         sys.path[:] = search_path
@@ -143,9 +176,19 @@ def _model_for(files: Sequence[str | Path]) -> list[str]:
     return [] if any(POLICY_MODEL in read_yaml(path).mapping for path in found) else [SAMPLE_MODEL]
 
 
+def is_composed(folder: Path) -> bool:
+    """Return whether a folder has a config for a server of another folder, as in `environments/`."""
+    return (folder / COMPOSED_CONFIG).is_file()
+
+
+def own_configs(folder: Path) -> list[Path]:
+    """Return the configs of a folder."""
+    return [folder / COMPOSED_CONFIG] if is_composed(folder) else sorted((folder / "configs").glob("*.yaml"))
+
+
 def own_config(folder: Path) -> Path:
     """Return the config named after the folder, else its only one."""
-    configs = sorted((folder / "configs").glob("*.yaml"))
+    configs = own_configs(folder)
     named = [path for path in configs if path.stem == folder.name]
     if not named and len(configs) != 1:
         raise DataError(f"{folder / 'configs'}: expected {folder.name}.yaml, found {[path.name for path in configs]}.")
@@ -153,8 +196,9 @@ def own_config(folder: Path) -> Path:
 
 
 def own_servers(run: RunConfig, folder: Path) -> list[ServerConfig]:
-    """Return the resources servers of a run that are started from this folder."""
-    found = [server for server in run.servers_of("resources_servers") if server.folder.resolve() == folder.resolve()]
+    """Return the resources servers of a run that are started from this folder, or that its config describes."""
+    servers = run.servers_of("resources_servers")
+    found = [each for each in servers if is_composed(folder) or each.folder.resolve() == folder.resolve()]
     if not found:
         files = ", ".join(map(str, run.config_paths))
         raise DataError(f"{files}: the config starts no resources server from {folder}.")
@@ -163,13 +207,17 @@ def own_servers(run: RunConfig, folder: Path) -> list[ServerConfig]:
 
 def example_rows(run: RunConfig, server_name: str) -> Iterator[JsonObject]:
     """Yield the example rows of all agents that use this server, with prompts applied."""
-    for agent in run.servers_of("responses_api_agents"):
-        if (agent.settings.get("resources_server") or {}).get("name") != server_name:
-            continue
+    for agent in agents_of(run, server_name):
         for dataset in [each for each in agent.datasets if each.type == "example"]:
             prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
             for row in read_rows(file_of(agent, dataset)):
                 yield apply_prompt_to_row(row, prompt) if prompt else row
+
+
+def agents_of(run: RunConfig, server_name: str) -> list[ServerConfig]:
+    """Return the agents that use this resources server."""
+    agents = run.servers_of("responses_api_agents")
+    return [agent for agent in agents if (agent.settings.get("resources_server") or {}).get("name") == server_name]
 
 
 def labels_in(settings: Mapping[str, object]) -> list[str] | None:

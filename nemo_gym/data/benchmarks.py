@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import inspect
-import os
-import re
-import socket
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from multiprocessing import get_context
 from operator import methodcaller
 from pathlib import Path
-from types import ModuleType
 from typing import Self
 
 from omegaconf import DictConfig
@@ -24,17 +16,11 @@ from nemo_gym import paths
 from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig, load
 from nemo_gym.config.published import maybe_get_global_config_dict, set_process_config
 from nemo_gym.config.servers import NO_MODEL
-from nemo_gym.config.settings import SERVER_TYPES
-from nemo_gym.config.suggestions import search_dir_for
-from nemo_gym.data import huggingface
-from nemo_gym.errors import DataError, UserError
+from nemo_gym.data.script_process import run_script
+from nemo_gym.data.scripts import BENCHMARKS, Script, log_of
+from nemo_gym.errors import DataError
 
-BENCHMARKS = "benchmarks"
 DEFAULT_FLAVOR = "config"
-NETWORK_LIBRARIES = ("httpx", "httpx2", "requests", "urllib3", "urllib", "aiohttp", "huggingface_hub")
-USES_HUB = re.compile(r"^\s*(?:from|import) +(?:datasets|huggingface_hub)\b", re.MULTILINE)
-EXTRA_OF = {"datasets": "full", "huggingface_hub": "hub", "ray": "ray", "reasoning_gym": "reasoning-gym"}
-"""The extra that brings a package, for scripts that need more than the core."""
 
 
 class BenchmarkConfig(BaseModel):
@@ -74,17 +60,10 @@ class BenchmarkConfig(BaseModel):
         Raise `DataError` if the script is missing or its file is not the one named in the YAML.
         """
         program = self._program()
-        hub_problem = _hub_problem(program)
-        with _importing_from([*self._roots(), *paths.search_roots()]), _failing_as(program, hub_problem):
-            function = _prepare_of(program)
-            try:
-                inspect.signature(function).bind(**arguments)
-            except TypeError as error:
-                raise DataError(
-                    f"{program}: prepare{inspect.signature(function)} does not accept these prepare_script_args: "
-                    f"{error}."
-                ) from error
-            made = Path(function(**arguments))
+        target = next(iter([*self._roots(), *paths.search_roots()])) / self.dataset.jsonl_fpath
+        setting = "prepare_script_args" if arguments else "prepare_args"
+        script = Script(program, log_of(target), self.dataset.prepare_dependencies, setting)
+        made = run_script(script, {**self.dataset.prepare_args, **arguments})
         expected = [root / self.dataset.jsonl_fpath for root in (*self._roots(), *paths.search_roots())]
         if made.resolve() not in [path.resolve() for path in expected]:
             raise DataError(
@@ -127,24 +106,25 @@ def benchmark_files() -> dict[str, Path]:
 def benchmarks_of(run: RunConfig) -> list[BenchmarkConfig]:
     """Return the benchmarks of a configuration. Raise `DataError` if it does not define one."""
     found = [
-        BenchmarkConfig._of(Path(_file_of(agent, place)).resolve(), agent, dataset)
+        benchmark_of(agent, dataset)
         for agent in run.servers_of("responses_api_agents")
-        for place, dataset in enumerate(agent.datasets)
+        for dataset in agent.datasets
         if dataset.type == "benchmark"
     ]
     if not found:
-        known = ", ".join(benchmark_files())
-        listed = f"Available: {known}." if known else f"There are no benchmarks. {search_dir_for(BENCHMARKS)}"
         raise DataError(
             "no agent of this configuration has a dataset with type: benchmark. Choose a benchmark with --benchmark "
-            f"or +config_paths=[…]. {listed}"
+            f"or +config_paths=[…]. Available: {', '.join(benchmark_files())}."
         )
     return found
 
 
-def _file_of(agent: ServerConfig, place: int) -> str:
+def benchmark_of(agent: ServerConfig, dataset: DatasetConfig) -> BenchmarkConfig:
+    """Return the benchmark that a dataset of type `benchmark` belongs to."""
+    place = f"datasets.{agent.datasets.index(dataset)}"
     # The agent may be inherited from an environment's config, so ask for the dataset's own file first.
-    return agent.origins.get(f"datasets.{place}", agent.origins[""]).file
+    file = agent.origins.get(place, agent.origins[""]).file
+    return BenchmarkConfig._of(Path(file).resolve(), agent, dataset)
 
 
 def prepare_all(
@@ -172,74 +152,3 @@ def _parts_in_benchmarks(path: Path) -> tuple[str, ...]:
     """Return the parts of a path below `benchmarks/`, without the suffix; outside of it, the last two."""
     parts = path.with_suffix("").parts
     return parts[len(parts) - parts[::-1].index(BENCHMARKS) :] if BENCHMARKS in parts else parts[-2:]
-
-
-def _prepare_of(program: Path) -> Callable[..., str | Path]:
-    prepare: Callable[..., str | Path] | None = getattr(_imported(program), "prepare", None)
-    if not callable(prepare):
-        raise DataError(f"{program}: prepare() not found. Define prepare(**kwargs) -> Path, which creates the data.")
-    return prepare
-
-
-@contextmanager
-def _importing_from(roots: Sequence[Path]) -> Iterator[None]:
-    """Put the roots on `sys.path`, because scripts import each other by their names in a checkout."""
-    search_path = list(sys.path)
-    sys.path[:0] = [str(root) for root in roots if str(root) not in search_path]
-    try:
-        yield
-    finally:
-        sys.path[:] = search_path
-
-
-def _hub_problem(program: Path) -> str | None:
-    """Return why the hub that a script uses cannot be reached.
-
-    Its libraries then use only their caches, because they would try each file for half a minute.
-    """
-    if not USES_HUB.search(program.read_text("utf-8")) or (problem := huggingface.unreachable()) is None:
-        return None
-    os.environ[huggingface.OFFLINE] = "1"
-    return problem
-
-
-@contextmanager
-def _failing_as(program: Path, hub_problem: str | None) -> Iterator[None]:
-    """Turn an error of the script into a `DataError` that names the line, and the package or the host."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        # Imported here because it takes long, and only a failing script needs it.
-        from nemo_gym.web.failures import fault_in
-
-        text = " ".join(fault_in(program.parent, error).split())
-        if isinstance(error, ModuleNotFoundError):
-            package = str(error.name).partition(".")[0]
-            named = f"nemo-gym[{EXTRA_OF[package]}]" if package in EXTRA_OF else package
-            is_ours = package in (BENCHMARKS, *SERVER_TYPES, "nemo_gym")
-            advice = "Correct the import." if is_ours else f"Install the package: pip install '{named}'"
-        elif hub_problem:
-            advice = f"Check the network: {hub_problem}."
-        elif _is_of_network(error):
-            advice = "Check the network, or run the command where the data can be downloaded."
-        else:
-            advice = "Correct the script."
-        raise DataError(f"{program}: prepare() failed: {text}. {advice}") from error
-
-
-def _is_of_network(error: BaseException) -> bool:
-    own = isinstance(error, (ConnectionError, TimeoutError, socket.gaierror))
-    return own or type(error).__module__.partition(".")[0] in NETWORK_LIBRARIES
-
-
-def _imported(program: Path) -> ModuleType:
-    name = ".".join([BENCHMARKS, *_parts_in_benchmarks(program)])
-    spec = importlib.util.spec_from_file_location(name, program)
-    assert spec is not None
-    assert spec.loader is not None
-    # Register the module by name, because its functions may be pickled for worker processes.
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

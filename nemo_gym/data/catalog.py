@@ -17,7 +17,7 @@ from nemo_gym.config.suggestions import did_you_mean_or_all, search_dir_for
 from nemo_gym.config.tree import plain
 from nemo_gym.data.benchmarks import benchmark_files
 from nemo_gym.errors import ConfigError, DataError
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.jsonl import JsonObject, read_raw_lines
 
 ENVIRONMENTS = "environments"
 DEFAULT_FLAVOR = "config"
@@ -47,6 +47,12 @@ class Component:
     """The agents' datasets, each as `name (type)`."""
     num_repeats: int | None = None
     """How often each row of a benchmark is run."""
+    rows: int | None = None
+    """The number of a benchmark's rows, if its config or its file says so."""
+    license: str | None = None
+    """The licence of a benchmark's data."""
+    is_prepared: bool | None = None
+    """Whether a benchmark's data exists."""
 
 
 KINDS: dict[ServerType, str] = {
@@ -147,9 +153,23 @@ def _described(name: str, kind: str, path: Path, notice: Notice) -> Component | 
         if isinstance(dataset, dict)
     ]
     labels = tuple(f"{dataset.get('name')} ({dataset.get('type')})" for dataset in datasets)
-    repeats = [dataset.get("num_repeats", 1) for dataset in datasets if dataset.get("type") == "benchmark"]
-    repeated = repeats[0] if repeats and isinstance(repeats[0], int) else None
-    return replace(component, agents=agents, datasets=labels, num_repeats=repeated)
+    component = replace(component, agents=agents, datasets=labels)
+    benchmark = next((dataset for dataset in datasets if dataset.get("type") == "benchmark"), None)
+    return _with_data(component, benchmark) if benchmark else component
+
+
+def _with_data(component: Component, dataset: JsonObject) -> Component:
+    """Return a component with the size, the licence and the state of a benchmark's data."""
+    size, repeats = dataset.get("size"), dataset.get("num_repeats", 1)
+    file = paths.find(str(dataset.get("jsonl_fpath")), Path.is_file)
+    rows = size if isinstance(size, int) else sum(1 for _ in read_raw_lines(file)) if file else None
+    return replace(
+        component,
+        num_repeats=repeats if isinstance(repeats, int) else None,
+        rows=rows,
+        license=str(dataset["license"]) if dataset.get("license") else None,
+        is_prepared=file is not None,
+    )
 
 
 def _with_metadata(component: Component, settings: JsonObject) -> Component:

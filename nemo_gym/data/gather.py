@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,10 +23,23 @@ class AgentDataset(NamedTuple):
     path: Path
 
 
-def datasets_of_split(run: RunConfig, split: str) -> list[AgentDataset]:
+def file_of(agent: ServerConfig, dataset: DatasetConfig) -> Path:
+    """Return the path of a dataset's file. If it is missing, raise `DataError` with the config line that names it."""
+    found = paths.find(dataset.jsonl_fpath, Path.is_file)
+    if found is not None:
+        return found
+    advice = f"Create it with {dataset.prepare_script}." if dataset.prepare_script else "Prepare or download it first."
+    raise DataError(missing_file(agent, dataset, advice))
+
+
+PathOf = Callable[[ServerConfig, DatasetConfig], Path]
+"""A function that returns the path of a dataset's file, or raises `DataError` if it is missing."""
+
+
+def datasets_of_split(run: RunConfig, split: str, path_of: PathOf = file_of) -> list[AgentDataset]:
     """Return the datasets of this type. Raise `DataError` if none is defined or a file is missing."""
     found = [
-        AgentDataset(agent.name, dataset, file_of(agent, dataset))
+        AgentDataset(agent.name, dataset, path_of(agent, dataset))
         for agent in run.servers_of("responses_api_agents")
         for dataset in agent.datasets
         if dataset.type == split
@@ -44,13 +58,13 @@ def no_dataset(run: RunConfig, setting: str, *types: str) -> DataError:
     )
 
 
-def rows_of(datasets: Iterable[AgentDataset], *, copies: bool) -> Iterator[JsonObject]:
-    """Yield the rows of all datasets with their agent and prompt applied.
+def rows_of(datasets: Iterable[AgentDataset], *, copies: bool, limit: int | None = None) -> Iterator[JsonObject]:
+    """Yield the rows of all datasets, of each at most `limit`, with their agent and prompt applied.
 
     With `copies`, yield each row `num_repeats` times, as its dataset requires.
     """
     for each in datasets:
-        for _, row in numbered_rows_of(each):
+        for _, row in islice(numbered_rows_of(each), limit):
             for _ in range(each.dataset.num_repeats if copies else 1):
                 yield row
 
@@ -67,15 +81,6 @@ def numbered_rows_of(source: AgentDataset) -> Iterator[tuple[int, JsonObject]]:
         except KeyError as error:
             raise DataError(f"{path}:{number}: {error.args[0]}.") from error
         yield number, prepared
-
-
-def file_of(agent: ServerConfig, dataset: DatasetConfig) -> Path:
-    """Return the path of a dataset's file. If it is missing, raise `DataError` with the config line that names it."""
-    found = paths.find(dataset.jsonl_fpath, Path.is_file)
-    if found is not None:
-        return found
-    advice = f"Create it with {dataset.prepare_script}." if dataset.prepare_script else "Prepare or download it first."
-    raise DataError(missing_file(agent, dataset, advice))
 
 
 def missing_file(agent: ServerConfig, dataset: DatasetConfig, advice: str) -> str:

@@ -45,14 +45,14 @@ class Project(NamedTuple):
     def upload(self, file: Path, name: str, version: str) -> str:
         """Upload a file to a package and return its name there."""
         with _failing_as(f"{file}: upload as {name} {version}"), self._client() as client, file.open("rb") as body:
-            client.put(self._file(name, version, file.name), content=body).raise_for_status()
+            client.put(self.file(name, version, file.name), content=body).raise_for_status()
         return file.name
 
     def download(self, name: str, version: str, artifact: str, output: Path) -> None:
         """Download a file of a package to `output`, replacing it atomically."""
         output.parent.mkdir(parents=True, exist_ok=True)
         partial = output.with_name(f".{output.name}.partial")
-        url = self._file(name, version, artifact)
+        url = self.file(name, version, artifact)
         try:
             with (
                 _failing_as(f"dataset '{name}' {version}: download of {artifact}"),
@@ -82,10 +82,15 @@ class Project(NamedTuple):
                 client.delete(f"{self.url}/packages/{number}").raise_for_status()
         return len(numbers)
 
-    def _client(self) -> httpx.Client:
-        return httpx.Client(headers={"PRIVATE-TOKEN": self.token}, timeout=TIMEOUT_S, follow_redirects=True)
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"PRIVATE-TOKEN": self.token}
 
-    def _file(self, name: str, version: str, file: str) -> str:
+    def _client(self) -> httpx.Client:
+        return httpx.Client(headers=self.headers, timeout=TIMEOUT_S, follow_redirects=True)
+
+    def file(self, name: str, version: str, file: str) -> str:
+        """Return the address of a package's file."""
         return f"{self.url}/packages/generic/{quote(name, safe='')}/{quote(version, safe='')}/{quote(file)}"
 
 

@@ -1,53 +1,67 @@
-"""Fetch a dataset's file from the hub that the configuration names."""
+"""Download a dataset's file from the source that the configuration names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from nemo_gym import paths
-from nemo_gym.config.models import DatasetConfig
+from nemo_gym.config.models import DatasetConfig, DatasetSource
 from nemo_gym.data import huggingface
 from nemo_gym.data.gitlab import Project
+from nemo_gym.data.sources import HUGGINGFACE, HuggingFace, Source, Url, address_of, fetch_to, size_note
 from nemo_gym.errors import DataError
 
 Notice = Callable[[str], None]
 
 
-def fetcher(hub: str, plain: Mapping[str, object], *, notice: Notice) -> Callable[[DatasetConfig], Path]:
-    """Return a function that downloads a dataset from this hub (`huggingface` or `gitlab`) and returns its path.
+def download(
+    dataset: DatasetConfig, target: Path, plain: Mapping[str, object], *, hub: str | None, notice: Notice
+) -> None:
+    """Download a dataset's file to `target`, from this hub (`huggingface` or `gitlab`) or else from its source.
 
-    The function raises `DataError` if the config names no source on this hub, or if the download fails.
+    Raise `DataError` if the dataset does not name a source there, or if the download fails.
     """
-
-    def fetch(dataset: DatasetConfig) -> Path:
-        source = dataset.huggingface_identifier if hub == "huggingface" else dataset.gitlab_identifier
-        if source is None:
-            other = dataset.source.type if dataset.source else None
-            advice = f"Add +data_source={other}." if other else f"Add source: {{type: {hub}, …}} to the dataset."
-            raise DataError(
-                f"dataset '{dataset.name}': file '{dataset.jsonl_fpath}' not found, and the dataset does not name a "
-                f"{hub} source. {advice}"
-            )
-        place = _place_of(dataset.jsonl_fpath)
-        notice(f"fetching dataset '{dataset.name}' to {place} …")
-        if hub == "huggingface":
-            repo, artifact, token = str(source.repo_id), source.artifact_fpath, plain.get("hf_token")
-            split = None if artifact else dataset.type
-            huggingface.download(repo, place, artifact=artifact, split=split, token=str(token) if token else None)
-        else:
+    source = _source_on(dataset, hub)
+    notice(f"fetching dataset '{dataset.name}' to {target} …")
+    try:
+        if source.type == "gitlab":
             project = Project.of_config(plain)
-            project.download(str(source.dataset_name), str(source.version), str(source.artifact_fpath), place)
-        return place
+            address = project.file(str(source.dataset_name), str(source.version), str(source.artifact_fpath))
+            fetch_to(Url(address, source.sha256), target, headers=project.headers)
+        else:
+            fetch_to(_public(source, dataset.type), target)
+    except DataError as error:
+        raise DataError(f"dataset '{dataset.name}': {error}") from error
 
-    return fetch
+
+def described(dataset: DatasetConfig, source: DatasetSource, target: Path) -> str:
+    """Return the origin of a dataset's file, with its size if that is known."""
+    if source.type == "gitlab":
+        return f"package {source.dataset_name} {source.version} on GitLab ({source.artifact_fpath})"
+    if source.type == "huggingface" and source.artifact_fpath is None:
+        return f"{HUGGINGFACE}/datasets/{source.repo_id} (split {dataset.type})"
+    public = _public(source, dataset.type)
+    return f"{address_of(public)}{size_note(public, target)}"
 
 
-def _place_of(relative: str) -> Path:
-    """Return the target path, in the search root that already has the deepest of the path's folders."""
-    path = Path(relative)
-    for folder in path.parents:
-        found = paths.find(folder, Path.is_dir)
-        if found is not None:
-            return found / path.relative_to(folder)
-    return path
+def _source_on(dataset: DatasetConfig, hub: str | None) -> DatasetSource:
+    source = dataset.source
+    if source is not None and hub is not None and source.type != "url":
+        source = dataset.huggingface_identifier if hub == "huggingface" else dataset.gitlab_identifier
+    if source is not None:
+        return source
+    hub = hub or "huggingface"
+    other = dataset.source.type if dataset.source else None
+    advice = f"Add +data_source={other}." if other else f"Add source: {{type: {hub}, …}} to the dataset."
+    raise DataError(
+        f"dataset '{dataset.name}': file '{dataset.jsonl_fpath}' not found, and the dataset does not name a "
+        f"{hub} source. {advice}"
+    )
+
+
+def _public(source: DatasetSource, split: str) -> Source:
+    if source.type == "url":
+        return Url(str(source.url), source.sha256)
+    repo, revision = str(source.repo_id), source.revision or "main"
+    name = source.artifact_fpath or huggingface.file_of_split(repo, split, revision)
+    return HuggingFace(repo, name, revision, source.sha256)

@@ -12,13 +12,14 @@ from pathlib import Path
 from types import ModuleType
 
 from nemo_gym.config import load
+from nemo_gym.config.published import HF_TOKEN_KEY_NAME, maybe_get_global_config_dict
 from nemo_gym.config.servers import NO_MODEL
 from nemo_gym.data.hub_settings import MigrateToHuggingFace
 from nemo_gym.errors import DataError
 from nemo_gym.http.probe import Trouble, trouble_of
 
 REACHABLE_S = 10.0
-OFFLINE, ENDPOINT = "HF_HUB_OFFLINE", "HF_ENDPOINT"
+OFFLINE, ENDPOINT, TOKEN = "HF_HUB_OFFLINE", "HF_ENDPOINT", "HF_TOKEN"
 """Environment variables that the library reads."""
 LIBRARY = "huggingface_hub"
 SPLITS = ("train", "validation", "test", "benchmark", "example")
@@ -60,6 +61,29 @@ def download(
     if name is None:
         raise DataError(f"{what}: the dataset does not contain {split}.jsonl. Name the file: +artifact_fpath=…")
     _fetch(hub, repo_id, name, output, token)
+
+
+def file_of_split(repo_id: str, split: str, revision: str) -> str:
+    """Return the path of a split's file in a dataset. Raise `DataError` if it does not have one."""
+    what = f"dataset '{repo_id}': download of {split}"
+    hub = _reachable_hub(what)
+    with _failing_as(what):
+        name = _files_of_splits(hub, repo_id, token_of_process(), revision).get(split)
+    if name is None:
+        raise DataError(f"{what}: the dataset does not contain {split}.jsonl. Name the file: artifact_fpath: …")
+    return name
+
+
+def token_of_process() -> str | None:
+    """Return the token of HF_TOKEN, or else the configured one."""
+    plain = maybe_get_global_config_dict()
+    configured = plain.get(HF_TOKEN_KEY_NAME) if plain else None
+    return os.environ.get(TOKEN) or (str(configured) if configured else None)
+
+
+def is_forbidden() -> bool:
+    """Return whether the user has forbidden to use the hub."""
+    return os.environ.get(OFFLINE, "").upper() in ("1", "ON", "YES", "TRUE")
 
 
 def download_splits(repo_id: str, folder: Path, *, token: str | None = None) -> list[Path]:
@@ -108,9 +132,9 @@ def _collection_of(settings: MigrateToHuggingFace) -> str:
     return slug if "/" in slug else f"{settings.hf_organization}/{name}-{slug}"
 
 
-def _files_of_splits(hub: ModuleType, repo_id: str, token: str | None) -> dict[str, str]:
+def _files_of_splits(hub: ModuleType, repo_id: str, token: str | None, revision: str | None = None) -> dict[str, str]:
     """Return the file of each split that a dataset has."""
-    files = hub.HfApi(token=token).list_repo_files(repo_id, repo_type="dataset")
+    files = hub.HfApi(token=token).list_repo_files(repo_id, repo_type="dataset", revision=revision)
     named = {split: (f"{split}.jsonl", f"data/{split}.jsonl") for split in SPLITS}
     return {
         split: next(name for name in names if name in files) for split, names in named.items() if {*names} & {*files}
@@ -126,7 +150,7 @@ def _library() -> ModuleType:
 
 def _reachable_hub(what: str) -> ModuleType:
     """Return the library. Raise `DataError` if the hub cannot be reached, which the library would try for long."""
-    if os.environ.get(OFFLINE, "").upper() in ("1", "ON", "YES", "TRUE"):
+    if is_forbidden():
         raise DataError(f"{what}: the environment variable {OFFLINE} forbids it. Unset it: unset {OFFLINE}")
     hub = _library()
     if problem := unreachable():

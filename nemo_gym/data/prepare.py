@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nemo_gym import paths
-from nemo_gym.config import DatasetConfig, RunConfig, explain_params, misspelt_params
+from nemo_gym.config import RunConfig, explain_params, misspelt_params
 from nemo_gym.config.wording import counted
-from nemo_gym.data.gather import AgentDataset, missing_file, no_dataset, rows_of
+from nemo_gym.data.gather import AgentDataset, PathOf, missing_file, no_dataset, rows_of
 from nemo_gym.data.measures import contradictions
 from nemo_gym.data.rows import parse_task
 from nemo_gym.data.statistics import dataset_statistics, write_metrics
@@ -34,15 +34,11 @@ class PreparationSettings(BaseModel):
     mode: Literal["train_preparation", "example_validation"]
     """The dataset types to prepare: train, validation and benchmark, or example."""
     should_download: bool = False
-    """Download missing files."""
+    """Download missing files. Data that a script makes without a download needs no permission."""
     data_source: Literal["gitlab", "huggingface"] = "huggingface"
     """The hub from which to download."""
     overwrite_metrics_conflicts: bool = False
     """Replace earlier metrics that contradict the data."""
-
-
-Fetch = Callable[[DatasetConfig], Path]
-"""A function that downloads a dataset's file and returns its path, or raises `DataError`."""
 
 
 class Collated(NamedTuple):
@@ -56,13 +52,13 @@ class Collated(NamedTuple):
     """The source files."""
 
 
-def prepare(run: RunConfig, settings: PreparationSettings, fetch: Fetch) -> list[Collated]:
+def prepare(run: RunConfig, settings: PreparationSettings, path_of: PathOf) -> list[Collated]:
     """Check, measure and collate every dataset of the mode's types.
 
     Raise `DataError` before collating anything if a file is missing, rows are invalid or metrics contradict earlier
     ones. All invalid rows are counted, and the first ones are listed.
     """
-    datasets = _in_scope(run, settings, fetch)
+    datasets = _in_scope(run, settings, path_of)
     for path in dict.fromkeys(each.path for each in datasets):
         _check_rows(path, [each for each in datasets if each.path == path])
     _measure_all(datasets, overwrite=settings.overwrite_metrics_conflicts)
@@ -76,7 +72,7 @@ def prepare(run: RunConfig, settings: PreparationSettings, fetch: Fetch) -> list
     ]
 
 
-def _in_scope(run: RunConfig, settings: PreparationSettings, fetch: Fetch) -> list[AgentDataset]:
+def _in_scope(run: RunConfig, settings: PreparationSettings, path_of: PathOf) -> list[AgentDataset]:
     types = TYPES_OF_MODE[settings.mode]
     found: list[AgentDataset] = []
     missing: list[str] = []
@@ -84,13 +80,10 @@ def _in_scope(run: RunConfig, settings: PreparationSettings, fetch: Fetch) -> li
         for dataset in agent.datasets:
             if dataset.type not in types:
                 continue
-            path = paths.find(dataset.jsonl_fpath, Path.is_file)
-            if path is None and settings.should_download:
-                path = fetch(dataset)
-            if path is None:
-                missing.append(missing_file(agent, dataset, _advice(dataset)))
-            else:
-                found.append(AgentDataset(agent.name, dataset, path))
+            try:
+                found.append(AgentDataset(agent.name, dataset, path_of(agent, dataset)))
+            except DataError as error:
+                missing.append(str(error))
     if missing:
         raise DataError("\n".join(missing))
     if not found:
@@ -101,19 +94,11 @@ def _in_scope(run: RunConfig, settings: PreparationSettings, fetch: Fetch) -> li
 def unobtainable_files(run: RunConfig) -> list[str]:
     """Return a message for each dataset whose file is missing, and that no command downloads or creates."""
     return [
-        missing_file(agent, dataset, _advice(dataset))
+        missing_file(agent, dataset, "Copy it there, or add a source.")
         for agent in run.servers_of("responses_api_agents")
         for dataset in agent.datasets
         if not (dataset.source or dataset.prepare_script or paths.find(dataset.jsonl_fpath, Path.is_file))
     ]
-
-
-def _advice(dataset: DatasetConfig) -> str:
-    if dataset.type == "benchmark":
-        return "Create it with ng_prepare_benchmark."
-    if dataset.source:
-        return "Add +should_download=true to download it."
-    return f"Run {dataset.prepare_script}." if dataset.prepare_script else "Copy it there, or add a source."
 
 
 def _check_rows(path: Path, datasets: Sequence[AgentDataset]) -> None:

@@ -20,6 +20,7 @@ SHARED_HELP = {
     "output": "the file to write",
     "count": "number of rows",
     "seed": "the same seed makes the same rows",
+    "split": "rows of one split only; the two splits have no row in common",
     "skip_bad": "leave out lines that cannot be converted, and report them",
 }
 """Help texts of the usual parameters, for functions that do not describe them."""

@@ -121,7 +121,12 @@ class TaskPlan:
         return paths.find(self.settings.prompt_config, Path.is_file) if self.settings.prompt_config else None
 
     def _lines(self) -> Iterator[Line]:
-        return islice(read_lines(self.input), self.settings.limit)
+        return islice(read_lines(self.input), self._limit)
+
+    @property
+    def _limit(self) -> int | None:
+        # A gathered input has no more than the first rows of each dataset.
+        return None if self.datasets else self.settings.limit
 
     def _prompt(self) -> PromptConfig | None:
         return load_prompt_config(self.settings.prompt_config) if self.settings.prompt_config else None
@@ -134,7 +139,7 @@ class TaskPlan:
         prompt = self._prompt()
         # Report this once instead of per row, because the setting is wrong.
         no_such_agent = self._unknown_agent(self.settings.agent_name) if self.settings.agent_name else None
-        for number, raw in islice(read_raw_lines(self.input), self.settings.limit):
+        for number, raw in islice(read_raw_lines(self.input), self._limit):
             try:
                 row = Row(parse_task(raw, self.input, number))
                 if no_such_agent and row.agent is None:

@@ -7,6 +7,8 @@ import re
 import orjson
 import pytest
 
+from tests.wheel import write_wheel
+
 CONFIG = """
 {name}:
   resources_servers:
@@ -26,6 +28,10 @@ CONFIG = """
           jsonl_fpath: benchmarks/{name}/data/{name}.jsonl
           prepare_script: benchmarks/{name}/prepare.py
           num_repeats: 4
+"""
+SIZE_AND_LICENCE = """
+          size: 1319
+          license: MIT
 """
 PREPARE = """
 import os
@@ -59,17 +65,21 @@ def test_benchmarks_are_listed(benchmarks):
     finished = benchmarks.run("ng_list_benchmarks")
     assert (finished.code, finished.err) == (0, "")
     head, *lines = finished.out.splitlines()
-    assert head.split() == ["name", "domain", "agents", "datasets", "repeats", "description"]
-    assert [line.split()[0] for line in lines] == ["products", "sums", "sums/hard"]
-    assert re.split(" {2,}", lines[0].rstrip()) == [
-        "products", "math", "products_agent", "products (benchmark)", "4", "Sums of two numbers",
-    ]  # fmt: skip
+    assert head.split() == ["name", "domain", "rows", "repeats", "licence", "data", "description"]
+    own = {cells[0]: cells[1:] for line in lines if (cells := re.split(" {2,}", line.rstrip()))}
+    assert [name for name in own if name in ("products", "sums", "sums/hard")] == ["products", "sums", "sums/hard"]
+    assert own["products"] == ["math", "–", "4", "–", "missing", "Sums of two numbers"]
+    assert benchmarks.run("ng_prepare_benchmark", "--benchmark", "products").code == 0
+    benchmarks.write("benchmarks/sums/config.yaml", CONFIG.format(name="sums") + SIZE_AND_LICENCE)
+    out = benchmarks.run("ng_list_benchmarks").out
+    assert re.search(r"^products +math +2 +4 +– +prepared ", out, re.MULTILINE)
+    assert re.search(r"^sums +math +1,319 +4 +MIT +missing ", out, re.MULTILINE)
 
 
 def test_benchmarks_are_listed_for_programs(benchmarks):
-    listed = orjson.loads(benchmarks.run("ng", "list", "benchmarks", "--json").out)
-    assert [each["name"] for each in listed] == ["products", "sums", "sums/hard"]
-    assert listed[0] == {
+    listed = {each["name"]: each for each in orjson.loads(benchmarks.run("ng", "list", "benchmarks", "--json").out)}
+    assert listed.keys() >= {"products", "sums", "sums/hard"}
+    assert listed["products"] == {
         "name": "products",
         "kind": "benchmark",
         "path": str(benchmarks.folder / "benchmarks/products/config.yaml"),
@@ -79,6 +89,9 @@ def test_benchmarks_are_listed_for_programs(benchmarks):
         "agents": ["products_agent"],
         "datasets": ["products (benchmark)"],
         "num_repeats": 4,
+        "rows": None,
+        "license": None,
+        "is_prepared": False,
     }
 
 
@@ -96,7 +109,7 @@ derived_agent:
 def test_benchmark_inherits_domain_of_its_server(workplace):
     workplace.write("resources_servers/adding/configs/adding.yaml", CONFIG.format(name="adding"))
     workplace.write("benchmarks/derived/config.yaml", DERIVED)
-    (found,) = orjson.loads(workplace.run("ng", "search", "benchmarks", "math", "--json").out)
+    found, *_ = orjson.loads(workplace.run("ng", "search", "benchmarks", "Sums of two", "--json").out)
     assert (found["name"], found["domain"], found["description"]) == ("derived", "math", "Sums of two numbers")
     assert (found["agents"], found["num_repeats"]) == (["derived_agent"], 1)
 
@@ -226,7 +239,7 @@ def test_prepare_script_error_is_reported(benchmarks, processes):
         (
             ("--resources-server", "mcqa"),
             "no agent of this configuration has a dataset with type: benchmark. Choose a benchmark with "
-            "--benchmark or +config_paths=[…]. Available: products, sums, sums/hard.",
+            "--benchmark or +config_paths=[…]. Available: ",
         ),
         ((), "No configuration file was given. Pass '+config_paths=[path/to/config.yaml]', or a config by name"),
     ],
@@ -292,8 +305,98 @@ def test_bare_name_is_suggested_as_benchmark(shared_workplace):
     assert "Did you mean '--benchmark nope'?" in finished.err
 
 
-def test_missing_benchmarks_are_reported_with_advice(shared_workplace):
-    advice = "There are no benchmarks. Name the folder that contains benchmarks/ with --search-dir.\n"
-    for words in (("--benchmark", "sums"), ("--resources-server", "mcqa")):
-        finished = shared_workplace.run("ng_prepare_benchmark", *words)
-        assert (finished.code, finished.err.endswith(advice)) == (1, True), finished.err
+QUESTIONS = """
+from pathlib import Path
+
+from nemo_gym.jsonl import write_rows
+
+
+def prepare() -> Path:
+    path = Path(__file__).parent / "data" / "{name}.jsonl"
+    options = [{{"A": "3"}}, {{"B": "4"}}]
+    row = {{"options": options, "expected_answer": "B"}}
+    write_rows(path, [{{**row, "responses_create_params": {{"input": text}}}} for text in "?!"])
+    return path
+"""
+
+
+def test_run_prepares_its_benchmarks(benchmarks):
+    for name in ("products", "sums"):
+        benchmarks.write(f"benchmarks/{name}/prepare.py", QUESTIONS.format(name=name))
+    words = ("--benchmark", "sums", "--benchmark", "products", "--model-type", "sample_model", "--output", "r.jsonl")
+    finished = benchmarks.run("ng", "eval", "run", *words)
+    assert finished.code == 0, finished.err
+    assert finished.err.splitlines()[:2] == ["preparing benchmark 'sums' …", "preparing benchmark 'products' …"]
+    assert "16 planned = 16 scored + 0 failed" in finished.out
+    lines = finished.out.splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == ["agent", "products_agent", "sums_agent"]
+    # The limit holds for each benchmark, before its repeats.
+    limited = benchmarks.run("ng", "eval", "run", *words, "--limit", "1", "--overwrite")
+    assert "8 planned = 8 scored + 0 failed" in limited.out
+    assert "4 of 4" in limited.out
+
+
+def test_unknown_benchmark_lists_the_shipped_ones(shared_workplace):
+    finished = shared_workplace.run("ng_prepare_benchmark", "--benchmark", "sums")
+    assert finished.code == 1
+    assert "benchmarks/sums/config.yaml not found. The benchmarks are: " in finished.err
+    assert "gsm8k" in finished.err
+
+
+def test_traceback_of_failing_script_is_logged(benchmarks):
+    benchmarks.write("benchmarks/sums/prepare.py", FAILING.format(imports="", statement="{}['count']"))
+    finished = benchmarks.run("ng_prepare_benchmark", "--benchmark", "sums")
+    log = benchmarks.folder / "benchmarks/sums/data/sums_prepare.log"
+    assert finished.err.endswith(f"Correct the script. The traceback is in {log}.\n")
+    assert log.read_text().startswith("Traceback (most recent call last):\n")
+    assert log.read_text().endswith("KeyError: 'count'\n")
+
+
+WITH_PACKAGE = """
+from pathlib import Path
+
+import tinydep
+from nemo_gym.global_config import get_hf_token
+
+
+def prepare(word: str) -> Path:
+    path = Path(__file__).parent / "data" / "sums.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{"word": "%s", "value": %d, "token": "%s"}\\n' % (word, tinydep.REWARD, get_hf_token()))
+    print("made")
+    return path
+"""
+
+
+@pytest.mark.slow
+def test_script_gets_packages_in_own_environment(benchmarks):
+    wheel = write_wheel(benchmarks.folder)
+    more = f"          prepare_args: {{word: sum}}\n          prepare_dependencies: ['tinydep @ {wheel.as_uri()}']\n"
+    benchmarks.write("benchmarks/sums/config.yaml", f"{CONFIG.format(name='sums').rstrip()}\n{more}")
+    benchmarks.write("benchmarks/sums/prepare.py", WITH_PACKAGE)
+    words = ("ng_prepare_benchmark", "--benchmark", "sums", f"+cache_dir={benchmarks.folder}/cache")
+    finished = benchmarks.run(*words, HF_TOKEN="hf_right")
+    if finished.code and ("dns error" in finished.err or "error sending request" in finished.err):
+        pytest.skip("the package registry cannot be reached")
+    assert finished.code == 0, finished.err
+    assert finished.out == f"sums: {benchmarks.folder}/benchmarks/sums/data/sums.jsonl\n"
+    assert "building an environment for " in finished.err
+    assert rows(benchmarks, "sums") == [{"word": "sum", "value": 1, "token": "hf_right"}]
+
+
+@pytest.mark.parametrize(
+    ("dependency", "problem"),
+    [
+        ("no-such-package-of-ours @ file:///no/such/folder", "could not be installed: "),
+        ("a b", "'a b' is not a requirement ("),
+    ],
+)
+def test_missing_package_of_script_is_one_line(benchmarks, dependency, problem):
+    more = f"          prepare_dependencies: ['{dependency}']\n"
+    benchmarks.write("benchmarks/sums/config.yaml", f"{CONFIG.format(name='sums').rstrip()}\n{more}")
+    finished = benchmarks.run("ng_prepare_benchmark", "--benchmark", "sums", f"+cache_dir={benchmarks.folder}/cache")
+    assert finished.code == 1
+    *notes, error = finished.err.splitlines()
+    assert error.startswith(f"Error: {benchmarks.folder}/benchmarks/sums/prepare.py: prepare_dependencies: ")
+    assert problem in error
+    assert all(note.startswith("resolving the requirements of ") for note in notes)

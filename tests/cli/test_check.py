@@ -6,6 +6,16 @@ from pathlib import Path
 
 import pytest
 
+DATASET = """
+config_paths: [{folder}/configs/example_session_state_mgmt.yaml]
+sampled_agent:
+  _inherit_from: example_session_state_mgmt_simple_agent
+  responses_api_agents:
+    simple_agent:
+      datasets:
+        - {{name: example, type: example, jsonl_fpath: {folder}/data/example.jsonl}}
+        - {{name: held_out, type: validation, jsonl_fpath: {rows}, license: MIT}}
+"""
 NG = Path(sysconfig.get_path("scripts")) / "ng"
 
 
@@ -61,4 +71,29 @@ def test_unknown_folder_is_reported() -> None:
     assert done.returncode == 1
     assert done.stderr.startswith(
         "Error: entrypoint=resources_servers/nowhere: no folder with an app.py or a requirements.txt in "
+    )
+
+
+def test_sample_of_a_dataset_is_played(tmp_path: Path) -> None:
+    folder = "resources_servers/example_session_state_mgmt"
+    rows = tmp_path / "held_out.jsonl"
+    good = '{"responses_create_params": {"input": "x"}, "initial_count": 1, "expected_count": 3}\n'
+    rows.write_text(good * 40)
+    config = tmp_path / "held_out.yaml"
+    config.write_text(DATASET.format(folder=folder, rows=rows))
+    words = (f"+entrypoint={folder}", f"+config_paths=[{config}]", "--dataset", "validation", "--unpublished")
+    done = check(*words, "--sample", "30")
+    assert "✓  the oracle earns the full reward        full reward on 35 rows" in done.stdout, done.stdout
+
+    rows.write_text(good * 7 + '{"responses_create_params": {"input": "x"}, "initial_count": 1}\n' + good * 3)
+    done = check(*words)
+    assert done.returncode == 1
+    assert f"{rows}:8" in done.stdout.replace("\n", "").replace(" ", "")
+
+
+def test_missing_dataset_type_is_reported() -> None:
+    done = check("+entrypoint=resources_servers/mcqa", "--dataset", "benchmark")
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "Error: dataset=benchmark: no agent of this configuration has a dataset of type bench"
     )

@@ -71,7 +71,7 @@ def test_help_starts_with_both_command_names(shared_workplace):
     "line",
     [
         "--split train|validation|benchmark|example The type of the agents' datasets to collect. "
-        "[+split: train|validation|benchmark|example, required]",
+        "[+split: train|validation|benchmark|example, default benchmark]",
         "--concurrency INT, --num-samples-in-parallel INT How many rollouts may run at once. auto adapts the number "
         "to the measured throughput. [+num_samples_in_parallel: int|auto, default 1024]",
         "--resume (=force), --resume-from-cache (=force) Resume an earlier run of the same output. force: even if "

@@ -44,6 +44,12 @@ def test_a_dataset_is_read(project):
         (TRAIN.replace("jsonl_fpath", "jsonl_path"), "is 'jsonl_path' a typo for it?"),
         (TRAIN + "\nsource: {type: huggingface}", f"main.yaml:10: {KEY}.source: a huggingface source needs repo_id."),
         (TRAIN + "\nsource: {type: hub, repo_id: x}", f"main.yaml:10: {KEY}.source.type: it must be 'huggingface'"),
+        (TRAIN + "\nsource: {type: url}", f"main.yaml:10: {KEY}.source: a url source needs url."),
+        (TRAIN + "\nsource: {type: url, url: example.org/x}", f"main.yaml:10: {KEY}.source.url: "),
+        (TRAIN + "\nsource: {type: url, url: 'https://a/x', revision: b}", "a url source does not have a revision"),
+        (TRAIN + "\nsource: {type: url, url: 'https://a/x', sha256: ab}", f"main.yaml:10: {KEY}.source.sha256: "),
+        (TRAIN + "\nprepare_arg: {count: 1}", f"main.yaml:10: {KEY}.prepare_arg: unknown setting. Did you mean"),
+        (TRAIN + "\nprepare_args: 3", f"main.yaml:10: {KEY}.prepare_args: "),
         ("just text", f"main.yaml:6: {KEY}: "),
     ],
 )

@@ -1,0 +1,59 @@
+"""The tasks that are played in a check, besides the examples: rows of a file, or a sample of a dataset."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nemo_gym.contract.environment import Environment, agents_of
+from nemo_gym.data.gather import AgentDataset, PathOf, no_dataset, numbered_rows_of
+from nemo_gym.jsonl import JsonObject, read_lines, read_raw_lines
+
+
+class Task(NamedTuple):
+    """A row, and its place for messages."""
+
+    place: str
+    """`file:line`, or the number of an example."""
+    row: JsonObject
+
+
+def tasks_in(path: Path) -> list[Task]:
+    """Return the rows of a file."""
+    return [Task(f"{path}:{line.number}", line.row) for line in read_lines(path)]
+
+
+def sample_of(environment: Environment, type_: str, path_of: PathOf, *, count: int, seed: int) -> list[Task]:
+    """Return `count` rows of the environment's datasets of a type, drawn with this seed, with their prompts applied.
+
+    All rows are returned if there are fewer. Raise `DataError` if there is no such dataset.
+    """
+    sources = [
+        AgentDataset(agent.name, dataset, path_of(agent, dataset))
+        for agent in agents_of(environment.run, environment.name)
+        for dataset in agent.datasets
+        if dataset.type == type_
+    ]
+    if not sources:
+        raise no_dataset(environment.run, f"dataset={type_}", type_)
+    # Configs may name one file for several agents.
+    own = list({each.path: each for each in sources}.values())
+    sizes = [sum(1 for _ in read_raw_lines(each.path)) for each in own]
+    total = sum(sizes)
+    drawn = set(random.Random(seed).sample(range(total), min(count, total)))
+    return [
+        task
+        for before, source in zip(_starts(sizes), own, strict=True)
+        for place, task in enumerate(_tasks_of(source), start=before)
+        if place in drawn
+    ]
+
+
+def _tasks_of(source: AgentDataset) -> list[Task]:
+    return [Task(f"{source.path}:{number}", row) for number, row in numbered_rows_of(source)]
+
+
+def _starts(sizes: Sequence[int]) -> list[int]:
+    return [sum(sizes[:place]) for place in range(len(sizes))]

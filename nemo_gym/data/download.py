@@ -1,0 +1,170 @@
+"""Download one file over HTTP: bounded waits, retries, a progress bar on a terminal, and its hash."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import httpx
+
+from nemo_gym.errors import DataError
+from nemo_gym.http.backoff import Backoff
+from nemo_gym.http.external import seconds_of_retry_after
+from nemo_gym.http.probe import resolves
+
+CONNECT_S, SILENCE_S, LONGEST_S = 10.0, 60.0, 6 * 3600.0
+"""Time limits: to connect, between two parts of a file, and for a whole file."""
+TRIES = 5
+BACKOFF = Backoff(first_s=0.5, factor=2, longest_s=120.0)
+BUSY = HTTPStatus.TOO_MANY_REQUESTS
+FIRST_SERVER_ERROR = 500
+PART_BYTES = 1 << 20
+COMMIT_HEADER, REASON_HEADER = "x-repo-commit", "x-error-message"
+"""Headers of the Hugging Face Hub: the commit of a file, and the reason of an error."""
+
+logger = logging.getLogger(__name__)
+
+
+class Downloaded(NamedTuple):
+    """A downloaded file under a temporary name."""
+
+    partial: Path
+    sha256: str
+    size: int
+    commit: str | None
+    """The commit that the hub named."""
+
+
+class _Failed(Exception):
+    """A try failed, and another one may succeed."""
+
+    def __init__(self, reason: str, retry_after_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s
+
+
+@contextmanager
+def downloaded(
+    url: str,
+    path: Path,
+    *,
+    headers: Mapping[str, str],
+    advice: Mapping[int, str],
+    otherwise: str,
+    backoff: Backoff = BACKOFF,
+) -> Iterator[Downloaded]:
+    """Download a file next to `path`, and remove it at the end unless the caller has renamed it.
+
+    Raise `DataError` if that fails: with the `advice` for the server's status, or else with `otherwise`.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        if not resolves(url, CONNECT_S):
+            raise DataError(f"{url}: the name of the host does not resolve. {otherwise}")
+        yield _persistently(lambda: _once(url, partial, headers, advice), url, otherwise, backoff)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _persistently(once: Callable[[], Downloaded], url: str, otherwise: str, backoff: Backoff) -> Downloaded:
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            return once()
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+            raise DataError(f"{url}: no connection to {urlsplit(url).netloc} ({error}). {otherwise}") from error
+        except _Failed as error:
+            asked_s = error.retry_after_s or 0.0
+            if tries == TRIES or asked_s > backoff.longest_s:
+                asked = f" and asks for a pause of {asked_s:.0f} s" if asked_s else ""
+                attempts = f" ({tries} tries)" if tries > 1 else ""
+                raise DataError(f"{url}: {error}{attempts}{asked}. Try again later. {otherwise}") from error
+            pause_s = backoff.pause_s(tries, asked_s)
+            logger.warning("%s: %s; trying again in %.1f s", url, error, pause_s)
+            time.sleep(pause_s)
+
+
+def _once(url: str, partial: Path, headers: Mapping[str, str], advice: Mapping[int, str]) -> Downloaded:
+    # Compressed replies would not have the size that the progress bar shows.
+    asked = {"Accept-Encoding": "identity", **headers}
+    timeout = httpx.Timeout(SILENCE_S, connect=CONNECT_S)
+    try:
+        with (
+            httpx.Client(timeout=timeout, follow_redirects=True) as client,
+            client.stream("GET", url, headers=asked) as reply,
+        ):
+            if reply.status_code != HTTPStatus.OK:
+                _reject(url, reply, advice)
+            commit = next(filter(None, (each.headers.get(COMMIT_HEADER) for each in (*reply.history, reply))), None)
+            sha256, size = _save(url, reply, partial)
+            return Downloaded(partial, sha256, size, commit)
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol):
+        raise
+    except httpx.HTTPError as error:
+        raise _Failed(f"the download broke off ({error or type(error).__name__})") from error
+
+
+def _reject(url: str, reply: httpx.Response, advice: Mapping[int, str]) -> None:
+    status = reply.status_code
+    reason = reply.headers.get(REASON_HEADER) or reply.reason_phrase
+    answered = f"{urlsplit(url).netloc} answered {status} ({reason})"
+    if status == BUSY or status >= FIRST_SERVER_ERROR:
+        raise _Failed(answered, seconds_of_retry_after(reply.headers.get("retry-after")))
+    raise DataError(f"{url}: {answered}. {advice.get(status, 'Check the address.')}")
+
+
+def _save(url: str, reply: httpx.Response, partial: Path) -> tuple[str, int]:
+    """Write the body to a file, and return its SHA-256 and its size."""
+    digest, size, began_at = hashlib.sha256(), 0, time.monotonic()
+    total = int(reply.headers.get("content-length") or 0)
+    with _progress(url, total) as show, _open(partial) as write:
+        for part in reply.iter_bytes(PART_BYTES):
+            digest.update(part)
+            size += len(part)
+            write(part)
+            show(size)
+            if time.monotonic() - began_at > LONGEST_S:
+                raise DataError(f"{url}: the download took longer than {LONGEST_S / 3600:g} h. Use a faster network.")
+    return digest.hexdigest(), size
+
+
+@contextmanager
+def _open(partial: Path) -> Iterator[Callable[[bytes], object]]:
+    with partial.open("wb", buffering=0) as file:
+
+        def write(part: bytes) -> None:
+            left = memoryview(part)
+            try:
+                while left:
+                    left = left[file.write(left) :]
+            except OSError as error:
+                raise DataError(f"{partial.parent}: the file cannot be written ({error.strerror}).") from error
+
+        yield write
+
+
+@contextmanager
+def _progress(url: str, total: int) -> Iterator[Callable[[int], object]]:
+    """Show a progress bar if standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda size: None
+        return
+    # Importing rich takes 0.1 s, and only a terminal needs it.
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=Console(file=sys.stderr)) as bar:
+        task = bar.add_task(urlsplit(url).path.rpartition("/")[2], total=total or None)
+        yield lambda size: bar.update(task, completed=size)

@@ -1,0 +1,88 @@
+"""Make or download the files of a run's datasets that do not exist yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nemo_gym import paths
+from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig
+from nemo_gym.config.published import process_config, view_of
+from nemo_gym.data.benchmarks import benchmark_of
+from nemo_gym.data.gather import missing_file
+from nemo_gym.data.hubs import described, download
+from nemo_gym.data.permission import DownloadNeeded, may_download
+from nemo_gym.data.script_process import run_script
+from nemo_gym.data.scripts import Script, log_of
+from nemo_gym.errors import DataError, UserError
+
+DOWNLOAD = "Add +should_download=true to download it."
+
+
+@dataclass(frozen=True)
+class Obtainer:
+    """Finds the file of a dataset, and makes or downloads it if it is missing."""
+
+    run: RunConfig
+    notice: Callable[[str], None]
+    may_download: bool = True
+    hub: str | None = None
+    """The only hub from which to download; by default the one of the dataset's source."""
+
+    def path_of(self, agent: ServerConfig, dataset: DatasetConfig) -> Path:
+        """Return the path of a dataset's file.
+
+        Raise `DataError` in one line if it is missing and cannot be made, or must be downloaded but may not be.
+        """
+        found = paths.find(dataset.jsonl_fpath, Path.is_file)
+        if found is not None:
+            return found
+        with process_config(view_of(self.run)), may_download(self.may_download):
+            try:
+                return self._obtained(agent, dataset)
+            except DownloadNeeded as needed:
+                raise DataError(missing_file(agent, dataset, f"{needed} {DOWNLOAD}")) from needed
+
+    def _obtained(self, agent: ServerConfig, dataset: DatasetConfig) -> Path:
+        if dataset.type == "benchmark":
+            if not self.may_download:
+                raise DataError(missing_file(agent, dataset, "Create it with ng_prepare_benchmark."))
+            self.notice(f"preparing benchmark '{dataset.name}' …")
+            return benchmark_of(agent, dataset).prepare()
+        if dataset.prepare_script and not dataset.source:
+            return self._made(agent, dataset, dataset.prepare_script)
+        target = target_of(dataset.jsonl_fpath)
+        if self.may_download:
+            download(dataset, target, self.run.plain, hub=self.hub, notice=self.notice)
+            return target
+        if dataset.source:
+            raise DownloadNeeded(f"It comes from {described(dataset, dataset.source, target)}.")
+        raise DataError(missing_file(agent, dataset, "Copy it there, or add a source."))
+
+    def _made(self, agent: ServerConfig, dataset: DatasetConfig, named: str) -> Path:
+        program = paths.find(named, Path.is_file)
+        if program is None:
+            raise DataError(missing_file(agent, dataset, f"Its script '{named}' does not exist, either."))
+        target = target_of(dataset.jsonl_fpath)
+        self.notice(f"making dataset '{dataset.name}' with {program} …")
+        script = Script(program, log_of(target), dataset.prepare_dependencies)
+        try:
+            run_script(script, {**dataset.prepare_args, "output": target})
+        except DownloadNeeded:
+            raise
+        except UserError as error:
+            raise DataError(f"dataset '{dataset.name}': {error}") from error
+        if not target.is_file():
+            raise DataError(f"{program}: prepare() did not write its output, {target}. Correct the script.")
+        return target
+
+
+def target_of(relative: str) -> Path:
+    """Return the target path, in the search root that already has the deepest of the path's folders."""
+    path = Path(relative)
+    for folder in path.parents:
+        found = paths.find(folder, Path.is_dir)
+        if found is not None:
+            return found / path.relative_to(folder)
+    return path

@@ -1,0 +1,119 @@
+"""Run a `prepare.py` in an environment of its own, for packages that the framework does not need."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from packaging.requirements import InvalidRequirement, Requirement
+
+from nemo_gym.config.published import HF_TOKEN_KEY_NAME, maybe_get_global_config_dict, set_process_config
+from nemo_gym.data.permission import DownloadNeeded, downloads_allowed, may_download
+from nemo_gym.data.scripts import Script
+from nemo_gym.errors import DataError, LaunchError, UserError
+from nemo_gym.jsonl import JsonObject
+
+LONGEST_S = 24 * 3600.0
+"""The time limit of a script."""
+SETTING = "prepare_dependencies"
+
+logger = logging.getLogger(__name__)
+
+
+def run_script(script: Script, arguments: Mapping[str, object]) -> Path:
+    """Return the path that the script's `prepare(**arguments)` returns.
+
+    If one of its dependencies is not installed, it runs in an environment of its own. Raise `DataError` in one
+    paragraph if that cannot be made, or if the script fails.
+    """
+    python = _own_python(script.program, script.dependencies, script.log)
+    return _run_elsewhere(python, script, arguments) if python else script.run_here(arguments)
+
+
+def _own_python(program: Path, dependencies: Sequence[str], log: Path) -> Path | None:
+    """Return the interpreter of an environment with the packages, or None if this process has them all.
+
+    Raise `DataError` in one paragraph if they cannot be installed; the output of the installer is then in the log.
+    """
+    if not dependencies:
+        return None
+    from nemo_gym.launcher.environments import environment_for
+    from nemo_gym.launcher.requirements import Needed, Requirements
+
+    needed = tuple(Needed(_parsed(program, each), f"{program}: {SETTING}") for each in dependencies)
+    requirements = Requirements(needed, tuple(dependencies), frozenset())
+    if not requirements.unmet():
+        return None
+    plain: Any = OmegaConf.to_container(maybe_get_global_config_dict() or OmegaConf.create())
+    try:
+        return environment_for(program.parent, requirements, plain, notice=logger.warning)
+    except LaunchError as error:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(f"{error}\n", "utf-8")
+        reason = str(error).strip().splitlines()[-1].strip()
+        raise DataError(
+            f"{program}: {SETTING}: {', '.join(dependencies)} could not be installed: {reason} Check the names and "
+            f"the network, or install them here: pip install {' '.join(dependencies)}. The whole output is in {log}."
+        ) from error
+
+
+def _parsed(program: Path, dependency: str) -> Requirement:
+    try:
+        return Requirement(dependency)
+    except InvalidRequirement as error:
+        problem = str(error).splitlines()[0]
+        raise DataError(
+            f"{program}: {SETTING}: '{dependency}' is not a requirement ({problem}). Write it like name>=1.0."
+        ) from error
+
+
+def _run_elsewhere(python: Path, script: Script, arguments: Mapping[str, object]) -> Path:
+    # The script's output goes to standard error, because only the command knows what its own output is.
+    logger.warning("running %s in an environment of its own, %s …", script.program, python.parent.parent)
+    given = {**script._asdict(), "arguments": arguments, "downloads": downloads_allowed()}
+    config = maybe_get_global_config_dict()
+    token = config.get(HF_TOKEN_KEY_NAME) if config else None
+    with tempfile.TemporaryDirectory(prefix="nemo_gym_prepare_") as work:
+        asked, answer = Path(work, "asked.json"), Path(work, "answer.json")
+        asked.write_text(json.dumps(given, default=str), "utf-8")
+        try:
+            finished = subprocess.run(
+                [python, "-m", __name__, asked, answer], stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False,
+                env={**os.environ, **({"HF_TOKEN": str(token)} if token else {})}, timeout=LONGEST_S,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise DataError(f"{script.program}: it did not finish within {LONGEST_S / 3600:g} h.") from error
+        if not answer.is_file():
+            raise DataError(f"{script.program}: its process ended with code {finished.returncode}, without a result.")
+        result = json.loads(answer.read_text("utf-8"))
+    if "error" in result:
+        raise (DownloadNeeded if result["is_download_needed"] else DataError)(result["error"])
+    return Path(result["path"])
+
+
+def _serve(asked: Path, answer: Path) -> None:
+    """Run the script that one file describes, and write its result to another one."""
+    given = json.loads(asked.read_text("utf-8"))
+    # A script may read the configuration (`get_hf_token`), which this process could not load.
+    set_process_config(OmegaConf.create({HF_TOKEN_KEY_NAME: os.environ.get("HF_TOKEN")}))
+    arguments, downloads = given.pop("arguments"), given.pop("downloads")
+    paths = {key: Path(given[key]) for key in ("program", "log")}
+    try:
+        with may_download(downloads):
+            path = Script(**{**given, **paths}).run_here(arguments)
+        result: JsonObject = {"path": str(path)}
+    except UserError as error:
+        result = {"error": str(error), "is_download_needed": isinstance(error, DownloadNeeded)}
+    answer.write_text(json.dumps(result), "utf-8")
+
+
+if __name__ == "__main__":
+    _serve(*map(Path, sys.argv[1:]))

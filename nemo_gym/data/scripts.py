@@ -1,0 +1,172 @@
+"""Run a folder's `prepare.py`, and report its errors in one paragraph."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import re
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, get_type_hints
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+
+from nemo_gym import paths
+from nemo_gym.config.settings import SERVER_TYPES
+from nemo_gym.data import huggingface
+from nemo_gym.errors import DataError, UserError
+
+FUNCTION = "prepare"
+BENCHMARKS, ENVIRONMENTS = "benchmarks", "environments"
+NETWORK_LIBRARIES = ("httpx", "httpx2", "requests", "urllib3", "urllib", "aiohttp", "huggingface_hub")
+USES_HUB = re.compile(r"^\s*(?:from|import) +(?:datasets|huggingface_hub)\b", re.MULTILINE)
+EXTRA_OF = {"datasets": "full", "huggingface_hub": "hub", "ray": "ray", "reasoning_gym": "reasoning-gym"}
+"""The extra that brings a package, for scripts that need more than the core."""
+
+
+class Script(NamedTuple):
+    """A `prepare.py`, and how it is run."""
+
+    program: Path
+    log: Path
+    """The file for the traceback of a failure."""
+    dependencies: tuple[str, ...] = ()
+    setting: str = "prepare_args"
+    """The setting that contains the arguments."""
+
+    def run_here(self, arguments: Mapping[str, object]) -> Path:
+        """Return the path that `prepare(**arguments)` returns.
+
+        A script may import other files by their names in a checkout. Arguments are converted to the types of the
+        parameters. Raise `DataError` in one paragraph if the script fails; its traceback is then in the log.
+        """
+        hub_problem = _hub_problem(self.program)
+        with _importing_from(self.program), self._failing(hub_problem):
+            function = self._function()
+            return Path(str(function(**self._checked(function, arguments))))
+
+    def _function(self) -> Callable[..., object]:
+        function: Callable[..., object] | None = getattr(_imported(self.program), FUNCTION, None)
+        if not callable(function):
+            raise DataError(
+                f"{self.program}: {FUNCTION}() not found. Define prepare(**kwargs) -> Path, which creates the data."
+            )
+        return function
+
+    def _checked(self, function: Callable[..., object], arguments: Mapping[str, object]) -> dict[str, object]:
+        """Return the arguments in the types of the function's parameters."""
+        signature = inspect.signature(function)
+        try:
+            signature.bind(**arguments)
+        except TypeError as error:
+            raise DataError(
+                f"{self.program}: prepare{signature} does not accept these {self.setting}: {error}."
+            ) from error
+        try:
+            hints = get_type_hints(function)
+        except NameError:
+            # Types that only type checkers import.
+            hints = {}
+        return {name: self._converted(name, value, hints.get(name, Any)) for name, value in arguments.items()}
+
+    def _converted(self, name: str, value: object, annotation: Any) -> object:
+        try:
+            converted: object = TypeAdapter(annotation).validate_python(value)
+        except PydanticUserError:
+            # Classes of the script's own.
+            return value
+        except ValidationError as error:
+            problem = error.errors()[0]["msg"]
+            raise DataError(f"{self.program}: {self.setting}.{name}: {problem}, found {value!r}.") from error
+        return converted
+
+    @contextmanager
+    def _failing(self, hub_problem: str | None) -> Iterator[None]:
+        """Turn an error of the script into a `DataError` that names the line, and the package or the host."""
+        try:
+            yield
+        except UserError:
+            raise
+        except Exception as error:
+            # Imported here because it takes long, and only a failing script needs it.
+            from nemo_gym.web.failures import fault_in
+
+            text = " ".join(fault_in(self.program.parent, error).split())
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            self.log.write_text("".join(traceback.format_exception(error)), "utf-8")
+            raise DataError(
+                f"{self.program}: prepare() failed: {text}. {_advice(error, hub_problem)} The traceback is in "
+                f"{self.log}."
+            ) from error
+
+
+def log_of(dataset_path: Path) -> Path:
+    """Return the path of the log for the script that makes this file."""
+    return dataset_path.with_name(f"{dataset_path.stem}_prepare.log")
+
+
+def _advice(error: Exception, hub_problem: str | None) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        package = str(error.name).partition(".")[0]
+        named = f"nemo-gym[{EXTRA_OF[package]}]" if package in EXTRA_OF else package
+        is_ours = package in (BENCHMARKS, *SERVER_TYPES, "nemo_gym")
+        return "Correct the import." if is_ours else f"Install the package: pip install '{named}'."
+    if hub_problem:
+        return f"Check the network: {hub_problem}."
+    if _is_of_network(error):
+        return "Check the network, or run the command where the data can be downloaded."
+    return "Correct the script."
+
+
+def _is_of_network(error: BaseException) -> bool:
+    own = isinstance(error, (ConnectionError, TimeoutError, socket.gaierror))
+    return own or type(error).__module__.partition(".")[0] in NETWORK_LIBRARIES
+
+
+def _hub_problem(program: Path) -> str | None:
+    """Return why the hub that a script uses cannot be reached.
+
+    Its libraries then use only their caches, because they would try each file for half a minute.
+    """
+    if not USES_HUB.search(program.read_text("utf-8")) or (problem := huggingface.unreachable()) is None:
+        return None
+    os.environ[huggingface.OFFLINE] = "1"
+    return problem
+
+
+def root_of(program: Path) -> Path | None:
+    """Return the folder that contains `benchmarks/`, `resources_servers/`, … with this file: the base of its paths."""
+    tiers = (BENCHMARKS, ENVIRONMENTS, *SERVER_TYPES)
+    return next((each.parent for each in reversed(program.resolve().parents) if each.name in tiers), None)
+
+
+@contextmanager
+def _importing_from(program: Path) -> Iterator[None]:
+    """Put the roots on `sys.path`, because scripts import each other by their names in a checkout."""
+    root = root_of(program)
+    search_path = list(sys.path)
+    roots = [*([root] if root else []), *paths.search_roots()]
+    sys.path[:0] = [str(each) for each in roots if str(each) not in search_path]
+    try:
+        yield
+    finally:
+        sys.path[:] = search_path
+
+
+def _imported(program: Path) -> ModuleType:
+    root = root_of(program)
+    parts = program.resolve().with_suffix("").parts
+    name = ".".join(parts[len(root.parts) :] if root else (BENCHMARKS, *parts[-2:]))
+    spec = importlib.util.spec_from_file_location(name, program)
+    assert spec is not None
+    assert spec.loader is not None
+    # Register the module by name, because its functions may be pickled for worker processes.
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,238 @@
+"""Public files on GitHub, the Hugging Face Hub or elsewhere: fetched once, and verified from then on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
+
+import orjson
+
+from nemo_gym.data import huggingface
+from nemo_gym.data.download import Downloaded, downloaded
+from nemo_gym.data.permission import DownloadNeeded, downloads_allowed
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject
+
+MIRROR_ENV_VAR = "NEMO_GYM_MIRROR"
+"""A base URL under which each host is a folder: `<mirror>/raw.githubusercontent.com/…`."""
+HUGGINGFACE = "https://huggingface.co"
+
+
+@dataclass(frozen=True)
+class GitHub:
+    """A file of a GitHub repository."""
+
+    repo: str
+    """`owner/name`."""
+    path: str
+    revision: str = "main"
+    """A branch, a tag or a commit."""
+    sha256: str | None = None
+
+    @property
+    def url(self) -> str:
+        """The file's address, without a mirror."""
+        return f"https://raw.githubusercontent.com/{self.repo}/{quote(self.revision)}/{quote(self.path)}"
+
+
+@dataclass(frozen=True)
+class HuggingFace:
+    """A file of a dataset on the Hugging Face Hub."""
+
+    repo: str
+    """`organization/name`."""
+    path: str
+    revision: str = "main"
+    """A branch, a tag or a commit."""
+    sha256: str | None = None
+    gated: bool = False
+    """Whether the hub hands out the file only to accounts that have accepted its terms."""
+
+    @property
+    def url(self) -> str:
+        """The file's address, without a mirror."""
+        return f"{HUGGINGFACE}/datasets/{self.repo}/resolve/{quote(self.revision, safe='')}/{quote(self.path)}"
+
+
+@dataclass(frozen=True)
+class Url:
+    """A file with a plain address."""
+
+    url: str
+    sha256: str | None = None
+
+
+Source = GitHub | HuggingFace | Url
+
+
+class Record(NamedTuple):
+    """The contents of `<file>.source.json`: the origin of a file, and its hash."""
+
+    address: str
+    """The file's address, as its source gives it."""
+    revision: str | None
+    """The commit that the hub named, else the revision that was asked for."""
+    sha256: str
+    size: int
+    date: str
+
+
+def fetch(source: Source, *, folder: Path) -> Path:
+    """Return a source's file in `folder`. It is downloaded unless it is there already.
+
+    `<file>.source.json` records its SHA-256, and later calls verify that. Raise `DataError` if the file cannot be
+    downloaded, or if its hash is not the recorded one or the source's own `sha256`. A file that was copied there by
+    hand is accepted. Gated datasets need a token: HF_TOKEN, or hf_token in the configuration.
+    """
+    return fetch_to(source, folder / name_of(source))
+
+
+def fetch_to(source: Source, path: Path, *, headers: Mapping[str, str] | None = None) -> Path:
+    """Do the same as `fetch`, but under a name of the caller's choice.
+
+    `headers` are for a private server, which a mirror does not replace.
+    """
+    record = read_record(path)
+    is_about_another = record is not None and record.address != source.url
+    if path.is_file() and not is_about_another:
+        found = _hash_of(path)
+        _check(source, record, found, path, path)
+        if record is None:
+            _write_record(path, _record(source, found, path.stat().st_size, None))
+        return path
+    address = source.url if headers else address_of(source)
+    if not downloads_allowed():
+        raise DownloadNeeded(f"It comes from {address}{size_note(source, path)}.")
+    with _downloaded(source, path, address, headers) as got:
+        _check(source, None if is_about_another else record, got.sha256, path, address)
+        got.partial.replace(path)
+        _write_record(path, _record(source, got.sha256, got.size, got.commit))
+    return path
+
+
+def size_note(source: Source, path: Path) -> str:
+    """Return the size that the file had when it was last downloaded, in brackets; empty if it never was."""
+    record = read_record(path)
+    return f" ({sized(record.size)})" if record and record.address == source.url else ""
+
+
+def sized(count: float) -> str:
+    """Return a number of bytes as text: `2.3 MB`."""
+    units = ("B", "kB", "MB", "GB")
+    power = next((power for power in range(3) if count < 1000 ** (power + 1)), 3)
+    return f"{count / 1000**power:.3g} {units[power]}"
+
+
+def name_of(source: Source) -> str:
+    """Return the name of a source's file."""
+    path = urlsplit(source.url).path if isinstance(source, Url) else source.path
+    name = path.rpartition("/")[2]
+    if not name:
+        raise DataError(f"{source.url}: the address does not name a file. Give the address of one.")
+    return name
+
+
+def record_path(path: Path) -> Path:
+    """Return the path of the record about a file."""
+    return path.with_name(f"{path.name}.source.json")
+
+
+def address_of(source: Source) -> str:
+    """Return the address from which a source's file is downloaded, which may be on a mirror."""
+    url = source.url
+    if isinstance(source, HuggingFace) and (endpoint := os.environ.get(huggingface.ENDPOINT)):
+        return url.replace(HUGGINGFACE, endpoint.rstrip("/"), 1)
+    mirror = os.environ.get(MIRROR_ENV_VAR)
+    if not mirror:
+        return url
+    parts = urlsplit(url)
+    return f"{mirror.rstrip('/')}/{parts.netloc}{parts.path}{f'?{parts.query}' if parts.query else ''}"
+
+
+def _downloaded(
+    source: Source, path: Path, address: str, headers: Mapping[str, str] | None
+) -> AbstractContextManager[Downloaded]:
+    advice = {404: "Check the address."}
+    if isinstance(source, HuggingFace):
+        if huggingface.is_forbidden():
+            raise DataError(f"{address}: the variable {huggingface.OFFLINE} forbids the download. Unset it.")
+        token = huggingface.token_of_process()
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        advice = {404: _advice_if_missing(source), **dict.fromkeys((401, 403), _advice_if_forbidden(source, token))}
+    elif isinstance(source, GitHub):
+        advice = {404: f"Check that revision '{source.revision}' of {source.repo} has the file."}
+    return downloaded(address, path, headers=headers or {}, advice=advice, otherwise=_otherwise(source, path))
+
+
+def _otherwise(source: Source, path: Path) -> str:
+    other = f", or {huggingface.ENDPOINT}" if isinstance(source, HuggingFace) else ""
+    return f"Check the network, name a mirror with {MIRROR_ENV_VAR}{other}, or copy the file to {path}."
+
+
+def _advice_if_missing(source: HuggingFace) -> str:
+    return f"Check that revision '{source.revision}' of dataset {source.repo} has the file."
+
+
+def _advice_if_forbidden(source: HuggingFace, token: str | None) -> str:
+    page, setting = f"{HUGGINGFACE}/datasets/{source.repo}", f"set {huggingface.TOKEN}, or hf_token in env.yaml,"
+    terms = f"Accept the terms on {page}, then" if source.gated else f"To read {page},"
+    todo = f"{terms} {setting} to {'that account' if source.gated else 'an account'}'s token"
+    return f"{todo}. The present token was not accepted." if token else f"{todo}."
+
+
+def _check(source: Source, record: Record | None, found: str, path: Path, where: Path | str) -> None:
+    """Raise `DataError` if the hash `found` is not the expected one. `where` is the file or address that has it."""
+    file = record_path(path)
+    is_here = where == path
+    if source.sha256 and found != source.sha256.lower():
+        advice = (
+            f"Delete {path} to download it again."
+            if is_here
+            else "The file has changed there. Pin its new hash, after you have looked at it, or name the old revision."
+        )
+        raise DataError(f"{where}: its SHA-256 is {found}, but {source.sha256.lower()} is pinned. {advice}")
+    if record is not None and not source.sha256 and found != record.sha256:
+        advice = (
+            f"Delete {path} to download it again, or {file} to keep the new content."
+            if is_here
+            else f"The file has changed there. To accept the new one, delete {file}."
+        )
+        raise DataError(
+            f"{where}: its SHA-256 is {found}, but {file} recorded {record.sha256} on {record.date[:10]}. {advice}"
+        )
+
+
+def _record(source: Source, sha256: str, size: int, commit: str | None) -> Record:
+    revision = commit or getattr(source, "revision", None)
+    return Record(source.url, revision, sha256, size, datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+def read_record(path: Path) -> Record | None:
+    """Return the record about a file, or None if it does not have one."""
+    file = record_path(path)
+    if not file.is_file():
+        return None
+    try:
+        fields: JsonObject = orjson.loads(file.read_bytes())
+        return Record(**{name: fields[name] for name in Record._fields})
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise DataError(f"{file}: not a record of a download. Delete it, and the file that it is about.") from error
+
+
+def _write_record(path: Path, record: Record) -> None:
+    file = record_path(path)
+    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
+    partial.write_bytes(orjson.dumps(record._asdict(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    partial.replace(file)
+
+
+def _hash_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

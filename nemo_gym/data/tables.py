@@ -1,0 +1,141 @@
+"""Read the tables in which public data comes: Parquet, CSV, JSON Lines and JSON, also compressed with gzip."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import importlib
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject
+
+BATCH_ROWS = 256
+"""Rows of a Parquet file that are in memory at once."""
+
+
+class _Row(NamedTuple):
+    place: str
+    """The file, with the line or the number of the row."""
+    fields: Mapping[str, object]
+
+
+def read_table(path: Path, columns: Mapping[str, Any]) -> Iterator[JsonObject]:
+    """Yield these columns of a file's rows: `{"question": str, "options": list[str], "image": str | None}`.
+
+    The formats are `.parquet`, `.csv`, `.jsonl` or `.json` (a list of objects), and the latter three also
+    with `.gz`. A CSV file without a header is read if the columns are numbered: `{"0": str, "1": str}`.
+
+    Raise `DataError` with the file, the row and the column if a column is missing or a value has another type.
+    """
+    suffix = "".join(Path(path.name.removesuffix(".gz")).suffixes[-1:])
+    if suffix not in _READERS:
+        raise DataError(f"{path}: a table must be one of {', '.join(_READERS)}. Convert the file.")
+    types: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(type_) for name, type_ in columns.items()}
+    # A CSV file contains nothing but text.
+    is_strict = suffix != ".csv"
+    for row in _READERS[suffix](path, list(columns)):
+        yield {name: _value(row, name, adapter, is_strict) for name, adapter in types.items()}
+
+
+def _value(row: _Row, name: str, adapter: TypeAdapter[Any], is_strict: bool) -> object:
+    if name not in row.fields:
+        raise _missing(row.place, name, row.fields)
+    value = row.fields[name]
+    try:
+        return adapter.validate_python(value, strict=is_strict)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        place = "".join(f"[{part!r}]" for part in problem["loc"])
+        raise DataError(
+            f"{row.place}: column '{name}'{place}: {problem['msg']}, found {type(value).__name__} "
+            f"{repr(value)[:60]}. The data may have changed since this preparation was written."
+        ) from error
+
+
+def _missing(place: str, name: str, present: Iterable[object]) -> DataError:
+    return DataError(
+        f"{place}: column '{name}' is missing. The columns are {', '.join(map(str, present))}. The data may have "
+        "changed since this preparation was written: name an earlier revision."
+    )
+
+
+def _parquet_rows(path: Path, columns: list[str]) -> Iterator[_Row]:
+    try:
+        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise DataError(f"{path}: pyarrow is required, but not installed. Run: pip install 'nemo-gym[hub]'") from error
+    number = 0
+    try:
+        with parquet.ParquetFile(path) as file:
+            present = list(file.schema_arrow.names)
+            if missing := [name for name in columns if name not in present]:
+                raise _missing(str(path), missing[0], present)
+            for batch in file.iter_batches(BATCH_ROWS, columns=columns):
+                for fields in batch.to_pylist():
+                    number += 1
+                    yield _Row(f"{path}: row {number}", fields)
+    except (arrow.ArrowException, OSError) as error:
+        raise _unreadable(path, "a Parquet file", error) from error
+
+
+def _csv_rows(path: Path, columns: list[str]) -> Iterator[_Row]:
+    has_header = not all(name.isdecimal() for name in columns)
+    with _text_of(path, "a CSV file") as text:
+        reader = csv.reader(io.TextIOWrapper(text, "utf-8-sig", newline=""))
+        header = next(reader, []) if has_header else []
+        for values in reader:
+            if not values:
+                continue
+            names = header if has_header else list(map(str, range(len(values))))
+            yield _Row(f"{path}:{reader.line_num}", dict(zip(names, values, strict=False)))
+
+
+def _json_lines(path: Path, columns: list[str]) -> Iterator[_Row]:
+    with _text_of(path, "a JSON Lines file") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                yield _Row(f"{path}:{number}", _object(orjson.loads(line), f"{path}:{number}"))
+
+
+def _json_rows(path: Path, columns: list[str]) -> Iterator[_Row]:
+    with _text_of(path, "a JSON file") as file:
+        rows = orjson.loads(file.read())
+    if not isinstance(rows, list):
+        raise DataError(f"{path}: expected a list of objects, found {type(rows).__name__}.")
+    for number, row in enumerate(rows, start=1):
+        yield _Row(f"{path}: row {number}", _object(row, f"{path}: row {number}"))
+
+
+def _object(row: object, place: str) -> Mapping[str, object]:
+    if not isinstance(row, dict):
+        raise DataError(f"{place}: expected a JSON object, found {type(row).__name__}.")
+    return row
+
+
+@contextmanager
+def _text_of(path: Path, kind: str) -> Iterator[IO[bytes]]:
+    try:
+        with path.open("rb") as file:
+            yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, orjson.JSONDecodeError) as error:
+        raise _unreadable(path, kind, error) from error
+
+
+def _unreadable(path: Path, kind: str, error: Exception) -> DataError:
+    return DataError(f"{path}: cannot be read as {kind} ({error}). Delete the file to download it again.")
+
+
+_READERS: Mapping[str, Callable[[Path, list[str]], Iterable[_Row]]] = {
+    ".parquet": _parquet_rows,
+    ".csv": _csv_rows,
+    ".jsonl": _json_lines,
+    ".json": _json_rows,
+}

@@ -1,0 +1,116 @@
+"""Reading the columns of public tables."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nemo_gym import DataError
+from nemo_gym.data.tables import read_table
+from nemo_gym.jsonl import JsonObject
+
+ROWS = [
+    {"question": "2 + 2?", "answer": 4, "options": ["3", "4"], "image": None},
+    {"question": 'Say "a,\nb"', "answer": 7, "options": [], "image": "data:…"},
+]
+COLUMNS = {"question": str, "options": list[str], "image": str | None}
+
+
+def write_json_lines(path: Path, rows: list[JsonObject]) -> None:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def write_json(path: Path, rows: list[JsonObject]) -> None:
+    path.write_text(json.dumps(rows, indent=1))
+
+
+def write_parquet(path: Path, rows: list[JsonObject]) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(rows), path)
+
+
+WRITERS = [("a.jsonl", write_json_lines), ("a.json", write_json), ("a-00000-of-00001.parquet", write_parquet)]
+each_format = pytest.mark.parametrize(("name", "write"), WRITERS)
+Write = Callable[[Path, list[JsonObject]], None]
+
+
+@each_format
+def test_wanted_columns_are_read(tmp_path: Path, name: str, write: Write) -> None:
+    path = tmp_path / name
+    write(path, ROWS * 300)
+    assert list(read_table(path, COLUMNS)) == [{key: row[key] for key in COLUMNS} for row in ROWS * 300]
+
+
+@each_format
+def test_missing_column_is_reported(tmp_path: Path, name: str, write: Write) -> None:
+    path = tmp_path / name
+    write(path, ROWS)
+    with pytest.raises(DataError) as caught:
+        list(read_table(path, {"question": str, "label": str}))
+    assert str(caught.value).startswith(str(path))
+    assert "column 'label' is missing. The columns are question, answer, options, image." in str(caught.value)
+
+
+@each_format
+def test_value_of_another_type_is_reported(tmp_path: Path, name: str, write: Write) -> None:
+    path = tmp_path / name
+    write(path, ROWS)
+    for types, problem in (
+        ({"answer": str}, "column 'answer': Input should be a valid string, found int 4."),
+        ({"image": str}, "column 'image': Input should be a valid string, found NoneType None."),
+        ({"options": list[int]}, "column 'options'[0]: Input should be a valid integer, found list ['3', '4']."),
+    ):
+        with pytest.raises(DataError) as caught:
+            list(read_table(path, types))
+        assert problem in str(caught.value)
+
+
+def write_csv(path: Path, rows: list[list[str]]) -> None:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+
+
+def test_csv_is_read_with_and_without_header(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    write_csv(path, [["question", "number"], ['Say "a,\nb"', "7"]])
+    assert list(read_table(path, {"question": str, "number": int})) == [{"question": 'Say "a,\nb"', "number": 7}]
+    write_csv(path, [["2 + 2?", "3", "4", "B"]])
+    assert list(read_table(path, {"0": str, "3": str})) == [{"0": "2 + 2?", "3": "B"}]
+    write_csv(path, [["question", "number"], ["a", "1"], ["b", "x"], ["c"]])
+    with pytest.raises(DataError, match=r"a\.csv:3: column 'number': Input should be a valid integer"):
+        list(read_table(path, {"question": str, "number": int}))
+    write_csv(path, [["question", "number"], ["c"]])
+    with pytest.raises(DataError, match=r"a\.csv:2: column 'number' is missing"):
+        list(read_table(path, {"number": int}))
+
+
+def test_gzipped_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"question": "2 + 2?"}\n'))
+    assert list(read_table(path, {"question": str})) == [{"question": "2 + 2?"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.parquet", b"PAR1 not", "cannot be read as a Parquet file ("),
+        ("a.jsonl", b'{"question": "a"}\n{', "cannot be read as a JSON Lines file ("),
+        ("a.jsonl", b"[1]\n", "a.jsonl:1: expected a JSON object, found list."),
+        ("a.json", b"{}", "expected a list of objects, found dict."),
+        ("a.csv", b"question\n\xff\xfe", "cannot be read as a CSV file ("),
+        ("a.jsonl.gz", b"plain", "cannot be read as a JSON Lines file ("),
+        ("a.xml", b"", "a table must be one of .parquet, .csv, .jsonl, .json. Convert the file."),
+    ],
+)
+def test_unreadable_file_is_reported(tmp_path: Path, name: str, content: bytes, problem: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        list(read_table(path, {"question": str}))
+    assert str(caught.value).startswith(str(path))
+    assert problem in str(caught.value)
