@@ -36,18 +36,14 @@ async def test_connection_carries_one_request_at_a_time(server):
 
 
 @on_both_loops
-async def test_shorter_idle_limit_than_the_servers_is_safe():
-    with FaultyServer(idle_s=0.20) as server:
-        async with InternalClient(idle_s=0.08) as client:
-            chance = random.Random(1)
-
-            async def call_now_and_then() -> None:
-                for _ in range(6):
-                    assert (await ask(client, server, "/echo", "POST", body=b"again")).body == b"again"
-                    await asyncio.sleep(chance.uniform(0.07, 0.24))
-
-            await asyncio.gather(*(call_now_and_then() for _ in range(200)))
-    assert len(server.requests) == 1200
+@pytest.mark.parametrize(("idle_s", "connections"), [(0.01, 3), (600.0, 1)])
+async def test_connection_is_reused_until_the_idle_limit(idle_s, connections):
+    with FaultyServer() as server:
+        async with InternalClient(idle_s=idle_s) as client:
+            for _ in range(3):
+                assert (await ask(client, server, "/echo", "POST", body=b"again")).body == b"again"
+                await asyncio.sleep(0.05)
+    assert server.connections == connections
 
 
 @on_both_loops
