@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from pydantic import Field
+
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.running import live_runs
 from nemo_gym.cli import running
 from nemo_gym.cli.failure_reporter import FailureReporter
 from nemo_gym.cli.options import Options, settings_from
-from nemo_gym.cli.rollouts import exit_code, report, run_interruptibly, while_up
-from nemo_gym.cli.settings import StartSettings
+from nemo_gym.cli.rollouts import INTERRUPTED, exit_code, report, run_interruptibly, while_up
+from nemo_gym.cli.settings import CommandSettings, StartSettings
 from nemo_gym.config import RunConfig
 from nemo_gym.config.masking import masked
+from nemo_gym.config.model_cache import MODEL_CACHE_KEY, model_cache_of
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.config.without_model import graders_of, load_for_grading
-from nemo_gym.errors import DataError, LaunchError
+from nemo_gym.errors import DataError, LaunchError, UsageError
+from nemo_gym.evaluation.agreement_report import variance_json, variance_text
+from nemo_gym.evaluation.judge_variance import gradings_of, judge_variance, majority_agreement
+from nemo_gym.evaluation.labels import Labels, pairs_of, read_labels
 from nemo_gym.export import export
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.launcher import RunningServers
 from nemo_gym.rollouts.aggregate import aggregate_all
 from nemo_gym.rollouts.job import RunFiles, failures_path_for
@@ -27,7 +38,17 @@ from nemo_gym.rollouts.reverify import reverify as grade_again
 from nemo_gym.rollouts.subject import blocks_of_config, blocks_of_run
 
 
-class ReverificationSettings(ReverificationJob, StartSettings):
+class JudgeSettings(CommandSettings):
+    """Parameters that measure a judge."""
+
+    judge_repeats: int | None = Field(default=None, ge=2)
+    """Grade each rollout this many times, into <output>_judge1.jsonl and so on, and report how much the
+    judge's verdicts vary."""
+    labels: Path | None = None
+    """A file with people's labels (ng eval label), with which the judge_repeats verdicts are compared."""
+
+
+class ReverificationSettings(ReverificationJob, JudgeSettings, StartSettings):
     """The flags of the command."""
 
 
@@ -41,17 +62,84 @@ def reverify(words: list[str]) -> int:
     running.interrupt_on_signals()
     run = load_for_grading(line.paths, line.overrides)
     job = settings_from(ReverificationJob, run.plain)
+    judge = settings_from(JudgeSettings, run.plain)
+    labels = _check(job, judge, run)
     stored = Stored.read(job)
     if not run.config_paths:
-        client = running.client_for(run, live_runs(), [agent for agent in stored.agents if agent])
+        connect = partial(running.client_for, run, live_runs(), [agent for agent in stored.agents if agent])
+        client = connect()
         graders = Graders.among(blocks_of_config(client.global_config_dict), client.address_book.aliases)
-        return _graded(run, client, Reverification.plan(stored, graders), None)
+        planned = Reverification.plan(stored, graders)
+        if judge.judge_repeats is None:
+            return _graded(run, client, planned, None)
+        _check_cache(client.global_config_dict)
+        return _repeated(run, connect, planned, None, repeats=judge.judge_repeats, labels=labels)
     planned = Reverification.plan(stored, Graders.among(blocks_of_run(run), run.aliases))
     settings = settings_from(StartSettings, run.plain)
     own = graders_of(run)
     with running.launch_for(own, settings, None, on_line=None) as servers:
         running.await_model_endpoints(servers, settings)
-        return _graded(own, ServerClient.of_run(servers.run), planned, servers)
+        connect = partial(ServerClient.of_run, servers.run)
+        if judge.judge_repeats is None:
+            return _graded(own, connect(), planned, servers)
+        return _repeated(own, connect, planned, servers, repeats=judge.judge_repeats, labels=labels)
+
+
+def _check(job: ReverificationJob, judge: JudgeSettings, run: RunConfig) -> Labels | None:
+    """Return the labels, if there are any. Raise `UsageError` for settings that exclude each other."""
+    if judge.judge_repeats is None:
+        if judge.labels is not None:
+            raise UsageError(
+                "labels: only used with --judge-repeats. To compare one grading, use ng eval label --score."
+            )
+        return None
+    for name in ("judge_failed_only", "append"):
+        if getattr(job, name):
+            raise UsageError(
+                f"{name} cannot be used with judge_repeats, which grades all rollouts again. Leave one out."
+            )
+    _check_cache(run.plain)
+    labels = read_labels(judge.labels) if judge.labels else None
+    if labels is not None:
+        # Before the rollouts are graded many times, which may cost much.
+        pairs_of(job.rollouts_jsonl_fpath, labels)
+    return labels
+
+
+def _check_cache(config: object) -> None:
+    if model_cache_of(config) is not None:
+        raise UsageError(
+            f"{MODEL_CACHE_KEY} cannot be used with judge_repeats: cached verdicts do not vary. Remove it."
+        )
+
+
+def _repeated(
+    run: RunConfig,
+    connect: Callable[[], ServerClient],
+    planned: Reverification,
+    servers: RunningServers | None,
+    *,
+    repeats: int,
+    labels: Labels | None,
+) -> int:
+    """Grade all rollouts several times, each into a file of its own, and report how much the verdicts vary."""
+    output = planned.job.output_jsonl_fpath
+    files: list[Path] = []
+    for repeat in range(1, repeats + 1):
+        path = output.with_name(f"{output.stem}_judge{repeat}{output.suffix}")
+        job = planned.job.model_copy(update={"output_jsonl_fpath": path, "disable_aggregation": True})
+        running.say(f"grading {repeat} of {repeats}:")
+        written, code = _write(run, connect(), replace(planned, job=job), servers)
+        if code:
+            return code
+        files.append(written.results)
+    gradings = gradings_of(files)
+    variance = judge_variance(gradings, repeats)
+    people = majority_agreement(gradings, labels, planned.job.rollouts_jsonl_fpath) if labels else {}
+    written_to = output.with_name(f"{output.stem}_judge_variance.json")
+    written_to.write_bytes(dump_json(variance_json(variance, people)))
+    running.say(f"\n{variance_text(variance, people)}\nvariance: {written_to}")
+    return 0
 
 
 def _note_if_nothing_failed(planned: Reverification) -> None:
@@ -64,6 +152,16 @@ def _note_if_nothing_failed(planned: Reverification) -> None:
 
 
 def _graded(run: RunConfig, client: ServerClient, planned: Reverification, servers: RunningServers | None) -> int:
+    files, code = _write(run, client, planned, servers)
+    if code != INTERRUPTED:
+        export(run.plain, masked(run.raw), files.metrics, files.results, running.note)
+    return code
+
+
+def _write(
+    run: RunConfig, client: ServerClient, planned: Reverification, servers: RunningServers | None
+) -> tuple[RunFiles, int]:
+    """Grade the rollouts. Return the files that were written, and the exit code."""
     _note_if_nothing_failed(planned)
     secrets = secrets_of(run)
     reporter = FailureReporter(running.note, mask=secrets.mask)
@@ -93,11 +191,10 @@ def _graded(run: RunConfig, client: ServerClient, planned: Reverification, serve
         if begun is None:
             raise
         running.note(f"interrupted. Resume {begun.files.results} with +resume_from_cache=true")
-        return 130
+        return begun.files, INTERRUPTED
     assert begun is not None
     report(begun.files, begun.summary, metrics, reporter)
-    export(run.plain, masked(run.raw), begun.files.metrics, begun.files.results, running.note)
-    return exit_code(begun.files, begun.summary, planned.job.max_failed_share)
+    return begun.files, exit_code(begun.files, begun.summary, planned.job.max_failed_share)
 
 
 async def _metrics(client: ServerClient, planned: Reverification, files: RunFiles) -> list[JsonObject] | None:

@@ -30,8 +30,12 @@ if TYPE_CHECKING:
     from nemo_gym.grading.numbers import same_number as same_number
     from nemo_gym.grading.patterns import PatternFailed as PatternFailed
     from nemo_gym.grading.patterns import PatternSearch as PatternSearch
+    from nemo_gym.grading.rubric import Criterion as Criterion
+    from nemo_gym.grading.rubric import Rubric as Rubric
+    from nemo_gym.grading.rubric import read_rubric as read_rubric
     from nemo_gym.grading.text import AnswerText as AnswerText
     from nemo_gym.grading.text import last_boxed as last_boxed
+    from nemo_gym.grading.text import last_boxes as last_boxes
     from nemo_gym.grading.text import normalised as normalised
     from nemo_gym.grading.text import option_letter as option_letter
     from nemo_gym.grading.text import strip_reasoning as strip_reasoning
@@ -51,7 +55,8 @@ _HOMES = {
     "judge": ("Judge", "JudgeCall", "JudgeConfig", "PromptFile", "Verdict", "filled_with", "read_prompt"),
     "numbers": ("number_in", "same_number"),
     "patterns": ("PatternFailed", "PatternSearch"),
-    "text": ("AnswerText", "last_boxed", "normalised", "option_letter", "strip_reasoning", "unwrapped"),
+    "rubric": ("Criterion", "Rubric", "read_rubric"),
+    "text": ("AnswerText", "last_boxed", "last_boxes", "normalised", "option_letter", "strip_reasoning", "unwrapped"),
     "workers": ("WorkerCrashed", "WorkerFailed", "WorkerNotStarted", "WorkerPool", "WorkerTimedOut", "WorkersBusy"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

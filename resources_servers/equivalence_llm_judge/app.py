@@ -49,7 +49,7 @@ class EquivalenceConfig(BaseResourcesServerConfig):
     )
     judge_endpoint_max_concurrency: int | None = 64
     judge_system_message: str | None = None
-    judge_prompt_template_fpath: JudgePrompt = Path("prompts/judge.md")
+    judge_prompt_template_fpath: JudgePrompt = Path(__file__).parent / "prompts" / "judge.md"
     judge_equal_label: str = "[[A=B]]"
     judge_not_equal_label: str = "[[A!=B]]"
     question_extract_regex: str | None = None

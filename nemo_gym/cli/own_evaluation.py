@@ -1,0 +1,95 @@
+"""Commands for an evaluation of one's own: create its folder, and compare its grader with people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, PositiveInt
+
+from nemo_gym.cli import running
+from nemo_gym.cli.options import Options
+from nemo_gym.cli.settings import CommandSettings
+from nemo_gym.config.wording import counted
+from nemo_gym.errors import DataError, UsageError
+from nemo_gym.evaluation.agreement_report import agreement_json, agreement_text
+from nemo_gym.evaluation.labels import SampleJob, agreement_with, read_labels, write_sample
+from nemo_gym.evaluation.questions import Columns, Grader
+from nemo_gym.jsonl import dump_json
+from nemo_gym.scaffold.own_evaluation import OwnEvaluation, create
+
+
+class InitSettings(CommandSettings):
+    """Parameters of `ng eval init`."""
+
+    name: str
+    """The name of the benchmark: letters, digits and underscores."""
+    source: Path = Field(alias="from")
+    """The questions: a .csv, .xlsx or .jsonl file with one question per row."""
+    question: str
+    """The column with the questions."""
+    answer: str | None = None
+    """The column with the expected answers. Only the grader 'rubric' can do without."""
+    grader: Grader
+    """How answers are graded."""
+    options: str | None = None
+    """For 'choice': the column with the options, separated by '|'. Default: all answers of the table."""
+    subset: str | None = None
+    """A column for whose values metrics are computed, too."""
+    rubric: Path | None = None
+    """For 'rubric': a Markdown file with the criteria and their weights."""
+
+
+class LabelSettings(CommandSettings):
+    """Parameters of `ng eval label`."""
+
+    rollouts_jsonl_fpath: Path
+    """The rollouts: the output of a collection."""
+    output: Path | None = None
+    """The CSV file to write, with a sample of the rollouts to label."""
+    sample: PositiveInt = 50
+    """The number of rollouts to label, shared between the grader's verdicts as evenly as possible."""
+    seed: int = 0
+    """The same seed draws the same sample."""
+    score: Path | None = None
+    """A file with labels. Report how well the grader agrees with them, instead of writing a sample."""
+    overwrite: bool = False
+    """Replace an existing CSV file."""
+    as_json: bool = Field(default=False, alias="json")
+    """Print the agreement as JSON."""
+
+
+def init(words: list[str]) -> int:
+    """Create a benchmark folder from a table of questions."""
+    summary = "Create a benchmark from a table of questions, in benchmarks/<name> of the working folder."
+    settings = Options("ng eval init", InitSettings, summary, takes_config=False, named_by="name").settings(words)
+    columns = Columns(settings.question, settings.answer, settings.options, settings.subset)
+    wanted = OwnEvaluation(settings.name, settings.source, settings.grader, columns, settings.rubric)
+    created = create(wanted, Path.cwd())
+    for note in created.notes:
+        running.note(f"note: {note}")
+    running.say(created.next_steps)
+    return 0
+
+
+def label(words: list[str]) -> int:
+    """Write a sample of rollouts for people to label, or compare their labels with the grader."""
+    summary = "Sample rollouts to a CSV file for people to label, or (--score) compare their labels with the grader."
+    options = Options("ng eval label", LabelSettings, summary, takes_config=False, named_by="rollouts_jsonl_fpath")
+    settings = options.settings(words)
+    rollouts = settings.rollouts_jsonl_fpath
+    if (settings.score is None) == (settings.output is None):
+        raise UsageError("Choose either --output LABELS.csv, to write a sample, or --score LABELS.csv, to compare.")
+    if settings.score is not None:
+        agreement = agreement_with(rollouts, read_labels(settings.score))
+        shown = dump_json(agreement_json(agreement)).decode() if settings.as_json else agreement_text(agreement)
+        running.say(shown)
+        return 0
+    assert settings.output is not None
+    if settings.output.exists() and not settings.overwrite:
+        raise DataError(
+            f"{settings.output} already exists, and may contain labels. Choose another name, or --overwrite."
+        )
+    sample = write_sample(SampleJob(rollouts, settings.output, settings.sample, settings.seed))
+    shares = ", ".join(f"{count} of {sample.all[verdict]} '{verdict}'" for verdict, count in sample.drawn.items())
+    running.say(f"{settings.output}: {counted(sum(sample.drawn.values()), 'rollout')} to label ({shares})")
+    return 0

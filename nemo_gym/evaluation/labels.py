@@ -1,0 +1,297 @@
+"""Sample rollouts for people to label, and compare their labels with the grader's verdicts."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from nemo_gym.config.suggestions import did_you_mean
+from nemo_gym.errors import DataError
+from nemo_gym.evaluation.agreement import Agreement, Pair, agreement
+from nemo_gym.evaluation.sheets import SheetRow, read_sheet
+from nemo_gym.evaluation.verdicts import WHOLE, choices_for, label_in, stratum_of, verdicts_of
+from nemo_gym.grading import strip_reasoning
+from nemo_gym.jsonl import JsonObject, read_lines
+from nemo_gym.schemas.responses import Response
+from nemo_gym.schemas.row import Row, TaskKey
+
+ID, NOTES = "rollout", "notes"
+CRITERION = "label: "
+"""The beginning of the column of a criterion's labels."""
+LONGEST_CELL = 32_000
+"""Characters. Excel's limit is 32,767."""
+PROBLEMS_SHOWN = 10
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t")
+"""Spreadsheet programs run a cell that begins with one of these as a formula, and a model may have written it."""
+
+
+class SampleJob(NamedTuple):
+    """What to draw, and where to write it."""
+
+    rollouts: Path
+    output: Path
+    size: int
+    seed: int
+
+
+class Sample(NamedTuple):
+    """How many rollouts there are, and how many of them were drawn, by verdict."""
+
+    all: Mapping[str, int]
+    drawn: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels of a file: rows by the id of their rollout."""
+
+    path: Path
+    rows: Mapping[str, SheetRow]
+
+
+class Graded(NamedTuple):
+    """The verdicts on a labelled rollout."""
+
+    key: TaskKey
+    stratum: str
+    verdicts: dict[str, str]
+
+
+class Report(NamedTuple):
+    """The agreement of a run's verdicts with labels."""
+
+    rollouts: int
+    labelled: int
+    in_file: int
+    unlabelled_strata: Mapping[str, int]
+    """Verdicts of which no rollout is labelled, with the number of their rollouts. The estimates do not cover them."""
+    by_name: Mapping[str, Agreement]
+
+
+def write_sample(job: SampleJob) -> Sample:
+    """Write a sample of rollouts to a CSV file, without their verdicts. Raise `DataError` if there are no rollouts."""
+    places: dict[str, list[tuple[int, int]]] = {}
+    names: dict[str, None] = {}
+    for line in read_lines(job.rollouts):
+        places.setdefault(stratum_of(line.row), []).append(
+            (_key(line.row, job.rollouts, line.number).task, line.number)
+        )
+        names |= dict.fromkeys(verdicts_of(line.row))
+    if not places:
+        raise DataError(f"{job.rollouts}: does not contain scored rollouts. Collect some first.")
+    rng = random.Random(f"labels {job.seed}")
+    drawn = _draw(places, job.size, rng)
+    chosen = {number for numbers in drawn.values() for number in numbers}
+    rows = [_sheet_row(line.row, names) for line in read_lines(job.rollouts) if line.number in chosen]
+    # In the order of the file, the verdicts of one model's easy tasks could be guessed.
+    rng.shuffle(rows)
+    partial = job.output.with_name(f".{job.output.name}.partial")
+    job.output.parent.mkdir(parents=True, exist_ok=True)
+    # The mark at the beginning makes spreadsheet programs read UTF-8.
+    with partial.open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    partial.replace(job.output)
+    return Sample(
+        {stratum: len(each) for stratum, each in sorted(places.items())},
+        {stratum: len(each) for stratum, each in sorted(drawn.items())},
+    )
+
+
+def read_labels(path: Path) -> Labels:
+    """Read a file that `write_sample` wrote and people filled in. Raise `DataError` with the row of a bad cell."""
+    sheet = read_sheet(path)
+    column = sheet.column(ID)
+    rows: dict[str, SheetRow] = {}
+    for row in sheet.rows:
+        name = row.cells[column]
+        if name in rows:
+            raise DataError(
+                f"{path}: row {row.number}, column '{column}': '{name}' is already in row {rows[name].number}. "
+                "Delete one of them."
+            )
+        rows[name] = row
+    return Labels(path, rows)
+
+
+class Labelled(NamedTuple):
+    """The labelled rollouts of a run, by the name of their verdict: a criterion, or `label`."""
+
+    pairs: Mapping[str, list[tuple[TaskKey, Pair]]]
+    sizes: Mapping[str, int]
+    """The number of rollouts in each stratum."""
+    choices: Mapping[str, tuple[str, ...]]
+
+
+def agreement_with(rollouts: Path, labels: Labels, *, seed: int = 0) -> Report:
+    """Return how well a run's verdicts agree with labels. Raise `DataError` with the row and column of a bad label."""
+    pairs, sizes, choices = pairs_of(rollouts, labels)
+    covered = {pair.stratum for own in pairs.values() for _, pair in own}
+    return Report(
+        sum(sizes.values()),
+        len({key for own in pairs.values() for key, _ in own}),
+        len(labels.rows),
+        {stratum: size for stratum, size in sorted(sizes.items()) if stratum not in covered},
+        {
+            name: agreement([pair for _, pair in own], sizes, choices[name], seed=seed)
+            for name, own in pairs.items()
+            if own
+        },
+    )
+
+
+def pairs_of(rollouts: Path, labels: Labels) -> Labelled:
+    """Match labels with a run's verdicts. Raise `DataError` if a label is bad, has no rollout, or there is none."""
+    graded: dict[str, Graded] = {}
+    sizes: Counter[str] = Counter()
+    seen: dict[str, set[str]] = {}
+    wanted = _keys(labels)
+    for line in read_lines(rollouts):
+        stratum, verdicts = stratum_of(line.row), verdicts_of(line.row)
+        sizes[stratum] += 1
+        for name, verdict in verdicts.items():
+            seen.setdefault(name, set()).add(verdict)
+        key = _key(line.row, rollouts, line.number)
+        if str(key) in wanted:
+            graded[_id_of(line.row)] = Graded(key, stratum, verdicts)
+    _check_ids(labels, graded, rollouts)
+    choices = {name: choices_for(verdicts) for name, verdicts in seen.items()}
+    pairs: dict[str, list[tuple[TaskKey, Pair]]] = {name: [] for name in seen}
+    for (rollout, name), label in _given(labels, choices).items():
+        key, stratum, verdicts = graded[rollout]
+        pairs[name].append((key, Pair(stratum, verdicts[name], label)))
+    if not any(pairs.values()):
+        columns = ", ".join(f"'{_column(name)}'" for name in seen)
+        raise DataError(f"{labels.path}: no cell of {columns} is filled in. Label some rollouts first.")
+    return Labelled(pairs, sizes, choices)
+
+
+def _draw(places: Mapping[str, list[tuple[int, int]]], size: int, rng: random.Random) -> dict[str, list[int]]:
+    """Draw line numbers, as many of each stratum as possible in turn, and different tasks first."""
+    waiting = {stratum: _different_tasks_last(each, rng) for stratum, each in sorted(places.items())}
+    drawn: dict[str, list[int]] = {stratum: [] for stratum in waiting}
+    left = min(size, sum(map(len, waiting.values())))
+    while left:
+        for stratum, lines in waiting.items():
+            if lines and left:
+                drawn[stratum].append(lines.pop())
+                left -= 1
+    return drawn
+
+
+def _different_tasks_last(places: list[tuple[int, int]], rng: random.Random) -> list[int]:
+    """Return the lines in random order, but second rollouts of a task before first ones."""
+    shuffled = rng.sample(places, len(places))
+    earlier: Counter[int] = Counter()
+    ranked: list[tuple[int, int]] = []
+    for task, number in shuffled:
+        ranked.append((-earlier[task], number))
+        earlier[task] += 1
+    return [number for _, number in sorted(ranked, key=lambda each: each[0])]
+
+
+def _sheet_row(rollout: JsonObject, names: Mapping[str, None]) -> dict[str, str]:
+    cells = {
+        ID: _id_of(rollout),
+        "question": _question_of(rollout),
+        "expected_answer": str(rollout.get("expected_answer") or ""),
+        "answer": _answer_of(rollout),
+        **{_column(name): "" for name in names},
+        NOTES: "",
+    }
+    return {column: _safe(text) for column, text in cells.items()}
+
+
+def _safe(text: str) -> str:
+    cut = text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}… (cut here)"
+    # A surrogate cannot be written as UTF-8.
+    plain = cut.encode("utf-8", "replace").decode("utf-8")
+    return f"'{plain}" if plain.startswith(FORMULA_SIGNS) else plain
+
+
+def _column(name: str) -> str:
+    return WHOLE if name == WHOLE else f"{CRITERION}{name}"
+
+
+def _key(rollout: JsonObject, path: Path, number: int) -> TaskKey:
+    try:
+        return Row(rollout).key
+    except KeyError as error:
+        raise DataError(f"{path}:{number}: {error} is missing. Was this file written by a collection?") from error
+
+
+def _id_of(rollout: JsonObject) -> str:
+    """Return an id that spreadsheet programs take for a text. It has the task, the repeat and a hash of the answer."""
+    key = Row(rollout).key
+    digest = hashlib.sha256(_answer_of(rollout).encode("utf-8", "replace")).hexdigest()[:8]
+    return f"t{key.task}-r{key.repeat}-{digest}"
+
+
+def _keys(labels: Labels) -> set[str]:
+    return {name.rpartition("-")[0].removeprefix("t").replace("-r", ":") for name in labels.rows}
+
+
+def _answer_of(rollout: JsonObject) -> str:
+    return strip_reasoning(Response.model_validate(rollout.get("response")).last_text)
+
+
+def _question_of(rollout: JsonObject) -> str:
+    """Return the question of a row, or else the texts of its prompt."""
+    if isinstance(question := rollout.get("question"), str):
+        return question
+    asked = (Row(rollout).params or {}).get("input")
+    if isinstance(asked, str):
+        return asked
+    contents = [item.get("content") for item in asked or () if isinstance(item, dict)]
+    return "\n\n".join(content for content in contents if isinstance(content, str))
+
+
+def _check_ids(labels: Labels, graded: Mapping[str, object], rollouts: Path) -> None:
+    for name, row in labels.rows.items():
+        if name not in graded:
+            same = name.rpartition("-")[0]
+            other = next((each for each in graded if each.rpartition("-")[0] == same), None)
+            problem = "has another answer there" if other else "is not in it"
+            raise DataError(
+                f"{labels.path}: row {row.number}, column '{ID}': the rollout '{name}' {problem} ({rollouts}). Pass "
+                "the rollouts from which this sample was drawn, or the same ones graded again."
+            )
+
+
+def _given(labels: Labels, choices: Mapping[str, tuple[str, ...]]) -> dict[tuple[str, str], str]:
+    """Return the labels that are filled in, by rollout and name."""
+    given: dict[tuple[str, str], str] = {}
+    problems: list[str] = []
+    for rollout, row, name, cell in _filled(labels, list(choices)):
+        if (label := label_in(cell, choices[name])) is None:
+            hint = did_you_mean(cell, choices[name])
+            problems.append(
+                f"{labels.path}: row {row.number}, column '{_column(name)}': '{cell}' is not one of "
+                f"{', '.join(choices[name])}.{hint}"
+            )
+        else:
+            given[rollout, name] = label
+    if problems:
+        more = len(problems) - PROBLEMS_SHOWN
+        raise DataError("\n".join(problems[:PROBLEMS_SHOWN]) + (f"\n… and {more} more." if more > 0 else ""))
+    return given
+
+
+def _filled(labels: Labels, names: Sequence[str]) -> Iterator[tuple[str, SheetRow, str, str]]:
+    columns = next(iter(labels.rows.values())).cells if labels.rows else {}
+    if missing := [_column(name) for name in names if _column(name) not in columns]:
+        raise DataError(
+            f"{labels.path}: column '{missing[0]}' is missing. The grader's verdicts need these columns: "
+            f"{', '.join(map(_column, names))}."
+        )
+    for rollout, row in labels.rows.items():
+        for name in names:
+            if cell := row.cells[_column(name)]:
+                yield rollout, row, name, cell

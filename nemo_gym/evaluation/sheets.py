@@ -1,0 +1,164 @@
+"""Read tables that people keep: CSV, Excel and JSON Lines files, with the row numbers that their programs show."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import importlib
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from nemo_gym.config.suggestions import did_you_mean_or_all
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import read_lines
+
+DELIMITERS = (",", ";", "\t")
+"""Spreadsheet programs write semicolons in countries with decimal commas."""
+LIST_SEPARATOR = "|"
+SUFFIXES = (".csv", ".tsv", ".xlsx", ".jsonl")
+
+
+class SheetRow(NamedTuple):
+    """One row. `number` counts as spreadsheet programs do: the header is row 1."""
+
+    number: int
+    cells: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table with a header, all cells as text without outer spaces. Blank rows are left out."""
+
+    path: Path
+    columns: tuple[str, ...]
+    rows: tuple[SheetRow, ...]
+
+    def column(self, name: str) -> str:
+        """Return the spelling of a column's name in the header, ignoring case. Raise `DataError` if it is missing."""
+        if name in self.columns:
+            return name
+        alike = [column for column in self.columns if column.casefold() == name.strip().casefold()]
+        if len(alike) == 1:
+            return alike[0]
+        raise DataError(
+            f"{self.path}: column '{name}' is missing.{did_you_mean_or_all(name, self.columns, 'columns')}"
+        )
+
+
+def read_sheet(path: Path) -> Sheet:
+    """Read a table. Raise `DataError`, with the row, if it cannot be read as one."""
+    if not path.is_file():
+        raise DataError(f"{path}: file not found. Check the path.")
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise DataError(f"{path}: a table must be one of {', '.join(SUFFIXES)}. Save it in one of these formats.")
+    if suffix == ".jsonl":
+        return _of_json_lines(path)
+    records = _excel_records(path) if suffix == ".xlsx" else _csv_records(path)
+    return _of_records(path, records)
+
+
+def _of_records(path: Path, records: Iterable[Sequence[str]]) -> Sheet:
+    numbered = enumerate(records, start=1)
+    header = next(((number, cells) for number, cells in numbered if any(cells)), None)
+    if header is None:
+        raise DataError(f"{path}: the table is empty. Its first row must hold the names of the columns.")
+    columns = _header(path, header[0], header[1])
+    rows = tuple(_row(path, number, columns, cells) for number, cells in numbered if any(cells))
+    return Sheet(path, columns, rows)
+
+
+def _header(path: Path, number: int, cells: Sequence[str]) -> tuple[str, ...]:
+    used = list(cells)
+    while used and not used[-1]:
+        used.pop()
+    for place, name in enumerate(used, start=1):
+        if not name:
+            raise DataError(
+                f"{path}: row {number}: column {place} does not have a name. Add one, or delete the column."
+            )
+        if used.index(name) != place - 1:
+            raise DataError(f"{path}: row {number}: two columns are named '{name}'. Rename one of them.")
+    return tuple(used)
+
+
+def _row(path: Path, number: int, columns: Sequence[str], cells: Sequence[str]) -> SheetRow:
+    if any(cells[len(columns) :]):
+        raise DataError(
+            f"{path}: row {number} has {len(cells)} cells, but the header has {len(columns)}. Put a text that "
+            "contains the separator into double quotes."
+        )
+    padded = [*cells, *[""] * (len(columns) - len(cells))]
+    return SheetRow(number, dict(zip(columns, padded, strict=False)))
+
+
+def _csv_records(path: Path) -> Iterator[list[str]]:
+    try:
+        text = path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: not UTF-8 text ({error.reason} at byte {error.start}). Save it as 'CSV UTF-8', or as .xlsx."
+        ) from error
+    first_line = text.partition("\n")[0]
+    delimiter = max(DELIMITERS, key=lambda each: len(next(csv.reader([first_line], delimiter=each), [])))
+    try:
+        for record in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True):
+            yield [cell.strip() for cell in record]
+    except csv.Error as error:
+        raise DataError(f"{path}: not a CSV file ({error}). Check the double quotes.") from error
+
+
+def _excel_records(path: Path) -> Iterator[list[str]]:
+    try:
+        openpyxl = importlib.import_module("openpyxl")
+    except ImportError as error:
+        raise DataError(
+            f"{path}: openpyxl is required for Excel files, but not installed. Run: pip install 'nemo-gym[eval]'"
+        ) from error
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        for cells in book.worksheets[0].iter_rows(values_only=True):
+            yield [_as_text(cell) for cell in cells]
+        book.close()
+    # A damaged file raises many kinds of errors, of its zip archive and of its XML.
+    except Exception as error:
+        raise DataError(
+            f"{path}: not a readable Excel file ({error}). Save it again, or save it as CSV UTF-8."
+        ) from error
+
+
+def _as_text(cell: object) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    if isinstance(cell, datetime.datetime) and cell.time() == datetime.time():
+        return cell.date().isoformat()
+    return str(cell).strip()
+
+
+def _of_json_lines(path: Path) -> Sheet:
+    rows: list[SheetRow] = []
+    columns: dict[str, None] = {}
+    for line in read_lines(path):
+        columns |= dict.fromkeys(line.row)
+        cells = {name: _cell_of(value, f"{path}:{line.number}: {name}") for name, value in line.row.items()}
+        rows.append(SheetRow(line.number, cells))
+    if not rows:
+        raise DataError(f"{path}: the file is empty. Each line must hold one JSON object.")
+    return Sheet(
+        path, tuple(columns), tuple(SheetRow(each.number, dict.fromkeys(columns, "") | each.cells) for each in rows)
+    )
+
+
+def _cell_of(value: object, where: str) -> str:
+    if isinstance(value, list) and all(isinstance(each, (str, int, float)) for each in value):
+        return LIST_SEPARATOR.join(_as_text(each) for each in value)
+    if isinstance(value, (list, dict)):
+        raise DataError(f"{where}: expected a text, a number or a list of them, found {type(value).__name__}.")
+    return _as_text(value)

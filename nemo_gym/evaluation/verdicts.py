@@ -1,0 +1,60 @@
+"""The verdicts in a graded rollout: one for the whole answer, or one per criterion of a rubric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from nemo_gym.jsonl import JsonObject
+
+WHOLE = "label"
+"""The name of the verdict on a whole answer."""
+YES, NO, PARTLY = "yes", "no", "partly"
+LABEL_SETS = ((YES, NO), (YES, NO, PARTLY), ("correct", "incorrect", "not attempted"))
+"""People choose from the first of these that contains all verdicts, or else from the verdicts themselves."""
+SPELLINGS: Mapping[str, Sequence[str]] = {
+    YES: ("y", "1", "true", "correct", "right", "met", "pass", "ja", "oui", "sí"),
+    NO: ("n", "0", "false", "incorrect", "wrong", "not met", "fail", "nein", "non"),
+    PARTLY: ("0.5", "partial", "half"),
+    "not attempted": ("not_attempted", "na"),
+}
+"""Other spellings that people use."""
+
+
+def verdicts_of(rollout: JsonObject) -> dict[str, str]:
+    """Return a rollout's verdicts: one per criterion by its name, or one on all of it, named `label`."""
+    criteria = rollout.get("criteria")
+    if (
+        isinstance(criteria, list)
+        and criteria
+        and all(isinstance(each, dict) and "is_met" in each for each in criteria)
+    ):
+        return {str(each.get("name")): YES if each["is_met"] else NO for each in criteria}
+    verdict = rollout.get("verdict")
+    return {WHOLE: verdict if isinstance(verdict, str) else _of_reward(rollout)}
+
+
+def stratum_of(rollout: JsonObject) -> str:
+    """Return the group from which a sample draws: the verdict on the whole answer, or that of its reward."""
+    verdicts = verdicts_of(rollout)
+    return verdicts[WHOLE] if verdicts.keys() == {WHOLE} else _of_reward(rollout)
+
+
+def choices_for(verdicts: Iterable[str]) -> tuple[str, ...]:
+    """Return the labels from which people choose."""
+    seen = set(verdicts)
+    return next((labels for labels in LABEL_SETS if seen <= set(labels)), tuple(sorted(seen)))
+
+
+def label_in(cell: str, choices: Sequence[str]) -> str | None:
+    """Return the label that a person meant, or None if it is not one of the choices."""
+    plain = " ".join(cell.casefold().split())
+    for choice in choices:
+        if plain == choice.casefold() or plain in SPELLINGS.get(choice, ()):
+            return choice
+    return None
+
+
+def _of_reward(rollout: JsonObject) -> str:
+    reward = rollout.get("reward")
+    value = float(reward) if isinstance(reward, (int, float)) else 0.0
+    return YES if value >= 1 else NO if value <= 0 else PARTLY

@@ -1,0 +1,141 @@
+"""Read a rubric: the criteria of a Markdown file, each with a name, a weight and a description."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nemo_gym import paths
+from nemo_gym.errors import DataError
+
+ADVICE = "Write a criterion as '- name (2): when it is met'; the weight is 1 if it is left out."
+LONGEST_NAME = 60
+
+_ITEM = re.compile(r"(?P<indent>\s*)(?:[-*+]|\d{1,3}[.)])\s+(?P<text>.*)")
+_HEADING = re.compile(r"(?P<level>#{1,6})\s+(?P<text>.*?)\s*#*")
+_WEIGHT = re.compile(
+    r"[(\[]\s*(?P<word>weight|points?|pts?)?\s*[:=]?\s*(?P<number>[^()\[\]]*?)\s*(?P<unit>%|points?|pts?|x|×)?\s*[)\]]",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)?")
+_BOLD = re.compile(r"(\*\*|__)(?P<name>.+?)\1")
+_SEPARATOR = re.compile(r":(?:\s|\Z)|\s[-–—]\s")
+_MARKS = " \t*_:–—-"
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One thing that an answer must do, and its share of the reward."""
+
+    name: str
+    weight: float
+    text: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Rubric:
+    """The criteria of a file, and the text before them, which describes the graded answers."""
+
+    introduction: str
+    criteria: tuple[Criterion, ...]
+
+    def reward(self, met: Iterable[str]) -> float:
+        """Return the share of the weights whose criteria are met."""
+        names = set(met)
+        total = math.fsum(each.weight for each in self.criteria)
+        return math.fsum(each.weight for each in self.criteria if each.name in names) / total
+
+
+@dataclass
+class _Block:
+    """The lines of one criterion, or of the introduction."""
+
+    line: int
+    text: list[str] = field(default_factory=list)
+
+
+def read_rubric(path: Path) -> Rubric:
+    """Read a rubric from the search roots. Raise `DataError`, with the line, if it is missing or has a mistake.
+
+    Its list items are the criteria; without a list, its headings from the second level on, with the text below each.
+    """
+    found = paths.find(path, Path.is_file)
+    if found is None:
+        places = ", ".join(map(str, paths.search_roots()))
+        raise DataError(f"rubric: there is no file '{path}' in {places}. Check the path.")
+    try:
+        lines = found.read_text("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{found}: not UTF-8 text ({error.reason} at byte {error.start}). Save it as UTF-8."
+        ) from error
+    introduction, *blocks = _blocks(lines)
+    if not blocks:
+        raise DataError(f"{found}: the rubric does not have a criterion. {ADVICE}")
+    criteria: dict[str, Criterion] = {}
+    for number, block in enumerate(blocks, start=1):
+        criterion = _criterion(block, number, found)
+        if (earlier := criteria.get(criterion.name.casefold())) is not None:
+            raise DataError(
+                f"{found}:{criterion.line}: the criterion '{criterion.name}' is already in line {earlier.line}. Give "
+                "each criterion its own name."
+            )
+        criteria[criterion.name.casefold()] = criterion
+    return Rubric(" ".join(introduction.text), tuple(criteria.values()))
+
+
+def _blocks(lines: list[str]) -> Iterator[_Block]:
+    """Yield the introduction and then the criteria."""
+    items = [item for item in map(_ITEM.fullmatch, lines) if item]
+    top = min((len(item["indent"]) for item in items), default=0)
+    block = _Block(0)
+    for number, line in enumerate(lines, start=1):
+        heading, item = _HEADING.fullmatch(line), _ITEM.fullmatch(line)
+        begins = item["text"] if item and len(item["indent"]) == top else None
+        if heading and not items and len(heading["level"]) > 1:
+            begins = heading["text"]
+        if begins is not None:
+            yield block
+            block = _Block(number, [begins.strip()])
+        elif not heading and line.strip():
+            block.text.append(line.strip())
+    yield block
+
+
+def _criterion(block: _Block, number: int, path: Path) -> Criterion:
+    where = f"{path}:{block.line}"
+    head, *rest = block.text
+    weight, head = _weight_and_rest(head, where)
+    name, text = _name_and_text(head, has_more=bool(rest))
+    described = " ".join(filter(None, [text, *rest])) or name
+    if not described:
+        raise DataError(f"{where}: the criterion is empty. {ADVICE}")
+    return Criterion(name or f"criterion {number}", weight, described, block.line)
+
+
+def _weight_and_rest(head: str, where: str) -> tuple[float, str]:
+    """Return the first weight in brackets and the text without it; text in other brackets stays."""
+    for found in _WEIGHT.finditer(head):
+        is_number = _NUMBER.fullmatch(found["number"])
+        if not is_number and not found["word"]:
+            continue
+        weight = float(found["number"].replace(",", ".")) if is_number else math.nan
+        if not weight > 0:
+            raise DataError(f"{where}: the weight '{found[0]}' is not a positive number. {ADVICE}")
+        return weight, f"{head[: found.start()].rstrip()} {head[found.end() :].lstrip()}".strip()
+    return 1.0, head
+
+
+def _name_and_text(head: str, *, has_more: bool) -> tuple[str, str]:
+    """Split "**name**: text" or "name: text", "name - text". A short head without a text is the name."""
+    if bold := _BOLD.match(head):
+        return bold["name"].strip(_MARKS), head[bold.end() :].strip(_MARKS)
+    if (parted := _SEPARATOR.search(head)) and parted.start() <= LONGEST_NAME:
+        return head[: parted.start()].strip(_MARKS), head[parted.end() :].strip()
+    if len(head) <= LONGEST_NAME and (has_more or not head.rstrip().endswith(".")):
+        return head.strip(_MARKS), ""
+    return "", head.strip()

@@ -1,0 +1,225 @@
+"""Create the folder of an evaluation of one's own: a benchmark from a table of questions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+from typing import NamedTuple
+
+from nemo_gym import paths
+from nemo_gym.config.wording import counted
+from nemo_gym.data.scripts import BENCHMARKS
+from nemo_gym.errors import DataError, UsageError
+from nemo_gym.evaluation.questions import COMPARED, Columns, Grader, questions_of, write_questions
+from nemo_gym.grading import read_rubric
+from nemo_gym.scaffold import TEMPLATES, problem_of_name
+
+TEMPLATE = TEMPLATES / "own_evaluation"
+FILES = ("config.yaml", "prepare.py.txt", "README.md", "calibration.md")
+RUBRIC = "rubric.md"
+LINE = "\n\n  End with a line of the form 'Answer: …' that holds nothing but the answer."
+
+
+class Kind(NamedTuple):
+    """The parts of a folder that depend on its grader."""
+
+    server: str
+    metric: str
+    graded: str
+    prompt: str
+    labels: str
+
+
+_ACCURACY = "accuracy, the share of correct answers"
+_YES_NO = "`yes` if the answer is correct, `no` if it is not. A correct answer in another form is `yes`."
+_FINAL = "The answer after the last `Answer:` is compared with the expected one (see `resources_servers/answer_match`)"
+KINDS: dict[Grader, Kind] = {
+    "exact": Kind("answer_match", _ACCURACY, f"{_FINAL}, ignoring case, spacing and markup.", LINE, _YES_NO),
+    "number": Kind("answer_match", _ACCURACY, f"{_FINAL} as a number.", LINE, _YES_NO),
+    "choice": Kind(
+        "answer_match",
+        _ACCURACY,
+        f"{_FINAL}; it must be one of the options.",
+        f"\n\n  Choose one of these:\n  {{choices}}{LINE}",
+        _YES_NO,
+    ),
+    "regex": Kind("answer_match", _ACCURACY, f"{_FINAL}, a pattern that must match all of it.", LINE, _YES_NO),
+    "contains": Kind(
+        "answer_match",
+        _ACCURACY,
+        "The reply must contain the expected words (see `resources_servers/answer_match`). A reply that mentions them "
+        "among others is correct, too.",
+        "",
+        _YES_NO,
+    ),
+    "judge": Kind(
+        "equivalence_llm_judge",
+        _ACCURACY,
+        "A judge model compares the whole reply with the expected answer, by `prompts/judge.md`. If the judge fails, "
+        "so does the rollout; it never counts as wrong.",
+        "",
+        _YES_NO,
+    ),
+    "rubric": Kind(
+        "rubric_judge",
+        "the weighted share of the criteria in `rubric.md` that an answer meets",
+        "A judge model decides each criterion of `rubric.md` on its own. If it fails, so does the rollout.",
+        "",
+        "One column per criterion: `yes` if the answer meets it, `no` if it does not or only in part.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class OwnEvaluation:
+    """What to create, and from what."""
+
+    name: str
+    source: Path
+    grader: Grader
+    columns: Columns
+    rubric: Path | None = None
+
+
+class Created(NamedTuple):
+    """The new folder, notes about the questions, and the next commands."""
+
+    folder: Path
+    notes: list[str]
+    next_steps: str
+
+
+def create(wanted: OwnEvaluation, root: Path) -> Created:
+    """Create `<root>/benchmarks/<name>`, whole or not at all. Raise `UserError` for a mistake in it."""
+    _check(wanted, root)
+    questions = questions_of(wanted.source, wanted.columns, wanted.grader)
+    folder = root / BENCHMARKS / wanted.name
+    partial = folder.with_name(f".{wanted.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        _write(wanted, partial, len(questions.rows))
+        partial.rename(folder)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be written ({error.strerror}). Choose another working folder.") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return Created(folder, questions.notes, _next_steps(wanted, len(questions.rows)))
+
+
+def _check(wanted: OwnEvaluation, root: Path) -> None:
+    if problem := problem_of_name(wanted.name):
+        raise UsageError(f"name: '{wanted.name}' cannot be the name of a benchmark: {problem}. Choose another name.")
+    relative = Path(BENCHMARKS, wanted.name)
+    if (there := paths.find(relative)) or (there := root / relative).exists():
+        raise DataError(f"{there} already exists. Choose another name, or remove it first.")
+    if (wanted.grader == "rubric") != (wanted.rubric is not None):
+        raise UsageError(
+            "rubric: the grader 'rubric' needs a file with the criteria. Name it with --rubric."
+            if wanted.rubric is None
+            else f"rubric: the grader '{wanted.grader}' does not use one. Choose --grader rubric, or leave it out."
+        )
+    if wanted.rubric is not None:
+        read_rubric(wanted.rubric)
+    if wanted.columns.options and wanted.grader != "choice":
+        raise UsageError(f"options: the grader '{wanted.grader}' does not use options. Choose --grader choice.")
+
+
+def _write(wanted: OwnEvaluation, folder: Path, count: int) -> None:
+    name, kind = wanted.name, KINDS[wanted.grader]
+    needs_judge = wanted.grader not in COMPARED
+    source = f"questions{wanted.source.suffix.lower()}"
+    values = {
+        "name": name,
+        "count": str(count),
+        "source": source,
+        "grader": wanted.grader,
+        "server": kind.server,
+        "metric": kind.metric,
+        "graded": kind.graded,
+        "labels": kind.labels,
+        "settings": _settings(wanted, "policy_model"),
+        "judge": _settings(wanted, "judge_model"),
+        "columns": "\n".join(
+            f"        {key}={json.dumps(value, ensure_ascii=False)},"
+            for key, value in vars(wanted.columns).items()
+            if value
+        ),
+        "files": _files(wanted),
+        "flavor": f"{name}/judge" if needs_judge else name,
+        "judge_commands": _judge_commands(wanted),
+    }
+    for file in (*FILES, *(["judge.yaml"] if needs_judge else [])):
+        text = Template((TEMPLATE / file).read_text("utf-8")).substitute(values).rstrip() + "\n"
+        _put(folder / file.removesuffix(".txt"), text)
+    _put(folder / "prompts" / "default.yaml", f"user: |-\n  {{question}}{kind.prompt}\n")
+    _put(folder / "data" / ".gitignore", "# Made from the questions by prepare.py.\n*\n!.gitignore\n!example.jsonl\n")
+    shutil.copyfile(wanted.source, folder / source)
+    if wanted.grader == "judge":
+        judge = paths.find("resources_servers/equivalence_llm_judge/prompts/judge.md", Path.is_file)
+        assert judge is not None
+        _put(folder / "prompts" / "judge.md", judge.read_text("utf-8"))
+    if wanted.rubric is not None:
+        found = paths.find(wanted.rubric, Path.is_file)
+        assert found is not None
+        shutil.copyfile(found, folder / RUBRIC)
+    write_questions(folder / source, folder / "data" / f"{name}.jsonl", grader=wanted.grader, **vars(wanted.columns))
+
+
+def _put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+
+
+def _settings(wanted: OwnEvaluation, judge: str) -> str:
+    """Return the lines of the server's block in `config.yaml`, or, with a judge of its own, in `judge.yaml`."""
+    is_own = judge != "policy_model"
+    folder = f"benchmarks/{wanted.name}"
+    reference = f"{{type: responses_api_models, name: {judge}}}"
+    if wanted.grader == "judge":
+        lines = [f"judge_model_server: {reference}"]
+        lines += [] if is_own else [f"judge_prompt_template_fpath: {folder}/prompts/judge.md"]
+    elif wanted.grader == "rubric":
+        lines = ["judge:", f"  model_server: {reference}"]
+        if not is_own:
+            lines.insert(0, f"rubric: {folder}/{RUBRIC}")
+            lines += ["  prompt: prompts/judge.md", '  labels: ["[[met]]", "[[not met]]"]']
+    else:
+        lines = []
+    return "".join(f"      {line}\n" for line in lines)
+
+
+def _files(wanted: OwnEvaluation) -> str:
+    lines = []
+    if wanted.grader == "judge":
+        lines.append("| `prompts/judge.md` | the prompt of the judge |")
+    if wanted.grader == "rubric":
+        lines.append("| `rubric.md` | the criteria and their weights |")
+    if wanted.grader not in COMPARED:
+        flavor = f"--benchmark {wanted.name}/judge"
+        lines.append(f"| `judge.yaml` | with a judge of its own (`{flavor}`); without it, the model judges itself |")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _judge_commands(wanted: OwnEvaluation) -> str:
+    if wanted.grader in COMPARED:
+        return ""
+    name = wanted.name
+    command = (
+        f"    ng eval reverify --benchmark {name}/judge --judge-repeats 5 \\\n"
+        f"        --inputs results/{name}_materialized_inputs.jsonl --rollouts results/{name}.jsonl \\\n"
+        f"        --output results/{name}_again.jsonl --labels labels.csv\n"
+    )
+    return f"\nA judge may also disagree with itself. This command grades every answer five times:\n\n{command}"
+
+
+def _next_steps(wanted: OwnEvaluation, count: int) -> str:
+    name = wanted.name
+    judge = "" if wanted.grader in COMPARED else "/judge"
+    return (
+        f"benchmarks/{name}: {counted(count, 'question')}, graded by '{wanted.grader}'. Next:\n"
+        f"  ng eval run --benchmark {name}{judge} --model-type openai_model --output results/{name}.jsonl\n"
+        f"  ng eval label results/{name}.jsonl --sample 50 --output labels.csv"
+    )

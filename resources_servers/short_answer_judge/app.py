@@ -1,0 +1,103 @@
+"""Grade short factual answers as correct, incorrect or not attempted, as a judge decides."""
+
+from collections import Counter
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
+
+from pydantic import ConfigDict, Field
+
+from nemo_gym import (
+    BaseResourcesServerConfig,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    JudgeFailed,
+    ReverifyMode,
+    SimpleResourcesServer,
+    compute_pass_majority_metrics,
+)
+from nemo_gym.grading import AnswerText, Judge, JudgeConfig, filled_with, strip_reasoning
+
+CORRECT, INCORRECT, NOT_ATTEMPTED = VERDICTS = ("correct", "incorrect", "not attempted")
+VERDICT_KEY = "verdict"
+
+
+class ShortAnswerConfig(BaseResourcesServerConfig):
+    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
+
+    judge: Annotated[JudgeConfig, filled_with("question", "expected_answer", "answer")]
+    """The judge. Its three labels mean correct, incorrect and not attempted, in this order."""
+
+
+class ShortAnswerVerifyRequest(BaseVerifyRequest):
+    """The row and the model's response."""
+
+    model_config = ConfigDict(extra="allow")
+
+    question: str
+    expected_answer: AnswerText = Field(pattern=r"\S")
+
+
+class ShortAnswerServer(SimpleResourcesServer):
+    """Asks a judge whether the last message answers the question, and whether correctly."""
+
+    config: ShortAnswerConfig
+    KEY_METRICS = (
+        "mean/output_tokens",
+        "correct",
+        "incorrect",
+        "not_attempted",
+        "accuracy_given_attempted",
+        "f_score",
+    )
+
+    @cached_property
+    def judge(self) -> Judge:
+        return Judge(self.config.judge, self.server_client)
+
+    async def startup(self) -> None:
+        """Read the prompt, so that an unusable one is reported at startup."""
+        await super().startup()
+        _ = self.judge
+
+    async def verify(self, body: ShortAnswerVerifyRequest) -> BaseVerifyResponse:
+        answer = strip_reasoning(body.response.last_text)
+        if not answer:
+            return BaseVerifyResponse.grade(body, reward=0.0, verdict=NOT_ATTEMPTED, judge_evaluations=[])
+        given = await self.judge.ask(question=body.question, expected_answer=body.expected_answer, answer=answer)
+        if given.label is None:
+            server = self.config.judge.model_server.name
+            raise JudgeFailed(f"the judge '{server}' did not decide on a verdict ({given.outcome})", server=server)
+        verdict = VERDICTS[self.config.judge.labels.index(given.label)]
+        return BaseVerifyResponse.grade(
+            body,
+            reward=float(verdict == CORRECT),
+            verdict=verdict,
+            judge_evaluations=[call.record() for call in given.calls],
+        )
+
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """Return pass@k, and the shares of the verdicts with the F-score, in percent."""
+        verdicts = Counter(row[VERDICT_KEY] for rollouts in tasks for row in rollouts if VERDICT_KEY in row)
+        return {**compute_pass_majority_metrics(tasks).metrics, **shares(verdicts)}
+
+
+def shares(verdicts: Counter[str]) -> dict[str, float]:
+    """Return the percentages of the verdicts, of correct among attempted answers, and their harmonic mean.
+
+    The harmonic mean of "correct" and "correct given attempted" is the F-score. It is 0 if no answer is correct.
+    """
+    total = sum(verdicts[verdict] for verdict in VERDICTS)
+    if not total:
+        return {}
+    attempted = verdicts[CORRECT] + verdicts[INCORRECT]
+    return {
+        "correct": 100 * verdicts[CORRECT] / total,
+        "incorrect": 100 * verdicts[INCORRECT] / total,
+        "not_attempted": 100 * verdicts[NOT_ATTEMPTED] / total,
+        "accuracy_given_attempted": 100 * verdicts[CORRECT] / attempted if attempted else 0.0,
+        "f_score": 100 * 2 * verdicts[CORRECT] / (total + attempted),
+    }
+
+
+if __name__ == "__main__":
+    ShortAnswerServer.run_webserver()
