@@ -79,6 +79,7 @@ def test_config_with_agent_is_an_environment(mine):
     assert found["mine"]["datasets"] == ["shown (example)"]
 
 
+@pytest.mark.slow
 def test_every_listed_environment_is_selectable(mine):
     for name in listed(mine, "environments"):
         finished = mine.run("ng", "env", "resolve", "--environment", name)
