@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from nemo_gym.data.converting import convert_lines as convert_lines
     from nemo_gym.data.preparing import run_prepare as run_prepare
     from nemo_gym.data.preparing import shared_rows as shared_rows
+    from nemo_gym.data.splits import Split as Split
+    from nemo_gym.data.splits import split_rows as split_rows
     from nemo_gym.errors import AgentFailed as AgentFailed
     from nemo_gym.errors import DataError as DataError
     from nemo_gym.errors import EndpointError as EndpointError
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from nemo_gym.metrics import compute_pass_majority_metrics as compute_pass_majority_metrics
     from nemo_gym.metrics import compute_subset_metrics as compute_subset_metrics
     from nemo_gym.metrics import highest_k_metrics as highest_k_metrics
+    from nemo_gym.paths import find as find_path
     from nemo_gym.schemas.chat import ChatCompletion as NeMoGymChatCompletion
     from nemo_gym.schemas.chat import ChatCompletionCreateParams as NeMoGymChatCompletionCreateParamsNonStreaming
     from nemo_gym.schemas.items import OutputItem as NeMoGymResponseOutputItem
@@ -105,6 +108,7 @@ _HOMES = {
     ),
     "data.converting": ("convert_each", "convert_lines"),
     "data.preparing": ("run_prepare", "shared_rows"),
+    "data.splits": ("Split", "split_rows"),
     "errors": (
         "AgentFailed", "DataError", "EndpointError", "EnvironmentFailed", "InvalidTask", "JudgeFailed", "ModelFailed",
         "OutOfTurn", "Overloaded", "RolloutCancelled", "RolloutError", "RolloutTimedOut", "ServerCallError",
@@ -143,6 +147,7 @@ _RENAMED = {
     "NeMoGymResponse": ("schemas.responses", "Response"),
     "NeMoGymResponseCreateParamsNonStreaming": ("schemas.responses", "ResponseCreateParams"),
     "NeMoGymResponseOutputItem": ("schemas.items", "OutputItem"),
+    "find_path": ("paths", "find"),
 }
 
 # Only published tools import these, so they are not in `__all__`.

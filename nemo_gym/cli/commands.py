@@ -30,13 +30,18 @@ class Command(NamedTuple):
 TAKE_A_VALUE = {"--search-dir", "--num-shards", "--shard-index"}
 """Flags of `ng_test_all` that take a value: the next word is not a folder name."""
 
+NAME_A_FOLDER = ("--resources-server", "--environment", "--benchmark")
+
 COMMANDS = (
     Command("env", "start", "ng_run", "env:start", "Start the servers of a config and keep them up", True),
     Command("env", "status", "ng_status", "env:status", "Show the running servers and whether they answer"),
-    Command("env", "init", "ng_init_resources_server", "folders:init", "Create the folder of a new environment"),
+    Command(
+        "env", "init", "ng_init_resources_server", "init:init", "Create the folder of a new environment or benchmark"
+    ),
     Command("env", "test", "ng_test", "folders:test", "Run the tests of one environment (+entrypoint=…)"),
     Command("env", "test", "ng_test_all", "folders:test_all", "Run the tests of all server folders"),
     Command("env", "check", "ng_check", "folders:check", "Check an environment by playing in it"),
+    Command("env", "schema", "", "schema:schema", "Print what a row of an environment needs, and what it offers"),
     Command("env", "packages", "ng_pip_list", "folders:packages", "List the packages that a server folder uses"),
     Command("env", "prefetch", "", "env:prefetch", "Build the separate environments that folders need"),
     Command("env", "resolve", "ng_dump_config", "env:resolve", "Print the merged config as YAML, secrets masked"),
@@ -51,9 +56,15 @@ COMMANDS = (
         "rollouts:collect",
         "Collect rollouts from running servers (started with ng_run)",
     ),
+    Command(
+        "eval", "health-check", "", "health:health_check", "Try the models and a few tasks before the whole run", True
+    ),
     Command("eval", "prepare", "ng_prepare_benchmark", "data:prepare_benchmark", "Prepare the data of benchmarks"),
     Command("eval", "aggregate", "ng_aggregate_rollouts", "results:aggregate", "Merge shards and compute metrics"),
+    Command("eval", "init", "", "own_evaluation:init", "Create a benchmark from a table of questions"),
+    Command("eval", "label", "", "own_evaluation:label", "Have people label rollouts, and score the grader"),
     Command("eval", "reverify", "", "reverify:reverify", "Grade stored rollouts again"),
+    Command("eval", "compare", "ng_compare", "compare:compare", "Compare runs task by task, with intervals and gates"),
     Command("eval", "profile", "ng_reward_profile", "results:profile", "Compute reward statistics per task"),
     Command("list", "benchmarks", "ng_list_benchmarks", "catalog:benchmarks", "List the benchmarks"),
     Command("list", "environments", "", "catalog:environments", "List the environments"),
@@ -133,7 +144,7 @@ def _without(words: list[str], flags: list[str]) -> list[str] | None:
 def _of_all_folders(command: Command, rest: list[str]) -> Command:
     """Replace `env test` without a folder by the command that tests all folders."""
     given = [word for before, word in pairwise(["", *rest]) if before not in TAKE_A_VALUE]
-    names_one = any("entrypoint" in word or word.startswith("--resources-server") for word in rest) or any(
+    names_one = any("entrypoint" in word or word.startswith(NAME_A_FOLDER) for word in rest) or any(
         not word.startswith(("-", "+", "~")) and "=" not in word for word in given
     )
     if command.script != "ng_test" or names_one or {"-h", "--help"} & {*rest}:

@@ -43,7 +43,22 @@ def add_flag(parser: argparse.ArgumentParser, name: str, info: FieldInfo) -> Non
     if info.annotation is bool:
         parser.add_argument(*flag_names(key), dest=key, action="store_true", default=None, help=text)
         return
-    parser.add_argument(*flag_names(key), dest=key, metavar=_metavar(info, kind), help=text)
+    if size := _fixed_size(info):
+        parser.add_argument(*flag_names(key), dest=key, nargs=size, metavar=("LOW", "HIGH"), help=text)
+        return
+    action = "append" if is_list(info) else "store"
+    parser.add_argument(*flag_names(key), dest=key, action=action, metavar=_metavar(info, kind), help=text)
+
+
+def is_list(info: FieldInfo) -> bool:
+    """Return whether a setting holds a list, so that its flag may be repeated."""
+    return typing.get_origin(info.annotation) is list
+
+
+def _fixed_size(info: FieldInfo) -> int:
+    """Return the number of values of a setting that holds a range; 0 for any other."""
+    kinds = (info.annotation, *typing.get_args(info.annotation))
+    return next((len(typing.get_args(kind)) for kind in kinds if typing.get_origin(kind) is tuple), 0)
 
 
 def _metavar(info: FieldInfo, kind: str) -> str:
@@ -75,8 +90,10 @@ def _type_words(annotation: object) -> str:
     arguments = typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
         return "|".join(_type_words(each) for each in arguments if each is not type(None))
-    if origin is typing.Annotated:
+    if origin in (typing.Annotated, list):
         return _type_words(arguments[0])
+    if origin is tuple:
+        return f"[{', '.join(map(_type_words, arguments))}]"
     if origin is typing.Literal:
         return "|".join(str(each) for each in arguments)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -91,7 +108,7 @@ def text_keys(model: type[BaseModel]) -> set[str]:
 
 def encoded(value: object, *, is_text: bool) -> str:
     """Encode a flag's value as the value of an override."""
-    if isinstance(value, (bool, int, float)):
+    if isinstance(value, (bool, int, float, list)):
         return orjson.dumps(value).decode()
     text = str(value)
     looks_structured = text[:1] in "[{" or text.lower() in ("true", "false", "null")

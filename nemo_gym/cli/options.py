@@ -10,6 +10,7 @@ import typing
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 import orjson
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nemo_gym import config, paths
 from nemo_gym.cli.commands import by_program
-from nemo_gym.cli.flags import add_flag, encoded, flag_names, key_of, text_keys
+from nemo_gym.cli.flags import add_flag, encoded, flag_names, is_list, key_of, text_keys
 from nemo_gym.cli.main import HELP_WORDS, VERBOSE_WORDS
 from nemo_gym.cli.selectors import SELECTORS, add_selectors, check_search_dir, take_selected
 from nemo_gym.cli.unknown_keys import unknown_keys
@@ -52,6 +53,9 @@ NAME = re.compile(r"[\w./-]*\w[\w./-]*")
 """A bare word that may be a name or a path, not an override or part of one that the shell has split."""
 TEXT = re.compile(r"[^+~=][^=]*")
 """A bare word that may be a search query."""
+
+
+_TIERS = tuple(f"{tier}/" for tier in {*SERVER_TYPES, *(selector.folder for selector in SELECTORS)})
 
 
 class ModelSettings(BaseModel):
@@ -89,8 +93,10 @@ class Options(Generic[SettingsT]):
     """Whether keys may belong to a config that the command finds itself."""
     usual_selector: str = "--resources-server"
     """The flag to suggest for a bare name."""
+    names_folders: Collection[str] = ("resources_server",)
+    """The selectors that a command for one folder has."""
     named_by: str | None = None
-    """The setting that a bare word sets, such as `mcqa` in `ng list agents mcqa`."""
+    """The setting that a bare word sets, such as `mcqa` in `ng list agents mcqa`; several words if it is a list."""
 
     def settings(self, words: Sequence[str]) -> SettingsT:
         """Parse the words of a command that needs nothing but its settings."""
@@ -110,7 +116,7 @@ class Options(Generic[SettingsT]):
             check_search_dir(folder)
             earlier = os.environ.get(paths.EXTRA_ROOTS_ENV_VAR)
             os.environ[paths.EXTRA_ROOTS_ENV_VAR] = os.pathsep.join(filter(None, [earlier, folder]))
-        files = [*(given.pop("config", None) or []), *take_selected(given)]
+        files = [*(given.pop("config", None) or []), *(take_selected(given) if self.takes_config else ())]
         overrides = self._named(parser, given.pop("overrides"))
         required = {key_of(name, info) for name, info in self.model.model_fields.items() if info.is_required()}
         missing = {key for key in required if given.get(key) is None}
@@ -142,11 +148,19 @@ class Options(Generic[SettingsT]):
         if names and key is None:
             hint = f". Did you mean '{self._flag_for(names[0])}'?" if self.takes_config else ""
             parser.error(f"'{names[0]}' is neither a flag nor a setting (+key=value){hint}")
+        if self.named_by and is_list(self.model.model_fields[self.named_by]):
+            return self._listed(words)
         if len(names) > 1:
             hint = ". Put words that belong together in quotes" if self.named_by else ""
             parser.error(f"expected at most one name, got {len(names)}: {' '.join(names)}{hint}")
-        meant = {word: _folder_of_environment(word) if key == "entrypoint" else word for word in names}
+        meant = {word: _folder_in("resources_servers", word) if key == "entrypoint" else word for word in names}
         return [f"++{key}={orjson.dumps(meant[word]).decode()}" if word in names else word for word in words]
+
+    def _listed(self, words: list[str]) -> list[str]:
+        """Turn all bare words into one override. A path that exists may contain '='."""
+        names = [word for word in words if TEXT.fullmatch(word) or os.path.exists(word)]
+        given = [f"++{self.named_by}={orjson.dumps(names).decode()}"] if names else []
+        return [*(word for word in words if word not in names), *given]
 
     def _flag_for(self, word: str) -> str:
         """Return the flag that is missing before a config's name or file."""
@@ -192,13 +206,15 @@ class Options(Generic[SettingsT]):
             )
             add_selectors(parser)
         elif "entrypoint" in self.model.model_fields:
-            parser.add_argument(
-                "--resources-server",
-                dest="entrypoint",
-                type=_folder_of_environment,
-                metavar="NAME",
-                help="The environment, as +entrypoint=resources_servers/NAME.",
-            )
+            for selector in SELECTORS:
+                if selector.key in self.names_folders:
+                    parser.add_argument(
+                        selector.flag,
+                        dest="entrypoint",
+                        type=partial(_folder_in, selector.folder),
+                        metavar="NAME",
+                        help=f"The same as +entrypoint={selector.folder}/NAME.",
+                    )
         parser.add_argument(
             "--search-dir", action="append", metavar="DIR", help="A folder with your own environments."
         )
@@ -257,6 +273,6 @@ def _usage(program: str) -> str:
     return names.replace("%", "%%")
 
 
-def _folder_of_environment(name: str) -> str:
+def _folder_in(tier: str, name: str) -> str:
     folder = name.rstrip("/")
-    return folder if folder.startswith(SERVER_TYPES) else f"resources_servers/{folder}"
+    return folder if folder.startswith(_TIERS) else f"{tier}/{folder}"

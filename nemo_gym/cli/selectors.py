@@ -81,6 +81,11 @@ def take_selected(given: dict[str, list[str] | None]) -> Iterator[str]:
             yield _found(selector, name)
 
 
+def environment_config(name: str) -> str:
+    """Return the config that `--environment NAME` selects."""
+    return _found(next(selector for selector in SELECTORS if selector.flag == "--environment"), name)
+
+
 def check_search_dir(given: str) -> None:
     """Raise `ConfigPathNotFoundError` if a folder for `--search-dir` is missing, or is one of those in it."""
     folder = Path(given).expanduser()

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from nemo_gym.config import RunConfig, ServerConfig, load
 from nemo_gym.config.overrides import parse_override
 from nemo_gym.config.process import ProcessSettings
@@ -24,6 +26,7 @@ from nemo_gym.paths import find
 from nemo_gym.process.serve import complete_server_class, load_module, typed_config
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall
 from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.tools.handlers import is_class_of
 from nemo_gym.testing import FakeModel, connected_server
 from nemo_gym.web.failures import fault_in
 
@@ -90,7 +93,10 @@ class Environment:
 
     def server(self, *, judge_agrees: bool = True) -> SimpleServer:
         """Return a fresh server. Its judge, if any, always returns the first label, or always the last."""
-        labels = labels_in(self.settings) or ["yes", "no"]
+        kind = self.server_class.model_fields["config"].annotation
+        fields = kind.model_fields if is_class_of(kind, BaseModel) else {}
+        defaults = {name: field.default for name, field in fields.items()}
+        labels = labels_in({**defaults, **self.settings}) or ["yes", "no"]
         model = FakeModel([labels[0 if judge_agrees else -1]])
         return connected_server(self.server_class, {"name": self.name, **self.settings}, model=model)
 

@@ -21,7 +21,8 @@ TEMPLATES = Path(__file__).parent / "templates"
 TEMPLATE_NAME = "my_environment"
 """The template's name. The template is itself an environment that can be linted, tested and run."""
 TEMPLATE_CLASS_NAME = "MyEnvironment"
-TEMPLATE_SUFFIXES = frozenset({".py", ".md", ".yaml", ".json", ".jsonl", ".toml"})
+TEMPLATE_SUFFIXES = frozenset({".py", ".md", ".yaml", ".json", ".jsonl", ".csv", ".toml"})
+GITIGNORE = ".gitignore"
 
 LONGEST_NAME = 39
 """A longer name would make template lines exceed 119 characters."""
@@ -79,7 +80,7 @@ def _name_in(entrypoint: str) -> str:
 
 
 def _check_name(name: str) -> None:
-    problem = _problem_of(name)
+    problem = problem_of_name(name)
     if problem is None:
         return
     guess = _usable(name)
@@ -87,7 +88,8 @@ def _check_name(name: str) -> None:
     raise DataError(f"entrypoint={TIER}/{name}: '{name}' cannot be an environment's name: {problem}. {hint}")
 
 
-def _problem_of(name: str) -> str | None:
+def problem_of_name(name: str) -> str | None:
+    """Return why an environment or a benchmark cannot have this name, or None if it can."""
     if not _NAME.fullmatch(name):
         return "use letters (a to z), digits and underscores, and start with a letter"
     if keyword.iskeyword(name):
@@ -103,7 +105,7 @@ def _usable(text: str) -> str | None:
     """Turn a text into a valid name, or return None if that is not possible."""
     plain = unicodedata.normalize("NFKD", text.lower()).encode("ascii", "ignore").decode()
     name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_").lstrip("0123456789_")
-    return name if name and _problem_of(name) is None else None
+    return name if name and problem_of_name(name) is None else None
 
 
 def _check_unused(name: str, root: Path) -> None:
@@ -124,10 +126,10 @@ def _write(name: str, folder: Path) -> tuple[Path, ...]:
     template = TEMPLATES / TIER / TEMPLATE_NAME
     written = []
     try:
-        for source in _template_files(template):
-            relative = _renamed(str(source.relative_to(template)), name)
+        for source in template_files(template):
+            relative = renamed(str(source.relative_to(template)), name)
             (partial / relative).parent.mkdir(parents=True, exist_ok=True)
-            (partial / relative).write_text(_renamed(source.read_text("utf-8"), name), "utf-8")
+            (partial / relative).write_text(renamed(source.read_text("utf-8"), name), "utf-8")
             written.append(folder / relative)
         partial.rename(folder)
     finally:
@@ -135,16 +137,19 @@ def _write(name: str, folder: Path) -> tuple[Path, ...]:
     return tuple(sorted(written))
 
 
-def _template_files(template: Path) -> list[Path]:
+def template_files(template: Path) -> list[Path]:
+    """Return the files of a template."""
     # Running the template in place leaves caches next to its own files.
     return [
         path
         for path in sorted(template.rglob("*"))
-        if path.suffix in TEMPLATE_SUFFIXES and "/." not in path.relative_to(TEMPLATES).as_posix()
+        if (path.suffix in TEMPLATE_SUFFIXES or path.name == GITIGNORE)
+        and "/." not in path.parent.relative_to(TEMPLATES).as_posix()
     ]
 
 
-def _renamed(text: str, name: str) -> str:
+def renamed(text: str, name: str) -> str:
+    """Return the text of a template with the name of the new environment."""
     return text.replace(TEMPLATE_CLASS_NAME, class_name_of(name)).replace(TEMPLATE_NAME, name)
 
 
@@ -161,10 +166,11 @@ def _next_steps(name: str, spelled: Callable[[str], str]) -> str:
             f"+split=example +output_jsonl_fpath=results/{name}.jsonl",
             "",
             f"Then make it your own: {folder}/app.py holds the tools and the reward, data/example.jsonl the tasks, "
-            "oracle.py a perfect attempt at each, prepare.py the code that makes more tasks. Make training rows, and "
-            "update the example rollouts and metrics:",
+            "oracle.py a perfect attempt at each, prepare.py the code that makes more tasks. Make the training rows, "
+            "and update the example rollouts and metrics:",
             "",
-            f"    {spelled('python')} {folder}/prepare.py --count 1000 --output {folder}/data/train.jsonl",
+            f'    {spelled("ng_prepare_data")} "+config_paths=[{folder}/configs/{name}.yaml]" +mode=train_preparation '
+            f"+output_dirpath=results/{name}_data",
             f"    {spelled('ng_check')} +entrypoint={folder} +write_examples=true",
         ]
     )

@@ -97,7 +97,7 @@ async def test_result_is_written_before_its_task_is_counted(run_tasks, make_task
     assert seen == [True] * 30
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 async def test_planned_is_the_sum_of_all_outcomes(run_tasks, make_task, seed):
     chance = random.Random(seed)
     acts = ["ok", "crash", "cut", "model_failed", "fail_twice", "answer", "slow"]

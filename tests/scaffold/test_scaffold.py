@@ -41,6 +41,7 @@ def test_new_environment_has_all_files(project):
         "resources_servers/my_env/README.md",
         "resources_servers/my_env/app.py",
         "resources_servers/my_env/configs/my_env.yaml",
+        "resources_servers/my_env/data/.gitignore",
         "resources_servers/my_env/data/example.jsonl",
         "resources_servers/my_env/data/example_metrics.json",
         "resources_servers/my_env/data/example_rollouts.jsonl",
@@ -90,7 +91,7 @@ def test_printed_commands_work_without_activated_environment(workplace):
     assert made.returncode == 0, made.stderr
     lines = [line.strip() for line in made.stdout.splitlines() if line.startswith("    ")]
     programs = [line.partition(" ")[0] for line in lines]
-    names = ["ng_test", "ng_check", "ng_e2e_collect_rollouts", "python", "ng_check"]
+    names = ["ng_test", "ng_check", "ng_e2e_collect_rollouts", "ng_prepare_data", "ng_check"]
     assert programs == [f".venv/bin/{name}" for name in names]
     for line in (lines[0], lines[3]):
         pasted = paste(line)
@@ -129,15 +130,17 @@ def test_third_printed_command_scores_the_examples(project):
 def test_fourth_printed_command_makes_valid_rows(project):
     workplace, printed = project
     command = commands_in(printed)[3]
-    assert command[:2] == ["python", "resources_servers/my_env/prepare.py"]
+    assert command[0] == "ng_prepare_data"
     made = workplace.run(*command)
     assert made.code == 0, made.err
-    rows = command[-1]
-    assert len(list(read_rows(workplace.folder / rows))) == 1000
-    few = workplace.write("few.jsonl", "".join((workplace.folder / rows).read_text().splitlines(keepends=True)[:20]))
-    checked = workplace.run("ng_check", "+entrypoint=resources_servers/my_env", f"+rows_jsonl_fpath={few}")
+    data = workplace.folder / "resources_servers/my_env/data"
+    train, validation = (list(read_rows(data / f"{split}.jsonl")) for split in ("train", "validation"))
+    assert (len(train), len(validation)) == (50, 5)
+    assert not any(row in train for row in validation)
+    rows = data / "train.jsonl"
+    checked = workplace.run("ng_check", "+entrypoint=resources_servers/my_env", f"+rows_jsonl_fpath={rows}")
     assert checked.code == 0, checked.out
-    assert "full reward on 25 rows" in checked.out
+    assert "full reward on 55 rows" in checked.out
 
 
 def test_fifth_printed_command_reproduces_the_examples(project):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import run_prepare
+from nemo_gym import Split, run_prepare, split_rows
 from nemo_gym.jsonl import write_rows
 
 INSTRUCTION = "You have one tool, guess_number. Stop when you have found the number."
@@ -18,14 +18,17 @@ FEWEST_GUESSES, MOST_GUESSES = 4, 10
 """Four guesses are enough for binary search."""
 
 
-def prepare(output: Path, count: int = 100, seed: int = 0) -> Path:
-    """Write `count` rows and return their path; the same seed makes the same rows."""
-    write_rows(output, _rows(count, random.Random(seed)))
+def prepare(output: Path, count: int = 100, seed: int = 0, split: Split | None = None) -> Path:
+    """Write `count` rows and return their path; the same seed makes the same rows.
+
+    With a split the rows are distinct, and no row of one split is in the other.
+    """
+    write_rows(output, split_rows(_rows(random.Random(seed)), split, count))
     return output
 
 
-def _rows(count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
-    for _ in range(count):
+def _rows(rng: random.Random) -> Iterator[dict[str, Any]]:
+    while True:
         guesses = rng.randint(FEWEST_GUESSES, MOST_GUESSES)
         task = f"I have hidden a number from 1 to 10. Find it with no more than {guesses} guesses."
         messages = [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": task}]

@@ -1,0 +1,164 @@
+"""The command that prints what a row of an environment needs, and what the environment offers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import orjson
+from pydantic import Field
+from rich.table import Column, Table
+from rich.text import Text
+
+from nemo_gym import config
+from nemo_gym.cli import running, tables
+from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.cli.selectors import environment_config
+from nemo_gym.cli.settings import JsonSettings
+from nemo_gym.config.overrides import parse_override
+from nemo_gym.config.reading import shown
+from nemo_gym.config.sources import CONFIG_PATHS
+from nemo_gym.contract.environment import open_configs
+from nemo_gym.contract.schema import DETAILS_KEY, schema_of
+from nemo_gym.errors import UsageError
+from nemo_gym.jsonl import JsonObject
+
+LONGEST_TEXT = 400
+"""In characters, of a text in the example row."""
+LONGEST_DEFAULT = 60
+MOST_FIELDS = 8
+"""Of an object whose fields are listed."""
+NAMES_OF_TYPES = {"string": "text", "boolean": "true|false", "integer": "whole number", "array": "list"}
+
+
+class SchemaSettings(JsonSettings):
+    """Parameters of `ng env schema`."""
+
+    name: str | None = None
+    """The environment or benchmark: any name of `ng list environments`."""
+    as_json: bool = Field(default=False, alias="json")
+    """Print JSON Schema."""
+
+
+def schema(words: list[str]) -> int:
+    """Print the fields of a row, the tools, the settings and the fields that grading adds."""
+    line = Options("ng env schema", SchemaSettings, named_by="name", usual_selector="--environment").read(words)
+    own = [word for word in line.overrides if _is_own(word)]
+    settings = settings_from(SchemaSettings, config.load([], own, skip_dotenv=True).plain)
+    overrides = [word for word in line.overrides if word not in own]
+    files = [*line.paths, *([environment_config(settings.name)] if settings.name else [])]
+    if not files and not any(parse_override(word).path[0] == CONFIG_PATHS for word in overrides):
+        raise UsageError("Name an environment, such as 'ng env schema mcqa'. 'ng list environments' lists them.")
+    with open_configs(files, overrides) as environment:
+        found = asyncio.run(schema_of(environment))
+        place = environment.folder
+    if settings.as_json:
+        running.say(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
+    else:
+        _show(found, place)
+    return 0
+
+
+def _is_own(word: str) -> bool:
+    path = parse_override(word).path
+    return len(path) == 1 and path[0] in ("name", "json")
+
+
+def _show(found: JsonObject, folder: Path) -> None:
+    details = found[DETAILS_KEY]
+    running.say(f"{found['title']} ({shown(folder)})\n")
+    _section("Fields of a row", _fields(found, found["required"], found.get("$defs", {})))
+    if details["tools"]:
+        _section("Tools", _tools(details["tools"]))
+    settings = details["settings"]
+    if settings["properties"]:
+        _section("Settings of the server", _fields(settings, settings["required"], settings.get("$defs", {})))
+    _section("Fields that grading adds", _fields({"properties": details["verify_adds"]}, None, {}))
+    if note := details.get("verify_adds_note"):
+        running.say(f"Fields may be missing here: {note.rstrip('.')}.\n")
+    if limits := details["reward"]["range"]:
+        better = "higher" if details["reward"]["higher_is_better"] else "lower"
+        running.say(f"The reward is between {limits[0]:g} and {limits[1]:g}; {better} is better.\n")
+    for row in found["examples"]:
+        running.say("An example row")
+        running.say(orjson.dumps(_cut(row), option=orjson.OPT_INDENT_2).decode())
+
+
+def _section(title: str, table: Table) -> None:
+    running.say(title)
+    tables.show(table)
+    running.say("")
+
+
+def _table(*columns: str) -> Table:
+    return Table(*(Column(name, overflow="fold") for name in columns), box=None, pad_edge=False, header_style="bold")
+
+
+def _fields(schema: JsonObject, required: list[str] | None, definitions: JsonObject) -> Table:
+    table = _table("name", "type", *([] if required is None else ["default"]), "meaning")
+    for name, each in schema["properties"].items():
+        default = "required" if name in (required or ()) else _default(each)
+        default_cell = [] if required is None else [Text(default)]
+        table.add_row(Text(name), Text(_type(each, definitions)), *default_cell, Text(each.get("description", "")))
+    return table
+
+
+def _tools(tools: list[JsonObject]) -> Table:
+    table = _table("name", "arguments", "meaning")
+    for tool in tools:
+        parameters = tool["parameters"]
+        arguments = [
+            f"{name}: {_type(each, parameters.get('$defs', {}))}"
+            + ("" if name in parameters.get("required", ()) else f" = {_default(each)}")
+            for name, each in parameters.get("properties", {}).items()
+        ]
+        table.add_row(Text(tool["name"]), Text(", ".join(arguments)), Text(tool["description"] or ""))
+    return table
+
+
+def _default(field: Mapping[str, object]) -> str:
+    written = orjson.dumps(field["default"]).decode() if field.get("default") is not None else tables.ABSENT
+    return f"{written[:LONGEST_DEFAULT]}…" if len(written) > LONGEST_DEFAULT else written
+
+
+def _type(schema: JsonObject, definitions: JsonObject) -> str:
+    """Return a schema's type in words, such as `list of text`."""
+    return " or ".join(dict.fromkeys(_types(schema, definitions))) or "any"
+
+
+def _types(schema: JsonObject, definitions: JsonObject) -> Iterator[str]:
+    if reference := schema.get("$ref"):
+        target = definitions.get(reference.rpartition("/")[2], {})
+        yield from _types(target, definitions) if "properties" not in target else [_object(target, definitions)]
+    for each in [*schema.get("anyOf", ()), *schema.get("oneOf", ())]:
+        # Null is the default of such a field, which has a column of its own.
+        yield from _types(each, definitions) if each.get("type") != "null" else ()
+    if values := schema.get("enum") or ([schema["const"]] if "const" in schema else None):
+        yield "|".join(map(str, values))
+        return
+    kinds = schema.get("type", [])
+    for kind in [kinds] if isinstance(kinds, str) else kinds:
+        if kind == "array" and (items := schema.get("items")):
+            yield f"list of {_type(items, definitions)}"
+        elif kind != "null":
+            yield NAMES_OF_TYPES.get(kind, kind)
+
+
+def _object(schema: JsonObject, definitions: JsonObject) -> str:
+    if len(schema["properties"]) > MOST_FIELDS:
+        return "object"
+    needed = schema.get("required", ())
+    fields = (f"{name}{'' if name in needed else '?'}" for name in schema["properties"])
+    return f"{{{', '.join(fields)}}}"
+
+
+def _cut(value: object) -> object:
+    """Return a JSON value with long texts cut."""
+    if isinstance(value, dict):
+        return {key: _cut(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_cut(each) for each in value]
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        return f"{value[:LONGEST_TEXT]}… ({len(value):,} characters)"
+    return value

@@ -1,0 +1,246 @@
+"""The schema of an environment: fields of a row, tools, settings of the server, fields that grading adds."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from copy import copy
+from itertools import pairwise
+from string import Formatter
+
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, create_model
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import CoreSchema
+
+from nemo_gym.config.process import ProcessSettings
+from nemo_gym.config.settings import BaseResourcesServerConfig
+from nemo_gym.contract.environment import Environment, Solution, agents_of
+from nemo_gym.contract.play import play
+from nemo_gym.data.gather import file_of
+from nemo_gym.data.prompts import load_prompt_config
+from nemo_gym.errors import SignatureError
+from nemo_gym.jsonl import JsonObject, read_rows
+from nemo_gym.process.serve import complete_server_class, load_module
+from nemo_gym.schemas.row import AGENT_REF_KEY, PARAMS_KEY
+from nemo_gym.servers.agent import SimpleResponsesAPIAgent
+from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.mcp.tools import McpTool, harvest
+from nemo_gym.servers.name_clashes import listed_tools
+from nemo_gym.servers.tools.handlers import Handler, is_class_of
+from nemo_gym.servers.tools.tool import RESERVED_NAMES, Tool
+from nemo_gym.testing import serving
+from nemo_gym.web.failures import fault_in
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+DETAILS_KEY = "x-nemo-gym"
+"""The key for everything that is not about the row."""
+ROW_ROUTES = ("/seed_session", "/reset", "/verify")
+"""The routes that receive a row."""
+RESPONSE_KEY = "response"
+UNDECLARED = "In the example rows. The server does not declare it."
+PLAIN_REPLY = "I am sure that the answer is 42."
+JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+
+Fields = dict[str, FieldInfo]
+
+
+async def schema_of(environment: Environment) -> JsonObject:
+    """Return the JSON Schema of a row. Its key `x-nemo-gym` has tools, settings, and what grading adds.
+
+    To see what grading adds, play the first example row. If that fails, the reason is in `verify_adds_note`.
+    """
+    server = environment.server()
+    bodies = [*_bodies(server), *_bodies_of_agents(environment)]
+    row = _schema(environment.name, _fields_of(bodies, {PARAMS_KEY, RESPONSE_KEY}))
+    _add_request(row, environment)
+    examples = list(_rows_in_files(environment))
+    _add_undeclared(row, examples)
+    config = type(server).model_fields["config"].annotation
+    own = _fields_of([config] if is_class_of(config, BaseModel) else [], BaseResourcesServerConfig.model_fields)
+    added, note = await _added(environment, server)
+    details = {
+        "tools": list(_tools(server, examples).values()),
+        "settings": _schema(f"{environment.name} settings", own),
+        "reward": environment.declared_reward.model_dump(mode="json"),
+        "verify_adds": added,
+        **({"verify_adds_note": note} if note else {}),
+    }
+    return {"$schema": DIALECT, **row, "examples": examples[:1], DETAILS_KEY: details}
+
+
+def _bodies(server: SimpleServer) -> list[type[BaseModel]]:
+    """Return the body classes of the routes that receive a row."""
+    # Only the first route for a path is ever called.
+    routes = {getattr(route, "path", ""): route for route in server.setup_webserver().routes[::-1]}
+    found = (routes.get(path) for path in ROW_ROUTES)
+    bodies = (each.body_field for each in found if isinstance(each, APIRoute))
+    kinds = (body.field_info.annotation for body in bodies if body is not None)
+    return [kind for kind in kinds if is_class_of(kind, BaseModel)]
+
+
+def _bodies_of_agents(environment: Environment) -> Iterator[type[BaseModel]]:
+    """Yield the body class of each agent's `run`."""
+    for agent in agents_of(environment.run, environment.name):
+        settings = ProcessSettings.of(environment.run, agent, cookie_secret="unused: nothing is served")
+        kind = complete_server_class(load_module(settings), settings)
+        parameters = Handler.of(kind.run).open_parameters if issubclass(kind, SimpleResponsesAPIAgent) else []
+        yield from (each.annotation for each in parameters if is_class_of(each.annotation, BaseModel))
+
+
+def _fields_of(models: Iterable[type[BaseModel]], others: Iterable[str]) -> Fields:
+    """Return the fields of models, except `others`. A field that any model requires is required."""
+    left_out, found = set(others), Fields()
+    for model in models:
+        meanings = _meanings(model)
+        for name, info in model.model_fields.items():
+            if name in left_out or (name in found and not info.is_required()):
+                continue
+            found[name] = described = copy(info)
+            described.description = info.description or meanings.get(name)
+    return found
+
+
+def _meanings(model: type[BaseModel]) -> dict[str, str]:
+    """Return the docstrings of a model's fields."""
+    found: dict[str, str] = {}
+    for cls in model.__mro__[::-1]:
+        if cls.__module__ == "builtins" or cls is BaseModel:
+            continue
+        try:
+            (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+        except (OSError, TypeError, SyntaxError):
+            # Classes that were not written in a file.
+            continue
+        if isinstance(body, ast.ClassDef):
+            found |= _docstrings(body.body)
+    return found
+
+
+def _docstrings(statements: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    for field, after in pairwise(statements):
+        if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
+            continue
+        if (
+            isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+            and isinstance(after.value.value, str)
+        ):
+            yield field.target.id, " ".join(after.value.value.split())
+
+
+class _Lenient(GenerateJsonSchema):
+    """Describes types that JSON Schema does not know as any value, and leaves out titles that repeat names."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:
+        return False
+
+    def handle_invalid_for_json_schema(self, schema: CoreSchema, error_info: str) -> JsonObject:
+        return {}
+
+
+def _schema(title: str, fields: Fields) -> JsonObject:
+    definitions = {name: (info.annotation, info) for name, info in fields.items()}
+    config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
+    model: type[BaseModel] = create_model(title, __config__=config, **definitions)  # type: ignore[call-overload]
+    schema = model.model_json_schema(schema_generator=_Lenient)
+    return {"title": title, "type": "object", "properties": {}, "required": [], **schema}
+
+
+def _add_request(row: JsonObject, environment: Environment) -> None:
+    """Add the request to the model, or the fields that every prompt of the environment's datasets uses."""
+    datasets = [dataset for agent in agents_of(environment.run, environment.name) for dataset in agent.datasets]
+    prompts = {dataset.prompt_config for dataset in datasets}
+    request: JsonObject = {"type": "object", "description": "The request to the model: input, tools, sampling."}
+    if not prompts or None in prompts:
+        row["required"] = [PARAMS_KEY, *row["required"]]
+        request["required"] = ["input"]
+    else:
+        request["description"] += " The prompt supplies the input."
+        for prompt in sorted(filter(None, prompts)):
+            for name in _placeholders(prompt):
+                row["properties"].setdefault(name, {"description": f"A field of {prompt}."})
+                row["required"] += [] if name in row["required"] else [name]
+    row["properties"] = {PARAMS_KEY: request, **row["properties"]}
+
+
+def _placeholders(prompt: str) -> list[str]:
+    """Return the fields of a row that a prompt uses, in order."""
+    config = load_prompt_config(prompt)
+    names = (name for text in (config.system, config.user) for _, name, _, _ in Formatter().parse(text or ""))
+    return list(dict.fromkeys(name.partition(".")[0].partition("[")[0] for name in names if name))
+
+
+def _tools(server: SimpleServer, examples: Iterable[JsonObject]) -> dict[str, JsonObject]:
+    """Return the tools by name: those of the server, and those that only the example rows define."""
+    own = listed_tools(server)
+    found = list[McpTool | Tool](own)
+    # A route that cannot be a tool, for example because its path contains any name. The rows define such tools.
+    with suppress(SignatureError):
+        found += harvest(server.setup_webserver(), own, not_tools=getattr(server, "NOT_TOOLS", RESERVED_NAMES)).tools
+    tools = {
+        each.name: {"name": each.name, "description": each.description, "parameters": each.parameters}
+        for each in found
+    }
+    for row in examples:
+        for tool in (row.get(PARAMS_KEY) or {}).get("tools") or ():
+            if name := tool.get("name"):
+                parameters = tool.get("parameters") or {}
+                tools.setdefault(
+                    name, {"name": name, "description": tool.get("description"), "parameters": parameters}
+                )
+    return tools
+
+
+def _rows_in_files(environment: Environment) -> Iterator[JsonObject]:
+    """Yield the example rows without their prompts."""
+    for agent in agents_of(environment.run, environment.name):
+        for dataset in agent.datasets:
+            if dataset.type == "example":
+                yield from read_rows(file_of(agent, dataset))
+
+
+def _add_undeclared(row: JsonObject, examples: Iterable[JsonObject]) -> None:
+    """Add the fields that only the example rows have. Their types stay open, because five rows do not show all."""
+    for name in (name for example in examples for name in example):
+        if name != AGENT_REF_KEY:
+            row["properties"].setdefault(name, {"description": UNDECLARED})
+
+
+async def _added(environment: Environment, server: SimpleServer) -> tuple[JsonObject, str | None]:
+    """Return the fields that grading adds to a row with their types, and why some may be missing."""
+    declared = _schema("response", _response_fields(server))["properties"]
+    if not environment.rows:
+        return declared, "there is no example row to play"
+    row = environment.rows[0]
+    attempts: list[Solution] = [*([environment.oracle.solve(row)] if environment.oracle else []), [PLAIN_REPLY]]
+    seen: dict[str, list[object]] = {}
+    try:
+        async with serving(server):
+            for items in attempts:
+                graded = (await play(server, row, items)).graded.model_dump(mode="json", exclude_unset=True)
+                for name, value in graded.items():
+                    if name not in row and name not in (PARAMS_KEY, RESPONSE_KEY):
+                        seen.setdefault(name, []).append(value)
+    except Exception as error:  # noqa: BLE001 - the rest of the schema does not depend on an author's verifier
+        return declared, f"the first example row could not be played: {fault_in(environment.folder, error)}"
+    return {**declared, **{name: _seen(values, declared.get(name)) for name, values in seen.items()}}, None
+
+
+def _response_fields(server: SimpleServer) -> Fields:
+    """Return the fields that the response class of `verify` declares, apart from those of the request."""
+    routes = [route for route in server.setup_webserver().routes if getattr(route, "path", "") == "/verify"]
+    kind = next((route.response_model for route in routes if isinstance(route, APIRoute)), None)
+    requested = {PARAMS_KEY, RESPONSE_KEY, "mask_sample"}.union(*(body.model_fields for body in _bodies(server)))
+    return _fields_of([kind] if is_class_of(kind, BaseModel) else [], requested)
+
+
+def _seen(values: Iterable[object], declared: Mapping[str, object] | None) -> JsonObject:
+    if declared is not None and declared.keys() - {"title", "default"}:
+        return dict(declared)
+    types = {"null" if value is None else JSON_TYPES[type(value)] for value in values}
+    return {"type": next(iter(types)) if len(types) == 1 else sorted(types)}

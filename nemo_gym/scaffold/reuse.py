@@ -1,0 +1,97 @@
+"""The verifier that a new environment or benchmark reuses: its server, its agent and its example rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from nemo_gym import paths
+from nemo_gym.config.reading import read_yaml
+from nemo_gym.config.settings import AGENT_TIER, RESOURCES_TIER
+from nemo_gym.config.suggestions import did_you_mean_or_all, search_dir_for
+from nemo_gym.config.tree import plain
+from nemo_gym.contract.environment import open_configs
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.row import AGENT_REF_KEY
+
+EXAMPLES = 5
+PLAIN_AGENT = "simple_agent"
+CONFIGS = f"{RESOURCES_TIER}/*/configs/*.yaml"
+
+
+class Block(NamedTuple):
+    """A server's folder and its settings."""
+
+    implementation: str
+    settings: JsonObject
+
+
+class Reused(NamedTuple):
+    """The parts of an existing environment."""
+
+    name: str
+    server: Block
+    agent: Block
+    """The first agent that uses the server, without its datasets."""
+    datasets: list[JsonObject]
+    """The agent's datasets for training and validation."""
+    others: JsonObject
+    """The rest of the config, such as a model that judges."""
+    rows: list[JsonObject]
+    """Example rows, with their prompts applied."""
+    has_oracle: bool
+
+
+def reused(name: str) -> Reused:
+    """Return the parts of the resources server `name`, or `name/flavor` for another of its configs."""
+    folder, _, flavor = name.partition("/")
+    config = f"{RESOURCES_TIER}/{folder}/configs/{flavor or folder}.yaml"
+    path = paths.find(config, Path.is_file)
+    if path is None:
+        known = {each.parents[1].name for root in paths.search_roots() for each in root.glob(CONFIGS)}
+        hint = did_you_mean_or_all(folder, known, RESOURCES_TIER, if_none=search_dir_for(RESOURCES_TIER))
+        raise DataError(f"reuse_verifier={name}: {config} not found.{hint}")
+    top: JsonObject = plain(read_yaml(path))
+    key, server = next(_blocks(top, RESOURCES_TIER, path))
+    agents = [
+        (name, block)
+        for name, block in _blocks(top, AGENT_TIER, path)
+        if (block.settings.get("resources_server") or {}).get("name") == key
+    ]
+    agent = agents[0][1] if agents else Block(PLAIN_AGENT, {"entrypoint": "app.py"})
+    rows, has_oracle = _opened(config)
+    return Reused(
+        name=folder,
+        server=server,
+        agent=Block(agent.implementation, {**agent.settings, "datasets": []}),
+        datasets=[each for each in agent.settings.get("datasets", ()) if each.get("type") in ("train", "validation")],
+        others={name: block for name, block in top.items() if name != key and name not in dict(agents)},
+        rows=rows,
+        has_oracle=has_oracle,
+    )
+
+
+def _blocks(top: JsonObject, tier: str, path: Path) -> Iterator[tuple[str, Block]]:
+    """Yield the servers of a tier, by name. Raise `DataError` if a config has no resources server."""
+    found = [
+        (name, Block(implementation, settings))
+        for name, block in top.items()
+        if isinstance(block, dict) and isinstance(block.get(tier), dict)
+        for implementation, settings in block[tier].items()
+    ]
+    if not found and tier == RESOURCES_TIER:
+        raise DataError(
+            f"{path}: no block with {RESOURCES_TIER}, so there is no verifier to reuse. Name another config."
+        )
+    yield from found
+
+
+def _opened(config: str) -> tuple[list[JsonObject], bool]:
+    """Return the first example rows, and whether there is an oracle."""
+    with open_configs([config]) as environment:
+        rows, has_oracle = environment.rows[:EXAMPLES], environment.oracle is not None
+    if not rows:
+        raise DataError(f"{config}: no dataset of the type example, so there are no rows to begin with. Add one.")
+    return [{name: value for name, value in row.items() if name != AGENT_REF_KEY} for row in rows], has_oracle
