@@ -107,7 +107,9 @@ def _with_intervals(metrics: AgentMetrics) -> AgentMetrics:
         if isclose(100 * found.mean, value, abs_tol=1e-6):
             intervals[name] = found._replace(low=100 * found.low, high=100 * found.high)
     for name, interval in intervals.items():
-        agent_metrics |= {f"{CI_LOW}{name}": interval.low, f"{CI_HIGH}{name}": interval.high}
+        # Equal rewards that are not 0 or 1 do not show how much others would differ.
+        if interval.half_width > 0:
+            agent_metrics |= {f"{CI_LOW}{name}": interval.low, f"{CI_HIGH}{name}": interval.high}
     return metrics
 
 

@@ -53,7 +53,8 @@ class Sample:
         size = sum(map(len, self.rewards.values())) if len(self.rewards) >= FEWEST_TASKS else 0
         if size and size >= self._next_look:
             self._next_look = size * GROWTH
-            self._half_width = mean_interval(self.rewards).half_width
+            # Equal rewards that are not 0 or 1 do not show how much others would differ.
+            self._half_width = mean_interval(self.rewards).half_width or None
         return self._half_width
 
 

@@ -62,6 +62,7 @@ def groups_of(rewards: list[list[float]]) -> list[dict[str, object]]:
         ([[n % 2] for n in range(10)], 0.2366, 0.7634),
         ([[0.0], [0.5], [1.0]], -0.742, 1.742),
         ([[1.0, 0.0]], None, None),
+        ([[0.5]] * 9, None, None),
     ],
 )
 async def test_mean_rewards_of_several_tasks_have_intervals(run_tasks, make_task, client, rewards, low, high):

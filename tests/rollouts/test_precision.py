@@ -69,6 +69,14 @@ def test_rollouts_after_running_one_do_not_count():
     assert sample.half_width() < 0.05
 
 
+def test_equal_rewards_between_0_and_1_never_end_run():
+    sample = Sample()
+    for task in range(1000):
+        sample.start(TaskKey(task, 0))
+        sample.end(TaskKey(task, 0), 0.5)
+    assert sample.half_width() is None
+
+
 def test_few_tasks_never_end_run():
     sample, chance = Sample(), random.Random(1)
     for repeat in range(20):
