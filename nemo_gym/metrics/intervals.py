@@ -89,12 +89,13 @@ def pass_at_k(values: Sequence[float], k: int) -> float:
 def _of_shares(mean: float, variance: float, level: float, tasks: int, rollouts: int) -> Interval:
     if tasks == rollouts:
         return wilson_interval(mean * rollouts, rollouts, level)
-    # Equal values do not show how alike the rollouts of a task are. Then each task counts as one rollout.
-    independent = float(tasks)
+    # Equal values do not show how alike the rollouts of a task are. Then each task counts as one rollout, and no
+    # variance is estimated.
+    independent, degrees = float(tasks), inf
     if 0 < mean < 1:
         spread = mean * (1 - mean)
-        independent = max(spread / max(variance, spread / rollouts), 1.0)
-    low, high = _wilson(mean, independent, two_sided_quantile(level, max(tasks - 1, 1)))
+        independent, degrees = max(spread / max(variance, spread / rollouts), 1.0), max(tasks - 1, 1)
+    low, high = _wilson(mean, independent, two_sided_quantile(level, degrees))
     return Interval(mean, low, high, tasks, rollouts)
 
 

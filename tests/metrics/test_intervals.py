@@ -30,6 +30,11 @@ def test_repeats_of_a_task_count_less():
     assert unlike.half_width < few.half_width / 2
 
 
+def test_repeats_of_equal_answers_do_not_widen_the_interval():
+    single, repeated = mean_interval({n: [0.0] for n in range(5)}), mean_interval({n: [0.0] * 4 for n in range(5)})
+    assert (repeated.low, repeated.high) == (single.low, single.high) == pytest.approx((0, 0.4345), abs=0.0001)
+
+
 def test_bounds_without_evidence_are_infinite():
     assert mean_interval({"only": [0.5, 0.7]})[1:3] == (-inf, inf)
     always = mean_interval({task: [1.0, 1.0] for task in range(5)})
