@@ -26,7 +26,7 @@ class InitSettings(CommandSettings):
     benchmark: str | None = None
     """The name of a new benchmark in benchmarks/."""
     profile: Profile | None = None
-    """What is new: the verifier (the default), the agent, an agent around an external program, or a program that
+    """The new part: the verifier (the default), the agent, an agent around an external program, or a program that
     drives the rollouts itself."""
     reuse_verifier: str | None = None
     """The resources server that grades, instead of a new one; NAME/FLAVOR for another of its configs."""

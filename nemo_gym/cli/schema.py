@@ -1,4 +1,4 @@
-"""The command that prints what a row of an environment needs, and what the environment offers."""
+"""The command that prints the fields of a row, the tools, the settings and the added fields of an environment."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ async def _added(environment: Environment, server: SimpleServer) -> tuple[JsonOb
     """Return the fields that grading adds to a row with their types, and why some may be missing."""
     declared = _schema("response", _response_fields(server))["properties"]
     if not environment.rows:
-        return declared, "there is no example row to play"
+        return declared, "the environment has no example row to play"
     row = environment.rows[0]
     attempts: list[Solution] = [*([environment.oracle.solve(row)] if environment.oracle else []), [PLAIN_REPLY]]
     seen: dict[str, list[object]] = {}

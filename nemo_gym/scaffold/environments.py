@@ -44,7 +44,7 @@ class Created(NamedTuple):
 def create(wanted: Wanted, root: Path, spelled: Callable[[str], str] = str) -> Created:
     """Create the folders in `root`, all or none. `spelled` returns the word that calls a program.
 
-    Raise `UserError` for a mistake in what is wanted.
+    Raise `UserError` for an invalid name, verifier, profile or range.
     """
     _check(wanted)
     verifier = reused(wanted.verifier) if wanted.verifier else None
@@ -116,7 +116,7 @@ def _layers(wanted: Wanted) -> list[str]:
 
 
 def _copy(template: Path, root: Path, wanted: Wanted) -> None:
-    """Copy a folder of templates. What they have in `environments/` belongs to the folder of this kind."""
+    """Copy a folder of templates. Their files in `environments/` go to the folder of this kind."""
     low, high = wanted.reward_range or USUAL_RANGE
     worst, best = (low, high) if wanted.higher_is_better else (high, low)
     for source in template_files(template):

@@ -20,7 +20,7 @@ class Guide(NamedTuple):
 
 
 class _Task(NamedTuple):
-    """What the README says about the tasks."""
+    """The README's texts about the tasks."""
 
     title: str
     about: str

@@ -82,9 +82,7 @@ def _blocks(top: JsonObject, tier: str, path: Path) -> Iterator[tuple[str, Block
         for implementation, settings in block[tier].items()
     ]
     if not found and tier == RESOURCES_TIER:
-        raise DataError(
-            f"{path}: no block with {RESOURCES_TIER}, so there is no verifier to reuse. Name another config."
-        )
+        raise DataError(f"{path}: expected a block with {RESOURCES_TIER}, found none to reuse. Name another config.")
     yield from found
 
 

@@ -1,4 +1,4 @@
-"""What a user wants to create with `ng env init`."""
+"""The choices of a user of `ng env init`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBER_VERIFIER = "answer_match"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to create."""
+    """The environment or benchmark to create."""
 
     kind: Kind
     name: str

@@ -92,7 +92,7 @@ def test_published_folder_is_described(shared_workplace):
     # Its tools are the routes that it adds.
     assert lines_of(shown.out)["guess"] == "guess number: whole number"
     assert lines_of(shown.out)["hidden"] == "hidden whole number required"
-    assert "Fields may be missing here: there is no example row to play." in shown.out
+    assert "Fields may be missing here: the environment has no example row to play." in shown.out
 
 
 @pytest.mark.parametrize(

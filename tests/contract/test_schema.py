@@ -129,6 +129,14 @@ async def test_tools_settings_and_response_are_described(tmp_path: Path, monkeyp
     assert details["verify_adds"] == {"reward": {"type": "number"}, "is_short": {"type": "boolean"}}
 
 
+async def test_tools_of_the_rows_are_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dig = {"type": "function", "name": "dig", "description": "Dig.", "parameters": {"type": "object"}}
+    row = {"responses_create_params": {"input": "Go.", "tools": [dig]}, "level": 3}
+    tools = (await schema_with(tmp_path, monkeypatch, row=row))[DETAILS_KEY]["tools"]
+    assert [tool["name"] for tool in tools] == ["look", "dig"]
+    assert tools[1] == {"name": "dig", "description": "Dig.", "parameters": {"type": "object"}}
+
+
 async def test_undeclared_results_are_seen_by_playing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "resources_servers" / "words").mkdir(parents=True)
     oracle = 'def solve(row):\n    return ["three"]\n'

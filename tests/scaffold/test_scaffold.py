@@ -13,7 +13,7 @@ import pytest
 
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_rows
-from nemo_gym.scaffold import LONGEST_NAME, TEMPLATES, class_name_of, scaffold
+from nemo_gym.scaffold import LONGEST_NAME, TEMPLATES, class_name_of, scaffold, template_files
 
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 REPOSITORY = Path(__file__).parents[2]
@@ -278,9 +278,8 @@ def test_wheel_contains_the_template(tmp_path):
     subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True, timeout=60)
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    for path in scaffold("resources_servers/my_environment", tmp_path).files:
-        inside = path.relative_to(tmp_path)
-        assert f"nemo_gym/scaffold/templates/{inside.as_posix()}" in names
+    for path in template_files(TEMPLATES):
+        assert f"nemo_gym/scaffold/templates/{path.relative_to(TEMPLATES).as_posix()}" in names
 
 
 def test_every_template_file_is_written(tmp_path):
