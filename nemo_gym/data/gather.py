@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,13 +57,13 @@ def no_dataset(run: RunConfig, setting: str, *types: str) -> DataError:
     )
 
 
-def rows_of(datasets: Iterable[AgentDataset], *, copies: bool, limit: int | None = None) -> Iterator[JsonObject]:
-    """Yield the rows of all datasets, of each at most `limit`, with their agent and prompt applied.
+def rows_of(datasets: Iterable[AgentDataset], *, copies: bool) -> Iterator[JsonObject]:
+    """Yield the rows of all datasets with their agent and prompt applied.
 
     With `copies`, yield each row `num_repeats` times, as its dataset requires.
     """
     for each in datasets:
-        for _, row in islice(numbered_rows_of(each), limit):
+        for _, row in numbered_rows_of(each):
             for _ in range(each.dataset.num_repeats if copies else 1):
                 yield row
 

@@ -125,7 +125,8 @@ class NeMoGymAsyncOpenAI(BaseModel):
             return cached
         replies: list[bytes] = []
         answer = await self._ask(method, url, body, _kept(read, replies), policy)
-        await cache.write(key, replies[-1])
+        own_keys = SecretValues([self.api_key, (policy and policy.api_key) or ""])
+        await cache.write(key, own_keys.mask_bytes(replies[-1]))
         return answer
 
     def _ask(

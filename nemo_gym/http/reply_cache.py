@@ -19,7 +19,7 @@ from nemo_gym.context.rollout_id import current_rollout_id
 logger = logging.getLogger(__name__)
 
 HIT, MISS = b"h", b"m"
-_REPEAT = re.compile(r"\d+-(\d+)(?:-a\d+)?")
+_REPEAT = re.compile(r"\d+-(\d+(?:-a\d+)?)")
 
 
 class Counts(NamedTuple):
@@ -32,8 +32,9 @@ class Counts(NamedTuple):
 class ReplyCache:
     """The replies in a folder, which several processes may share.
 
-    A reply is found by the endpoint, the whole request, model included, and the number of the rollout's repeat. The
-    repeats of a task therefore stay independent samples. Keys and headers are neither compared nor stored.
+    A reply is found by the endpoint, the whole request, model included, and the numbers of the rollout's repeat and
+    attempt. The repeats of a task therefore stay independent samples, and a retry does not get the reply that made the
+    rollout fail. API keys and headers are neither compared nor stored.
     """
 
     def __init__(self, folder: Path, run_id: str) -> None:
@@ -51,7 +52,7 @@ class ReplyCache:
         return digest.hexdigest()
 
     async def read(self, key: str) -> bytes | None:
-        """Return the reply with this key, or None. Count the hit or the miss."""
+        """Return the reply with this key, or None. Count the hit or the miss, if that is possible."""
         return await asyncio.to_thread(self._read, key)
 
     async def write(self, key: str, reply: bytes) -> None:
@@ -63,9 +64,12 @@ class ReplyCache:
             reply = self._path(key).read_bytes()
         except OSError:
             reply = None
-        self._counts.parent.mkdir(parents=True, exist_ok=True)
-        with self._counts.open("ab") as file:
-            file.write(MISS if reply is None else HIT)
+        try:
+            self._counts.parent.mkdir(parents=True, exist_ok=True)
+            with self._counts.open("ab", buffering=0) as file:
+                file.write(MISS if reply is None else HIT)
+        except OSError as error:
+            logger.warning("%s: a call cannot be counted (%s)", self._counts, error.strerror)
         return reply
 
     def _write(self, key: str, reply: bytes) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -10,6 +12,9 @@ from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.rollouts.outcome import Summary
 from nemo_gym.rollouts.usage import PriceFile, Usage
 from nemo_gym.schemas.row import Row
+
+STARTED_BLINDLY = 8
+"""How many rollouts run at once while nothing is known of their tokens."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +28,7 @@ class Allowance:
 
 
 class Budget:
-    """The budget of a run. Rollouts in progress count with the mean of those that have ended."""
+    """The budget of a run. Rollouts in progress count like the mean of those that have ended."""
 
     def __init__(self, settings: CollectionSettings, summary: Summary, prices: PriceFile | None) -> None:
         self._summary = summary
@@ -33,34 +38,74 @@ class Budget:
         self._began_at = time.monotonic()
         self._started = 0
         self._finished_before = summary.finished
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self.ended_by: str | None = None
         """Why no further rollout started, None if all could start."""
 
-    def within(self, rows: Iterator[Row]) -> Iterator[Row]:
-        """Yield the rows of rollouts that may start, until the budget is spent."""
+    @property
+    def limits_usage(self) -> bool:
+        """Whether rollouts have to be admitted."""
+        return bool(self._allowances)
+
+    def in_time(self, rows: Iterator[Row]) -> Iterator[Row]:
+        """Yield the rows until the time for starting rollouts is over."""
         for row in rows:
-            if reason := self._objection():
-                self.ended_by = reason
+            if self._dispatch_budget_s is not None and time.monotonic() > self._began_at + self._dispatch_budget_s:
+                self.ended_by = f"dispatch_budget_s: {self._dispatch_budget_s:g} s have passed"
                 return
-            self._started += 1
             yield row
 
+    async def admit(self) -> bool:
+        """Return whether another rollout may start, once it fits into the budget together with those in progress."""
+        while self.ended_by is None:
+            objection = self._objection()
+            if objection is None:
+                self._started += 1
+                # It may be that more than one fits.
+                self._wake_one()
+                return True
+            if not self._in_progress:
+                self.ended_by = objection
+                break
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter
+        while self._waiting:
+            self._wake_one()
+        return False
+
+    def end(self) -> None:
+        """Take note that a rollout has ended."""
+        self._wake_one()
+
     def _objection(self) -> str | None:
-        if self._dispatch_budget_s is not None and time.monotonic() > self._began_at + self._dispatch_budget_s:
-            return f"dispatch_budget_s: {self._dispatch_budget_s:g} s have passed"
         usage = self._summary.usage
         for each in self._allowances:
-            if usage.unknown:
-                return f"{each.key}: the endpoint does not report the tokens of its answers, so none can be counted"
+            if not usage.rollouts:
+                if usage.unknown:
+                    return (
+                        f"{each.key}: the endpoint does not report the tokens of its answers, so none can be counted"
+                    )
+                if self._in_progress >= STARTED_BLINDLY:
+                    return f"{each.key}: no rollout has ended yet"
+                continue
             if each.key == "max_cost" and self._prices and (unpriced := usage.unpriced(self._prices)):
                 return f"max_cost: the price file does not list {', '.join(unpriced)}"
-            if usage.rollouts and each.used(usage) * (1 + (self._in_progress + 1) / usage.rollouts) > each.most:
+            mean = each.used(usage) / usage.rollouts
+            if mean * (usage.rollouts + usage.unknown + self._in_progress + 1) > each.most:
                 return f"{each.key}: another rollout would probably exceed {each.most:,.10g}{each.unit}"
         return None
 
     @property
     def _in_progress(self) -> int:
         return self._started - (self._summary.finished - self._finished_before)
+
+    def _wake_one(self) -> None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
 
 
 def _allowances(settings: CollectionSettings, prices: PriceFile | None) -> Iterator[Allowance]:

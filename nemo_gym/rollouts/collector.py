@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from operator import sub
 
 from nemo_gym.calls.client import ServerClient
@@ -61,7 +61,7 @@ async def collect(
             async with asyncio.TaskGroup() as group, kept_until_the_end(tokens):
                 limits = AttemptLimits.of(settings, run.earlier.limit)
                 recorder = Recorder(runner, limits, watch, results, failures, summary, dispatch.watching(on_record))
-                work = _Work(run, recorder, digests=digests, limit=limit)
+                work = _Work(run, recorder, digests=digests, limit=limit, admit=dispatch.admit)
                 keeping = group.create_task(work.keep())
                 watching = group.create_task(watch.watch())
                 await dispatch.ending(work.run(dispatch.rows(), at_once))
@@ -86,8 +86,17 @@ async def collect(
 class _Work:
     """The state that the workers of one run share."""
 
-    def __init__(self, run: OpenRun, recorder: Recorder, *, digests: LineDigests, limit: AdaptiveLimit | None) -> None:
+    def __init__(
+        self,
+        run: OpenRun,
+        recorder: Recorder,
+        *,
+        digests: LineDigests,
+        limit: AdaptiveLimit | None,
+        admit: Callable[[], Awaitable[bool]] | None,
+    ) -> None:
         self._run = run
+        self._admit = admit
         self._recorder = recorder
         self._digests = digests
         self._limit = limit
@@ -108,6 +117,8 @@ class _Work:
     async def _through(self, group: asyncio.TaskGroup, tasks: Iterator[Row], most: int) -> None:
         # All workers share one iterator, so a task is created only when a slot is free.
         for row in tasks:
+            if self._admit is not None and not await self._admit():
+                break
             began_at = time.monotonic()
             cause = await self._recorder.run(row, failed_before=self._run.earlier.cause_of(row))
             if self._limit is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from array import array
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 
 from nemo_gym.jsonl import parse_row, read_lines_at
@@ -32,21 +32,28 @@ class Dispatch:
         """Yield the rollouts that still have to run."""
         tasks = self._run.files.materialized
         if self._precision is not None:
-            return self._budget.within(self._precision.within(self._run.earlier.owed(shuffled_by_repeat(tasks))))
+            return self._budget.in_time(self._precision.within(self._run.earlier.owed(shuffled_by_repeat(tasks))))
         ordered = by_repeat(tasks) if self._settings.interleave_repeats else rows_in(tasks)
-        return self._budget.within(self._run.earlier.owed(ordered))
+        return self._budget.in_time(self._run.earlier.owed(ordered))
 
     def watching(self, on_record: OnRecord) -> OnRecord:
         """Return a function that also takes note of each ended rollout."""
-        precision = self._precision
-        if precision is None:
+        precision, budget = self._precision, self._budget
+        if precision is None and not budget.limits_usage:
             return on_record
 
         def take(record: Record, summary: Summary) -> None:
-            precision.end(record.row)
+            if precision is not None:
+                precision.end(record)
+            budget.end()
             on_record(record, summary)
 
         return take
+
+    @property
+    def admit(self) -> Callable[[], Awaitable[bool]] | None:
+        """Awaited before each rollout: whether it may start. None if all may."""
+        return self._budget.admit if self._budget.limits_usage else None
 
     async def ending(self, work: Coroutine[object, None, None]) -> None:
         """Await the work; cancel it when the time of `max_seconds` is over."""

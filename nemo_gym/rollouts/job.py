@@ -44,7 +44,7 @@ class CollectionSettings(AttemptSettings):
     agent_name: str | None = None
     """The agent for rows without an agent_ref."""
     limit: PositiveInt | None = None
-    """The number of rows to use of the input, or of each dataset, from the first one. Default: all."""
+    """The number of rows to use of the input, or of each agent's datasets, from the first one. Default: all."""
     num_repeats: PositiveInt | dict[str, PositiveInt] | None = None
     """How often to run each row. Per agent: {agent: n, _default: n}."""
     num_repeats_add_seed: bool = False

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nemo_gym.metrics.intervals import mean_interval
+from nemo_gym.rollouts.outcome import Outcome, Record
 from nemo_gym.rollouts.resume import keyed_rows
 from nemo_gym.schemas.row import Row, TaskKey
 
@@ -77,9 +78,9 @@ class Precision:
                 sample.start(row.key)
                 yield row
 
-    def end(self, row: Row) -> None:
+    def end(self, record: Record) -> None:
         """Add an ended rollout."""
-        self._of(row).end(row.key, None if row.failure_class else row.reward)
+        self._of(record.row).end(record.row.key, record.reward if record.outcome is Outcome.SCORED else None)
 
     def reached(self) -> str | None:
         """Return which agents are precise enough, or None."""

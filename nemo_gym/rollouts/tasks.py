@@ -21,7 +21,7 @@ from nemo_gym.data.prompts import PromptConfig, apply_prompt_to_row, load_prompt
 from nemo_gym.data.rows import parse_task
 from nemo_gym.data.skills import load_skill_directory
 from nemo_gym.errors import ConfigError, DataError
-from nemo_gym.jsonl import Line, read_lines, read_raw_lines
+from nemo_gym.jsonl import Line, RawLine, parse_row, read_raw_lines
 from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.rollouts.numbering import TaskNumbers, digest_of
 from nemo_gym.schemas.responses import ResponseCreateParams
@@ -67,6 +67,8 @@ class TaskPlan:
     """For each agent of other runs, the override that selects its run."""
     datasets: Sequence[AgentDataset] = ()
     """The datasets from which the input was gathered; empty if it is the user's own file."""
+    limits_each_agent: bool = False
+    """Whether the limit is that of each agent's rows, not counting copies, instead of that of all lines."""
 
     def check(self) -> TaskNumbers:
         """Check all rows and return their numbering. Raise `DataError`, with file and line, if rows are invalid."""
@@ -121,12 +123,25 @@ class TaskPlan:
         return paths.find(self.settings.prompt_config, Path.is_file) if self.settings.prompt_config else None
 
     def _lines(self) -> Iterator[Line]:
-        return islice(read_lines(self.input), self._limit)
+        for number, raw in self._raw_lines():
+            yield Line(number, raw, parse_row(raw, self.input, number))
 
-    @property
-    def _limit(self) -> int | None:
-        # A gathered input has no more than the first rows of each dataset.
-        return None if self.datasets else self.settings.limit
+    def _raw_lines(self) -> Iterator[RawLine]:
+        lines, limit = read_raw_lines(self.input), self.settings.limit
+        if limit is None or not self.limits_each_agent:
+            return islice(lines, limit)
+        return self._first_of_each_agent(lines, limit)
+
+    def _first_of_each_agent(self, lines: Iterator[RawLine], limit: int) -> Iterator[RawLine]:
+        rows: Counter[str | None] = Counter()
+        before: dict[str | None, bytes] = {}
+        for line in lines:
+            agent = Row(parse_row(line.raw, self.input, line.number)).agent
+            # Copies of a row, which are its repeats, follow each other.
+            rows[agent] += before.get(agent) != line.raw
+            before[agent] = line.raw
+            if rows[agent] <= limit:
+                yield line
 
     def _prompt(self) -> PromptConfig | None:
         return load_prompt_config(self.settings.prompt_config) if self.settings.prompt_config else None
@@ -139,7 +154,7 @@ class TaskPlan:
         prompt = self._prompt()
         # Report this once instead of per row, because the setting is wrong.
         no_such_agent = self._unknown_agent(self.settings.agent_name) if self.settings.agent_name else None
-        for number, raw in islice(read_raw_lines(self.input), self._limit):
+        for number, raw in self._raw_lines():
             try:
                 row = Row(parse_task(raw, self.input, number))
                 if no_such_agent and row.agent is None:

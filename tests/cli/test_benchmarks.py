@@ -334,6 +334,10 @@ def test_run_prepares_its_benchmarks(benchmarks):
     limited = benchmarks.run("ng", "eval", "run", *words, "--limit", "1", "--overwrite")
     assert "8 planned = 8 scored + 0 failed" in limited.out
     assert "4 of 4" in limited.out
+    reused = benchmarks.run(
+        "ng", "eval", "run", *words, "--limit", "1", "--overwrite", "+reuse_existing_data_preparation=true"
+    )
+    assert "8 planned = 8 scored + 0 failed" in reused.out
 
 
 def test_unknown_benchmark_lists_the_shipped_ones(shared_workplace):

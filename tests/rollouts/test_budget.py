@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from pydantic import ValidationError
 
@@ -9,6 +11,7 @@ from nemo_gym.errors import DataError
 from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.rollouts.usage import PriceFile, Tokens, Usage
 from nemo_gym.schemas.row import Row
+from tests.rollouts.test_collector import wait_until
 
 PRICES = "currency: EUR\nmodels: {small: {input: 1000000, cached_input: 500000, output: 2000000}}\n"
 
@@ -43,6 +46,23 @@ async def test_rollouts_in_progress_count_against_limit(run_tasks, make_task):
     # Four start at once. As soon as one has ended, it and the three in progress make 28 tokens.
     run = await run_tasks([make_task(n) for n in range(20)], num_samples_in_parallel=4, max_total_tokens=30)
     assert run.summary.scored == 4
+
+
+async def test_limit_holds_for_many_parallel_rollouts(run_tasks, make_task, agent):
+    run = await run_tasks([make_task(n) for n in range(300)], max_total_tokens=700)
+    assert (run.summary.scored, run.summary.usage.tokens.total) == (100, 700)
+    # Before the first one has ended, nothing is known of the tokens.
+    held = [make_task(n, act="held") for n in range(300)]
+    running = asyncio.create_task(run_tasks(held, max_total_tokens=70, overwrite=True))
+    await wait_until(lambda: agent.state()["now"] == 8)
+    agent.release()
+    assert (await running).summary.scored == 10
+
+
+async def test_rollouts_without_usage_count_like_the_others(run_tasks, make_task):
+    rows = [make_task(n, usage=None) if n == 2 else make_task(n) for n in range(30)]
+    run = await run_tasks(rows, num_samples_in_parallel=1, max_total_tokens=70)
+    assert (run.summary.scored, run.summary.usage.unknown) == (10, 1)
 
 
 async def test_run_ends_before_cost_limit_is_exceeded(run_tasks, make_task, prices):

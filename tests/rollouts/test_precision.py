@@ -46,6 +46,12 @@ async def test_wide_interval_uses_all_planned_rollouts(run_tasks, make_task):
     assert (run.summary.scored, run.summary.ended_by) == (80, None)
 
 
+async def test_discarded_results_do_not_count(run_tasks, make_task):
+    rows = [make_task(n, act="answer", bytes='{"reward": 1, "_ng_no_persist": true}') for n in range(60)]
+    run = await run_tasks(rows, num_samples_in_parallel=1, until_halfwidth=0.5)
+    assert (run.summary.unresolved, run.summary.ended_by) == (60, None)
+
+
 async def test_first_repeats_of_random_tasks_start_first(run_tasks, make_task):
     run = await run_tasks([make_task(n) for n in range(50)], num_repeats=2)
     keys = [row.key for row in shuffled_by_repeat(run.files.materialized)]
