@@ -58,7 +58,7 @@ class Answer:
         """Pass on a message of the app."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            if self.session is not None:
+            if self.session is not None and SET_COOKIE_SCOPE_KEY in self._scope:
                 message["headers"] = [*message.get("headers", ()), (b"set-cookie", self.session.set_cookie())]
             if self._secrets is not None:
                 self._is_stream = _is_event_stream(message)

@@ -26,6 +26,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nemo_gym.web.answer import SET_COOKIE_SCOPE_KEY
 from nemo_gym.web.lone_surrogates import without_lone_surrogates
 
 JSON_HEADER = (b"content-type", b"application/json")
@@ -165,6 +166,8 @@ class _FastCall:
         """Return the response, or None if FastAPI must report what is wrong with the body."""
         pass_on = self.route.pass_on
         if pass_on is not None and (passed_on := pass_on(scope, body)) is not None:
+            # It does not see the request, so nothing belongs to the session, and signing its cookie takes long.
+            scope.pop(SET_COOKIE_SCOPE_KEY, None)
             return JsonBytes(await passed_on)
         values: dict[str, object] = {}
         request: Request | None = None
