@@ -19,7 +19,15 @@ from nemo_gym.config import RunConfig
 from nemo_gym.data.gather import AgentDataset, datasets_of_split, numbered_rows_of
 from nemo_gym.data.obtain import Obtainer
 from nemo_gym.errors import ServerCallError
-from nemo_gym.evaluation.health import Finding, check_models, described, findings_of_rollouts, forecast, try_rollouts
+from nemo_gym.evaluation.health import (
+    Finding,
+    check_models,
+    described,
+    finding_of_prices,
+    findings_of_rollouts,
+    forecast,
+    try_rollouts,
+)
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.launcher.warm import WarmStarter
 from nemo_gym.rollouts.usage import PriceFile
@@ -104,6 +112,8 @@ async def _check(run: RunConfig, sample: _Sample, settings: HealthSettings, pric
     finally:
         await client.aclose()
     findings += findings_of_rollouts(tried)
+    if prices is not None:
+        findings.append(finding_of_prices(tried, prices))
     tables.show(tables.health(findings))
     running.say("")
     running.say(described(forecast(tried, sample.planned, settings.num_samples_in_parallel, prices), prices))

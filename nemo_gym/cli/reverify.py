@@ -193,7 +193,7 @@ def _write(
         running.note(f"interrupted. Resume {begun.files.results} with +resume_from_cache=true")
         return begun.files, INTERRUPTED
     assert begun is not None
-    report(begun.files, begun.summary, metrics, reporter)
+    report(begun.files, begun.summary, metrics, reporter, shows_usage=False)
     return begun.files, exit_code(begun.files, begun.summary, planned.job.max_failed_share)
 
 

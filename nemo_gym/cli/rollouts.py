@@ -215,6 +215,7 @@ def report(
     prices: PriceFile | None = None,
     *,
     are_benchmarks: bool = False,
+    shows_usage: bool = True,
 ) -> None:
     """Print a run's key metrics, its summary and the paths of its files."""
     from nemo_gym.cli import tables
@@ -223,7 +224,7 @@ def report(
         tables.show(tables.key_metrics(metrics, are_benchmarks=are_benchmarks))
         running.say("")
     running.say(summary_line(summary))
-    if usage := summary.usage.described(prices):
+    if shows_usage and (usage := summary.usage.described(prices)):
         running.say(f"tokens: {usage}")
     if summary.model_cache is not None:
         running.say(f"model cache: {summary.model_cache.hits} hits, {summary.model_cache.misses} misses")

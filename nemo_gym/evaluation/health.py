@@ -75,7 +75,7 @@ class Forecast(NamedTuple):
     """None if the endpoint does not report tokens."""
     cost: float | None
     seconds: float
-    """With the run's number of parallel rollouts, if the endpoint keeps its speed."""
+    """With the run's number of parallel rollouts, if the endpoint keeps its speed; at least that of one rollout."""
 
 
 async def check_models(
@@ -195,20 +195,35 @@ def _finding_of_agent(agent: str, tried: Sequence[Tried]) -> Finding:
     return Finding(agent, "runs rollouts", True, f"rewards {rewards}; the slowest took {slowest:.1f} s")
 
 
-def forecast(tried: Sequence[Tried], planned: Mapping[str, int], parallel: int, prices: PriceFile | None) -> Forecast:
-    """Return what `planned` rollouts per agent will probably need.
+def finding_of_prices(tried: Sequence[Tried], prices: PriceFile) -> Finding:
+    """Return whether the price file lists the models that have answered."""
+    usage = _usage_of(tried)
+    if unpriced := usage.unpriced(prices):
+        return Finding("prices", "list the models", False, f"no price for {', '.join(unpriced)}")
+    return Finding("prices", "list the models", True, ", ".join(usage.by_model) or "no model reported tokens")
+
+
+def _usage_of(tried: Sequence[Tried]) -> Usage:
+    usage = Usage()
+    for each in tried:
+        usage.add(each.record.row)
+    return usage
+
+
+def forecast(
+    tried: Sequence[Tried], planned: Mapping[str, int], parallel: int, prices: PriceFile | None
+) -> Forecast | None:
+    """Return what `planned` rollouts per agent will probably need, None if no rollout was scored.
 
     An agent without any scored rollout counts like the others together.
     """
+    scored = [each for each in tried if each.is_scored]
+    if not scored:
+        return None
     tokens, cost, seconds, is_known = Tokens(), 0.0, 0.0, True
     for agent, count in planned.items():
-        sample = [each for each in tried if each.is_scored and each.agent == agent]
-        sample = sample or [each for each in tried if each.is_scored]
-        if not sample:
-            continue
-        usage = Usage()
-        for each in sample:
-            usage.add(each.record.row)
+        sample = [each for each in scored if each.agent == agent] or scored
+        usage = _usage_of(sample)
         scale = count / len(sample)
         is_known = is_known and not usage.unknown
         tokens = tokens.plus(Tokens(*(round(each * scale) for each in usage.tokens)))
@@ -218,13 +233,15 @@ def forecast(tried: Sequence[Tried], planned: Mapping[str, int], parallel: int, 
     return Forecast(
         total,
         tokens if is_known else None,
-        cost if is_known and prices is not None else None,
-        seconds / max(1, min(parallel, total)),
+        cost if is_known and prices is not None and not _usage_of(scored).unpriced(prices) else None,
+        max(seconds / max(1, min(parallel, total)), *(each.seconds for each in scored)),
     )
 
 
-def described(forecast: Forecast, prices: PriceFile | None) -> str:
+def described(forecast: Forecast | None, prices: PriceFile | None) -> str:
     """Return the forecast as a line for people."""
+    if forecast is None:
+        return "no forecast, because no rollout was scored"
     minutes, seconds = divmod(round(forecast.seconds), 60)
     time_needed = f"about {minutes} min {seconds} s" if minutes else f"about {seconds} s"
     line = f"forecast for {counted(forecast.rollouts, 'rollout')}: {time_needed}"

@@ -10,11 +10,12 @@ import re
 import secrets
 from contextvars import ContextVar
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import orjson
 
 from nemo_gym.context.rollout_id import current_rollout_id
+from nemo_gym.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,18 @@ class ReplyCache:
         self._folder = folder
         self._counts = _counts_file(folder, run_id)
 
+    def opened(self) -> Self:
+        """Create the folder. Raise `ConfigError` if it cannot be written."""
+        try:
+            self._counts.parent.mkdir(parents=True, exist_ok=True)
+            with self._counts.open("ab"):
+                pass
+        except OSError as error:
+            raise ConfigError(
+                f"model_cache: {self._folder} cannot be written ({error.strerror}). Choose another folder."
+            ) from error
+        return self
+
     def key_of(self, url: str, body: bytes) -> str:
         """Return the key of a request that belongs to the current rollout."""
         rollout_id = current_rollout_id() or ""
@@ -65,7 +78,6 @@ class ReplyCache:
         except OSError:
             reply = None
         try:
-            self._counts.parent.mkdir(parents=True, exist_ok=True)
             with self._counts.open("ab", buffering=0) as file:
                 file.write(MISS if reply is None else HIT)
         except OSError as error:

@@ -15,6 +15,8 @@ from nemo_gym.schemas.row import Row
 
 STARTED_BLINDLY = 8
 """How many rollouts run at once while nothing is known of their tokens."""
+STARTED_GRADUALLY = 32
+"""How many rollouts run at once at the beginning of a run that ends when its interval is narrow."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,9 @@ class Budget:
         self._prices = prices
         self._allowances = list(_allowances(settings, prices))
         self._dispatch_budget_s = settings.dispatch_budget_s
+        # Otherwise all rollouts would have started before the first look at the interval.
+        self._is_gradual = settings.until_halfwidth is not None
+        self._has_rows = True
         self._began_at = time.monotonic()
         self._started = 0
         self._finished_before = summary.finished
@@ -43,9 +48,9 @@ class Budget:
         """Why no further rollout started, None if all could start."""
 
     @property
-    def limits_usage(self) -> bool:
+    def admits(self) -> bool:
         """Whether rollouts have to be admitted."""
-        return bool(self._allowances)
+        return bool(self._allowances) or self._is_gradual
 
     def in_time(self, rows: Iterator[Row]) -> Iterator[Row]:
         """Yield the rows until the time for starting rollouts is over."""
@@ -57,7 +62,7 @@ class Budget:
 
     async def admit(self) -> bool:
         """Return whether another rollout may start, once it fits into the budget together with those in progress."""
-        while self.ended_by is None:
+        while self.ended_by is None and self._has_rows:
             objection = self._objection()
             if objection is None:
                 self._started += 1
@@ -70,9 +75,13 @@ class Budget:
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
             await waiter
-        while self._waiting:
-            self._wake_one()
+        self._wake_all()
         return False
+
+    def no_more_rows(self) -> None:
+        """Take note that an admitted rollout does not exist, because all have started."""
+        self._has_rows = False
+        self._wake_all()
 
     def end(self) -> None:
         """Take note that a rollout has ended."""
@@ -80,6 +89,9 @@ class Budget:
 
     def _objection(self) -> str | None:
         usage = self._summary.usage
+        ended = self._summary.finished - self._finished_before
+        if self._is_gradual and self._in_progress >= max(STARTED_GRADUALLY, ended):
+            return "until_halfwidth: more rollouts are in progress than have ended"
         for each in self._allowances:
             if not usage.rollouts:
                 if usage.unknown:
@@ -99,6 +111,10 @@ class Budget:
     @property
     def _in_progress(self) -> int:
         return self._started - (self._summary.finished - self._finished_before)
+
+    def _wake_all(self) -> None:
+        while self._waiting:
+            self._wake_one()
 
     def _wake_one(self) -> None:
         while self._waiting:

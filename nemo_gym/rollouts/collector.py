@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from operator import sub
 
 from nemo_gym.calls.client import ServerClient
@@ -61,7 +61,7 @@ async def collect(
             async with asyncio.TaskGroup() as group, kept_until_the_end(tokens):
                 limits = AttemptLimits.of(settings, run.earlier.limit)
                 recorder = Recorder(runner, limits, watch, results, failures, summary, dispatch.watching(on_record))
-                work = _Work(run, recorder, digests=digests, limit=limit, admit=dispatch.admit)
+                work = _Work(run, recorder, digests=digests, limit=limit, dispatch=dispatch)
                 keeping = group.create_task(work.keep())
                 watching = group.create_task(watch.watch())
                 await dispatch.ending(work.run(dispatch.rows(), at_once))
@@ -93,10 +93,11 @@ class _Work:
         *,
         digests: LineDigests,
         limit: AdaptiveLimit | None,
-        admit: Callable[[], Awaitable[bool]] | None,
+        dispatch: Dispatch,
     ) -> None:
         self._run = run
-        self._admit = admit
+        self._dispatch = dispatch
+        self._admit = dispatch.admit
         self._recorder = recorder
         self._digests = digests
         self._limit = limit
@@ -116,8 +117,11 @@ class _Work:
 
     async def _through(self, group: asyncio.TaskGroup, tasks: Iterator[Row], most: int) -> None:
         # All workers share one iterator, so a task is created only when a slot is free.
-        for row in tasks:
-            if self._admit is not None and not await self._admit():
+        # Admitted before the row is taken, because the rollouts before it may show that it is not needed.
+        while self._admit is None or await self._admit():
+            row = next(tasks, None)
+            if row is None:
+                self._dispatch.no_more_rows()
                 break
             began_at = time.monotonic()
             cause = await self._recorder.run(row, failed_before=self._run.earlier.cause_of(row))

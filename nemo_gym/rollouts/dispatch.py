@@ -39,7 +39,7 @@ class Dispatch:
     def watching(self, on_record: OnRecord) -> OnRecord:
         """Return a function that also takes note of each ended rollout."""
         precision, budget = self._precision, self._budget
-        if precision is None and not budget.limits_usage:
+        if precision is None and not budget.admits:
             return on_record
 
         def take(record: Record, summary: Summary) -> None:
@@ -53,7 +53,11 @@ class Dispatch:
     @property
     def admit(self) -> Callable[[], Awaitable[bool]] | None:
         """Awaited before each rollout: whether it may start. None if all may."""
-        return self._budget.admit if self._budget.limits_usage else None
+        return self._budget.admit if self._budget.admits else None
+
+    def no_more_rows(self) -> None:
+        """Take note that all rollouts have started."""
+        self._budget.no_more_rows()
 
     async def ending(self, work: Coroutine[object, None, None]) -> None:
         """Await the work; cancel it when the time of `max_seconds` is over."""

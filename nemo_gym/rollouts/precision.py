@@ -54,8 +54,9 @@ class Sample:
         size = sum(map(len, self.rewards.values())) if len(self.rewards) >= FEWEST_TASKS else 0
         if size and size >= self._next_look:
             self._next_look = size * GROWTH
-            # Equal rewards that are not 0 or 1 do not show how much others would differ.
-            self._half_width = mean_interval(self.rewards).half_width or None
+            found = mean_interval(self.rewards)
+            # Near 0 and 1 one side is longer. Equal rewards that are not 0 or 1 show nothing of the others.
+            self._half_width = max(found.high - found.mean, found.mean - found.low) or None
         return self._half_width
 
 
@@ -65,6 +66,8 @@ class Precision:
     def __init__(self, half_width: float, results: Path) -> None:
         """`results` has the rollouts of earlier sessions, which count too."""
         self._wanted = half_width
+        self.skips_rows = False
+        """Whether a row of a precise agent was skipped."""
         self._samples: dict[str, Sample] = {}
         for key, row in keyed_rows(results):
             self._of(row).add(key, row.reward)
@@ -77,13 +80,17 @@ class Precision:
             if half_width is None or half_width > self._wanted:
                 sample.start(row.key)
                 yield row
+            else:
+                self.skips_rows = True
 
     def end(self, record: Record) -> None:
         """Add an ended rollout."""
         self._of(record.row).end(record.row.key, record.reward if record.outcome is Outcome.SCORED else None)
 
     def reached(self) -> str | None:
-        """Return which agents are precise enough, or None."""
+        """Return which agents are precise enough, or None if no row was skipped for that reason."""
+        if not self.skips_rows:
+            return None
         precise = [
             f"{agent} ±{width:.3g}"
             for agent, sample in self._samples.items()

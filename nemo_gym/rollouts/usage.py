@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from nemo_gym.schemas.row import Row
 PER = 1_000_000
 """Prices are for this many tokens."""
 DEFAULT_MODEL = "default"
+_DATE = re.compile(r"-\d{4}(-\d\d){0,2}$|-\d{6,8}$")
+"""The end of names such as `small-2026-01-31` and `small-20260131`."""
 
 
 class Price(BaseModel):
@@ -37,7 +40,7 @@ class PriceFile(BaseModel):
 
     currency: str = "USD"
     models: dict[str, Price] = Field(min_length=1)
-    """By the name that the endpoint returns, or the beginning of it; `default` is for all other models."""
+    """By the name that the endpoint returns, with or without its date; `default` is for all other models."""
 
     @classmethod
     def read(cls, path: Path) -> PriceFile:
@@ -54,10 +57,8 @@ class PriceFile(BaseModel):
             raise DataError(f"prices: {path}: {problems}. Write prices per million tokens: {example}") from error
 
     def of(self, model: str) -> Price | None:
-        """Return the price of a model: of its exact name, else of the longest name that it begins with."""
-        known = [name for name in self.models if model == name or model.startswith(f"{name}-")]
-        name = max(known, key=len, default=DEFAULT_MODEL)
-        return self.models.get(name)
+        """Return the price of a model: of its exact name, of its name without a date, or else the default."""
+        return self.models.get(model) or self.models.get(_DATE.sub("", model)) or self.models.get(DEFAULT_MODEL)
 
 
 def _problems(error: ValidationError) -> list[tuple[str, str]]:

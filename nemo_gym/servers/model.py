@@ -94,9 +94,10 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
                 "an earlier policy must not be trained on. Remove one of them."
             )
         # Imported here, because most servers do not cache replies.
+        from nemo_gym.http.reply_cache import ReplyCache
         from nemo_gym.web.reply_cache import CachedReplies
 
-        app.add_middleware(CachedReplies, folder=book.model_cache, run_id=book.run_id)
+        app.add_middleware(CachedReplies, cache=ReplyCache(book.model_cache, book.run_id).opened())
 
 
 def _flag_of_definer(cls: type, flag: str, *, method: str) -> bool:

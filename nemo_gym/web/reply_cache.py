@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym.http.reply_cache import ReplyCache, current_cache
@@ -12,9 +10,9 @@ from nemo_gym.http.reply_cache import ReplyCache, current_cache
 class CachedReplies:
     """Middleware that sets the cache for the calls that a request causes. See `ReplyCache`."""
 
-    def __init__(self, app: ASGIApp, folder: Path, run_id: str) -> None:
+    def __init__(self, app: ASGIApp, cache: ReplyCache) -> None:
         self.app = app
-        self.cache = ReplyCache(folder, run_id)
+        self.cache = cache
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         token = current_cache.set(self.cache)

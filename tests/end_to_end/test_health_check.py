@@ -104,7 +104,7 @@ def test_sound_endpoint_passes_with_a_forecast(check):
 @pytest.mark.parametrize(
     ("fault", "messages"),
     [
-        ("key", ["Check the API key"]),
+        ("key", ["Check the API key", "no forecast, because no rollout was scored"]),
         ("context", ["the answer was cut off in 1 of 2 rollouts. Does the longest prompt fit"]),
         ("tools", ["answered in words instead of calling the tool", "--enable-auto-tool-choice"]),
         ("arguments", ["the arguments are not JSON"]),
@@ -117,6 +117,12 @@ def test_fault_is_reported_before_the_whole_run(check, fault, messages):
         assert message in " ".join(finished.out.split())
     assert "checks failed" in finished.err
     assert "Traceback" not in finished.err
+
+
+def test_missing_price_is_reported(check, shared_workplace):
+    shared_workplace.write("others.yaml", "models: {other: {input: 1, output: 1}}")
+    finished = check("", "+prices=others.yaml")
+    assert (finished.code, "no price for small" in finished.out, "USD" in finished.out) == (1, True, False)
 
 
 def test_missing_token_ids_are_reported_if_wanted(check):

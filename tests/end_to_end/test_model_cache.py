@@ -155,7 +155,7 @@ async def test_cached_run_is_refused_to_trainers(workplace, endpoint):
             pass
 
 
-@pytest.mark.parametrize("folder", ["relative", "file", 3])
+@pytest.mark.parametrize("folder", ["relative", "file", 3, "/proc/cache"])
 def test_cache_must_be_a_folder(workplace, endpoint, folder):
     workplace.write("file", "")
     given = words(
@@ -166,7 +166,7 @@ def test_cache_must_be_a_folder(workplace, endpoint, folder):
 
 
 async def test_keys_differ_by_endpoint_request_and_repeat(tmp_path):
-    cache = ReplyCache(tmp_path, "run")
+    cache = ReplyCache(tmp_path, "run").opened()
     with rollout_context("3-1"):
         key = cache.key_of("http://a/v1/responses", b"{}")
         assert key != cache.key_of("http://b/v1/responses", b"{}")

@@ -51,7 +51,7 @@ def act(answer: Act) -> Act:
 
 def graded(row: Row, **fields: Any) -> Response:
     usage = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
-    response = {"output": [], "model": "small-1", "usage": row.get("usage", usage)}
+    response = {"output": [], "model": "small-2026-01", "usage": row.get("usage", usage)}
     return json_of({**row, "response": response, "reward": row.get("earns", 1.0), **fields})
 
 

@@ -30,6 +30,12 @@ async def test_run_ends_when_interval_is_narrow(run_tasks, run_again, make_task)
     assert half_width_of(run) <= 0.05
 
 
+async def test_many_parallel_rollouts_start_gradually(run_tasks, make_task):
+    run = await run_tasks([make_task(n, earns=n % 2) for n in range(900)], until_halfwidth=0.1)
+    # After 100 rollouts, at most as many again are in progress.
+    assert 80 < run.summary.scored < 250
+
+
 async def test_agents_stop_independently(run_tasks, make_task):
     rows = [
         make_task(n, earns=n % 2 if n < 300 else 1, agent_ref={"name": "sound" if n < 300 else "mute"})
