@@ -67,10 +67,17 @@ class Row:
     agent: str
     subset: str | None
     metric: str
-    scored: Estimate
-    """From the scored rollouts only."""
+    scored: Estimate | None
+    """From the scored rollouts only; None if no task has scored rollouts in both runs."""
     failed_as_zero: Estimate | None
     """With 0 for each failed rollout; None if no rollout failed."""
+
+    @property
+    def estimate(self) -> Estimate:
+        """From the scored rollouts if possible, else with 0 for each failed one."""
+        estimate = self.scored or self.failed_as_zero
+        assert estimate is not None, "a row has one of them"
+        return estimate
 
 
 @dataclass(frozen=True)
@@ -139,6 +146,8 @@ def _usual_metrics(pair: Pair, pass_at: int | None) -> list[str]:
 
 def _is_score(pair: Pair, name: str) -> bool:
     """Return whether a field is between 0 and 1, and neither another copy of the reward nor echoed from the rows."""
+    if not (pair.a.rollouts and pair.b.rollouts):
+        return False  # Whether it is echoed is unknown.
     if any(each.fields[name].low < 0 or each.fields[name].high > 1 for each in (pair.a, pair.b)):
         return False
     values, rewards = _values(pair, name), _values(pair, REWARD)
@@ -154,10 +163,10 @@ def _values(pair: Pair, name: str) -> tuple[Floats, Floats]:
 def row_of(pair: Pair, subset: Subset, metric: str) -> Row | None:
     """Compare one metric over some tasks. Return None if the two runs do not have it for any of them."""
     scored = _estimate(pair, subset, metric, failed_as_zero=False)
-    if scored is None:
-        return None
     has_failed = bool(pair.a.failed[subset.at_a].any() or pair.b.failed[subset.at_b].any())
     as_zero = _estimate(pair, subset, metric, failed_as_zero=True) if has_failed else None
+    if scored is None and as_zero is None:
+        return None
     return Row(pair.name, subset.name, metric, scored, as_zero)
 
 

@@ -104,12 +104,13 @@ def decide(gates: Sequence[Gate], comparisons: Sequence[Comparison]) -> list[Dec
     together with a probability of at least 1 - `ERROR`. With failed rollouts, a gate on a score must hold both without
     them and with 0 for each.
     """
-    cases = [(gate, each, _estimates(_row_of(gate, each))) for gate in gates for each in comparisons]
-    level = 1 - ERROR / max(1, sum(len(estimates) for _, _, estimates in cases))
-    return [_decision(gate, str(each.b.path), estimates, level) for gate, each, estimates in cases]
+    cases = [(gate, each, _row_of(gate, each)) for gate in gates for each in comparisons]
+    level = 1 - ERROR / max(1, sum(len(_estimates(row)) for _, _, row in cases))
+    return [_decision(gate, str(each.b.path), row, level) for gate, each, row in cases]
 
 
-def _decision(gate: Gate, run: str, estimates: Sequence[Estimate], level: float) -> Decision:
+def _decision(gate: Gate, run: str, row: Row, level: float) -> Decision:
+    estimates = _estimates(row)
     order: tuple[Verdict, ...] = ("violated", "undecided", "holds")
     bounds = [each.difference.bounds(level) for each in estimates]
     verdicts = [gate.verdict(each) for each in bounds]
@@ -120,12 +121,13 @@ def _decision(gate: Gate, run: str, estimates: Sequence[Estimate], level: float)
         half = max(mean - bounds[worst].low, bounds[worst].high - mean)
         if isfinite(half):
             needed = ceil(estimates[worst].tasks * (half / (mean - gate.limit)) ** 2)
-    return Decision(gate, run, verdicts[worst], mean, bounds[worst], level, needed, worst > 0)
+    is_as_zero = estimates[worst] is row.failed_as_zero
+    return Decision(gate, run, verdicts[worst], mean, bounds[worst], level, needed, is_as_zero)
 
 
 def _estimates(row: Row) -> list[Estimate]:
-    is_score = row.metric == REWARD or k_of(row.metric) is not None or row.scored.difference.span <= 1
-    return [row.scored, *([row.failed_as_zero] if row.failed_as_zero is not None and is_score else [])]
+    is_score = row.metric == REWARD or k_of(row.metric) is not None or row.estimate.difference.span <= 1
+    return [each for each in (row.scored, row.failed_as_zero if is_score else None) if each is not None]
 
 
 def _row_of(gate: Gate, comparison: Comparison) -> Row:
@@ -133,16 +135,20 @@ def _row_of(gate: Gate, comparison: Comparison) -> Row:
     subset = _subset_of(gate, pair)
     is_renamed = gate.metric == ACCURACY and ACCURACY not in pair.metrics
     metric = REWARD if is_renamed else gate.metric
-    for row in comparison.rows:
-        if (row.agent, row.subset, row.metric) == (pair.name, subset.name, metric):
-            return row
-    further = row_of(pair, subset, metric)
-    if further is None:
+    name = (pair.name, subset.name, metric)
+    known = next((row for row in comparison.rows if (row.agent, row.subset, row.metric) == name), None)
+    row = known or row_of(pair, subset, metric)
+    if row is None:
         raise UsageError(
             f"gate '{gate.text}': no task of {pair.name} has the metric '{metric}' in both runs."
             f"{did_you_mean(metric, pair.metrics)} {metrics_of([pair])}"
         )
-    return further
+    if not _estimates(row):
+        raise UsageError(
+            f"gate '{gate.text}': no task has scored rollouts of {pair.name} in both runs, and failed rollouts do not "
+            f"count as 0 for '{metric}', which is not a score. Collect the failed rollouts again."
+        )
+    return row
 
 
 def _pair_of(gate: Gate, comparison: Comparison) -> Pair:

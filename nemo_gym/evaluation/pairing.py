@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nemo_gym.errors import DataError
 from nemo_gym.evaluation.arrays import Integers, np
-from nemo_gym.evaluation.scores import AgentScores, Field, RunScores
+from nemo_gym.evaluation.scores import REWARD, AgentScores, Field, RunScores
 
 OVERALL = "overall"
 TASKS_SHOWN = 3
@@ -39,6 +39,7 @@ class Pair:
     @classmethod
     def of(cls, name: str, a: AgentScores, b: AgentScores) -> Pair:
         """Pair the tasks of an agent."""
+        a, b = a.with_fields_of(b), b.with_fields_of(a)
         place_in_b = {task: place for place, task in enumerate(b.tasks)}
         at_a = [place for place, task in enumerate(a.tasks) if task in place_in_b]
         tasks = [a.tasks[place] for place in at_a]
@@ -50,6 +51,12 @@ class Pair:
     def metrics(self) -> list[str]:
         """The numeric fields that both runs have."""
         return [name for name in self.a.fields if name in self.b.fields]
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether a task has scored rollouts in both runs."""
+        in_a, in_b = self.a.fields[REWARD].counts[self.shared.at_a], self.b.fields[REWARD].counts[self.shared.at_b]
+        return bool(((in_a > 0) & (in_b > 0)).any())
 
     def subsets(self) -> list[Subset]:
         """Return all tasks, and then each subset by name. A task without a value is in no subset."""
@@ -77,15 +84,15 @@ def pairs_of(a: RunScores, b: RunScores) -> list[Pair]:
             f"{b.path}: its agents ({', '.join(b.agents)}) are not those of {a.path} ({', '.join(a.agents)}). Compare "
             "runs of the same agents."
         )
-    pairs = [Pair.of(one, a.agents[one], b.agents[other]) for one, other in sorted(names.items())]
-    if not any(pair.shared.tasks for pair in pairs):
+    every = [Pair.of(one, a.agents[one], b.agents[other]) for one, other in sorted(names.items())]
+    pairs = [pair for pair in every if pair.shared.tasks]
+    if not pairs:
         raise DataError(
             f"{b.path}: no task is also in {a.path} ({_examples(a, b)}). To pair by a row field, pass --key."
         )
-    pairs = [pair for pair in pairs if pair.shared.tasks]
     if len(pairs) > 1:
-        # With more than one agent, both runs have the same names.
-        pairs.append(Pair.of(OVERALL, *(_together({name: run.agents[name] for name in names}) for run in (a, b))))
+        sides = ({pair.name: pair.a for pair in every}, {pair.name: pair.b for pair in every})
+        pairs.append(Pair.of(OVERALL, *map(_together, sides)))
     return pairs
 
 

@@ -21,6 +21,7 @@ from nemo_gym.jsonl import JsonObject
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 MANY_DIGITS_FROM = 10.0
 CAUSES_SHOWN = 4
+NOT_SCORED_CELLS = [*["–"] * 7, "0"]
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ class Section(NamedTuple):
 
 def sections(comparison: Comparison, letter: str) -> Iterator[Section]:
     """Yield the texts of each agent. `letter` is the name of the second run in the columns."""
+    unscored = [pair.name for pair in comparison.pairs if not pair.is_scored]
     for pair in comparison.pairs:
         rows = [row for row in comparison.rows if row.agent == pair.name]
         if not rows:
@@ -102,7 +104,7 @@ def sections(comparison: Comparison, letter: str) -> Iterator[Section]:
             heading=_heading(pair, rows, letter),
             columns=["subset", *columns] if has_subsets else columns,
             rows=[cells[0 if has_subsets else 1 :] for row in rows for cells in _cells(row)],
-            lines=_lines(pair, rows, letter),
+            lines=_lines(pair, rows, letter, unscored),
         )
 
 
@@ -135,16 +137,29 @@ def difference_text(difference: SetupDifference) -> str:
 
 def _heading(pair: Pair, rows: Sequence[Row], letter: str) -> str:
     row = next((each for each in rows if each.metric == REWARD and each.subset is None), rows[0])
-    difference = row.scored.difference
-    bounds = difference.bounds()
-    text = f"{row.metric} {_signed(difference.mean)}, 95% interval {_interval(bounds)}"
-    if bounds.low > 0 or bounds.high < 0:
-        return f"{pair.name}: {letter} is {'higher' if bounds.low > 0 else 'lower'} than A ({text})"
-    return f"{pair.name}: no difference between A and {letter} is shown ({text})"
+    scored, as_zero = row.scored, row.failed_as_zero
+    findings = [_finding(row.metric, scored, letter)] if scored else []
+    if as_zero and not (scored and _direction(scored) == _direction(as_zero)):
+        findings.append(f"with 0 for failed rollouts, {_finding(row.metric, as_zero, letter)}")
+    return f"{pair.name}: {'; '.join(findings)}"
+
+
+def _finding(metric: str, estimate: Estimate, letter: str) -> str:
+    difference = estimate.difference
+    text = f"{metric} {_signed(difference.mean)}, 95% interval {_interval(difference.bounds())}"
+    direction = _direction(estimate)
+    if direction is None:
+        return f"no difference between A and {letter} is shown ({text})"
+    return f"{letter} is {direction} than A ({text})"
+
+
+def _direction(estimate: Estimate) -> str | None:
+    bounds = estimate.difference.bounds()
+    return "higher" if bounds.low > 0 else "lower" if bounds.high < 0 else None
 
 
 def _cells(row: Row) -> Iterator[list[str]]:
-    yield [row.subset or "all", row.metric, *_estimate_cells(row.scored)]
+    yield [row.subset or "all", row.metric, *(_estimate_cells(row.scored) if row.scored else NOT_SCORED_CELLS)]
     if row.failed_as_zero is not None:
         yield ["", "  failed = 0", *_estimate_cells(row.failed_as_zero)]
 
@@ -163,8 +178,13 @@ def _estimate_cells(estimate: Estimate) -> list[str]:
     ]
 
 
-def _lines(pair: Pair, rows: Sequence[Row], letter: str) -> list[str]:
+def _lines(pair: Pair, rows: Sequence[Row], letter: str, unscored: Sequence[str]) -> list[str]:
     lines = []
+    lines += [
+        f"No task of {name} has scored rollouts in both runs. Only the rows 'failed = 0' include it."
+        for name in unscored
+        if name != OVERALL and pair.name in (name, OVERALL)
+    ]
     if pair.only_a or pair.only_b:
         lines.append(
             f"Not compared: {counted(pair.only_a, 'task')} only in A, {counted(pair.only_b, 'task')} only in {letter}."
@@ -172,7 +192,7 @@ def _lines(pair: Pair, rows: Sequence[Row], letter: str) -> list[str]:
     if pair.name != OVERALL and (pair.a.failed.any() or pair.b.failed.any()):
         lines.append(f"Failed rollouts: A {_failures(pair.a)}; {letter} {_failures(pair.b)}.")
     for row in rows:
-        if row.metric == REWARD and row.subset is None:
+        if row.metric == REWARD and row.subset is None and row.scored is not None:
             lines.append(_power_line(row.scored))
     return lines
 
@@ -226,7 +246,11 @@ def _row_as_dict(row: Row) -> JsonObject:
         "agent": row.agent,
         "subset": row.subset,
         "metric": row.metric,
-        **_estimate_as_dict(row.scored),
+        **(
+            _estimate_as_dict(row.scored)
+            if row.scored
+            else {**dict.fromkeys(_estimate_as_dict(row.estimate)), "tasks": 0}
+        ),
         "failed_as_zero": row.failed_as_zero and _estimate_as_dict(row.failed_as_zero),
     }
 

@@ -7,7 +7,7 @@ from array import array
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from math import inf, nan
 from pathlib import Path
@@ -40,6 +40,11 @@ class Field:
     is_binary: bool
     """Whether all values are 0 or 1."""
 
+    @classmethod
+    def without_values(cls, tasks: int) -> Field:
+        """Return a field that no rollout of these tasks has."""
+        return _field(np.zeros(0, dtype=np.int64), np.zeros(0), tasks)
+
 
 @dataclass(frozen=True)
 class AgentScores:
@@ -58,6 +63,12 @@ class AgentScores:
     def rollouts(self) -> int:
         """The number of scored rollouts."""
         return int(self.fields[REWARD].counts.sum())
+
+    def with_fields_of(self, other: AgentScores) -> AgentScores:
+        """Return the same scores. If every rollout failed, they get the other's fields, without values."""
+        if self.rollouts:
+            return self
+        return replace(self, fields={name: Field.without_values(len(self.tasks)) for name in other.fields})
 
 
 @dataclass(frozen=True)
@@ -88,10 +99,10 @@ def read_run(path: Path, key: str | None = None, by: str | None = None) -> RunSc
     failures = RunFiles(results=path).failures
     for line in read_lines(path):
         _columns_of(agents, line).add(_task_of(line, path, key), Row(line.row), by)
-    if not agents:
-        raise DataError(f"{path}: no rollouts. Pass the output of a collection.")
     for line in _if_exists(failures):
         _columns_of(agents, line).fail(_task_of(line, failures, key), Row(line.row), by)
+    if not agents:
+        raise DataError(f"{path}: no rollouts. Pass the output of a collection.")
     return RunScores(path, {name: columns.scores(path, name) for name, columns in agents.items()})
 
 

@@ -25,7 +25,8 @@ _STRONG_MARKS = re.compile(r"\*\*|__|`")
 _CHOICE_IN_MARKDOWN = re.compile(
     r"[(\[]?[\s*_`]*(?P<letter>[^\W_])(?P<closing>\s*[)\]]|\*\*|__|`)?(?P<rest>.*)", re.DOTALL
 )
-_CONNECTOR = r"(?:[/&]|(?:or|and|أو|و|অথবা|বা|এবং)(?!\w))"
+_SEPARATORS = r"\s,;،؛、。।・·•‧…⋯.:?!()\[\]|¦*_–—-"
+_CONNECTOR = r"(?:[/&∨∧]|\\(?:lor|vee|land|wedge)(?![a-z])|(?:or|and|أو|و|অথবা|বা|এবং)(?!\w))"
 _ANOTHER_CHOICE = re.compile(
     rf"\s*{_CONNECTOR}|[\s.:)\]]*(?:{_CONNECTOR}|[,;،+=>]|to(?!\w))\s*[(\[]?(?P<letter>\w)(?!\w)(?P<word>\s+\w)?",
     re.IGNORECASE,
@@ -45,14 +46,20 @@ _LABEL_END = re.compile(r"[\s:).\]*_`]*+")
 _TEXT_OPENING = re.compile(rf"^[{_DASHES}(\[]\s*+")
 
 _MAYBE = (
-    r"(?:maybe|perhaps|possibly|even|also|alternatively|plus|as well as|but|else|otherwise|rather|no|wait"
+    r"(?:maybe|perhaps|possibly|even|also|alternatively|plus|as well as|but|else|otherwise|if\s+not|rather|no|wait"
     r"|(?:it\s+)?(?:could|may|might)\s+(?:also\s+)?be)(?!\w)"
 )
 _BETWEEN_CHOICES = re.compile(
-    rf"(?:[\s,;،.:?!()\[\]|*_–—-]|\d+\s*%)*+"
+    rf"(?:[{_SEPARATORS}]|\\(?![a-z]{{2}})|\d+\s*%|</?[a-z]+\s*/?>)*+"
     rf"(?P<connector>(?:{_CONNECTOR}|{_MAYBE}|[→⇒]|[=-]>)[\s,(\[*_]*+(?:{_MAYBE}[\s,(\[*_]*+)*+)?"
 )
-_LISTED_LETTER = re.compile(r"(?P<letter>[^\W_])(?P<rest>[\s,;،.:?!()\[\]|*_/&–—-].*|\Z)", re.DOTALL)
+_LISTED_LETTER = re.compile(rf"(?P<letter>[^\W_])(?P<rest>[/&∨∧\\<{_SEPARATORS}].*|\Z)", re.DOTALL)
+_FITS_TOO = re.compile(
+    r"[)\].]*\s+(?:(?:(?:is|seems|looks|would|could|can|may|might|be|also|equally|just|as)\s+)++"
+    r"(?:possible|plausible|likely|correct|right|true|acceptable|valid|fits?|works?)"
+    r"|(?:fits|works)\s+(?:too|also|as\s+well|equally)|(?:too|as\s+well)(?=\s*(?:[).,;!]|\Z)))(?!\w)"
+)
+"""The rest of `B is also possible`, but not of `a right triangle`."""
 
 _NOT = r"(?:not|never|no longer)(?!\w)|n['’]t(?!\w)"
 _WRONG = r"(?:not|wrong|incorrect|false|impossible|excluded|unlikely)(?!\w)"
@@ -153,6 +160,13 @@ class Options:
                     return after
         return None
 
+    def has_text_of_another(self, letter: str, rest: str) -> bool:
+        """Return whether the text after a letter is exactly another option's, as in `(London)` or `. London`."""
+        text = _LABEL_END.sub("", rest, count=1)
+        # The text `.5` begins like a label.
+        forms = dict.fromkeys((rest[1:], text, _TEXT_OPENING.sub("", text, count=1).rstrip(")]. ")))
+        return next((named for form in forms if (named := self.with_text(form))), letter) != letter
+
     def _chooses_another(self, letter: str, after: str) -> bool:
         is_joined, item = _next_item(after)
         other, rest = self._listed_letter(item)
@@ -164,6 +178,7 @@ class Options:
             is_joined
             or joins_more
             or not next_item
+            or _FITS_TOO.match(rest) is not None
             or self._listed_letter(next_item)[0] is not None
             or self.after_text(other or "", rest) is not None
         )
@@ -239,7 +254,7 @@ def _answer_colon(text: str, options: Options) -> str | None:
     return (
         options.allowed(option_letter(plain))
         or options.with_text(line)
-        or options.allowed(_leading_letter(plain, options))
+        or options.allowed(_consistent_letter(plain, options))
     )
 
 
@@ -279,6 +294,12 @@ def _leading_letter(plain: str, options: Options) -> str | None:
     return None if is_word else letter
 
 
+def _consistent_letter(plain: str, options: Options) -> str | None:
+    """Return the leading letter, but None for `A. London` if London is another option."""
+    letter = _leading_letter(plain, options)
+    return None if letter is None or options.has_text_of_another(letter, plain[1:]) else letter
+
+
 def _single_choice(plain: str, options: Options) -> str | None:
     """Return the letter of `(B)`, `B) …` or `B because …`, but None for `A or B`, `A, B`, `A/B` or `(Both)`."""
     choice = _CHOICE_IN_MARKDOWN.match(plain)
@@ -286,7 +307,7 @@ def _single_choice(plain: str, options: Options) -> str | None:
     if choice is None or letter is None:
         return None
     rest = _STRONG_MARKS.sub("", choice["rest"]).lstrip(_TATWEEL)
-    if _is_another_choice(rest) or options.goes_on(letter, rest):
+    if _is_another_choice(rest) or options.goes_on(letter, rest) or options.has_text_of_another(letter, rest):
         return None
     if choice["closing"] or not rest or options.after_text(letter, rest) is not None:
         return letter

@@ -61,6 +61,27 @@ def test_a_table_shows_the_differences(place):
         assert text in finished.out
 
 
+def test_agents_without_scored_rollouts_are_named(place):
+    everything = [rollout(task, 0, 0.8, agent) for agent in ("math", "quiz") for task in range(20)]
+    write_rows(place.folder / "both.jsonl", everything)
+    write_rows(place.folder / "half.jsonl", everything[20:])
+    write_rows(place.folder / "half_failures.jsonl", [failure(task, 0, agent="math") for task in range(20)])
+    finished = compare(place, "both.jsonl", "half.jsonl", "--gate", "math.reward >= -0.1")
+    assert finished.code == 3
+    for text in (
+        "math: with 0 for failed rollouts, B is lower than A (reward −0.800, ",
+        "overall: no difference between A and B is shown (reward 0.000, ",
+        "; with 0 for failed rollouts, B is lower than A (reward −0.400, ",
+        "✗ math.reward >= -0.1: violated, −0.800, ",
+    ):
+        assert text in finished.out
+    warning = "No task of math has scored rollouts in both runs. Only the rows 'failed = 0' include it."
+    assert finished.out.count(warning) == 2
+    found = orjson.loads(compare(place, "both.jsonl", "half.jsonl", "--json").out)
+    row = found["comparisons"][0]["rows"][0]
+    assert (row["agent"], row["tasks"], row["difference"], row["failed_as_zero"]["b"]) == ("math", 0, None, 0.0)
+
+
 def test_differences_of_the_setup_are_shown(place):
     out = compare(place, "a.jsonl", "b.jsonl").out
     assert "\n   model differs: policy_model_name small → large\n" in out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nemo_gym.errors import DataError
+from nemo_gym.errors import DataError, UsageError
 from nemo_gym.evaluation.comparison import Selection, compare
 from nemo_gym.evaluation.gates import decide, parse_gate
 from tests.evaluation.runs import failure, rollout, write_rows, write_run
@@ -106,6 +106,52 @@ def test_agents_are_compared_alone_and_together(tmp_path):
     assert {agent: (each.tasks, each.difference.mean) for agent, each in found.items()} == {
         "first": (10, 1.0), "second": (30, 0.0), "overall": (40, 0.25)
     }  # fmt: skip
+
+
+def run_of_two(path, *, has_failed):
+    """Write a run of ten tasks of each of two agents, in which some rollouts have failed."""
+    tasks = [(task, agent) for agent in ("first", "second") for task in range(10)]
+    failed = [failure(task, 0, agent=agent) for task, agent in tasks if has_failed(task, agent)]
+    write_rows(path.with_name(f"{path.stem}_failures.jsonl"), failed)
+    scored = [rollout(task, 0, 0.8, agent, f1=0.6, level=3) for task, agent in tasks if not has_failed(task, agent)]
+    return write_rows(path, scored)
+
+
+def verdict(comparison, gate):
+    (decision,) = decide([parse_gate(gate)], [comparison])
+    return (decision.verdict, decision.with_failed_as_zero)
+
+
+def test_failed_agents_are_compared_as_zero(tmp_path):
+    a = run_of_two(tmp_path / "a.jsonl", has_failed=lambda task, agent: False)
+    b = run_of_two(tmp_path / "b.jsonl", has_failed=lambda task, agent: agent == "first")
+    row = rows_of(a, b)["first", None, "reward"]
+    assert row.scored is None
+    assert (row.failed_as_zero.a, row.failed_as_zero.b, row.failed_as_zero.tasks) == (pytest.approx(0.8), 0.0, 10)
+    (comparison,) = compare([a, b])
+    gates = ["first.reward >= -0.1", "first.accuracy >= -0.1", "first.f1 >= -0.1", "f1 >= -0.1", "reward >= -0.1"]
+    assert {gate: verdict(comparison, gate) for gate in gates} == dict.fromkeys(gates, ("violated", True))
+    assert verdict(comparison, "second.f1 >= -0.5") == ("holds", False)
+    with pytest.raises(UsageError, match=r"no task has scored rollouts of first in both runs, and failed .* 'level'"):
+        verdict(comparison, "first.level >= 0")
+    (reverse,) = compare([b, a])
+    assert verdict(reverse, "first.reward > 0.1") == ("holds", True)
+
+
+def test_failed_subsets_are_compared_as_zero(tmp_path):
+    a = run_of_two(tmp_path / "a.jsonl", has_failed=lambda task, agent: False)
+    b = run_of_two(tmp_path / "b.jsonl", has_failed=lambda task, agent: task % 2 == 1)
+    row = rows_of(a, b, by="subject")["first", "algebra", "reward"]
+    assert (row.scored, row.failed_as_zero.b, row.failed_as_zero.tasks) == (None, 0.0, 5)
+    (comparison,) = compare([a, b], Selection(by="subject"))
+    assert verdict(comparison, "first[algebra].reward >= -0.1") == ("violated", True)
+
+
+def test_runs_may_have_only_failures(tmp_path):
+    a = run_of_two(tmp_path / "a.jsonl", has_failed=lambda task, agent: False)
+    b = run_of_two(tmp_path / "b.jsonl", has_failed=lambda task, agent: True)
+    row = rows_of(a, b)["overall", None, "reward"]
+    assert (row.scored, row.failed_as_zero.b, row.failed_as_zero.tasks) == (None, 0.0, 20)
 
 
 def test_single_agents_with_other_names_are_paired(tmp_path):

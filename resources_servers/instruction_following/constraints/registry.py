@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -35,6 +36,8 @@ UNSUPPORTED = {
 """Public constraints that are not checked, and why."""
 
 _CLOSE_ENOUGH = 0.5
+_BLANK_LETTERS = "\u115f\u1160\u2800\u3164\uffa0"
+"""Hangul fillers and the empty Braille pattern, which are letters and a symbol without any ink."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,8 @@ class Constraint:
     arguments: Mapping[str, Any]
 
     def holds_for(self, text: str) -> bool:
-        """Return whether a text follows the constraint. An empty text never does."""
-        return bool(text.strip()) and bool(_checks()[self.id](text, **self.arguments))
+        """Return whether a text follows the constraint. A text without a visible character never does."""
+        return any(map(_is_visible, text)) and bool(_checks()[self.id](text, **self.arguments))
 
 
 def constraint(id_: str, arguments: Mapping[str, Any] | None = None) -> Constraint:
@@ -75,6 +78,11 @@ def constraint(id_: str, arguments: Mapping[str, Any] | None = None) -> Constrai
 def constraint_ids() -> list[str]:
     """Return all ids in alphabetical order."""
     return sorted(_checks())
+
+
+def _is_visible(character: str) -> bool:
+    # Neither spaces nor format characters, such as U+200B, nor marks without a letter have ink of their own.
+    return unicodedata.category(character)[0] in "LNPS" and character not in _BLANK_LETTERS
 
 
 @cache

@@ -240,6 +240,21 @@ NOT_ONE_CHOICE = [
     "A. B. C. D.",
     "A: B: C: D",
     "A/B/C/D",
+    "A、B",
+    "A・B、C",
+    "A … B",
+    r"A \ B",
+    r"A\B\C",
+    r"$A \lor B$",
+    r"$A \vee B \vee C$",
+    "A ∨ B",
+    "A • B",
+    "A <br> B<br/>C",
+    "A; if not, B",
+    "A (B is also possible)",
+    "A (B might be right)",
+    "A. B works as well.",
+    "A (B too)",
     "(A)(B)(C)(D)",
     "B is wrong",
     "B isn't right",
@@ -288,6 +303,38 @@ def test_several_boxes_choose_only_what_all_do():
     }
     for mode in ("strict_single_letter_boxed", "lenient_boxed"):
         assert {text: choice_in(text, CITIES, mode) for text in cases} == cases
+
+
+@pytest.mark.parametrize("mode", ["lenient_answer_colon", "lenient_answer_colon_md"])
+def test_letter_with_another_options_text_chooses_nothing(mode):
+    cases = {
+        "A. New York": None,
+        "A) York.": None,
+        "A: new york": None,
+        "B. York": None,
+        "C. New York": None,
+        "D: Canberra": None,
+        "B. New York": "B",
+        "B. New York, not York": "B",
+        "A. York is too small": "A",
+        "A. Sydney": "A",
+        "A. A possible capital": "A",
+        "A. B is also wrong": "A",
+    }
+    assert {text: choice_in(f"Answer: {text}", CITIES, mode) for text in cases} == cases
+    assert choice_in("Answer: E: 5", NUMBERS, mode) == "E"
+    assert choice_in("Answer: A: .5", Options.of_row([{"A": ".5"}, {"B": "5"}]), mode) == "A"
+
+
+def test_bracketed_text_of_another_option_chooses_nothing():
+    cases = {"(A) York": None, "A (New York)": None, "A – York.": None, "A (Canberra)": "A", "A (York is small)": "A"}
+    found = {text: choice_in(f"**Answer**: {text}", CITIES, "lenient_answer_colon_md") for text in cases}
+    assert found == cases
+
+
+def test_letter_in_a_box_counts_with_any_text():
+    for mode in ("strict_single_letter_boxed", "lenient_boxed"):
+        assert choice_in(r"\boxed{A: New York}", CITIES, mode) == "A"
 
 
 def test_answer_may_go_on_in_the_next_line():
