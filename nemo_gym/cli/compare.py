@@ -52,6 +52,8 @@ def compare(words: list[str]) -> int:
     )
     options = Options("ng_compare", CompareSettings, summary, takes_config=False, named_by="runs")
     settings = options.settings(words)
+    if settings.as_json and settings.markdown:
+        raise UsageError("--json and --markdown: pass only one of them.")
     if len(settings.runs) < 2:
         raise UsageError(f"runs: two or more rollout files are needed, got {len(settings.runs)}.")
     report = _report(settings)
@@ -59,6 +61,12 @@ def compare(words: list[str]) -> int:
         running.note(
             f"Error: {settings.waivers}: the waiver '{waiver.name}' expired on {waiver.until}, so it has no effect. "
             "Remove or renew it."
+        )
+    for waiver in report.unused:
+        gates = ", ".join(f"'{each}'" for each in settings.gate) or "none"
+        running.note(
+            f"Error: {settings.waivers}: the waiver '{waiver.name}' of '{waiver.gate}' matches none of the gates: "
+            f"{gates}."
         )
     if settings.as_json:
         running.say(orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2, default=str).decode())

@@ -13,7 +13,15 @@ from nemo_gym.evaluation.differences import PairedDifferences
 from nemo_gym.evaluation.pairing import Pair, Subset, pairs_of
 from nemo_gym.evaluation.permutation import permutation_p_value
 from nemo_gym.evaluation.scores import REWARD, RunScores, read_runs
-from nemo_gym.evaluation.tasks import PASS_AT, k_of, mean_values, noise_floor, task_values, usual_repeats
+from nemo_gym.evaluation.tasks import (
+    PASS_AT,
+    k_of,
+    mean_values,
+    most_repeats,
+    noise_floor,
+    task_values,
+    usual_repeats,
+)
 
 TASKS_NAMED = 10
 ROUNDING = 1e-9
@@ -116,6 +124,8 @@ def compare(paths: Sequence[Path], selection: Selection | None = None) -> list[C
 
 def _compared(base: RunScores, other: RunScores, selection: Selection) -> Comparison:
     pairs = pairs_of(base, other)
+    if selection.pass_at is not None:
+        _check_repeats(pairs, selection.pass_at)
     rows = [
         row
         for pair in pairs
@@ -133,6 +143,12 @@ def metrics_of(pairs: Sequence[Pair]) -> str:
     """Return a sentence with the metrics that both runs have."""
     known = dict.fromkeys(name for pair in pairs for name in pair.metrics)
     return f"Metrics: {', '.join(known)}, and {PASS_AT}k if the rewards are 0 or 1."
+
+
+def _check_repeats(pairs: Sequence[Pair], pass_at: int) -> None:
+    most = max(min(most_repeats(each.a), most_repeats(each.b)) for each in pairs)
+    if pass_at > most:
+        raise DataError(f"--pass-at {pass_at}: tasks have at most {most} rollouts in both runs. Pass that or less.")
 
 
 def _usual_metrics(pair: Pair, pass_at: int | None) -> list[str]:

@@ -41,6 +41,12 @@ class Report:
         return [each for each in self.waivers if each.is_expired(self.today)]
 
     @property
+    def unused(self) -> list[Waiver]:
+        """The waivers that match no gate."""
+        gates = [each.gate for each in self.decisions]
+        return [waiver for waiver in self.waivers if not any(map(waiver.covers, gates))]
+
+    @property
     def is_violated(self) -> bool:
         """Whether a gate without a valid waiver does not hold."""
         return any(self.waiver_of(each) is None for each in self.decisions if each.verdict != "holds")

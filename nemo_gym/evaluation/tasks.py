@@ -54,6 +54,11 @@ def usual_repeats(scores: AgentScores) -> int:
     return int(np.bincount(scores.fields[REWARD].counts + scores.failed).argmax())
 
 
+def most_repeats(scores: AgentScores) -> int:
+    """Return the largest number of rollouts, scored or failed, that a task has."""
+    return int((scores.fields[REWARD].counts + scores.failed).max())
+
+
 def noise_floor(a: float | None, b: float | None) -> float | None:
     """Return the difference that two runs of equal models stay below with 95 %, from the variances of their means.
 

@@ -43,6 +43,8 @@ def read_waivers(path: Path) -> list[Waiver]:
     """Read a YAML file. Raise `DataError`, naming the file, the entry and the key, if it is not a list of waivers."""
     try:
         entries = yaml.safe_load(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(f"waivers: file '{path}' not found. Check the path.") from error
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise DataError(f"{path}: cannot be read as YAML: {' '.join(str(error).split())}") from error
     if not isinstance(entries, list):

@@ -154,7 +154,7 @@ def test_a_waiver_excuses_a_gate_until_its_day(place):
         (("a.jsonl",), 2, "two or more rollout files are needed, got 1"),
         (("a.jsonl", "missing.jsonl"), 1, "missing.jsonl: cannot be read (No such file or directory)"),
         (("a.jsonl", "b.jsonl", "--gate", "reward => 0"), 2, "column 8: expected >=, >, <= or <, found '=>'"),
-        (("a.jsonl", "b.jsonl", "--waivers", "none.yaml"), 1, "none.yaml: cannot be read"),
+        (("a.jsonl", "b.jsonl", "--waivers", "none.yaml"), 1, "file 'none.yaml' not found"),
         (("a.jsonl", "b.jsonl", "--metric", "rewart"), 1, "the metric 'rewart'"),
     ],
 )
@@ -184,3 +184,22 @@ def test_large_runs_are_read_in_parallel(place):
     torn = compare(place, "large_a.jsonl", "large_b.jsonl")
     assert (torn.code, torn.err.count("\n")) == (1, 1)
     assert "large_b.jsonl:111:" in torn.err
+
+
+def test_waivers_that_match_no_gate_are_named(place):
+    place.write("other.yaml", WAIVER.replace("mcqa.reward > 0.5", "mcqa.accuracy > 0.9") % "2999-01-01")
+    finished = compare(place, "a.jsonl", "b.jsonl", "--gate", "mcqa.reward > 0.5", "--waivers", "other.yaml")
+    assert finished.code == 3
+    assert "the waiver 'june' of 'mcqa.accuracy > 0.9' matches none of the gates: 'mcqa.reward > 0.5'" in finished.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--pass-at", "5"], 1, "--pass-at 5: tasks have at most 2 rollouts in both runs"),
+        (["--json", "--markdown"], 2, "--json and --markdown: pass only one of them"),
+    ],
+)
+def test_settings_without_effect_are_rejected(place, words, code, message):
+    finished = compare(place, "a.jsonl", "b.jsonl", *words)
+    assert (finished.code, message in finished.err) == (code, True)
