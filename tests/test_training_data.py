@@ -25,6 +25,10 @@ PROMISES = (
 )
 NUMBERS = {"id", "uuid"}
 """Fields that do not make another task of a row."""
+TASK_IS_NOT_IN_THE_PROMPT = {
+    "aviary", "blackjack", "calendar_user_simulation", "example_session_state_mgmt", "grl_sokoban", "gymnasium"
+}  # fmt: skip
+"""A session or a simulated user shows the rest of these tasks, so two of them may begin alike."""
 PACKAGE_LOADS_SLOWLY = {"reasoning_gym"}
 
 
@@ -103,12 +107,23 @@ def tasks_of(rows):
     return [json.dumps({key: row[key] for key in sorted(row.keys() - NUMBERS)}) for row in rows]
 
 
+def prompt_of(row):
+    return json.dumps(row["responses_create_params"]["input"])
+
+
 def test_splits_are_distinct_and_share_nothing(made):
     path, rows, scale = made
     asked = {dataset.type: dataset.prepare_args.get("count") for _, dataset in datasets_of(path)} | scale.counts
     assert {split: len(each) for split, each in rows.items() if asked[split] is not None} == asked
     train, validation = (tasks_of(rows[split]) for split in ("train", "validation"))
     assert len({*train, *validation}) == len(train) + len(validation)
+
+
+def test_splits_share_no_prompt(made):
+    path, rows, _ = made
+    train, validation = ({prompt_of(row) for row in rows[split]} for split in ("train", "validation"))
+    if path.stem not in TASK_IS_NOT_IN_THE_PROMPT:
+        assert not train & validation
 
 
 def test_another_seed_shares_nothing_with_train(made, tmp_path):

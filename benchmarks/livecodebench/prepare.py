@@ -91,28 +91,25 @@ def prepare(
     paths = [
         fetch(HuggingFace(REPOSITORY, name, revision), folder=output.parent / "source" / revision) for name in names
     ]
-    made = write_rows_of(output, paths, first, last, difficulty)
-    if not made:
-        output.unlink()
-        raise DataError(
-            f"{output}: {version_tag} does not have a problem from {first} to {last}"
-            f"{f' with difficulty {difficulty}' if difficulty else ''}. Choose another window."
-        )
-    return output
-
-
-def write_rows_of(output: Path, paths: list[Path], first: date, last: date, difficulty: str | None) -> int:
-    """Write the rows of these files and return their number."""
 
     def rows() -> Iterator[JsonObject]:
+        is_empty = True
         for path in paths:
             for number, problem in enumerate(read_table(path, COLUMNS), start=1):
                 where = f"{path}: row {number} ({problem['question_id']})"
                 is_in_window = first <= _contest_date(problem, where) <= last
                 if is_in_window and difficulty in (None, problem["difficulty"]):
+                    is_empty = False
                     yield _row(problem, where, output.parent / "tests")
+        if is_empty:
+            # Raised before the rows replace the present file.
+            raise DataError(
+                f"{output}: {version_tag} does not have a problem from {first} to {last}"
+                f"{f' with difficulty {difficulty}' if difficulty else ''}. Choose another window."
+            )
 
-    return write_rows(output, rows())
+    write_rows(output, rows())
+    return output
 
 
 def _row(problem: JsonObject, where: str, folder: Path) -> JsonObject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import zipfile
 import zlib
@@ -13,6 +14,10 @@ from nemo_gym.errors import DataError
 MOST_BYTES = 16 * 2**30
 """Maximum size of all extracted files together."""
 PART_BYTES = 1 << 20
+# RuntimeError: an encrypted file. NotImplementedError: an unknown compression. UnicodeDecodeError: a file's name.
+DAMAGES = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, UnicodeDecodeError,
+)  # fmt: skip
 
 
 def extract(
@@ -39,17 +44,21 @@ def extract(
                 )
             for path, member in members.items():
                 _extract(opened, member, path)
-    # RuntimeError: an encrypted file. NotImplementedError: an unknown compression.
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
-        raise DataError(
-            f"{archive}: cannot be read as a zip archive ({error}). Delete it to fetch it again."
-        ) from error
+    except DAMAGES as error:
+        raise _unreadable(archive, error) from error
     except OSError as error:
+        # bz2 reports damage so.
+        if error.errno is None:
+            raise _unreadable(archive, error) from error
         raise DataError(
             f"{error.filename or folder}: cannot be extracted ({error.strerror}). Check the disk space and the "
             "permissions."
         ) from error
     return list(members)
+
+
+def _unreadable(archive: Path, error: Exception) -> DataError:
+    return DataError(f"{archive}: cannot be read as a zip archive ({error}). Delete it to fetch it again.")
 
 
 def _placed(

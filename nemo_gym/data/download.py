@@ -16,10 +16,12 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from nemo_gym.data import activity
 from nemo_gym.errors import DataError
 from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.probe import resolves
+from nemo_gym.http.redirects import client_of
 
 CONNECT_S, SILENCE_S, LONGEST_S = 10.0, 60.0, 6 * 3600.0
 """Time limits: to connect, between two parts of a file, and for a whole file."""
@@ -27,7 +29,6 @@ TRIES = 5
 BACKOFF = Backoff(first_s=0.5, factor=2, longest_s=120.0)
 BUSY = HTTPStatus.TOO_MANY_REQUESTS
 FIRST_SERVER_ERROR = 500
-PART_BYTES = 1 << 20
 COMMIT_HEADER, REASON_HEADER = "x-repo-commit", "x-error-message"
 """Headers of the Hugging Face Hub: the commit of a file, and the reason of an error."""
 
@@ -97,11 +98,11 @@ def _persistently(once: Callable[[], Downloaded], url: str, otherwise: str, back
 
 def _once(url: str, partial: Path, headers: Mapping[str, str], advice: Mapping[int, str]) -> Downloaded:
     # Compressed replies would not have the size that the progress bar shows.
-    asked = {"Accept-Encoding": "identity", **headers}
+    asked = {"Accept-Encoding": "identity"}
     timeout = httpx.Timeout(SILENCE_S, connect=CONNECT_S)
     try:
         with (
-            httpx.Client(timeout=timeout, follow_redirects=True) as client,
+            client_of(url, headers, timeout) as client,
             client.stream("GET", url, headers=asked) as reply,
         ):
             if reply.status_code != HTTPStatus.OK:
@@ -129,7 +130,8 @@ def _save(url: str, reply: httpx.Response, partial: Path) -> tuple[str, int]:
     digest, size, began_at = hashlib.sha256(), 0, time.monotonic()
     total = int(reply.headers.get("content-length") or 0)
     with _progress(url, total) as show, _open(partial) as write:
-        for part in reply.iter_bytes(PART_BYTES):
+        # Without a size, so that the time limit is checked whenever something arrives.
+        for part in reply.iter_bytes():
             digest.update(part)
             size += len(part)
             write(part)
@@ -156,9 +158,10 @@ def _open(partial: Path) -> Iterator[Callable[[bytes], object]]:
 
 @contextmanager
 def _progress(url: str, total: int) -> Iterator[Callable[[int], object]]:
-    """Show a progress bar if standard error is a terminal."""
+    """Show a progress bar if standard error is a terminal, else a line from time to time."""
     if not sys.stderr.isatty():
-        yield lambda size: None
+        of = f" of {total / 1e6:.1f}" if total else ""
+        yield lambda size: activity.show(f"{url}: {size / 1e6:.1f}{of} MB")
         return
     # Importing rich takes 0.1 s, and only a terminal needs it.
     from rich.console import Console
@@ -167,4 +170,9 @@ def _progress(url: str, total: int) -> Iterator[Callable[[int], object]]:
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=Console(file=sys.stderr)) as bar:
         task = bar.add_task(urlsplit(url).path.rpartition("/")[2], total=total or None)
-        yield lambda size: bar.update(task, completed=size)
+
+        def update(size: int) -> None:
+            bar.update(task, completed=size)
+            activity.seen()
+
+        yield update

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import httpx
 
 from nemo_gym.errors import ConfigError, DataError
+from nemo_gym.http.redirects import client_of
 
 URL_KEY, TOKEN_KEY = "gitlab_url", "gitlab_token"
 TRACKING_SUFFIX = "/ml/mlflow"
@@ -87,7 +88,7 @@ class Project(NamedTuple):
         return {"PRIVATE-TOKEN": self.token}
 
     def _client(self) -> httpx.Client:
-        return httpx.Client(headers=self.headers, timeout=TIMEOUT_S, follow_redirects=True)
+        return client_of(self.url, self.headers, TIMEOUT_S)
 
     def file(self, name: str, version: str, file: str) -> str:
         """Return the address of a package's file."""

@@ -6,6 +6,7 @@ import csv
 import gzip
 import importlib
 import io
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -125,7 +126,7 @@ def _text_of(path: Path, kind: str) -> Iterator[IO[bytes]]:
     try:
         with path.open("rb") as file:
             yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error, orjson.JSONDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error, orjson.JSONDecodeError) as error:
         raise _unreadable(path, kind, error) from error
 
 

@@ -248,3 +248,11 @@ def test_unusable_window_is_reported(hub, tmp_path, options, message):
     with pytest.raises((UsageError, DataError), match=message):
         prepare(tmp_path / "rows.jsonl", **{"version_tag": "v1", **options})
     assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_empty_window_keeps_the_prepared_file(hub, tmp_path):
+    path = prepare(tmp_path / "rows.jsonl", version_tag="v1")
+    rows = path.read_bytes()
+    with pytest.raises(DataError, match="does not have a problem"):
+        prepare(path, version_tag="v1", start="2030-01-01")
+    assert path.read_bytes() == rows

@@ -14,7 +14,8 @@ from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import FakeModel, make_server, reply, rollout, serving
 from resources_servers.text_to_sql.app import TextToSqlServer
 from resources_servers.text_to_sql.oracle import solve
-from resources_servers.text_to_sql.prepare import SCHEMAS, prepare
+from resources_servers.text_to_sql.prepare import prepare, question_about
+from resources_servers.text_to_sql.schemas import SCHEMAS
 from resources_servers.text_to_sql.sql import SqlLimits, run_query
 
 FOLDER = Path(__file__).parent.parent
@@ -304,10 +305,16 @@ async def test_prepared_rows_are_reproducible_and_solvable(tmp_path):
 
 def test_splits_have_no_question_in_common(tmp_path):
     made = [
-        {row["uuid"] for row in read_rows(prepare(tmp_path / "rows.jsonl", count=60, split=split))}
-        for split in ("train", "validation")
+        list(read_rows(prepare(tmp_path / "rows.jsonl", count=count, seed=seed, split=split)))
+        for split, count, seed in (("train", 2000, 0), ("validation", 200, 1))
     ]
-    assert [len(made[0]), len(made[1]), len(made[0] & made[1])] == [60, 60, 0]
+    for seen in (prompt_of, lambda row: (row["metadata"]["schema"], row["sql"])):
+        train, validation = ({seen(row) for row in rows} for rows in made)
+        assert (len(train), len(validation), len(train & validation)) == (2000, 200, 0)
+
+
+def prompt_of(row):
+    return row["responses_create_params"]["input"][0]["content"]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: schema.name)
@@ -316,7 +323,7 @@ def test_reference_queries_quote_city_names(schema):
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(schema.tables)
         for _ in range(50):
-            connection.execute(schema.ask(chance, ["Xi'an"]).sql)
+            connection.execute(question_about(schema, chance, ["Xi'an"]).sql)
 
 
 def test_databases_quote_city_names(tmp_path):
