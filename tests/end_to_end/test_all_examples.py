@@ -81,6 +81,8 @@ def test_planned_rollouts_are_scored_or_failed(finished, agents):
     assert {(row["agent_ref"]["name"], row["_ng_failure_class"]) for row in failed} <= {
         ("equivalence_llm_judge_simple_agent", "judge_failed"),
         ("math_with_judge_simple_agent", "judge_failed"),
+        ("rubric_judge_simple_agent", "judge_failed"),
+        ("short_answer_judge_simple_agent", "judge_failed"),
     }
 
 
