@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nemo_gym.grading.numbers import number_in
+from nemo_gym.grading.numbers import NUMBER_WORDS, SCALES, number_in
 
 LONGEST = 1_000
 """Characters at the end of a text that are searched."""
@@ -33,8 +33,9 @@ _CALCULATION = re.compile(
 _DENIED = re.compile(r"n['’]t\b|\b(?:not|never|cannot|neither|either|wrong|incorrect|doubt|whether)\b", re.IGNORECASE)
 _CHOICE = re.compile(r"\s*(?:or|to|and|-|–|±|<|>|≤|≥)\s*[$€£]?\d|.*\?\s*\Z", re.DOTALL)
 _SCALE = re.compile(
-    r"\s*(?:dozen|hundred|thousand|[mb]illion|trillion|hal(?:f|ves)\b|thirds?\b|quarters?\b)", re.IGNORECASE
+    rf"\s*(?:{SCALES}|halves|thirds?|quarters?|plus|minus|negative|(?:times\s+)?{NUMBER_WORDS})\b", re.IGNORECASE
 )
+"""A word that makes the number before it another one."""
 _FACTORIAL = re.compile(r"[\s$]*\d+!+[\s$]*")
 """In a sentence, the mark would be an exclamation."""
 _MARKS = " \t\r\n*_`.!,;"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nemo_gym.errors import LaunchError
 from nemo_gym.grading.conclusions import concluded
-from nemo_gym.grading.numbers import number_in, same_number
+from nemo_gym.grading.numbers import CHANGES_VALUE, number_in, same_number
 from nemo_gym.grading.text import last_boxes, normalised, strip_reasoning, unwrapped
 from nemo_gym.grading.workers import WorkerCrashed, WorkerPool, WorkerTimedOut
 
@@ -36,11 +36,9 @@ _RELATION = re.compile(
 )
 """A denial, an inequality, an implication or a choice. math-verify drops it and compares the number after it."""
 _LIMITED = re.compile(
-    r"\b(?:not|never|except|without|least|most|more|less|greater|fewer|above|below|under|over|than|plus|minus|half|"
-    r"dozens?|hundreds?|thousands?|[mb]illions?|trillions?)\b",
-    re.IGNORECASE,
+    r"\b(?:except|without|least|most|more|less|greater|fewer|above|below|under|over|than)\b", re.IGNORECASE
 )
-"""A word that changes a value. math-verify drops words."""
+"""A word that limits a value. math-verify drops words."""
 _CHOICE = re.compile(r"(?<![\\A-Za-z])or(?![A-Za-z])", re.IGNORECASE)
 _ASIDE = re.compile(r"\(\s*or(?![A-Za-z])", re.IGNORECASE)
 _BRACKETED = re.compile(r"[(\[][^()\[\]]*[)\]]")
@@ -169,7 +167,7 @@ def _ungrouped(text: str) -> str:
 
 def _says_something_else(expected: str, answer: str) -> bool:
     """Return whether the answer, but not the expected one, has a part that changes a value and math-verify drops."""
-    if any(mark.search(answer) and not mark.search(expected) for mark in (_RELATION, _LIMITED, _ASIDE)):
+    if any(mark.search(answer) and not mark.search(expected) for mark in (_RELATION, _LIMITED, CHANGES_VALUE, _ASIDE)):
         return True
     if _CHOICE.search(answer) and not _LIST.search(_BRACKETED.sub("", _ungrouped(expected))):
         return True

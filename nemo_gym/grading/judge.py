@@ -54,7 +54,7 @@ class JudgeConfig(BaseModel):
     system_message: str | None = None
     labels: list[str] = Field(min_length=1)
     """The possible verdicts; case is ignored. A reply's verdict is the label of the last sentence that begins or ends
-    with one. It does not count if that sentence denies or quotes it, or if what follows contradicts it."""
+    with one. It does not count if that sentence denies, quotes or reports it, or if what follows contradicts it."""
     max_concurrency: int | None = Field(default=64, ge=1)
     """Maximum number of concurrent calls; null for no limit."""
     responses_create_params: ResponseCreateParams = ResponseCreateParams(input=[])

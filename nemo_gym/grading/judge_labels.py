@@ -15,14 +15,22 @@ _GOES_ON = re.compile(
 )
 """The text after a label that is a verdict. A question, or a statement about the label, is not a verdict."""
 _NOT = r"(?:\b(?:not|never|no|cannot|neither|nor)\b|n['’]t\b)"
+_REPORTS = (
+    r"(?:\A|[,;:])[\s*_]*(?:(?!(?:what|as|which)\b)[\w'’]+\s+){1,5}(?:wrote|writes|says|said|claims|claimed|states|asserts|"
+    r"quotes|reads|asks|demands|contains|includes|ends|ended|begins|began|tells|repeats)"
+)
+"""A clause such as "The student wrote", in which the label after it belongs to the judged text."""
 _DENIED = re.compile(
     rf"(?:{_NOT}|\b(?:hardly|without|unlike|than|instead|wrong|false|incorrect|either|whether)\b)[^,:;=>)→–—-]*\Z"
     rf"|{_NOT}(?:(?:\s+\w+){{0,3}}\s+(?:say|call|conclude|answer|give|choose|pick|be|verdict|label|write|output))?"
     r"[\s:\"“'*_`(]*\Z"
+    rf"|{_REPORTS}(?:\s+(?:that|with|by|in|for|me|us))*[\s:,\"“'*_`(]*\Z"
     r"|\bor[\s\"“'*_`]*\Z",
     re.IGNORECASE,
 )
-"""The text before a label that denies it. In "they do not match: equal", the denial is of something else."""
+"""The text before a label that denies it, or reports that another text has it.
+
+In "they do not match: equal", the denial is of something else."""
 _CONDITIONAL_OR_QUOTED = re.compile(r"\A\s*>|\b(?:if|unless|otherwise)\b", re.IGNORECASE)
 _NEXT_CLAUSE = re.compile(r"\b(?:so|therefore|thus|hence|but|then)\b", re.IGNORECASE)
 _OPENS_QUOTE = re.compile(r"[\"“'`]\s*\Z")
@@ -53,8 +61,8 @@ class LabelReader:
     def find(self, text: str) -> str | None:
         """Return the label as spelled in the config, or None if the reply does not decide on one.
 
-        A sentence decides on a label if it begins or ends with it and neither denies nor quotes it. The last such
-        sentence counts, unless it or what follows contradicts it.
+        A sentence decides on a label if it begins or ends with it, and does not deny, quote or report it. The
+        last such sentence counts, unless it or what follows contradicts it.
         """
         marked = self._any.sub(lambda found: self._mark_of[found[0].casefold()], text.translate(_PRIVATE))
         verdict, bare = None, None

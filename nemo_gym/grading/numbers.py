@@ -2,6 +2,7 @@ r"""Parse numbers in plain text or LaTeX, and compare them exactly.
 
 Accepts `1,234.50`, `-3/4`, `1 1/2`, `\frac{3}{4}`, `2\frac{1}{2}`, `1.5 \times 10^{3}`, `6e-4`, `25\%` and `\$18`.
 Any of them may be followed by a unit in words: `18 dollars`, `5\text{ km/h}`, `90^\circ`.
+Words that deny the number, calculate with it or scale it are not a unit.
 """
 
 from __future__ import annotations
@@ -17,6 +18,22 @@ ROUNDED_DIGITS = 6
 """A decimal with this many decimals or more equals any number that rounds to it."""
 SIGNIFICANT_DIGITS = 4
 """A decimal with fewer digits after its leading zeros does not equal a number that rounds to it."""
+SCALES = (
+    r"dozens?|hundreds?|thousands?|[mb]illions?|trillions?|quadrillions?|lakhs?|lacs?|crores?|myriads?|"
+    r"mille|permille|basis\s+points?|half|(?:fif|six|seven|eigh|nin|ten|hundred|thousand)ths"
+)
+"""Words that multiply the number before them, as the alternatives of a pattern."""
+NUMBER_WORDS = (
+    r"(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|"
+    r"(?:twen|thir|for|fif|six|seven|eigh|nine)ty)"
+)
+CHANGES_VALUE = re.compile(
+    r"(?<![\\A-Za-z])(?:not|no|nope|never|cannot|wrong|incorrect|false|invalid|plus|minus|negative|doubled|tripled|"
+    r"halved|factorial|(?:divided|multiplied)\s+by|(?<![A-Za-z] )(?:squared|cubed)|"
+    rf"{SCALES}|(?<!\bin )(?<!\bfor )(?<!\bper )(?<![-(]){NUMBER_WORDS}(?!-(?!{NUMBER_WORDS})))(?![A-Za-z])|n['’]t\b",
+    re.IGNORECASE,
+)
+"""A word that denies the number before it, or makes it another number, unlike that of `5 dollars for two tickets`."""
 
 _SPACE = re.compile(r"\\[,;:!> ]|\\q?quad(?![A-Za-z])|~")
 _DROPPED = re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])|\\?\$|[€£¥]|\{\}|\\[()\[\]]")
@@ -31,13 +48,13 @@ _NUMBER = re.compile(
     rf"(?P<sign>[-+]?)\s*(?:(?P<whole>\d+)\s+(?P<part>\d+)\s*/\s*(?P<of>\d+)"
     rf"|(?P<over>{_DIGITS})\s*/\s*(?P<under>{_DIGITS})"
     rf"|(?P<decimal>{_DIGITS})(?:[eE](?P<exponent>[-+]?\d+))?)"
-    r"\s*(?P<percent>%|percent(?![a-z]))?(?P<unit>\s.*|)",
+    r"\s*(?P<percent>%|per\s?cent(?![a-z]))?(?P<unit>\s.*|)",
     re.DOTALL,
 )
 _UNIT = re.compile(r"degrees?|[^\W\d_]{2,}(?:[ /.-]+[^\W\d_]+)*(?:\^?\{?[23]\}?)?")
 _NO_UNIT = re.compile(
-    r"\b(?:a?r?c?(?:sin|cos|tan|cot|sec|csc)h?|pi|sqrt|ln|log|exp|mod|inf|infty|infinity|and|or|to|not|over|of|"
-    r"dozens?|hundreds?|thousands?|[mb]illions?|trillions?|million|half|halves|thirds?|quarters?)\b"
+    r"\b(?:a?r?c?(?:sin|cos|tan|cot|sec|csc)h?|pi|sqrt|ln|log|exp|mod|inf|infty|infinity|and|or|but|except|to|over|of|"
+    r"is|are|was|were|equals?|halves|thirds?|quarters?|[mbt]n|[mb]ln)\b"
 )
 
 
@@ -61,7 +78,7 @@ def number_in(text: str) -> Number | None:
     if parts is None:
         return None
     unit = parts["unit"].strip(" .").lower()
-    if unit and (_UNIT.fullmatch(unit) is None or _NO_UNIT.search(unit)):
+    if unit and (_UNIT.fullmatch(unit) is None or _NO_UNIT.search(unit) or CHANGES_VALUE.search(unit)):
         return None
     try:
         value = _value(parts)

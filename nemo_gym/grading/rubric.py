@@ -1,4 +1,8 @@
-"""Read a rubric: the criteria of a Markdown file, each with a name, a weight and a description."""
+"""Read a rubric: the criteria of a Markdown file, each with a name, a weight and a description.
+
+A weight is in brackets after the name: `name (2): text`. With a word, such as `(weight 2)` or `(2 points)`, it may
+also begin or end the line or the description. Any other brackets are text.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,8 @@ from nemo_gym.errors import DataError
 
 ADVICE = "Write a criterion as '- name (2): when it is met'; the weight is 1 if it is left out."
 LONGEST_NAME = 60
+LARGEST_WEIGHT = 1000
+"""A larger number is a year or an amount."""
 
 _ITEM = re.compile(r"(?P<indent>\s*)(?:[-*+]|\d{1,3}[.)])\s+(?P<text>.*)")
 _HEADING = re.compile(r"(?P<level>#{1,6})\s+(?P<text>.*?)\s*#*")
@@ -21,8 +27,10 @@ _WEIGHT = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)?")
+_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(?:[.,' ]\d{3})+")
 _BOLD = re.compile(r"(\*\*|__)(?P<name>.+?)\1")
 _SEPARATOR = re.compile(r":(?:\s|\Z)|\s[-–—]\s")
+_NAME_END = re.compile(r"[\s*_]*(?::(?:\s|\Z)|[-–—]\s|\Z)")
 _MARKS = " \t*_:–—-"
 
 
@@ -118,16 +126,46 @@ def _criterion(block: _Block, number: int, path: Path) -> Criterion:
 
 
 def _weight_and_rest(head: str, where: str) -> tuple[float, str]:
-    """Return the first weight in brackets and the text without it; text in other brackets stays."""
+    """Return the weight in brackets and the text without it; text in other brackets stays."""
     for found in _WEIGHT.finditer(head):
-        is_number = _NUMBER.fullmatch(found["number"])
-        if not is_number and not found["word"]:
+        before, after = head[: found.start()].rstrip(), head[found.end() :].lstrip()
+        is_numeric = _NUMBER.fullmatch(found["number"]) or _THOUSANDS.fullmatch(found["number"])
+        follows_name = _follows_name(head, found)
+        is_edge = before.rstrip("*_")[-1:] in ("", *":–—-") or not after.strip(_MARKS + ".")
+        if not (is_numeric or found["word"]) or not (follows_name or is_edge):
             continue
-        weight = float(found["number"].replace(",", ".")) if is_number else math.nan
-        if not weight > 0:
-            raise DataError(f"{where}: the weight '{found[0]}' is not a positive number. {ADVICE}")
-        return weight, f"{head[: found.start()].rstrip()} {head[found.end() :].lstrip()}".strip()
+        if not follows_name and not found["word"] and (found["unit"] or "%") == "%":
+            raise DataError(
+                f"{where}: '{found[0]}' could be a weight or a part of the text. Put a weight after the name, or "
+                f"write '(weight {found['number']})'. Put other words next to it if it is text."
+            )
+        return _weight(found, where), f"{before} {after}".strip()
     return 1.0, head
+
+
+def _follows_name(head: str, found: re.Match[str]) -> bool:
+    """Return whether brackets are directly after the criterion's name, or are the end of a bold name."""
+    before, after = head[: found.start()].rstrip(), head[found.end() :]
+    if bold := _BOLD.match(head):
+        between = head[found.end() : bold.end()] if found.start() < bold.end() else head[bold.end() : found.start()]
+        if not between.strip(_MARKS):
+            return True
+    ends_text = not after.strip() and (bold is not None or before.endswith("."))
+    return not _SEPARATOR.search(before) and not ends_text and _NAME_END.match(after) is not None
+
+
+def _weight(found: re.Match[str], where: str) -> float:
+    if _THOUSANDS.fullmatch(found["number"]):
+        raise DataError(f"{where}: the weight '{found[0]}' has a thousands separator. Write it as digits only.")
+    weight = float(found["number"].replace(",", ".")) if _NUMBER.fullmatch(found["number"]) else math.nan
+    if not weight > 0:
+        raise DataError(f"{where}: the weight '{found[0]}' is not a positive number. {ADVICE}")
+    if weight > LARGEST_WEIGHT:
+        raise DataError(
+            f"{where}: the weight '{found[0]}' is larger than {LARGEST_WEIGHT}. Write a smaller weight, or write the "
+            "number without brackets if it is not a weight."
+        )
+    return weight
 
 
 def _name_and_text(head: str, *, has_more: bool) -> tuple[str, str]:

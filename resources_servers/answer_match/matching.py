@@ -6,6 +6,12 @@ from nemo_gym.grading import normalised, same_number, strip_reasoning, unwrapped
 
 _ANSWER_LINE = re.compile(r"[\s>*_`#-]{0,20}(?:final\s)?answer[*_`]{0,4}\s?[:：](.*)", re.IGNORECASE)
 _QUOTES = "\"'“”‘’«»()[]<>"
+_NUMBER_BEGINS = re.compile(r"[$€£]?\.?\d")
+_PART_BEFORE = re.compile(r"(?:\d[.,:]|(?:\A|[^\w.])\.|\d\s?/\s?|(?<![^\W\d_])[-−–][$€£]?)\Z")
+"""The beginning of a longer number: `0.14`, `3,14`, `.14`, `1/14`, `-14`; the dash of `Covid-19` is a hyphen."""
+_PART_AFTER = re.compile(r"[.,:–-]\d|\s?/\s?\d|\^")
+_LONGEST_PART = 5
+"""Characters before a number that `_PART_BEFORE` needs."""
 
 
 def final_answer(text: str) -> str | None:
@@ -39,9 +45,18 @@ def same_text(expected: str, answer: str, *, keeps_case: bool) -> bool:
 
 
 def contains(expected: str, text: str, *, keeps_case: bool) -> bool:
-    """Return whether a text contains these words as a whole, not as a part of longer words."""
-    words = re.escape(normalised(expected, keeps_case=keeps_case))
-    return re.search(rf"(?<!\w){words}(?!\w)", normalised(text, keeps_case=keeps_case)) is not None
+    """Return whether a text contains these words as a whole, not as a part of longer words or other numbers."""
+    words, within = normalised(expected, keeps_case=keeps_case), normalised(text, keeps_case=keeps_case)
+    found = re.finditer(rf"(?<!\w){re.escape(words)}(?!\w)", within)
+    return any(not _cuts_a_number(within, mention) for mention in found)
+
+
+def _cuts_a_number(text: str, mention: re.Match[str]) -> bool:
+    """Return whether the number at the beginning or the end of a mention goes on outside of it."""
+    before = text[max(mention.start() - _LONGEST_PART, 0) : mention.start()]
+    begins = _NUMBER_BEGINS.match(mention[0]) and _PART_BEFORE.search(before)
+    ends = mention[0][-1:].isdigit() and _PART_AFTER.match(text, mention.end())
+    return bool(begins or ends)
 
 
 def chosen(options: list[str], answer: str, *, keeps_case: bool) -> str | None:

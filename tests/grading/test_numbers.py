@@ -38,6 +38,13 @@ from tests.each_case import each_case
         ("12 square meters.", 12),
         (r"25\%", 25),
         ("25 percent", 25),
+        ("25 per cent", 25),
+        ("60 miles per hour", 60),
+        ("9 feet squared", 9),
+        ("7 times", 7),
+        ("3 years from now", 3),
+        ("33 dollars for two tickets", 33),
+        ("4 one-way tickets", 4),
     ],
 )
 def test_number_is_parsed_exactly(text, value):
@@ -53,6 +60,18 @@ def test_number_is_parsed_exactly(text, value):
     ],
 )  # fmt: skip
 def test_text_that_is_not_a_number_is_none(text):
+    assert number_in(text) is None
+
+
+@each_case(
+    "text",
+    [
+        "42 wrong", "42 is wrong", "42 is not it", "42 isn't it", "42 no wait forty-three", "42 plus one",
+        "42 minus one", "42 times ten", "42 negative", "42 lakh", "42 crores", "42 per mille", "42 squared",
+        "42 forty-three", "42 dollars but fewer", "42 tenths", "42 dollars plus tip", "42 except",
+    ],
+)  # fmt: skip
+def test_denial_operator_or_scale_is_not_unit(text):
     assert number_in(text) is None
 
 

@@ -22,6 +22,14 @@ FORMS = (
     ("Notes (see (1)).\n\n## Tone\n- polite (1): It is friendly (always).\n",
      [("polite", 1, "It is friendly (always).")]),
     ("+ names the law (BGB): It does.", [("names the law (BGB)", 1, "It does.")]),
+    ("- law: cites the Data Act (2023) correctly\n- polite (2): is polite",
+     [("law", 1, "cites the Data Act (2023) correctly"), ("polite", 2, "is polite")]),
+    ("- parts: (a) a greeting (1), (b) half (50%) of the points (10 points) explained",
+     [("parts", 1, "(a) a greeting (1), (b) half (50%) of the points (10 points) explained")]),
+    ("- **Law (BGB)** (2): cites it (1900) correctly", [("Law (BGB)", 2, "cites it (1900) correctly")]),
+    ("- **Law** (BGB) (2): cites it", [("Law", 2, "(BGB) : cites it")]),
+    ("- names, dates etc. (2): It has them.", [("names, dates etc.", 2, "It has them.")]),
+    ("- (2 points) polite - It is friendly.", [("polite", 2, "It is friendly.")]),
 )  # fmt: skip
 
 
@@ -53,6 +61,16 @@ def test_text_before_the_criteria_is_the_introduction(tmp_path):
         ("- a (-1): x", "is not a positive number"),
         ("- a: x\n\n- A (2): y", "rubric.md:3: the criterion 'A' is already in line 1"),
         ("- (2)", "rubric.md:1: the criterion is empty"),
+        (
+            "- a: x\n- b: names the 14-day deadline (14)",
+            r"rubric.md:2: '\(14\)' could be a weight or a part of the text",
+        ),
+        ("- a: (2) a greeting and (1) a name", r"rubric.md:1: '\(2\)' could be a weight or a part of the text"),
+        ("- **Law** cites the Act (3)", "could be a weight or a part of the text"),
+        ("- It is short. (3)", "could be a weight or a part of the text"),
+        ("- a: names the discount (20 %).", "could be a weight or a part of the text"),
+        ("- a: x\n- big (1,000): y", r"rubric.md:2: the weight '\(1,000\)' has a thousands separator"),
+        ("- the Data Act (2023): cites it", r"rubric.md:1: the weight '\(2023\)' is larger than 1000"),
     ],
 )
 def test_mistakes_name_the_line(text, message, tmp_path):

@@ -18,6 +18,7 @@ NUMBER = {"expected_answer": "1250.50", "grader": "number"}
 CHOICE = {"expected_answer": "billing", "grader": "choice", "options": ["billing", "delivery", "billing question"]}
 REGEX = {"expected_answer": r"16[:.]10|4:10 ?pm", "grader": "regex"}
 CONTAINS = {"expected_answer": "14 days", "grader": "contains"}
+NUMBER_WITHIN = {"expected_answer": "14", "grader": "contains"}
 WRONG_FORMS = (
     "", "I do not know.", "Answer:", "answer", "Answer: Answer: ", "x" * 100_000, "\n" * 100_000,
     "<think>Answer: {right}</think>", "Answer: {right} or something else", "Answer: {right}\nor something else",
@@ -47,6 +48,7 @@ async def test_right_answers_earn_the_reward():
         (NUMBER, ["Answer: 1250.5", "1,250.50", "Answer: $1,250.50", "Answer: 1250.50 euros", "Answer: €1250.50"]),
         (CHOICE, ["Answer: billing", "Billing", "Answer: [billing]", "Answer: \"billing\"."]),
         (REGEX, ["Answer: 16:10", "16.10", "Answer: 4:10 PM"]),
+        (NUMBER_WITHIN, ["You get 14.", "(14)", "$14", "It is 13, 14, or 15.", "- 14", "a 14-day trial", "Covid-14"]),
         (CONTAINS, ["You have 14 days.", "Within **14 days**, please.", "It says:\nfourteen,\nthat is 14  DAYS"]),
     ]  # fmt: skip
     wrong = [(row, texts, found) for row, texts in cases if set(found := await rewards(row, texts)) != {1.0}]
@@ -61,6 +63,21 @@ async def test_wrong_answers_earn_nothing():
         (NUMBER, ["Answer: 1250", "Answer: 1250.50 or 1250.51", "Answer: between 1 and 2000", "Answer: 0x4e2"]),
         (CHOICE, ["Answer: billing, delivery", "Answer: bill", "Answer: returns", "Answer: billing question"]),
         (REGEX, ["Answer: 16:10 or 17:10", "Answer: not 16:10", "Answer: 16x10"]),
+        (
+            NUMBER,
+            [
+                "Answer: 1250.50 is wrong",
+                "Answer: 1250.50 plus one",
+                "Answer: 1250.50 times ten",
+                "Answer: 1250.50 negative",
+                "Answer: 1250.50 lakh",
+            ],
+        ),
+        (
+            NUMBER_WITHIN,
+            ["14,000", "0.14", "3.14", "14.5", "-14", "14/15", "13 / 14", "-$14", ".14", "14:30", "10-14"],
+        ),
+        (CONTAINS, ["0.14 days", "-14 days"]),
         (CONTAINS, ["You have 114 days.", "14 daysies", "<think>14 days</think>Soon.", ""]),
     ]
     wrong = [(row, texts, found) for row, texts in cases if set(found := await rewards(row, texts)) != {0.0}]
