@@ -24,6 +24,7 @@ ROWS = [
 NEIGHBOURS = {
     ("cli", "scaffold"),
     ("rollouts", "data"),
+    ("evaluation", "data"),
     ("evaluation", "rollouts"),
     ("training", "contract"),
     ("training", "launcher"),

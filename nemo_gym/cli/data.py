@@ -13,6 +13,8 @@ from nemo_gym.data.benchmarks import benchmarks_of, prepare_all
 from nemo_gym.data.obtain import Obtainer
 from nemo_gym.data.prepare import PreparationSettings, prepare
 from nemo_gym.data.prompts import MaterializePromptsConfig, load_prompt_config, materialize_prompts
+from nemo_gym.errors import UserError
+from nemo_gym.jsonl import read_raw_lines
 
 
 def collate(words: list[str]) -> int:
@@ -55,7 +57,14 @@ def prepare_benchmark(words: list[str]) -> int:
             owed.append(benchmark)
         else:
             running.say(f"{benchmark.name}: {there} (exists already)")
-    made = prepare_all(owed, settings.prepare_script_args, processes=settings.num_prepare_benchmark_processes)
-    for benchmark, path in zip(owed, made, strict=True):
-        running.say(f"{benchmark.name}: {path}")
-    return 0
+    processes = settings.num_prepare_benchmark_processes
+    made = prepare_all(owed, settings.prepare_script_args, processes=processes, notice=running.note)
+    code = 0
+    for benchmark, outcome in zip(owed, made, strict=True):
+        if isinstance(outcome, UserError):
+            running.note(f"Error: benchmark '{benchmark.name}': {outcome}")
+            code = 1
+        else:
+            rows = counted(sum(1 for _ in read_raw_lines(outcome)), "row")
+            running.say(f"prepared '{benchmark.name}': {rows} in {outcome}")
+    return code

@@ -12,6 +12,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from nemo_gym.config.settings import MODEL_FLAGS
+
 SHORT_FLAGS = {
     "input_glob": ("--input-glob", "-i"),
     "materialized_inputs_jsonl_fpath": ("--inputs",),
@@ -27,9 +29,8 @@ SHORT_FLAGS = {
     "agent_name": ("--agent", "-a"),
     "num_samples_in_parallel": ("--concurrency",),
     "resume_from_cache": ("--resume",),
-    "policy_model_name": ("--model", "-m"),
-    "policy_base_url": ("--model-url",),
-    "policy_api_key": ("--model-api-key",),
+    **{key: (flag,) for key, flag in MODEL_FLAGS.items()},
+    "policy_model_name": (MODEL_FLAGS["policy_model_name"], "-m"),
 }
 TEXTS = ("str", "path")
 

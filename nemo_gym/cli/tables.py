@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from nemo_gym.launcher.folder_tests import Tested
 
 PIPED_WIDTH = 200
+NARROW = 100
+"""Below this width, a table of benchmarks has only its short columns."""
 REWARD = "mean/reward"
 PESSIMISTIC = "pessimistic/"
 PESSIMISTIC_REWARD = PESSIMISTIC + REWARD
@@ -42,10 +44,14 @@ _IN_PERCENT = re.compile(r"(.*/)?(pass|majority)@")
 
 def show(table: Table) -> None:
     """Print a table."""
+    _console().print(table)
+
+
+def _console() -> Console:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = PIPED_WIDTH
-    console.print(table)
+    return console
 
 
 def _table(*columns: str | Column, title: str | None = None) -> Table:
@@ -108,14 +114,16 @@ def components(found: Sequence[Component]) -> Table:
 
 
 def benchmarks(found: Sequence[Component]) -> Table:
-    """Return a table of benchmarks: their size and licence, and whether their data exists."""
+    """Return a table of benchmarks: their size, and whether their data exists; if it fits, also their licence."""
+    is_narrow = _console().width < NARROW
     numbers = (Column(heading, justify="right") for heading in ("rows", "repeats"))
-    texts = (Column(heading, overflow="fold") for heading in ("licence", "data", "description"))
+    headings = ("data",) if is_narrow else ("licence", "data", "description")
+    texts = (Column(heading, overflow="fold") for heading in headings)
     table = _table(Column("name", overflow="fold"), "domain", *numbers, *texts)
     for each in found:
         counts = (f"{each.rows:,}" if each.rows else ABSENT, str(each.num_repeats or ABSENT))
         state = "prepared" if each.is_prepared else "missing"
-        words = (each.license or ABSENT, state, each.description or "")
+        words = (state,) if is_narrow else (each.license or ABSENT, state, each.description or "")
         table.add_row(Text(each.name), each.domain or ABSENT, *counts, *map(Text, words))
     return table
 

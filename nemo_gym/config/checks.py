@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from nemo_gym.config.explain import place_of
 from nemo_gym.config.interpolation import Unresolved
 from nemo_gym.config.models import Origin, ServerConfig
-from nemo_gym.config.settings import AGENT_TIER, POLICY_MODEL, SERVER_TYPES
+from nemo_gym.config.settings import AGENT_TIER, MODEL_FLAGS, POLICY_MODEL, SERVER_TYPES
 from nemo_gym.config.sources import EnvYaml
 from nemo_gym.config.suggestions import ADD_A_FILE, closest, did_you_mean, did_you_mean_or_all
 from nemo_gym.config.tree import Node, dotted, walk
@@ -60,7 +60,9 @@ def check_all_resolved(unresolved: Sequence[Unresolved], env: EnvYaml) -> None:
 
 def _advice(undefined: Sequence[str], env: EnvYaml) -> str:
     lines = " and ".join(f"`{key}: {_EXAMPLES.get(key, 'VALUE')}`" for key in undefined)
-    flags = " ".join(f"+{key}=VALUE" for key in undefined)
+    settings = " ".join(f"+{key}=VALUE" for key in undefined)
+    short = " ".join(f"{MODEL_FLAGS[key]} VALUE" for key in undefined if key in MODEL_FLAGS)
+    flags = f"{settings} (or {short})" if short else settings
     if env.path:
         return f"Add {lines} to {env.path}, or pass {flags} on the command line."
     if not env.searched:
@@ -90,7 +92,7 @@ def check_some_server(servers: Mapping[str, ServerConfig], files: Sequence[str])
     if not files:
         raise NoServerInstancesError(
             "No configuration file was given. Pass '+config_paths=[path/to/config.yaml]', or a config by name, such "
-            "as --resources-server NAME."
+            "as --benchmark NAME or --resources-server NAME."
         )
     raise NoServerInstancesError(
         f"{', '.join(files)}: no server is defined there. Define one as `name: {{resources_servers: {{folder: "
@@ -163,7 +165,7 @@ def _dangling(tier: str, name: str, known: Mapping[str, Sequence[str]]) -> str:
     text = f"'{name}', which is not defined in any file."
     if name == POLICY_MODEL and not closest(name, known[tier]):
         return (
-            f"{text} Add a configuration file that defines a model, such as "
-            "responses_api_models/openai_model/configs/openai_model.yaml."
+            f"{text} Add a model, such as --model-type openai_model or --model-type sample_model, or a configuration "
+            "file that defines one."
         )
     return text + did_you_mean_or_all(name, known[tier], tier, if_none=ADD_A_FILE)

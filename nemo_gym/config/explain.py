@@ -25,6 +25,9 @@ METADATA_KEYS = frozenset({"verified", "verified_url", "description", "value", "
 _UNION_MEMBER = re.compile(r"[A-Z]|.*[\[(-]|(?:str|int|float|bool|bytes|none|dict|list|tuple|set|literal|any)$")
 """Pydantic's names for members of a union: `ModelServerRef`, `list[str]`, `function-after`, `int`."""
 
+LOWER_BOUNDS = ("greater_than", "greater_than_equal")
+"""Pydantic's kinds of problems with a value that is too low."""
+
 _REFERENCES: Mapping[str, str] = {
     reference.__name__: get_args(reference.model_fields["type"].annotation)[0]
     for reference in (ModelServerRef, ResourcesServerRef, AgentServerRef)
@@ -108,7 +111,7 @@ def problems_by_key(error: ValidationError) -> dict[str, str]:
 def problems_of(details: Iterable[ErrorDetails]) -> dict[str, str]:
     """Return the problems that pydantic lists, by dotted key."""
     problems: dict[str, list[str]] = {}
-    for detail in details:
+    for detail in _of_meant_members(details):
         first, *inner = map(str, _loc(detail) or ("",))
         path = (first, *_written_part(tuple(inner), {}))
         problems.setdefault(".".join(path), []).append(_problem(detail, path, ()))
@@ -138,6 +141,20 @@ def _explained(error: ValidationError, block: str, origins: Mapping[str, Origin]
         f"{place_of(path, origins)}: {'.'.join((block, *path)).strip('.')}: {_sentence(problems)}"
         for path, problems in lines.items()
     ]
+
+
+def _of_meant_members(details: Iterable[ErrorDetails]) -> list[ErrorDetails]:
+    """Return the problems, without those of a union's other members if the value is only too low for one."""
+    found = list(details)
+    # The problems in another server's reply have lists as places.
+    too_low = [tuple(detail["loc"]) for detail in found if detail["type"] in LOWER_BOUNDS]
+
+    def is_of_another_member(detail: ErrorDetails) -> bool:
+        *union, member = detail["loc"] or ("",)
+        is_member = detail["type"].endswith("_type") and _UNION_MEMBER.match(str(member))
+        return bool(is_member) and any(place[: len(union)] == tuple(union) for place in too_low)
+
+    return [detail for detail in found if not is_of_another_member(detail)]
 
 
 def _sentence(problems: list[str]) -> str:
@@ -187,6 +204,8 @@ def _problem(detail: ErrorDetails, path: tuple[str, ...], known: tuple[str, ...]
         tier = _REFERENCES.get(detail["ctx"]["class_name"])
         form = f"{{type: {tier}, name: {given if isinstance(given, str) else '…'}}}" if tier else "a mapping"
         return f"it must be {form}, but is {_shown(given, path)}"
+    if kind == "greater_than" and isinstance(given, int) and isinstance(bound := detail["ctx"]["gt"], int):
+        message = f"it must be at least {bound + 1}"
     if kind == "dict_type":
         message = "Input should be a mapping"
     if kind.endswith("_parsing"):

@@ -15,6 +15,12 @@ AGENT_TIER: ServerType = "responses_api_agents"
 MODEL_TIER: ServerType = "responses_api_models"
 RESOURCES_TIER: ServerType = "resources_servers"
 POLICY_MODEL = "policy_model"
+MODEL_FLAGS = {
+    "policy_base_url": "--model-url",
+    "policy_api_key": "--model-api-key",
+    "policy_model_name": "--model",
+}
+"""The flags of the commands that start models."""
 """The model server that shipped configs refer to."""
 DUMMY_MODEL = "dummy_model"
 """An implementation without a folder, so that a configuration can be read without a model."""

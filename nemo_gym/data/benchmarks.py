@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
-from operator import methodcaller
 from pathlib import Path
 from typing import Self
 
@@ -16,9 +16,10 @@ from nemo_gym import paths
 from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig, load
 from nemo_gym.config.published import maybe_get_global_config_dict, set_process_config
 from nemo_gym.config.servers import NO_MODEL
+from nemo_gym.data.made import record_arguments
 from nemo_gym.data.script_process import run_script
 from nemo_gym.data.scripts import BENCHMARKS, Script, log_of
-from nemo_gym.errors import DataError
+from nemo_gym.errors import DataError, UserError
 
 DEFAULT_FLAVOR = "config"
 
@@ -72,6 +73,8 @@ class BenchmarkConfig(BaseModel):
             )
         if not made.is_file():
             raise DataError(f"{program}: prepare() returned '{made}' but did not write this file.")
+        # Without `arguments`: what one command asks for stays until the config changes.
+        record_arguments(made, self.dataset.prepare_args)
         return made
 
     def _program(self) -> Path:
@@ -128,14 +131,36 @@ def benchmark_of(agent: ServerConfig, dataset: DatasetConfig) -> BenchmarkConfig
 
 
 def prepare_all(
-    benchmarks: Sequence[BenchmarkConfig], arguments: Mapping[str, object], *, processes: int = 1
-) -> list[Path]:
-    """Create the dataset of each benchmark, up to `processes` at once, and return their paths."""
+    benchmarks: Sequence[BenchmarkConfig],
+    arguments: Mapping[str, object],
+    *,
+    processes: int = 1,
+    notice: Callable[[str], None],
+) -> Iterator[Path | UserError]:
+    """Create the dataset of each benchmark, up to `processes` at once. Yield each one's path, or its error."""
+    attempt = partial(_attempt, arguments=arguments)
     if processes == 1 or len(benchmarks) < 2:
-        return [benchmark.prepare(**arguments) for benchmark in benchmarks]
+        for benchmark in benchmarks:
+            notice(_first_line(benchmark))
+            yield attempt(benchmark)
+        return
+    for benchmark in benchmarks:
+        notice(_first_line(benchmark))
     known = maybe_get_global_config_dict()
     with ProcessPoolExecutor(processes, get_context("spawn"), _begin, (known,)) as pool:
-        return list(pool.map(methodcaller("prepare", **arguments), benchmarks))
+        yield from pool.map(attempt, benchmarks)
+
+
+def _first_line(benchmark: BenchmarkConfig) -> str:
+    """Return the line that precedes a preparation."""
+    return f"preparing benchmark '{benchmark.name}' …"
+
+
+def _attempt(benchmark: BenchmarkConfig, arguments: Mapping[str, object]) -> Path | UserError:
+    try:
+        return benchmark.prepare(**arguments)
+    except UserError as error:
+        return error
 
 
 def _begin(known: DictConfig | None) -> None:

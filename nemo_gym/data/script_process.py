@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 from packaging.requirements import InvalidRequirement, Requirement
 
 from nemo_gym.config.published import HF_TOKEN_KEY_NAME, maybe_get_global_config_dict, set_process_config
+from nemo_gym.data import activity
 from nemo_gym.data.permission import DownloadNeeded, downloads_allowed, may_download
 from nemo_gym.data.scripts import Script
 from nemo_gym.errors import DataError, LaunchError, UserError
@@ -35,7 +36,10 @@ def run_script(script: Script, arguments: Mapping[str, object]) -> Path:
     paragraph if that cannot be made, or if the script fails.
     """
     python = _own_python(script.program, script.dependencies, script.log)
-    return _run_elsewhere(python, script, arguments) if python else script.run_here(arguments)
+    if python:
+        return _run_elsewhere(python, script, arguments)
+    with activity.shown(str(script.program)):
+        return script.run_here(arguments)
 
 
 def _own_python(program: Path, dependencies: Sequence[str], log: Path) -> Path | None:
@@ -107,7 +111,7 @@ def _serve(asked: Path, answer: Path) -> None:
     arguments, downloads = given.pop("arguments"), given.pop("downloads")
     paths = {key: Path(given[key]) for key in ("program", "log")}
     try:
-        with may_download(downloads):
+        with may_download(downloads), activity.shown(str(paths["program"])):
             path = Script(**{**given, **paths}).run_here(arguments)
         result: JsonObject = {"path": str(path)}
     except UserError as error:

@@ -152,6 +152,8 @@ def address_of(source: Source) -> str:
     mirror = os.environ.get(MIRROR_ENV_VAR)
     if not mirror:
         return url
+    if not mirror.startswith(("http://", "https://")):
+        raise DataError(f"{MIRROR_ENV_VAR}: '{mirror}' is not an http(s) URL. Set it to one, or unset it.")
     parts = urlsplit(url)
     return f"{mirror.rstrip('/')}/{parts.netloc}{parts.path}{f'?{parts.query}' if parts.query else ''}"
 

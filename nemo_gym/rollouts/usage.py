@@ -47,6 +47,8 @@ class PriceFile(BaseModel):
         """Read a YAML file. Raise `DataError`, naming the file and the key, if it is not a price list."""
         try:
             content = yaml.safe_load(path.read_text("utf-8"))
+        except FileNotFoundError as error:
+            raise DataError(f"prices: file '{path}' not found. Check the path.") from error
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise DataError(f"prices: {path} cannot be read: {' '.join(str(error).split())}") from error
         try:

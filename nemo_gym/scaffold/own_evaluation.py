@@ -113,8 +113,10 @@ def _check(wanted: OwnEvaluation, root: Path) -> None:
     if problem := problem_of_name(wanted.name):
         raise UsageError(f"name: '{wanted.name}' cannot be the name of a benchmark: {problem}. Choose another name.")
     relative = Path(BENCHMARKS, wanted.name)
-    if (there := paths.find(relative)) or (there := root / relative).exists():
-        raise DataError(f"{there} already exists. Choose another name, or remove it first.")
+    if (root / relative).exists():
+        raise DataError(f"{root / relative} already exists. Choose another name, or remove it first.")
+    if there := paths.find(relative):
+        raise DataError(f"a benchmark '{wanted.name}' already exists ({there}). Choose another name.")
     if (wanted.grader == "rubric") != (wanted.rubric is not None):
         raise UsageError(
             "rubric: the grader 'rubric' needs a file with the criteria. Name it with --rubric."

@@ -39,8 +39,8 @@ NO_TIME = 0
 
 
 class SampleModelConfig(BaseResponsesAPIModelConfig):
-    seed: int = 0
-    """The same seed gives the same rollouts."""
+    seed: int | None = 0
+    """The same seed gives the same rollouts. With null, every reply is drawn afresh."""
     answers: list[str] = Field(default=ANSWERS, min_length=1)
     """The texts to choose from if no tool is called."""
     tool_call_probability: float = Field(default=0.75, ge=0, le=1)
@@ -104,10 +104,11 @@ class SampleModel(SimpleResponsesAPIModel):
         )
 
     def _replies(self, read: Callable[[JsonObject], Ask], asked: JsonObject, count: int = 1) -> Drawn:
-        """Draw `count` replies, determined by the seed, the rollout and the number of turns so far."""
+        """Draw `count` replies; a seed, the rollout and the number of turns so far determine them."""
         try:
             ask = read(asked)
-            rng = Random(f"{self.config.seed}:{current_rollout_id()}:{ask.conversation.turns}")
+            seed = self.config.seed
+            rng = Random() if seed is None else Random(f"{seed}:{current_rollout_id()}:{ask.conversation.turns}")
             return Drawn([self.policy.reply(ask, rng) for _ in range(count)], ask.conversation.words)
         except RequestError as error:
             raise HTTPException(422, detail=str(error)) from error

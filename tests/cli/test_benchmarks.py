@@ -127,8 +127,27 @@ def test_prepare_script_makes_the_data(benchmarks, words):
     made = benchmarks.folder / "benchmarks/sums/data/sums.jsonl"
     finished = benchmarks.run(*words, "+prepare_script_args={count: 3}")
     name = "sums/hard" if "hard" in words[-1] else "sums"
-    assert finished == (0, f"{name}: {made}\n", "")
+    assert finished == (0, f"prepared '{name}': 3 rows in {made}\n", f"preparing benchmark '{name}' …\n")
     assert len(rows(benchmarks, "sums")) == 3
+
+
+def test_changed_arguments_prepare_the_benchmark_again(benchmarks):
+    row = PREPARE.format(name="sums").replace('"made_by": %d', '"responses_create_params": {"input": "%d"}')
+    benchmarks.write("benchmarks/sums/prepare.py", row)
+    config = ("+config_paths=[benchmarks/sums/config.yaml]",)
+    assert benchmarks.run("ng_prepare_benchmark", *config, "+prepare_script_args={count: 3}").code == 0
+    collate = ("ng_prepare_data", *config, "+output_dirpath=out", "+mode=train_preparation")
+    assert benchmarks.run(*collate).code == 0
+    assert len(rows(benchmarks, "sums")) == 3
+    changed = f"{CONFIG.format(name='sums')}          prepare_args: {{count: 5}}\n"
+    benchmarks.write("benchmarks/sums/config.yaml", changed)
+    refused = benchmarks.run(*collate)
+    assert refused.code == 1
+    assert "was made with other prepare_args. Create it with ng_prepare_benchmark." in refused.err
+    assert len(rows(benchmarks, "sums")) == 3
+    more = ("+should_download=true", "+overwrite_metrics_conflicts=true")
+    assert benchmarks.run(*collate, *more).code == 0
+    assert len(rows(benchmarks, "sums")) == 5
 
 
 def test_benchmarks_are_prepared_in_separate_processes(benchmarks):
@@ -173,7 +192,7 @@ def test_prepare_script_reads_configuration_without_model(workplace, processes):
     words = ("--benchmark", "left", "--benchmark", "right", f"+num_prepare_benchmark_processes={processes}")
     finished = workplace.run("ng_prepare_benchmark", *words, "+owner=me")
     # A benchmark is named after its own folder, even if its agent comes from another one.
-    assert (finished.err, [line.split(":")[0] for line in finished.out.splitlines()]) == ("", ["left", "right"])
+    assert re.findall(r"^prepared '(\w+)': 1 row in ", finished.out, re.MULTILINE) == ["left", "right"]
     for name in ("left", "right"):
         assert rows(workplace, name) == [{"made_by": "secret of me"}]
 
@@ -203,7 +222,7 @@ def test_prepare_script_imports_own_and_other_folders(benchmarks):
     benchmarks.write("benchmarks/sums/hardness.py", "SUMS = [(1, 2), (3, 4)]")
     benchmarks.write("benchmarks/sums/prepare.py", IMPORTING)
     finished = benchmarks.run("ng_prepare_benchmark", "--benchmark", "sums")
-    assert (finished.code, finished.err) == (0, "")
+    assert finished.code == 0, finished.err
     assert rows(benchmarks, "sums") == [{"made_by": [3, 7]}]
 
 
@@ -217,15 +236,23 @@ def test_existing_data_is_reused_if_asked(benchmarks):
     assert len(rows(benchmarks, "products")) == 2
 
 
+def errors_of(finished):
+    """Return what a command printed to standard error, without the lines about each preparation's beginning."""
+    return [line for line in finished.err.splitlines() if not line.startswith("preparing benchmark '")]
+
+
 @pytest.mark.parametrize("processes", [1, 2])
-def test_prepare_script_error_is_reported(benchmarks, processes):
+def test_failure_does_not_stop_other_benchmarks(benchmarks, processes):
     benchmarks.write("benchmarks/sums/prepare.py", PREPARE.format(name="other"))
     words = ("--benchmark", "sums", "--benchmark", "products", f"+num_prepare_benchmark_processes={processes}")
     finished = benchmarks.run("ng_prepare_benchmark", *words)
     program = benchmarks.folder / "benchmarks/sums/prepare.py"
     assert finished.code == 1
-    assert finished.err.startswith(f"Error: {program}: prepare() returned '")
-    assert finished.err.count("\n") == 1
+    (error,) = errors_of(finished)
+    assert error.startswith(f"Error: benchmark 'sums': {program}: prepare() returned '")
+    assert (
+        finished.out == f"prepared 'products': 2 rows in {benchmarks.folder}/benchmarks/products/data/products.jsonl\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -241,7 +268,10 @@ def test_prepare_script_error_is_reported(benchmarks, processes):
             "no agent of this configuration has a dataset with type: benchmark. Choose a benchmark with "
             "--benchmark or +config_paths=[…]. Available: ",
         ),
-        ((), "No configuration file was given. Pass '+config_paths=[path/to/config.yaml]', or a config by name"),
+        (
+            (),
+            "or a config by name, such as --benchmark NAME or --resources-server NAME.",
+        ),
     ],
 )
 def test_usage_error_is_reported(benchmarks, words, message):
@@ -294,9 +324,9 @@ def test_failing_prepare_script_is_one_line(benchmarks, processes, imports, stat
     finished = benchmarks.run("ng_prepare_benchmark", *words, HF_ENDPOINT="http://127.0.0.1:1")
     program = benchmarks.folder / "benchmarks/sums/prepare.py"
     assert finished.code == 1
-    assert finished.err.startswith(f"Error: {program}: prepare() failed: prepare.py:")
-    assert message in finished.err
-    assert finished.err.count("\n") == 1
+    (error,) = errors_of(finished)
+    assert error.startswith(f"Error: benchmark 'sums': {program}: prepare() failed: prepare.py:")
+    assert message in error
 
 
 def test_bare_name_is_suggested_as_benchmark(shared_workplace):
@@ -383,7 +413,7 @@ def test_script_gets_packages_in_own_environment(benchmarks):
     if finished.code and ("dns error" in finished.err or "error sending request" in finished.err):
         pytest.skip("the package registry cannot be reached")
     assert finished.code == 0, finished.err
-    assert finished.out == f"sums: {benchmarks.folder}/benchmarks/sums/data/sums.jsonl\n"
+    assert finished.out == f"prepared 'sums': 1 row in {benchmarks.folder}/benchmarks/sums/data/sums.jsonl\n"
     assert "building an environment for " in finished.err
     assert rows(benchmarks, "sums") == [{"word": "sum", "value": 1, "token": "hf_right"}]
 
@@ -400,7 +430,8 @@ def test_missing_package_of_script_is_one_line(benchmarks, dependency, problem):
     benchmarks.write("benchmarks/sums/config.yaml", f"{CONFIG.format(name='sums').rstrip()}\n{more}")
     finished = benchmarks.run("ng_prepare_benchmark", "--benchmark", "sums", f"+cache_dir={benchmarks.folder}/cache")
     assert finished.code == 1
-    *notes, error = finished.err.splitlines()
-    assert error.startswith(f"Error: {benchmarks.folder}/benchmarks/sums/prepare.py: prepare_dependencies: ")
+    *notes, error = errors_of(finished)
+    program = benchmarks.folder / "benchmarks/sums/prepare.py"
+    assert error.startswith(f"Error: benchmark 'sums': {program}: prepare_dependencies: ")
     assert problem in error
     assert all(note.startswith("resolving the requirements of ") for note in notes)

@@ -85,6 +85,22 @@ def test_generated_datasets_are_made_without_permission(plain, dead_hub):
     assert workplace.run(*COLLATE).err == ""
 
 
+def test_changed_arguments_make_the_file_again(plain):
+    workplace = plain(GENERATED, dataset(prepare_args={"split": "train", "count": 4}))
+    path = workplace.folder / f"{FOLDER}/data/train.jsonl"
+    assert workplace.run(*COLLATE).code == 0
+    workplace = plain(GENERATED, dataset(prepare_args={"split": "train", "count": 6}))
+    finished = workplace.run(*COLLATE, "+overwrite_metrics_conflicts=true")
+    assert (finished.code, len(made(workplace))) == (0, 6)
+    assert finished.err.startswith(f"{path} was made with other prepare_args")
+    assert workplace.run(*COLLATE).err == ""
+    # A file that somebody copied there is theirs.
+    path.write_bytes(ROW)
+    workplace = plain(GENERATED, dataset(prepare_args={"split": "train", "count": 8}))
+    assert workplace.run(*COLLATE, "+overwrite_metrics_conflicts=true").err == ""
+    assert path.read_bytes() == ROW
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

@@ -118,6 +118,38 @@ def test_new_evaluation_runs_as_it_is(desk: Workplace) -> None:
     assert orjson.loads(scored.out)["labelled"] == 16
 
 
+def test_edited_questions_are_prepared_again(desk: Workplace) -> None:
+    desk.run(*INIT, "--grader", "exact", *GRADERS["exact"])
+    words = (
+        "ng",
+        "eval",
+        "run",
+        "--benchmark",
+        "mine",
+        "--config",
+        "model.yaml",
+        "--output",
+        "r.jsonl",
+        "--overwrite",
+    )
+    assert "mine.jsonl" not in desk.run(*words).err
+    questions = desk.folder / "benchmarks/mine/questions.csv"
+    questions.write_text(QUESTIONS + "And now?,green,3,g.*,x\n")
+    finished = desk.run(*words)
+    data = desk.folder / "benchmarks/mine/data/mine.jsonl"
+    assert finished.err.splitlines()[:2] == [
+        f"{data} was made from an earlier version of {questions}",
+        "preparing benchmark 'mine' …",
+    ]
+    assert {row["expected_answer"] for row in rows_of(desk.folder / "r.jsonl")} == {"red", "blue", "green"}
+    assert "preparing" not in desk.run(*words).err
+    # Data that was replaced by hand stays.
+    data.write_bytes(data.read_bytes().splitlines(keepends=True)[0])
+    questions.write_text(QUESTIONS)
+    assert "preparing" not in desk.run(*words).err
+    assert len(rows_of(desk.folder / "r.jsonl")) == 1
+
+
 def test_judge_is_measured_against_itself_and_people(desk: Workplace) -> None:
     desk.run(*INIT, "--grader", "rubric", *GRADERS["rubric"])
     desk.write("responses_api_models/fickle_judge/app.py", FICKLE_JUDGE)
@@ -163,6 +195,7 @@ def test_judge_is_measured_against_itself_and_people(desk: Workplace) -> None:
         (["--grader", "exakt", "--answer", "a"], 2, "grader: "),
         (["--grader", "exact", "--answer", "a", "+name=my-eval"], 2, "'my-eval' cannot be the name of a benchmark"),
         (["--grader", "exact", "--answer", "a", "+name=taken"], 1, "benchmarks/taken already exists."),
+        (["--grader", "exact", "--answer", "a", "+name=gsm8k"], 1, "benchmarks/gsm8k). Choose another name.\n"),
     ],
 )
 def test_unusable_settings_create_nothing(

@@ -179,11 +179,10 @@ def test_keys_that_the_config_knows_are_accepted(shared_workplace):
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("+num_repeats=0", "num_repeats: it must be greater than 0, but is 0; or it must be a mapping, but is 0."),
+        ("+num_repeats=0", "num_repeats: it must be at least 1, but is 0."),
         (
             "+num_repeats={plain: 0}",
-            "num_repeats: it must be a valid integer, but is a mapping; num_repeats.plain: it must be greater "
-            "than 0, but is 0.",
+            "num_repeats.plain: it must be at least 1, but is 0.",
         ),
         ("+limit=few", "limit: it must be a valid integer, but is 'few'."),
         (

@@ -1,11 +1,14 @@
 """Tests of the tables at the end of a run."""
 
 import io
+from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from nemo_gym.cli import tables
 from nemo_gym.cli.rollouts import summary_line
+from nemo_gym.data.catalog import Component
 from nemo_gym.rollouts.outcome import Outcome, Record, Summary
 from nemo_gym.schemas.row import Row
 
@@ -20,6 +23,16 @@ def summary_of(*records: Record, planned: int | None = None) -> Summary:
 
 def failure(cause: str, message: str) -> Record:
     return Record(Outcome.FAILED, Row({"_ng_failure_message": message}), cause=cause)
+
+
+def test_narrow_table_of_benchmarks_lacks_long_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [Component("sums", "benchmark", Path("sums.yaml"), description="Sums of two numbers")]
+    whole = ["name", "domain", "rows", "repeats", "licence", "data", "description"]
+    assert [column.header for column in tables.benchmarks(found).columns] == whole
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    for width, headers in (("100", whole), ("80", ["name", "domain", "rows", "repeats", "data"])):
+        monkeypatch.setenv("COLUMNS", width)
+        assert [column.header for column in tables.benchmarks(found).columns] == headers
 
 
 def test_summary_accounts_for_all_planned_rollouts() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pydantic
 import pytest
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from nemo_gym.config import Origin, explain_validation, parse_settings
+from nemo_gym.config import Origin, explain_validation, parse_settings, problems_by_key
 from nemo_gym.config.settings import BaseResourcesServerConfig, ModelServerRef, ResourcesServerRef
 from nemo_gym.errors import ConfigError
 from tests.each_case import each_case
@@ -145,3 +145,21 @@ def test_misspelt_override_of_default_field_is_reported():
     assert problems(entrypoint="app.py", temperature=0.0, temperatur=1.0) == [
         f"a.yaml:4: {BLOCK}.temperatur: unknown setting. Did you mean 'temperature'?"
     ]
+
+
+class Repeating(BaseModel):
+    repeats: PositiveInt | dict[str, PositiveInt] | None = None
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (0, "it must be at least 1, but is 0"),
+        ({"a": 0}, "it must be at least 1, but is 0"),
+        ("many", "it must be a valid integer, but is 'many'; or it must be a mapping, but is 'many'"),
+    ],
+)
+def test_value_that_is_too_low_names_its_bound(given, problem):
+    with pytest.raises(ValidationError) as refused:
+        Repeating(repeats=given)
+    assert list(problems_by_key(refused.value).values()) == [problem]

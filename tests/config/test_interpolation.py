@@ -64,7 +64,7 @@ def test_all_missing_env_yaml_keys_are_listed(project, tmp_path):
     assert f"main.yaml:6: {block}.openai_api_key refers to ${{policy_api_key}}" in message
     assert f"env.yaml was not found (looked in {tmp_path}" in message
     assert "`policy_base_url: http://127.0.0.1:8000/v1` and `policy_api_key: EMPTY`" in message
-    assert "+policy_base_url=VALUE +policy_api_key=VALUE" in message
+    assert "+policy_base_url=VALUE +policy_api_key=VALUE (or --model-url VALUE --model-api-key VALUE)" in message
     assert "Did you mean" not in message
 
 

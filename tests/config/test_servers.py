@@ -355,4 +355,4 @@ def test_reference_to_missing_server_reports_location(project, word, expected):
 def test_missing_model_reports_line_and_remedy(project):
     message = project.refusal(ServerRefNotFoundError, WHOLE, "~policy_model")
     assert message.startswith(f"main.yaml:18: {AGENT}.inner.0.model_server refers to 'policy_model'")
-    assert "Add a configuration file that defines a model" in message
+    assert "Add a model, such as --model-type openai_model or --model-type sample_model, or a con" in message

@@ -82,6 +82,23 @@ def test_damaged_archives_are_reported(tmp_path):
         assert f"{damaged}: cannot be read as a zip archive" in problem_of(damaged, tmp_path / "to")
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_damage_of_other_compressions_is_reported(tmp_path, method):
+    path = tmp_path / "given.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("a", "text" * 1000)
+    # The name ends at byte 31, and the first 9 bytes of the content describe the compression.
+    content = path.read_bytes()
+    path.write_bytes(content[:40] + b"\xff" * 20 + content[60:])
+    assert "cannot be read as a zip archive" in problem_of(path, tmp_path / "to")
+
+
+def test_names_that_are_not_unicode_are_reported(tmp_path):
+    path = archive_of(tmp_path, **{"é": "text"})
+    path.write_bytes(path.read_bytes().replace("é".encode(), b"\xff\xfe"))
+    assert "Delete it to fetch it again." in problem_of(path, tmp_path / "to")
+
+
 def test_two_files_for_one_path_are_rejected(tmp_path):
     archive = archive_of(tmp_path, one__a="text", two__a="text", three__a="other")
     assert "'one/a' and 'three/a' are both for" in problem_of(archive, tmp_path / "to", lambda path: Path("a"))

@@ -172,3 +172,12 @@ def test_offline_switch_of_the_hub_is_kept(fake_hub: FakeHub, tmp_path: Path, mo
 def test_broken_record_is_reported(fake_hub: FakeHub, tmp_path: Path) -> None:
     (tmp_path / "test.jsonl.source.json").write_text("{}")
     assert problem_of(SUMS, tmp_path).startswith(f"{tmp_path}/test.jsonl.source.json: not a record of a download.")
+
+
+def test_mirror_without_scheme_is_named(fake_hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEMO_GYM_MIRROR", "foo")
+    with pytest.raises(
+        DataError, match=r"^NEMO_GYM_MIRROR: 'foo' is not an http\(s\) URL\. Set it to one, or unset it"
+    ):
+        fetch(Url("https://example.org/a.bin"), folder=tmp_path)
+    assert fake_hub.requests == []

@@ -18,6 +18,8 @@ ROWS = [
     {"question": "2 + 2?", "answer": 4, "options": ["3", "4"], "image": None},
     {"question": 'Say "a,\nb"', "answer": 7, "options": [], "image": "data:…"},
 ]
+DAMAGED_GZIP = b"\x1f\x8b\x08" + bytes(7) + b"\xff" * 20
+"""The header is right, the compressed data is not."""
 COLUMNS = {"question": str, "options": list[str], "image": str | None}
 
 
@@ -104,6 +106,7 @@ def test_gzipped_file_is_read(tmp_path: Path) -> None:
         ("a.json", b"{}", "expected a list of objects, found dict."),
         ("a.csv", b"question\n\xff\xfe", "cannot be read as a CSV file ("),
         ("a.jsonl.gz", b"plain", "cannot be read as a JSON Lines file ("),
+        ("a.jsonl.gz", DAMAGED_GZIP, "Delete the file to download it again."),
         ("a.xml", b"", "a table must be one of .parquet, .csv, .jsonl, .json. Convert the file."),
     ],
 )

@@ -87,7 +87,10 @@ def test_each_criterion_is_calibrated(outputs: dict[str, str]) -> None:
 def test_variance_of_the_judge_is_reported(outputs: dict[str, str], shared_workplace: Workplace) -> None:
     text = output_of(outputs, "eval reverify")
     assert "48 rollouts graded 3 times each" in text
-    assert "tone: Fleiss' kappa 1.00; unstable rollouts 0.0 %" in text
+    # The judge draws each verdict, so it agrees with itself by chance only.
+    kappa, unstable = re.search(r"tone: Fleiss' kappa (-?\d\.\d\d); unstable rollouts (\d+\.\d) %", text).groups()
+    assert float(kappa) < 0.5
+    assert float(unstable) > 25
     assert "The most frequent of 3 verdicts, compared with people:" in text
     report = orjson.loads((shared_workplace.folder / "results/replies_again_judge_variance.json").read_bytes())
     assert (report["repeats"], report["rollouts"], report["incomplete"]) == (3, 48, 0)

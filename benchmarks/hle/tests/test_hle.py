@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.hle.prepare import SOURCE, prepare
 from nemo_gym import BaseRunRequest, DataError
+from nemo_gym.data import catalog
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.equivalence_llm_judge.app import EquivalenceServer
@@ -53,6 +54,12 @@ def test_questions_become_rows_with_images(hub: FakeHub, tmp_path: Path) -> None
     ]
     assert [row["metadata"]["has_image"] for row in (plain, seen)] == [False, True]
     assert plain.keys() == EXAMPLES[0].keys()
+
+
+def test_text_only_questions_have_own_description() -> None:
+    described = {each.name: each.description for each in catalog.benchmarks(print)}
+    assert described["hle/text_only"] == "Humanity's Last Exam: the questions without an image, graded by a judge"
+    assert "2,500" in str(described["hle"])
 
 
 def test_text_only_leaves_out_images(hub: FakeHub, tmp_path: Path) -> None:

@@ -169,6 +169,11 @@ def test_repeated_rollout_is_identical(client):
         assert [json.dumps(played(restarted, f"3-{repeat}")) for repeat in range(10)] == first
 
 
+def test_same_request_is_drawn_afresh_without_seed():
+    with client_of(seed=None) as unseeded:
+        assert len({json.dumps(played(unseeded, "0-0")) for _ in range(10)}) > 1
+
+
 def test_repeats_tasks_and_seeds_differ(client):
     with client_of(seed=1) as reseeded:
         rollouts = [
