@@ -88,9 +88,11 @@ def test_metrics_match_the_rollouts(first, shared_workplace):
 
 
 def test_summary_reports_outcomes_and_files(first):
-    finished, _ = first
-    assert finished.out.splitlines()[-4:] == [
+    finished, rollouts = first
+    tokens = [sum(row["response"]["usage"][f"{kind}_tokens"] for row in rollouts) for kind in ("input", "output")]
+    assert finished.out.splitlines()[-5:] == [
         "40 planned = 40 scored + 0 failed + 0 unresolved",
+        f"tokens: {tokens[0]:,} input + {tokens[1]:,} output",
         "rollouts: results/first.jsonl",
         "metrics:  results/first_aggregate_metrics.json",
         "failed: 0 of 40 rollouts (0.0 %)",
