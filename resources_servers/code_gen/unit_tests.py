@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 import textwrap
+import threading
 import zlib
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nemo_gym import find_path
 from nemo_gym.grading import CodeTests
+
+_PARSING = threading.Lock()
 
 
 class UnitTests(BaseModel):
@@ -54,7 +57,7 @@ def whole_program(code: str, tests: CodeTests) -> str:
     """Return the code, completed by the preamble if it is only the body of the function that the preamble begins."""
     if tests.check is None or tests.function is None or _defines(tests.function).search(code):
         return code
-    statements = ast.parse(tests.preamble).body
+    statements = _parsed(tests.preamble).body
     if not statements or not isinstance(head := statements[-1], ast.FunctionDef) or head.name != tests.function:
         return code
     indent = " " * head.body[-1].col_offset
@@ -84,10 +87,16 @@ def _of_file(given: UnitTests, name: str) -> UnitTests:
     return given.model_copy(update={"inputs": content.inputs, "outputs": content.outputs})
 
 
+def _parsed(code: str) -> ast.Module:
+    # Threads that parse at the same time disturb each other in some versions of Python: "recursion depth mismatch".
+    with _PARSING:
+        return ast.parse(code)
+
+
 def _unreadable_code(given: UnitTests) -> str | None:
     for key, code in (("preamble", given.preamble), ("check", given.check or "")):
         try:
-            ast.parse(code)
+            _parsed(code)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             return f"{key} is not Python: {error}"
     return None
