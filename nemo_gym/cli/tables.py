@@ -13,6 +13,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.metrics.intervals import CI_HIGH, CI_LOW
 from nemo_gym.metrics.pass_at_k import highest_k_metrics
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ NARROW = 100
 REWARD = "mean/reward"
 PESSIMISTIC = "pessimistic/"
 PESSIMISTIC_REWARD = PESSIMISTIC + REWARD
-CI_LOW, CI_HIGH = "ci95_low/", "ci95_high/"
 INTERVAL = "95% interval"
 OVER = "scored of planned"
 AVERAGED = "pass@1[avg-of-"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import lru_cache
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
@@ -116,32 +116,19 @@ class NeMoGymAsyncOpenAI(BaseModel):
     ) -> AnswerT:
         if policy is not None:
             read = _masked(read, policy.api_key)
-        cache = current_cache.get()
-        if cache is None or body is None:
-            return await self._ask(method, url, body, read, policy)
-        key = cache.key_of(url, body)
-        found = await cache.read(key)
-        if found is not None and (cached := read(found)) is not None:
-            return cached
+        cache = None if body is None else current_cache.get()
         replies: list[bytes] = []
-        answer = await self._ask(method, url, body, _kept(read, replies), policy)
-        own_keys = SecretValues([self.api_key, (policy and policy.api_key) or ""])
-        await cache.write(key, own_keys.mask_bytes(replies[-1]))
-        return answer
-
-    def _ask(
-        self,
-        method: str,
-        url: str,
-        body: bytes | None,
-        read: Callable[[bytes], AnswerT | None],
-        policy: Policy | None,
-    ) -> Awaitable[AnswerT]:
+        if cache is not None and body is not None:
+            key = cache.key_of(url, body)
+            found = await cache.read(key)
+            if found is not None and (cached := read(found)) is not None:
+                return cached
+            read = _kept(read, replies)
         session = external_session()
         if session is not self._session:
             self._session = session
             session.join(self)
-        return session.call(
+        answer = await session.call(
             method,
             url,
             read=read,
@@ -151,6 +138,10 @@ class NeMoGymAsyncOpenAI(BaseModel):
             limits=Limits(silence_s=self.timeout_s, total_s=self.timeout_s),
             retry=_retry_policy(self.tries, self.internal),
         )
+        if cache is not None:
+            own_keys = SecretValues([self.api_key, (policy and policy.api_key) or ""])
+            await cache.write(key, own_keys.mask_bytes(replies[-1]))
+        return answer
 
 
 def _with_model(asked: JsonObject, policy: Policy | None) -> JsonObject:

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 
 from nemo_gym.metrics.student import two_sided_quantile
 
+CI_LOW, CI_HIGH = "ci95_low/", "ci95_high/"
+"""The prefixes of the bounds of a metric's 95 % interval. Those of pass@k are in percent, like pass@k."""
+
 Values = Mapping[Any, Sequence[float]]
 """The values of each task's rollouts, by anything that identifies the task."""
 

@@ -19,7 +19,7 @@ from nemo_gym.errors import DataError, RolloutError, ServerCallError
 from nemo_gym.http.reply import Timeouts, readable
 from nemo_gym.jsonl import JsonObject, read_lines
 from nemo_gym.metrics.aggregate import completeness, compute_aggregate_metrics
-from nemo_gym.metrics.intervals import mean_interval, pass_at_k_interval
+from nemo_gym.metrics.intervals import CI_HIGH, CI_LOW, mean_interval, pass_at_k_interval
 from nemo_gym.metrics.pass_at_k import highest_k_metrics
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.ledger import Ledger, ledgers_of
@@ -37,8 +37,6 @@ ASKED_AT_ONCE = 4
 KEPT_IN_MEMORY_BYTES = 1 << 20
 MEAN_REWARD = "mean/reward"
 PESSIMISTIC = "pessimistic/"
-CI_LOW, CI_HIGH = "ci95_low/", "ci95_high/"
-"""The bounds of a metric's 95 % interval; those of pass@k are in percent, like pass@k."""
 
 AgentMetrics = JsonObject
 """`{agent_ref: {name}, agent_metrics, key_metrics, group_level_metrics}`.

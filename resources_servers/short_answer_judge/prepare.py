@@ -26,7 +26,7 @@ def prepare(output: Path, count: int = 500, seed: int = 0, split: Split | None =
     split: only rows of this split; the two splits have no row in common
     """
     rows = _rows(random.Random(f"short answers {seed}"))
-    write_rows(output, split_rows(rows, split, count) if split else itertools.islice(rows, count))
+    write_rows(output, split_rows(rows, split, count))
     return output
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 from nemo_gym.metrics.intervals import mean_interval
+from nemo_gym.rollouts.budget import STARTED_GRADUALLY
 from nemo_gym.rollouts.dispatch import shuffled_by_repeat
 from nemo_gym.rollouts.precision import Sample
 from nemo_gym.schemas.row import TaskKey
+from tests.rollouts.test_collector import wait_until
 
 
 def half_width_of(run) -> float:
@@ -30,10 +33,15 @@ async def test_run_ends_when_interval_is_narrow(run_tasks, run_again, make_task)
     assert half_width_of(run) <= 0.05
 
 
-async def test_many_parallel_rollouts_start_gradually(run_tasks, make_task):
-    run = await run_tasks([make_task(n, earns=n % 2) for n in range(900)], until_halfwidth=0.1)
-    # After 100 rollouts, at most as many again are in progress.
-    assert 80 < run.summary.scored < 250
+async def test_many_parallel_rollouts_start_gradually(run_tasks, make_task, agent):
+    held = [make_task(n, act="held", earns=n % 2) for n in range(900)]
+    running = asyncio.create_task(run_tasks(held, until_halfwidth=0.1))
+    await wait_until(lambda: agent.state()["now"] == STARTED_GRADUALLY)
+    # Time enough for further rollouts to start, if they could.
+    await asyncio.sleep(0.2)
+    assert agent.state()["now"] == STARTED_GRADUALLY
+    agent.release()
+    assert (await running).summary.ended_by.startswith("until_halfwidth: reached by sound")
 
 
 async def test_agents_stop_independently(run_tasks, make_task):
