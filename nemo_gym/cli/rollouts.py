@@ -123,7 +123,7 @@ def _serve_and_collect(
 def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> TaskPlan:
     rows = RunFiles(results=job.output_jsonl_fpath).prepared / f"{job.split}.jsonl"
     if job.reuse_existing_data_preparation and rows.exists():
-        return TaskPlan(rows, job, agents, limits_each_agent=True)
+        return TaskPlan(rows, job, agents, is_gathered=True)
     datasets = datasets_of_split(run_config, job.split, Obtainer(run_config, running.note).path_of)
     for agent, dataset, path in datasets:
         prompt = dataset.prompt_config or job.prompt_config
@@ -132,7 +132,7 @@ def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Task
             path, job.model_copy(update={"agent_name": agent, "limit": None, "prompt_config": prompt}), agents
         ).check()
     write_rows(rows, rows_of(datasets, copies=job.num_repeats is None))
-    return TaskPlan(rows, job, agents, datasets=datasets, limits_each_agent=True)
+    return TaskPlan(rows, job, agents, datasets=datasets, is_gathered=True)
 
 
 def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServers | None = None) -> int:

@@ -19,6 +19,7 @@ from nemo_gym.config.settings import POLICY_MODEL, SERVER_TYPES
 from nemo_gym.config.sources import CONFIG_PATHS, gather
 from nemo_gym.contract.manifest import DeclaredReward, declared_reward
 from nemo_gym.data.gather import file_of
+from nemo_gym.data.media import with_media, with_media_dir
 from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
 from nemo_gym.errors import DataError, LaunchError, ServerRefNotFoundError, UserError
 from nemo_gym.jsonl import JsonObject, read_rows
@@ -216,8 +217,10 @@ def example_rows(run: RunConfig, server_name: str) -> Iterator[JsonObject]:
     for agent in agents_of(run, server_name):
         for dataset in [each for each in agent.datasets if each.type == "example"]:
             prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
-            for row in read_rows(file_of(agent, dataset)):
-                yield apply_prompt_to_row(row, prompt) if prompt else row
+            path = file_of(agent, dataset)
+            for row in read_rows(path):
+                prepared = apply_prompt_to_row(row, prompt) if prompt else row
+                yield with_media(with_media_dir(prepared, path.parent))
 
 
 def agents_of(run: RunConfig, server_name: str) -> list[ServerConfig]:

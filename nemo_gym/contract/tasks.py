@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from nemo_gym.contract.environment import Environment, agents_of
 from nemo_gym.data.gather import AgentDataset, PathOf, no_dataset, numbered_rows_of
+from nemo_gym.data.media import with_media, with_media_dir
 from nemo_gym.jsonl import JsonObject, read_lines, read_raw_lines
 
 
@@ -22,7 +23,9 @@ class Task(NamedTuple):
 
 def tasks_in(path: Path) -> list[Task]:
     """Return the rows of a file."""
-    return [Task(f"{path}:{line.number}", line.row) for line in read_lines(path)]
+    return [
+        Task(f"{path}:{line.number}", with_media(with_media_dir(line.row, path.parent))) for line in read_lines(path)
+    ]
 
 
 def sample_of(environment: Environment, type_: str, path_of: PathOf, *, count: int, seed: int) -> list[Task]:
@@ -44,7 +47,7 @@ def sample_of(environment: Environment, type_: str, path_of: PathOf, *, count: i
     total = sum(sizes)
     drawn = set(random.Random(seed).sample(range(total), min(count, total)))
     return [
-        task
+        task._replace(row=with_media(task.row))
         for before, source in zip(_starts(sizes), own, strict=True)
         for place, task in enumerate(_tasks_of(source), start=before)
         if place in drawn

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from nemo_gym import paths
 from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig
+from nemo_gym.data.media import with_media_dir
 from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, read_lines
@@ -58,7 +59,7 @@ def no_dataset(run: RunConfig, setting: str, *types: str) -> DataError:
 
 
 def rows_of(datasets: Iterable[AgentDataset], *, copies: bool) -> Iterator[JsonObject]:
-    """Yield the rows of all datasets with their agent and prompt applied.
+    """Yield the rows of all datasets with their agent, prompt and media folder applied.
 
     With `copies`, yield each row `num_repeats` times, as its dataset requires.
     """
@@ -69,7 +70,7 @@ def rows_of(datasets: Iterable[AgentDataset], *, copies: bool) -> Iterator[JsonO
 
 
 def numbered_rows_of(source: AgentDataset) -> Iterator[tuple[int, JsonObject]]:
-    """Yield the rows of a dataset, with their agent and prompt applied, and their line numbers."""
+    """Yield the rows of a dataset, with their agent, prompt and media folder applied, and their line numbers."""
     agent, dataset, path = source
     prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
     for number, _, row in read_lines(path):
@@ -79,7 +80,7 @@ def numbered_rows_of(source: AgentDataset) -> Iterator[tuple[int, JsonObject]]:
             prepared = apply_prompt_to_row(row, prompt) if prompt else row
         except KeyError as error:
             raise DataError(f"{path}:{number}: {error.args[0]}.") from error
-        yield number, prepared
+        yield number, with_media_dir(prepared, path.parent)
 
 
 def missing_file(agent: ServerConfig, dataset: DatasetConfig, advice: str) -> str:

@@ -13,6 +13,7 @@ from nemo_gym.config import RunConfig, explain_params, misspelt_params
 from nemo_gym.config.wording import counted
 from nemo_gym.data.gather import AgentDataset, PathOf, missing_file, no_dataset, rows_of
 from nemo_gym.data.measures import contradictions
+from nemo_gym.data.media import with_empty_media, with_media, with_media_dir
 from nemo_gym.data.rows import parse_task
 from nemo_gym.data.statistics import dataset_statistics, write_metrics
 from nemo_gym.errors import DataError
@@ -64,7 +65,7 @@ def prepare(run: RunConfig, settings: PreparationSettings, path_of: PathOf) -> l
     _measure_all(datasets, overwrite=settings.overwrite_metrics_conflicts)
     for path in dict.fromkeys(each.path for each in datasets):
         own = [each for each in datasets if each.path == path]
-        write_rows(path.with_name(f"{path.stem}_prepare.jsonl"), rows_of(own, copies=True))
+        write_rows(path.with_name(f"{path.stem}_prepare.jsonl"), map(with_media, rows_of(own, copies=True)))
     types = [type_ for type_ in TYPES_OF_MODE[settings.mode] if any(each.dataset.type == type_ for each in datasets)]
     return [
         _collate(type_, [each for each in datasets if each.dataset.type == type_], settings.output_dirpath)
@@ -109,7 +110,7 @@ def _check_rows(path: Path, datasets: Sequence[AgentDataset]) -> None:
     for number, raw in read_raw_lines(path):
         count += 1
         try:
-            if problem := _problem(parse_task(raw, path, number), has_prompt=has_prompt):
+            if problem := _problem(with_media_dir(parse_task(raw, path, number), path.parent), has_prompt=has_prompt):
                 raise DataError(f"{path}:{number}: {problem}")
         except DataError as error:
             bad.append(number)
@@ -132,7 +133,9 @@ def _problem(row: JsonObject, *, has_prompt: bool) -> str | None:
         return f"{PARAMS_KEY} must be an object, found {type(params).__name__}."
     given = {"input": [], **(params or {})} if has_prompt else params
     try:
-        ResponseCreateParams.model_validate(given)
+        ResponseCreateParams.model_validate(with_empty_media({**row, PARAMS_KEY: given})[PARAMS_KEY])
+    except DataError as error:
+        return str(error)
     except ValidationError as error:
         return explain_params(error, row, given)
     return None
@@ -159,7 +162,7 @@ def _measure_all(datasets: Sequence[AgentDataset], *, overwrite: bool) -> None:
 
 def _collate(type_: str, datasets: Sequence[AgentDataset], folder: Path) -> Collated:
     path, metrics = folder / f"{type_}.jsonl", folder / f"{type_}_metrics.json"
-    count = write_rows(path, rows_of(datasets, copies=True))
+    count = write_rows(path, map(with_media, rows_of(datasets, copies=True)))
     write_metrics(
         metrics, {"name": type_, "type": type_, "jsonl_fpath": str(path), **dataset_statistics(read_rows(path))}
     )

@@ -16,9 +16,11 @@ from nemo_gym.calls.problems import failure_of_call, failure_of_reply
 from nemo_gym.config.wording import with_article
 from nemo_gym.context.deadline import deadline_in
 from nemo_gym.context.rollout_id import rollout_context
+from nemo_gym.data.media import with_media
 from nemo_gym.errors import (
     FAILURES,
     AgentFailed,
+    DataError,
     EnvironmentFailed,
     InvalidTask,
     Overloaded,
@@ -38,6 +40,7 @@ from nemo_gym.schemas.row import (
     FAILURE_LOG_KEY,
     FAILURE_RETRYABLE_KEY,
     MASK_KEY,
+    MEDIA_DIR_KEY,
     Row,
     mirror_mask,
 )
@@ -144,7 +147,9 @@ class Runner:
         timeouts = Timeouts(read_s=self._timeout_s, total_s=self._timeout_s)
         try:
             with rollout_context(rollout_id), deadline_in(self._timeout_s):
-                data = dump_json(row.fields)
+                data = (
+                    await asyncio.to_thread(_with_media, row) if MEDIA_DIR_KEY in row.fields else dump_json(row.fields)
+                )
                 return await self._client.post(server, self.PATH, data=data, headers=JSON, timeouts=timeouts)
         except (ReplyTimedOut, RolloutTimedOut) as error:
             limit = f"the rollout took longer than rollout_timeout_s={self._timeout_s:g}"
@@ -163,6 +168,13 @@ def _capture_of(client: ServerClient) -> Callable[[JsonObject], RolloutCapture] 
     from nemo_gym.capture.store import CaptureStore
 
     return partial(RolloutCapture, CaptureStore(folder))
+
+
+def _with_media(row: Row) -> bytes:
+    try:
+        return dump_json(with_media(row.fields))
+    except DataError as error:
+        raise InvalidTask(str(error)) from error
 
 
 def _record(row: Row, result: Row, server: str, path: str) -> Record:

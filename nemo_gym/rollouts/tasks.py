@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from nemo_gym import paths
 from nemo_gym.config import explain_params
 from nemo_gym.data.gather import AgentDataset, numbered_rows_of
+from nemo_gym.data.media import with_empty_media, with_media_dir
 from nemo_gym.data.prompts import PromptConfig, apply_prompt_to_row, load_prompt_config
 from nemo_gym.data.rows import parse_task
 from nemo_gym.data.skills import load_skill_directory
@@ -67,8 +68,9 @@ class TaskPlan:
     """For each agent of other runs, the override that selects its run."""
     datasets: Sequence[AgentDataset] = ()
     """The datasets from which the input was gathered; empty if it is the user's own file."""
-    limits_each_agent: bool = False
-    """Whether the limit is that of each agent's rows, not counting copies, instead of that of all lines."""
+    is_gathered: bool = False
+    """Whether the input was gathered from datasets. The limit is then that of each agent's rows, not counting copies,
+    instead of that of all lines, and the rows say in which folder their media are."""
 
     def check(self) -> TaskNumbers:
         """Check all rows and return their numbering. Raise `DataError`, with file and line, if rows are invalid."""
@@ -128,7 +130,7 @@ class TaskPlan:
 
     def _raw_lines(self) -> Iterator[RawLine]:
         lines, limit = read_raw_lines(self.input), self.settings.limit
-        if limit is None or not self.limits_each_agent:
+        if limit is None or not self.is_gathered:
             return islice(lines, limit)
         return self._first_of_each_agent(lines, limit)
 
@@ -196,9 +198,11 @@ class TaskPlan:
             return "prompt_config is set, but the row has responses_create_params.input. Remove one of them."
         try:
             prepared = self._prepared(row, prompt)
-            ResponseCreateParams.model_validate(prepared.params)
+            ResponseCreateParams.model_validate(with_empty_media(prepared.fields)[PARAMS_KEY])
         except KeyError as error:
             return str(error.args[0])
+        except DataError as error:
+            return str(error)
         except ValidationError as error:
             return explain_params(error, row.fields, prepared.params)
         if self.settings.num_repeats_add_seed and prepared.extra_body is None:
@@ -227,7 +231,8 @@ class TaskPlan:
         return f"agent '{name}' is not running. {f'Did you mean {close[0]!r}?' if close else known}"
 
     def _prepared(self, row: Row, prompt: PromptConfig | None) -> Row:
-        prepared = (Row(apply_prompt_to_row(row.fields, prompt)) if prompt else row).without_outcome()
+        fields = apply_prompt_to_row(row.fields, prompt) if prompt else row.fields
+        prepared = Row(fields if self.is_gathered else with_media_dir(fields, self.input.parent)).without_outcome()
         params = {**(prepared.params or {}), **self.settings.responses_create_params}
         prepared.fields[PARAMS_KEY] = params
         if prepared.agent is None and self.settings.agent_name is not None:

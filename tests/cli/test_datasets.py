@@ -220,3 +220,19 @@ def test_prompt_mismatch_reports_file_and_line(workplace):
     assert finished.code == 1
     assert "in.jsonl:2: the prompt uses 'q', but the row has only: question." in finished.err
     assert not (workplace.folder / "o.jsonl").exists()
+
+
+def test_images_named_by_rows_are_collated_as_data(workplace, with_datasets):
+    content = [{"type": "input_image", "image_path": "images/a.png"}]
+    row = {"responses_create_params": {"input": [{"role": "user", "content": content}]}}
+    write_rows(workplace, f"{FOLDER}/data/train.jsonl", row)
+    config = with_datasets(dataset())
+    finished = prepared(workplace, config)
+    assert finished.code == 1
+    assert f"{FOLDER}/data/train.jsonl:1: responses_create_params.input[0].content[0].image_path: file" in finished.err
+    workplace.write(f"{FOLDER}/data/images/a.png", "pixels")
+    assert prepared(workplace, config).code == 0
+    (collated,) = read_rows(workplace, "out/train.jsonl")
+    (part,) = collated["responses_create_params"]["input"][0]["content"]
+    assert part == {"type": "input_image", "image_url": "data:image/png;base64,cGl4ZWxz"}
+    assert "_ng_media_dir" not in collated

@@ -101,3 +101,14 @@ def test_missing_dataset_file_reports_how_to_create_it(run_with):
         datasets_of_split(run_with(one=[{"type": "example"}]), "example")
     with pytest.raises(DataError, match=r"Create it with prepare\.py\."):
         datasets_of_split(run_with(one=[{"type": "example", "prepare_script": "prepare.py"}]), "example")
+
+
+def test_gathered_rows_name_their_media_folder(tmp_path, run_with):
+    content = [{"type": "input_image", "image_path": "images/a.png"}]
+    row = {"responses_create_params": {"input": [{"role": "user", "content": content}]}}
+    (tmp_path / "set").mkdir()
+    write(tmp_path / "set" / "one.jsonl", row, {"responses_create_params": {"input": "no image"}})
+    run = run_with(one=[{"type": "example", "jsonl_fpath": "set/one.jsonl"}])
+    with_image, without = rows_of(datasets_of_split(run, "example"), copies=False)
+    assert Path(with_image["_ng_media_dir"]).resolve() == tmp_path / "set"
+    assert "_ng_media_dir" not in without

@@ -1,0 +1,120 @@
+"""Images and sounds that rows name as files."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nemo_gym.data import media
+from nemo_gym.data.media import with_empty_media, with_media, with_media_dir
+from nemo_gym.errors import DataError
+from nemo_gym.schemas.row import MEDIA_DIR_KEY
+
+PNG = b"\x89PNG\r\n\x1a\n and pixels"
+
+
+def row_of(*parts: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    content = [{"type": "input_text", "text": "What is this?"}, *parts]
+    messages = [{"role": "system", "content": "Look."}, {"role": "user", "content": content}]
+    return {"responses_create_params": {"input": messages, "tools": []}, "answer": "7", **fields}
+
+
+def image(path: object) -> dict[str, Any]:
+    return {"type": "input_image", "image_path": path, "detail": "high"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "set" / "images").mkdir(parents=True)
+    (tmp_path / "set" / "images" / "a.PNG").write_bytes(PNG)
+    (tmp_path / "set" / "b.wav").write_bytes(b"RIFF")
+    (tmp_path / "secret.png").write_bytes(b"private")
+    return tmp_path / "set"
+
+
+def test_named_files_become_data(folder: Path) -> None:
+    given = row_of(image("images/a.PNG"), {"type": "input_audio", "audio_path": "b.wav"})
+    sent = with_media(with_media_dir(given, folder))
+    _, first, second = sent["responses_create_params"]["input"][1]["content"]
+    assert first == {
+        "type": "input_image", "detail": "high", "image_url": f"data:image/png;base64,{b64encode(PNG).decode()}"
+    }  # fmt: skip
+    assert second == {"type": "input_audio", "input_audio": {"data": b64encode(b"RIFF").decode(), "format": "wav"}}
+    assert sent == {**given, "responses_create_params": sent["responses_create_params"]}
+    assert given["responses_create_params"]["input"][1]["content"][1] == image("images/a.PNG")
+
+
+def test_checked_files_are_not_read(folder: Path) -> None:
+    checked = with_empty_media(with_media_dir(row_of(image("images/a.PNG")), folder))
+    assert checked["responses_create_params"]["input"][1]["content"][1]["image_url"] == "data:image/png;base64,"
+
+
+def test_rows_without_files_stay_the_same() -> None:
+    for row in (
+        row_of({"type": "input_image", "image_url": "data:image/png;base64,AAAA"}),
+        row_of({"type": "input_text", "image_path": "a.png", "text": ""}),
+        {"responses_create_params": {"input": "image_path"}},
+        {"responses_create_params": None},
+        {"image_path": "a.png"},
+        {"responses_create_params": {"input": [1, {"content": [2]}, {"content": "text"}]}},
+    ):
+        assert with_media(with_media_dir(row, Path("/nowhere"))) is row
+
+
+def test_folder_in_row_is_not_trusted(folder: Path) -> None:
+    assert with_media_dir(row_of(image("a.png"), **{MEDIA_DIR_KEY: "/"}), folder)[MEDIA_DIR_KEY] == str(folder)
+    assert MEDIA_DIR_KEY not in with_media_dir(row_of(**{MEDIA_DIR_KEY: "/"}), folder)
+
+
+def test_unusable_files_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(media, "LARGEST_BYTES", len(PNG))
+    (folder / "large.png").write_bytes(PNG + b"!")
+    (folder / "empty.jpg").touch()
+    (folder / "link.png").symlink_to(folder.parent / "secret.png")
+    (folder / "notes.txt").write_text("a text", "utf-8")
+    (folder / "folder.png").mkdir()
+    outside = f"is not in the dataset's folder {folder}. Use a path relative to it."
+    for path, problem in {
+        "large.png": "'large.png' has 20 bytes, more than 19. Make it smaller.",
+        "empty.jpg": "'empty.jpg' is empty.",
+        "missing.png": f"file 'missing.png' not found in the dataset's folder {folder}.",
+        "folder.png": f"file 'folder.png' not found in the dataset's folder {folder}.",
+        "notes.txt": "'notes.txt' has an unknown format. Use one of: .png, .jpg, .jpeg, .gif, .webp.",
+        "../secret.png": f"'../secret.png' {outside}",
+        "link.png": f"'link.png' {outside}",
+        str(folder / "images" / "a.PNG"): f"'{folder}/images/a.PNG' {outside}",
+    }.items():
+        row = with_media_dir(row_of(image(path)), folder)
+        for convert in (with_media, with_empty_media):
+            with pytest.raises(DataError) as error:
+                convert(row)
+            place = "responses_create_params.input[1].content[1].image_path: "
+            assert str(error.value) == place + problem
+    for path in (None, 7, ""):
+        with pytest.raises(DataError, match="image_path must be the path of a file, found"):
+            with_media(with_media_dir(row_of(image(path)), folder))
+
+
+def test_unreadable_file_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(file: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", file)
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    with pytest.raises(DataError, match=r"image_path: .*a\.PNG cannot be read \(Permission denied\)"):
+        with_media(with_media_dir(row_of(image("images/a.PNG")), folder))
+
+
+def test_row_of_unknown_folder_is_rejected() -> None:
+    with pytest.raises(DataError, match="the folder of its dataset is unknown"):
+        with_media(row_of(image("a.png")))
+
+
+def test_content_survives_encoding(folder: Path) -> None:
+    every_byte = bytes(range(256)) * 3
+    (folder / "all.png").write_bytes(every_byte)
+    sent = with_media(with_media_dir(row_of(image("all.png")), folder))
+    url = sent["responses_create_params"]["input"][1]["content"][1]["image_url"]
+    assert b64decode(url.partition(",")[2], validate=True) == every_byte
