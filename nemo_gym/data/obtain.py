@@ -12,7 +12,7 @@ from nemo_gym.config.published import process_config, view_of
 from nemo_gym.data.benchmarks import benchmark_of
 from nemo_gym.data.gather import missing_file
 from nemo_gym.data.hubs import described, download
-from nemo_gym.data.made import changed_input, has_other_arguments, record_arguments
+from nemo_gym.data.made import record_arguments, why_outdated
 from nemo_gym.data.permission import DownloadNeeded, may_download
 from nemo_gym.data.script_process import run_script
 from nemo_gym.data.scripts import Script, log_of
@@ -38,7 +38,8 @@ class Obtainer:
         """
         found = paths.find(dataset.jsonl_fpath, Path.is_file)
         if found is not None:
-            reason = _outdated(found, dataset)
+            is_made = dataset.type == "benchmark" or (dataset.prepare_script and not dataset.source)
+            reason = why_outdated(found, dataset.prepare_args) if is_made else None
             if reason is None:
                 return found
             self.notice(f"{found} {reason}")
@@ -46,12 +47,15 @@ class Obtainer:
             try:
                 return self._obtained(agent, dataset)
             except DownloadNeeded as needed:
-                raise DataError(_absent_file(agent, dataset, f"{needed} {DOWNLOAD}")) from needed
+                advice = str(needed) if dataset.type == "benchmark" else f"{needed} {DOWNLOAD}"
+                if found is None:
+                    raise DataError(missing_file(agent, dataset, advice)) from needed
+                raise DataError(f"dataset '{dataset.name}': {found} {reason}. {advice}") from needed
 
     def _obtained(self, agent: ServerConfig, dataset: DatasetConfig) -> Path:
         if dataset.type == "benchmark":
             if not self.may_download:
-                raise DataError(_absent_file(agent, dataset, "Create it with ng_prepare_benchmark."))
+                raise DownloadNeeded("Create it with ng_prepare_benchmark.")
             self.notice(f"preparing benchmark '{dataset.name}' …")
             return benchmark_of(agent, dataset).prepare()
         if dataset.prepare_script and not dataset.source:
@@ -81,23 +85,6 @@ class Obtainer:
             raise DataError(f"{program}: prepare() did not write its output, {target}. Correct the script.")
         record_arguments(target, dataset.prepare_args)
         return target
-
-
-def _outdated(path: Path, dataset: DatasetConfig) -> str | None:
-    """Return why a file must be made again, or None."""
-    is_made = dataset.type == "benchmark" or (dataset.prepare_script and not dataset.source)
-    if is_made and has_other_arguments(path, dataset.prepare_args):
-        return "was made with other prepare_args"
-    source = changed_input(path) if is_made else None
-    return f"was made from an earlier version of {source}" if source else None
-
-
-def _absent_file(agent: ServerConfig, dataset: DatasetConfig, advice: str) -> str:
-    """Return the message for a dataset whose file is missing or outdated."""
-    found = paths.find(dataset.jsonl_fpath, Path.is_file)
-    if found is None:
-        return missing_file(agent, dataset, advice)
-    return f"dataset '{dataset.name}': {found} {_outdated(found, dataset)}. {advice}"
 
 
 def target_of(relative: str) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -12,16 +11,15 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
-import orjson
-
 from nemo_gym.data import huggingface
 from nemo_gym.data.download import Downloaded, downloaded
 from nemo_gym.data.permission import DownloadNeeded, downloads_allowed
+from nemo_gym.data.sidecars import read_sidecar, sha256_of, sidecar_of, write_sidecar
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject
 
 MIRROR_ENV_VAR = "NEMO_GYM_MIRROR"
 """A base URL under which each host is a folder: `<mirror>/raw.githubusercontent.com/…`."""
+KIND = "source"
 HUGGINGFACE = "https://huggingface.co"
 
 
@@ -102,10 +100,10 @@ def fetch_to(source: Source, path: Path, *, headers: Mapping[str, str] | None = 
     record = read_record(path)
     is_about_another = record is not None and record.address != source.url
     if path.is_file() and not is_about_another:
-        found = _hash_of(path)
+        found = sha256_of(path)
         _check(source, record, found, path, path)
         if record is None:
-            _write_record(path, _record(source, found, path.stat().st_size, None))
+            write_sidecar(path, KIND, _record(source, found, path.stat().st_size, None)._asdict())
         return path
     address = source.url if headers else address_of(source)
     if not downloads_allowed():
@@ -113,7 +111,7 @@ def fetch_to(source: Source, path: Path, *, headers: Mapping[str, str] | None = 
     with _downloaded(source, path, address, headers) as got:
         _check(source, None if is_about_another else record, got.sha256, path, address)
         got.partial.replace(path)
-        _write_record(path, _record(source, got.sha256, got.size, got.commit))
+        write_sidecar(path, KIND, _record(source, got.sha256, got.size, got.commit)._asdict())
     return path
 
 
@@ -137,11 +135,6 @@ def name_of(source: Source) -> str:
     if not name:
         raise DataError(f"{source.url}: the address does not name a file. Give the address of one.")
     return name
-
-
-def record_path(path: Path) -> Path:
-    """Return the path of the record about a file."""
-    return path.with_name(f"{path.name}.source.json")
 
 
 def address_of(source: Source) -> str:
@@ -191,7 +184,7 @@ def _advice_if_forbidden(source: HuggingFace, token: str | None) -> str:
 
 def _check(source: Source, record: Record | None, found: str, path: Path, where: Path | str) -> None:
     """Raise `DataError` if the hash `found` is not the expected one. `where` is the file or address that has it."""
-    file = record_path(path)
+    file = sidecar_of(path, KIND)
     is_here = where == path
     if source.sha256 and found != source.sha256.lower():
         advice = (
@@ -218,23 +211,9 @@ def _record(source: Source, sha256: str, size: int, commit: str | None) -> Recor
 
 def read_record(path: Path) -> Record | None:
     """Return the record about a file, or None if it does not have one."""
-    file = record_path(path)
-    if not file.is_file():
-        return None
     try:
-        fields: JsonObject = orjson.loads(file.read_bytes())
-        return Record(**{name: fields[name] for name in Record._fields})
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        fields = read_sidecar(path, KIND)
+        return None if fields is None else Record(**{name: fields[name] for name in Record._fields})
+    except (ValueError, KeyError) as error:
+        file = sidecar_of(path, KIND)
         raise DataError(f"{file}: not a record of a download. Delete it, and the file that it is about.") from error
-
-
-def _write_record(path: Path, record: Record) -> None:
-    file = record_path(path)
-    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
-    partial.write_bytes(orjson.dumps(record._asdict(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
-    partial.replace(file)
-
-
-def _hash_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,41 @@
+"""Records about the files of a dataset: `<file>.<kind>.json` is about `<file>`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import orjson
+
+from nemo_gym.jsonl import JsonObject
+
+
+def sidecar_of(path: Path, kind: str) -> Path:
+    """Return the path of a file's record of this kind."""
+    return path.with_name(f"{path.name}.{kind}.json")
+
+
+def read_sidecar(path: Path, kind: str) -> JsonObject | None:
+    """Return a file's record, None without one. Raise `ValueError` if it is not a JSON object."""
+    file = sidecar_of(path, kind)
+    if not file.is_file():
+        return None
+    record = orjson.loads(file.read_bytes())
+    if not isinstance(record, dict):
+        raise ValueError(f"{file} holds a {type(record).__name__}")
+    return record
+
+
+def write_sidecar(path: Path, kind: str, record: JsonObject) -> None:
+    """Replace a file's record."""
+    file = sidecar_of(path, kind)
+    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
+    partial.write_bytes(orjson.dumps(record, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    partial.replace(file)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file's content in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
