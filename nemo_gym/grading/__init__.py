@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nemo_gym.grading.actions import actions_in as actions_in
+    from nemo_gym.grading.answers import final_answer as final_answer
+    from nemo_gym.grading.answers import same_text as same_text
     from nemo_gym.grading.code import CodeGrade as CodeGrade
     from nemo_gym.grading.code import CodeTests as CodeTests
     from nemo_gym.grading.code import TestResult as TestResult
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from nemo_gym.grading.judge import Verdict as Verdict
     from nemo_gym.grading.judge import filled_with as filled_with
     from nemo_gym.grading.judge import read_prompt as read_prompt
+    from nemo_gym.grading.judge_calls import call_judge as call_judge
     from nemo_gym.grading.numbers import number_in as number_in
     from nemo_gym.grading.numbers import same_number as same_number
     from nemo_gym.grading.patterns import PatternFailed as PatternFailed
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from nemo_gym.grading.rubric import Criterion as Criterion
     from nemo_gym.grading.rubric import Rubric as Rubric
     from nemo_gym.grading.rubric import read_rubric as read_rubric
+    from nemo_gym.grading.special_tokens import SpecialTokens as SpecialTokens
     from nemo_gym.grading.text import AnswerText as AnswerText
     from nemo_gym.grading.text import last_boxed as last_boxed
     from nemo_gym.grading.text import last_boxes as last_boxes
@@ -49,13 +53,16 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "actions": ("actions_in",),
+    "answers": ("final_answer", "same_text"),
     "code": ("CodeGrade", "CodeTests", "TestResult", "grade_code", "last_code_block"),
     "confined": ("ConfinedPython", "Limits"),
     "expressions": ("Comparison", "MathEquality"),
     "judge": ("Judge", "JudgeCall", "JudgeConfig", "PromptFile", "Verdict", "filled_with", "read_prompt"),
+    "judge_calls": ("call_judge",),
     "numbers": ("number_in", "same_number"),
     "patterns": ("PatternFailed", "PatternSearch"),
     "rubric": ("Criterion", "Rubric", "read_rubric"),
+    "special_tokens": ("SpecialTokens",),
     "text": ("AnswerText", "last_boxed", "last_boxes", "normalised", "option_letter", "strip_reasoning", "unwrapped"),
     "workers": ("WorkerCrashed", "WorkerFailed", "WorkerNotStarted", "WorkerPool", "WorkerTimedOut", "WorkersBusy"),
 }

@@ -14,8 +14,17 @@ from nemo_gym import (
     compute_pass_majority_metrics,
     compute_subset_metrics,
 )
-from nemo_gym.grading import AnswerText, PatternFailed, PatternSearch, number_in, strip_reasoning, unwrapped
-from resources_servers.answer_match.matching import chosen, contains, equal_numbers, final_answer, same_text
+from nemo_gym.grading import (
+    AnswerText,
+    PatternFailed,
+    PatternSearch,
+    final_answer,
+    number_in,
+    same_text,
+    strip_reasoning,
+    unwrapped,
+)
+from resources_servers.answer_match.matching import chosen, contains, equal_numbers
 
 Grader = Literal["exact", "number", "choice", "regex", "contains"]
 

@@ -1,0 +1,44 @@
+"""Find the final answer of a reply, and compare it with the expected text."""
+
+from __future__ import annotations
+
+import re
+
+from nemo_gym.grading.text import normalised, strip_reasoning, unwrapped
+
+_ANSWER_LINE = re.compile(r"[\s>*_`#-]{0,20}(?:final\s)?answer[*_`]{0,4}\s?[:：](.*)", re.IGNORECASE)
+_QUOTES = "\"'“”‘’«»()[]<>"
+
+
+def final_answer(text: str) -> str | None:
+    """Return the text from the last "Answer:" at the beginning of a line to the end of its paragraph.
+
+    If nothing follows in this paragraph, the next one is the answer. A reply of one line is an answer as a whole; a
+    longer reply without such a line does not have one (None).
+    """
+    lines = [line.strip() for line in strip_reasoning(text).splitlines()]
+    for place in range(len(lines) - 1, -1, -1):
+        if found := _ANSWER_LINE.match(lines[place]):
+            return _paragraph([found[1], *lines[place + 1 :]])
+    shown = [line for line in lines if line]
+    return _paragraph(shown) if len(shown) == 1 else None
+
+
+def _paragraph(lines: list[str]) -> str | None:
+    """Return the first paragraph as one line, so that "or …" in a second line belongs to the answer."""
+    found: list[str] = []
+    for line in lines:
+        if plain := unwrapped(line):
+            found.append(plain)
+        elif found:
+            break
+    return " ".join(found) or None
+
+
+def same_text(expected: str, answer: str, *, keeps_case: bool) -> bool:
+    """Return whether two texts differ only in markup, spacing, quotation marks and, unless it is kept, case."""
+    return _plain(expected, keeps_case=keeps_case) == _plain(answer, keeps_case=keeps_case)
+
+
+def _plain(text: str, *, keeps_case: bool) -> str:
+    return normalised(normalised(text, keeps_case=keeps_case).strip(_QUOTES), keeps_case=keeps_case)

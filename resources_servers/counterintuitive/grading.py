@@ -1,0 +1,77 @@
+"""Compare an answer with an expected one, by the form that the task asks for."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from nemo_gym.grading import same_number, same_text, unwrapped
+
+Form = Literal["text", "number", "list", "date", "time"]
+
+LONGEST = 500
+"""Characters of an answer. Longer ones are wrong in every form, and patterns would need long for them."""
+MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+
+_DAY = r"0?(?P<day>\d{1,2})(?:st|nd|rd|th|\.)?"
+_MONTH = r"(?P<month>[a-z]+)"
+_DATES = tuple(
+    re.compile(pattern, re.ASCII)
+    for pattern in (rf"(?:the\s)?{_DAY}\s(?:of\s)?{_MONTH}", rf"{_MONTH}\s(?:the\s)?{_DAY}")
+)
+_TIME = re.compile(r"0?(\d{1,2})[:.](\d{2})(?:\s?(?:h|hrs|o['’]clock))?", re.ASCII)
+_BRACKETS = "()[] "
+_SEPARATOR = re.compile(r"\s*[,;]\s*(?:and\s+)?|\s+and\s+")
+
+
+def matches(form: Form, expected: str, answer: str) -> bool:
+    """Return whether the answer is the expected one, apart from its spelling."""
+    if len(answer) > LONGEST:
+        return False
+    if form == "list":
+        return _same_items(expected, answer)
+    if form == "date":
+        return _date_in(answer) is not None and _date_in(answer) == _date_in(expected)
+    if form == "time":
+        return _time_in(answer) is not None and _time_in(answer) == _time_in(expected)
+    return _same_value(form, expected, answer)
+
+
+def _same_value(form: Form, expected: str, answer: str) -> bool:
+    if form == "number":
+        return same_number(unwrapped(expected), unwrapped(answer)) is True
+    return same_text(expected, answer, keeps_case=False)
+
+
+def _same_items(expected: str, answer: str) -> bool:
+    """Return whether two lists have the same items in the same order."""
+    wanted, given = _items(expected), _items(answer)
+    return len(wanted) == len(given) and all(
+        _same_value("number" if one.lstrip("-").isdigit() else "text", one, other)
+        for one, other in zip(wanted, given, strict=True)
+    )
+
+
+def _items(text: str) -> list[str]:
+    return _SEPARATOR.split(unwrapped(text).rstrip(".").strip(_BRACKETS))
+
+
+def _date_in(text: str) -> tuple[int, str] | None:
+    """Return day and month of `7 April`, `7th of April` or `April 7`."""
+    plain = _plain(text)
+    found = next((date for pattern in _DATES if (date := pattern.fullmatch(plain))), None)
+    if found is None or found["month"].capitalize() not in MONTHS:
+        return None
+    return int(found["day"]), found["month"]
+
+
+def _time_in(text: str) -> tuple[int, int] | None:
+    found = _TIME.fullmatch(_plain(text))
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _plain(text: str) -> str:
+    return " ".join(unwrapped(text).strip("'\"“”‘’()[] ").rstrip(".").lower().split())

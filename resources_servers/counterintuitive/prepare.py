@@ -1,0 +1,79 @@
+r"""Make rows: tasks whose rules go against habit, and controls with the usual rules.
+
+python resources_servers/counterintuitive/prepare.py --count 500 --output <rows.jsonl>
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import cycle
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from nemo_gym import DataError, Split, run_prepare, split_rows
+from nemo_gym.jsonl import write_rows
+from resources_servers.counterintuitive.drafts import Draft, Scenario
+from resources_servers.counterintuitive.grading import matches
+from resources_servers.counterintuitive.kinds import KINDS
+
+CONTROL = "control"
+MOST_DRAWS = 1_000
+"""A scenario that needs more of them has a bug: the right and the habitual answers differ in most drafts."""
+
+
+def prepare(
+    output: Path,
+    count: int = 500,
+    seed: int = 0,
+    *,
+    control_share: float = 0.2,
+    kind: Sequence[str] = (),
+    split: Split | None = None,
+) -> Path:
+    """Write `count` rows, alternating between the kinds, and return their path.
+
+    control_share: share of rows (0 to 1) whose rules are the usual ones
+    kind: use only this kind; repeat the flag for several
+    split: only rows of this split; the two splits have no prompt in common
+
+    Raises `DataError` for an invalid share or kind; then nothing is written.
+    """
+    if not 0 <= control_share <= 1:
+        raise DataError(f"control_share: {control_share} is not between 0 and 1.")
+    unknown = [name for name in kind if name not in KINDS]
+    if unknown:
+        raise DataError(f"kind: '{unknown[0]}' does not exist. The kinds are: {', '.join(KINDS)}.")
+    drawn = generated_rows(random.Random(f"counterintuitive {seed}"), kind or list(KINDS), control_share)
+    write_rows(output, split_rows(drawn, split, count, key=itemgetter("responses_create_params")))
+    return output
+
+
+def generated_rows(rng: random.Random, kinds: Sequence[str], control_share: float) -> Iterator[dict[str, Any]]:
+    """Yield rows without end, alternating between the kinds."""
+    for kind in cycle(kinds):
+        scenario, is_twisted = rng.choice(KINDS[kind]), rng.random() >= control_share
+        draft = _drawn(rng, scenario, is_twisted=is_twisted)
+        row = {
+            "responses_create_params": {"input": draft.messages},
+            "subset": kind if is_twisted else CONTROL,
+            "scenario": scenario.__name__,
+            "form": draft.form,
+            "expected_answer": draft.expected,
+            "habitual_answer": draft.habitual,
+        }
+        yield {**row, "documents": draft.documents} if draft.documents else row
+
+
+def _drawn(rng: random.Random, scenario: Scenario, *, is_twisted: bool) -> Draft:
+    """Return a draft whose unusual rule matters, or one without such a rule."""
+    for _ in range(MOST_DRAWS):
+        draft = scenario(rng, is_twisted)
+        if matches(draft.form, draft.expected, draft.habitual) != is_twisted:
+            return draft
+    raise RuntimeError(f"scenario '{scenario.__name__}' makes no {'twisted row' if is_twisted else 'control'}")
+
+
+if __name__ == "__main__":
+    run_prepare(prepare)
