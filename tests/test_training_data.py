@@ -12,6 +12,7 @@ from nemo_gym import DataError, config
 from nemo_gym.contract import CHECKS, Task, open_environment
 from nemo_gym.contract.checks import Checkup
 from nemo_gym.data.gather import AgentDataset, rows_of
+from nemo_gym.data.media import with_media
 from nemo_gym.data.sources import MIRROR_ENV_VAR
 from tests.each_case import each_case
 from tests.test_every_environment import CONFIGS, SAMPLE_MODEL
@@ -99,7 +100,7 @@ def made_rows(folder, agent, dataset, **arguments):
         if NO_MIRROR in str(error):
             pytest.skip(f"it is fetched: {error}")
         raise
-    return list(rows_of([AgentDataset(agent, dataset, output)], copies=False))
+    return [with_media(row) for row in rows_of([AgentDataset(agent, dataset, output)], copies=False)]
 
 
 def tasks_of(rows):

@@ -4,6 +4,7 @@ import re
 import time
 from functools import cached_property
 from hashlib import sha256
+from pathlib import Path
 from uuid import uuid4
 
 import orjson
@@ -22,9 +23,11 @@ from nemo_gym import (
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
     SimpleResponsesAPIModel,
+    find_path,
 )
 from nemo_gym.dialects.chat import ResponsesConverter
 from nemo_gym.jsonl import JsonObject
+from responses_api_models.vllm_model.audio import with_audio
 from responses_api_models.vllm_model.tokens import ASK_FOR_TOKENS, lacks_prompt_tokens, move_tokens_into_messages
 
 CONTEXT_OVERFLOW = re.compile(
@@ -50,6 +53,8 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     chat_template_kwargs: JsonObject | None = None
     extra_body: JsonObject | None = None
     """Fields for requests that do not set them, such as `top_k`."""
+    audio_dir: Path | None = None
+    """The folder of the files that `metadata.audio_path` and `audio_paths` of a request may name."""
     request_timeout_s: float = 1800.0
     """How long an endpoint may take for one reply."""
     request_tries: int = Field(default=3, ge=1)
@@ -61,6 +66,14 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
         if not value:
             raise ValueError("at least one address is needed")
         return value
+
+    @field_validator("audio_dir")
+    @classmethod
+    def _existing_folder(cls, value: Path | None) -> Path | None:
+        folder = find_path(value, Path.is_dir) if value else None
+        if value and folder is None:
+            raise ValueError(f"folder '{value}' not found. Create it, or leave audio_dir out")
+        return folder
 
 
 class VLLMModel(SimpleResponsesAPIModel):
@@ -127,6 +140,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         self, endpoint: NeMoGymAsyncOpenAI, body: NeMoGymChatCompletionCreateParamsNonStreaming
     ) -> JsonObject:
         fields = self._fields(body)
+        fields["messages"] = await with_audio(fields["messages"], body.metadata or {}, self.config.audio_dir)
         try:
             completion = await endpoint.create_chat_completion(**fields)
         except EndpointError as error:

@@ -1,0 +1,66 @@
+"""Digits read by espeak-ng, a speech synthesiser that is installed as a program."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import wave
+from array import array
+from itertools import accumulate, pairwise
+from random import Random
+
+from nemo_gym import DataError
+from resources_servers.audio_digits.sounds import RATE, Samples
+
+PROGRAM = "espeak-ng"
+TIMEOUT_S = 60.0
+NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+ACCENTS = ("en-us", "en-gb", "en-gb-scotland")
+SPEAKERS = ("m1", "m3", "m7", "f1", "f2", "f4")
+
+
+def check_installed() -> None:
+    """Raise `DataError` if espeak-ng is not installed."""
+    if shutil.which(PROGRAM) is None:
+        raise DataError(
+            "voice: the program espeak-ng is not installed. Install it, on Debian with 'apt-get install espeak-ng'. "
+            "Without voice, no digits are spoken."
+        )
+
+
+def speech(digits: str, rng: Random, peak: int) -> Samples:
+    """Return a voice that reads digits one after another, 0 as "zero" or "oh"."""
+    names = (rng.choice(("zero", "oh")), *NAMES[1:])
+    voice = f"{rng.choice(ACCENTS)}+{rng.choice(SPEAKERS)}"
+    command = [PROGRAM, "--stdout", "-v", voice, "-s", str(rng.randint(155, 210)), "-p", str(rng.randint(30, 70))]
+    spoken = _output_of([*command, ", ".join(names[int(digit)] for digit in digits)])
+    with wave.open(io.BytesIO(spoken)) as file:
+        # The header's length is a guess, because the program does not know it when it begins to write.
+        frames = file.readframes(file.getnframes())
+        return _loud_as(peak, _resampled(array("h", frames), file.getframerate()))
+
+
+def _output_of(command: list[str]) -> bytes:
+    try:
+        return subprocess.run(command, capture_output=True, check=True, timeout=TIMEOUT_S).stdout
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace").strip() or f"exit code {error.returncode}"
+        raise DataError(
+            f"voice: espeak-ng failed ({said}). Its voices are listed by 'espeak-ng --voices=en'."
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise DataError(f"voice: espeak-ng did not finish within {TIMEOUT_S:.0f} s. Try 'espeak-ng hello'.") from error
+
+
+def _resampled(samples: Samples, rate: int) -> Samples:
+    """Return samples at our rate, each the mean of those that it replaces."""
+    sums = [0, *accumulate(samples)]
+    count = len(samples) * RATE // rate
+    edges = [place * rate // RATE for place in range(count + 1)]
+    return array("h", ((sums[end] - sums[begin]) // (end - begin) for begin, end in pairwise(edges)))
+
+
+def _loud_as(peak: int, samples: Samples) -> Samples:
+    loudest = max(map(abs, samples), default=0) or 1
+    return array("h", (sample * peak // loudest for sample in samples))

@@ -1,0 +1,148 @@
+"""Add the audio that a request's `metadata` holds or names to its last user message."""
+
+import asyncio
+import binascii
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from nemo_gym import InvalidTask
+from nemo_gym.jsonl import JsonObject
+
+KEYS = ("audio_data", "audio_path", "audio_paths")
+LARGEST_BYTES = 20 * 1024 * 1024
+"""The size limit of a request's audio."""
+SUFFIXES = {".wav": "wav", ".mp3": "mp3", ".flac": "flac"}
+MEDIA_TYPES = {"wav": "wav", "x-wav": "wav", "wave": "wav", "mpeg": "mp3", "mp3": "mp3", "flac": "flac"}
+MEDIA_TYPES["x-flac"] = "flac"
+SIGNATURES = ((b"RIFF", "wav"), (b"fLaC", "flac"), (b"ID3", "mp3"), (b"\xff\xfb", "mp3"), (b"\xff\xf3", "mp3"))
+"""The first bytes of files."""
+STANDARD = ("wav", "mp3")
+"""The formats of OpenAI's `input_audio` parts. vLLM accepts others only as `audio_url`."""
+
+_DATA_URL = re.compile(r"data:audio/([a-z0-9.+-]+);base64,", re.IGNORECASE)
+
+
+async def with_audio(messages: list[JsonObject], metadata: Mapping[str, str], folder: Path | None) -> list[JsonObject]:
+    """Return messages with the metadata's audio at the end of the last user message.
+
+    Paths are relative to `folder`. Raise `InvalidTask` if the audio cannot be sent.
+    """
+    if not any(key in metadata for key in KEYS):
+        return messages
+    place = next((place for place in range(len(messages) - 1, -1, -1) if messages[place].get("role") == "user"), None)
+    if place is None:
+        raise InvalidTask("metadata: audio is added to the last user message. Add a user message to the input.")
+    parts = await asyncio.to_thread(_parts, metadata, folder)
+    content = messages[place].get("content") or []
+    before = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return [*messages[:place], {**messages[place], "content": [*before, *parts]}, *messages[place + 1 :]]
+
+
+class _Recording(NamedTuple):
+    format: str
+    data: str
+    """The content of the file as base64."""
+
+    def part(self) -> JsonObject:
+        """Return the content part for Chat Completions."""
+        if self.format in STANDARD:
+            return {"type": "input_audio", "input_audio": self._asdict()}
+        return {"type": "audio_url", "audio_url": {"url": f"data:audio/{self.format};base64,{self.data}"}}
+
+
+def _parts(metadata: Mapping[str, str], folder: Path | None) -> list[JsonObject]:
+    parts, size = [], 0
+    for recording in _recordings(metadata, folder):
+        size += _size_of(recording.data)
+        if size > LARGEST_BYTES:
+            raise InvalidTask(f"metadata: the audio has more than {LARGEST_BYTES} bytes. Make it smaller.")
+        parts.append(recording.part())
+    return parts
+
+
+def _recordings(metadata: Mapping[str, str], folder: Path | None) -> Iterator[_Recording]:
+    if "audio_data" in metadata:
+        yield _given(metadata["audio_data"])
+    for key, path in _paths(metadata):
+        yield _read(key, path, folder)
+
+
+def _paths(metadata: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each path with the metadata key that names it."""
+    if "audio_path" in metadata:
+        yield "audio_path", metadata["audio_path"]
+    if "audio_paths" in metadata:
+        try:
+            paths = orjson.loads(metadata["audio_paths"])
+        except ValueError:
+            paths = None
+        if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+            raise InvalidTask('metadata.audio_paths must be a JSON list of paths, such as ["a.wav", "b.wav"].')
+        yield from (("audio_paths", path) for path in paths)
+
+
+def _given(value: str) -> _Recording:
+    """Return the recording in base64 data or in a data URL."""
+    header = _DATA_URL.match(value)
+    data = value[header.end() :] if header else value
+    if (size := _size_of(data)) > LARGEST_BYTES:
+        raise _too_large("audio_data", "it", size)
+    try:
+        start = b64decode(data, validate=True)[:4]
+    except (binascii.Error, ValueError) as error:
+        raise InvalidTask(
+            f"metadata.audio_data is neither base64 nor a data URL of audio in base64: {error}."
+        ) from error
+    if not start:
+        raise InvalidTask("metadata.audio_data is empty.")
+    if header:
+        format_ = MEDIA_TYPES.get(header[1].lower())
+    else:
+        format_ = next((name for signature, name in SIGNATURES if start.startswith(signature)), None)
+    if format_ is None:
+        raise InvalidTask("metadata.audio_data is not WAV, MP3 or FLAC. Convert it, or name its type in a data URL.")
+    return _Recording(format_, data)
+
+
+def _read(key: str, path: str, folder: Path | None) -> _Recording:
+    if folder is None:
+        raise InvalidTask(
+            f"metadata.{key} names '{path}', but this server reads no files. Set its 'audio_dir' to the folder that "
+            "holds them, or send audio_data."
+        )
+    format_ = SUFFIXES.get(Path(path).suffix.lower())
+    if format_ is None:
+        raise InvalidTask(f"metadata.{key}: '{path}' must end in {', '.join(SUFFIXES)}. Convert it.")
+    try:
+        data = _content(folder, key, path)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InvalidTask(f"metadata.{key}: '{path}' in audio_dir cannot be read ({error}).") from error
+    return _Recording(format_, b64encode(data).decode("ascii"))
+
+
+def _content(folder: Path, key: str, path: str) -> bytes:
+    file = (folder / path).resolve()
+    # A row of unknown origin must not send other files of this machine to an endpoint.
+    if not file.is_relative_to(folder.resolve()):
+        raise InvalidTask(f"metadata.{key}: '{path}' is not in audio_dir. Use a path relative to this folder.")
+    if not file.is_file():
+        raise InvalidTask(f"metadata.{key}: file '{path}' not found in audio_dir.")
+    if (size := file.stat().st_size) > LARGEST_BYTES:
+        raise _too_large(key, f"'{path}'", size)
+    if not size:
+        raise InvalidTask(f"metadata.{key}: '{path}' is empty.")
+    return file.read_bytes()
+
+
+def _size_of(data: str) -> int:
+    """Return the size of the bytes that base64 data decodes to, give or take two."""
+    return len(data) * 3 // 4
+
+
+def _too_large(key: str, what: str, size: int) -> InvalidTask:
+    return InvalidTask(f"metadata.{key}: {what} has {size} bytes, more than {LARGEST_BYTES}. Make it smaller.")
