@@ -16,8 +16,9 @@ from benchmarks.livecodebench.prepare import REPOSITORY, prepare
 from nemo_gym import DataError, UsageError
 from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
 from nemo_gym.jsonl import read_rows
-from nemo_gym.testing import make_server, reply, rollout, serving
+from nemo_gym.testing import make_server, serving
 from resources_servers.code_gen.app import CodeGenServer
+from tests.data.code_answers import fenced, other_rewards, reference, reward_of
 
 FOLDER = Path(__file__).parents[1]
 EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
@@ -87,14 +88,6 @@ async def server():
         yield started
 
 
-def fenced(code: str) -> str:
-    return f"```python\n{code}\n```"
-
-
-def reference(row) -> str:
-    return row["verifier_metadata"]["reference"]
-
-
 def memorized(row) -> str:
     """Return a program that knows the result of the first test only."""
     tests = row["verifier_metadata"]["unit_tests"]
@@ -114,18 +107,6 @@ WRONG = {
     "leaves early": lambda row: fenced(f"import os\nos._exit(0)\n{reference(row)}"),
     "empty": lambda _: "",
 }
-
-
-async def reward_of(server, row, answer: str) -> float:
-    async with rollout(server, **row) as attempt:
-        return (await attempt.verify(reply(answer))).reward
-
-
-async def other_rewards(server, rows, answers, reward):
-    """Return the rows and kinds of answers that do not earn this reward."""
-    tried = [(row, kind) for row in rows for kind in answers]
-    rewards = await asyncio.gather(*(reward_of(server, row, answers[kind](row)) for row, kind in tried))
-    return [(row["question_id"], kind) for (row, kind), got in zip(tried, rewards, strict=True) if got != reward]
 
 
 @on_the_shared_server

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 from pathlib import Path
 
@@ -15,8 +14,9 @@ from benchmarks.mbpp.prepare import SOURCE, prepare
 from nemo_gym import DataError
 from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
 from nemo_gym.jsonl import read_rows
-from nemo_gym.testing import make_server, reply, rollout, serving
+from nemo_gym.testing import make_server, serving
 from resources_servers.code_gen.app import CodeGenServer
+from tests.data.code_answers import fenced, other_rewards, reference
 
 FOLDER = Path(__file__).parents[1]
 EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
@@ -49,24 +49,11 @@ def table(problems) -> bytes:
     return file.getvalue()
 
 
-def fenced(code: str) -> str:
-    return f"```python\n{code}\n```"
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server():
     started = make_server(CodeGenServer, num_processes=3)
     async with serving(started):
         yield started
-
-
-async def reward_of(server, row, answer: str) -> float:
-    async with rollout(server, **row) as attempt:
-        return (await attempt.verify(reply(answer))).reward
-
-
-def reference(row) -> str:
-    return row["verifier_metadata"]["reference"]
 
 
 RIGHT = {
@@ -90,13 +77,6 @@ def first_result(row) -> str:
         f"{reference(row)}\nright, results = {name}, []\n"
         f"def {name}(*given):\n    results.append(right(*given))\n    return results[0]"
     )
-
-
-async def other_rewards(server, rows, answers, reward):
-    """Return the rows and kinds of answers that do not earn this reward."""
-    tried = [(row, kind) for row in rows for kind in answers]
-    rewards = await asyncio.gather(*(reward_of(server, row, answers[kind](row)) for row, kind in tried))
-    return [(row["task_id"], kind) for (row, kind), got in zip(tried, rewards, strict=True) if got != reward]
 
 
 @pytest.fixture
