@@ -100,19 +100,20 @@ class WorkplaceAssistantServer(SimpleResourcesServer):
                 make_call(expected, call.name, call.arguments)
             except UnreadableCall as error:
                 raise InvalidTask(f"{self.config.name}: ground_truth: {error}. Fix the row.") from error
-        return float(self._reached(body, desk).is_like(expected))
+        return float(self.reached(body.response, desk).is_like(expected))
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         """Return pass rates overall and for each category."""
         return {**compute_pass_majority_metrics(tasks).metrics, **compute_subset_metrics(tasks, "category")}
 
-    def _reached(self, body: WorkplaceAssistantVerifyRequest, desk: Desk) -> Database:
+    def reached(self, response: NeMoGymResponse, desk: Desk) -> Database:
+        """Return the database after the response's calls."""
         if desk.database is not None:
             return desk.database
         # No tool was called in this session, so the response's calls come from an earlier one and are replayed.
         database = Database(self.company)
-        executed = _executed(body.response)
-        for call in body.response.tool_calls:
+        executed = _executed(response)
+        for call in response.tool_calls:
             if call.call_id not in executed:
                 continue
             try:

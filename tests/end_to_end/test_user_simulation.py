@@ -12,8 +12,12 @@ from nemo_gym.testing import FakeModel, make_server, run
 from resources_servers.calendar import oracle as calendar_oracle
 from resources_servers.calendar import prepare as calendar_prepare
 from resources_servers.calendar.app import CalendarServer
+from resources_servers.multiple_intents import oracle as wishes_oracle
+from resources_servers.multiple_intents import prepare as wishes_prepare
+from resources_servers.multiple_intents.app import MultipleIntentsServer
 from resources_servers.proactive_asking import oracle, prepare
 from resources_servers.proactive_asking.app import ProactiveAskingServer
+from responses_api_agents.simple_agent.app import SimpleAgent
 from responses_api_agents.user_simulation_agent.app import UserSimulationAgent
 from responses_api_models.sample_model.app import SampleModel
 
@@ -39,9 +43,9 @@ user_model:
 """
 
 
-def agent_on(server, replies):
+def agent_on(server, replies, agent_class=UserSimulationAgent):
     ref = {"type": "resources_servers", "name": server.config.name}
-    return make_server(UserSimulationAgent, model=FakeModel(replies), servers=[server], resources_server=ref)
+    return make_server(agent_class, model=FakeModel(replies), servers=[server], resources_server=ref)
 
 
 async def test_policy_that_uses_the_users_answer_is_rewarded(tmp_path):
@@ -78,6 +82,22 @@ async def test_correct_live_calendar_earns_all_and_becomes_row(tmp_path):
     assert [row["responses_create_params"]["input"][-1]["content"] for row in held] == [
         row["user"]["script"][-1] for row in live
     ]
+
+
+async def test_wishes_fulfilled_in_their_turns_earn_all(tmp_path):
+    for row in read_rows(wishes_prepare.prepare(tmp_path / "rows.jsonl", 24)):
+        solution = wishes_oracle.solve(row)
+        said = [item for item in solution if not isinstance(item, EasyInputMessage)]
+        graded = await run(agent_on(make_server(MultipleIntentsServer), said), **row)
+        assert (graded.reward, graded.ended_by) == (1.0, "goal_met")
+        assert graded.user_turns == len(row["user"]["script"])
+
+
+async def test_single_messages_with_several_wishes_need_no_user(tmp_path):
+    subsets = ["single_turn", "dependent"]
+    for row in read_rows(wishes_prepare.prepare(tmp_path / "rows.jsonl", 12, subset=subsets)):
+        agent = agent_on(make_server(MultipleIntentsServer), wishes_oracle.solve(row), SimpleAgent)
+        assert (await run(agent, **row)).reward == 1.0
 
 
 async def test_conversation_depends_only_on_the_seeds():

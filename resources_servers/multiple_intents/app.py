@@ -1,0 +1,85 @@
+"""Fulfil several wishes of one user at the workplace, graded by the final state and by each answer."""
+
+from statistics import fmean
+from typing import Any
+
+from pydantic import Field
+
+from nemo_gym import (
+    BaseSeedSessionRequest,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    compute_pass_majority_metrics,
+    compute_subset_metrics,
+)
+from nemo_gym.jsonl import JsonObject
+from resources_servers.multiple_intents.effects import effects_of_each
+from resources_servers.multiple_intents.grading import COMPONENTS, grade
+from resources_servers.multiple_intents.tasks import Task
+from resources_servers.workplace_assistant.app import Desk, WorkplaceAssistantConfig, WorkplaceAssistantServer
+
+
+class MultipleIntentsConfig(WorkplaceAssistantConfig):
+    """The company, and the price of changes that no wish asks for."""
+
+    damage_penalty: float = Field(default=1.0, gt=0, le=1)
+    """Deducted from the share of fulfilled wishes if anything else was changed, down to 0."""
+
+
+class SeedRequest(Task, BaseSeedSessionRequest):
+    """The row that starts a session."""
+
+
+class VerifyRequest(Task, BaseVerifyRequest):
+    """The row and the conversation."""
+
+
+class MultipleIntentsServer(WorkplaceAssistantServer):
+    """Offers the workplace's tools, and grades each wish."""
+
+    config: MultipleIntentsConfig
+    KEY_METRICS = (
+        "mean/reward",
+        "mean/all_done",
+        *(f"mean/{component}" for component in COMPONENTS),
+        "{subset}/pass@1[avg-of-{k}]/accuracy",
+        "mean/input_tokens",
+        "mean/output_tokens",
+        "mean/total_tokens",
+    )
+
+    async def seed_session(self, body: SeedRequest, desk: Desk) -> None:
+        """Check the row before the model spends any time on it, and start with an unchanged company."""
+        effects_of_each(self.company, [wish.calls for wish in body.wishes])
+        desk.database = None
+
+    async def verify(self, body: VerifyRequest, desk: Desk) -> BaseVerifyResponse:
+        """Reward the share of fulfilled wishes, less the penalty if anything else was changed."""
+        found = grade(body, self.reached(body.response, desk), body.response)
+        penalty = self.config.damage_penalty if found.damage else 0.0
+        return BaseVerifyResponse.grade(
+            body,
+            reward=max(0.0, fmean(found.done) - penalty),
+            # As the row has them, without defaults.
+            wishes=[wish.model_dump(exclude_unset=True) for wish in body.wishes],
+            all_done=all(found.done) and not found.damage,
+            wishes_done=found.done,
+            damage=found.damage,
+            reward_components=found.components,
+            **found.components,
+        )
+
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """Return rewards, full successes and components overall and for each subset."""
+        return {
+            **compute_pass_majority_metrics(tasks, _scores).metrics,
+            **compute_subset_metrics(tasks, "subset", _scores),
+        }
+
+
+def _scores(row: JsonObject) -> dict[str, float | None]:
+    return {"accuracy": row.get("reward"), **{name: row.get(name) for name in ("all_done", *COMPONENTS)}}
+
+
+if __name__ == "__main__":
+    MultipleIntentsServer.run_webserver()

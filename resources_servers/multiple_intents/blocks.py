@@ -1,0 +1,145 @@
+"""Wishes that belong together: a single one, or a chain in which each depends on those before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from nemo_gym import ToolError
+from resources_servers.multiple_intents.calendar_wishes import (
+    CALENDAR_WISHES,
+    LENGTHS_MIN,
+    cancel_first,
+    cancel_next,
+    set_length_of_first,
+)
+from resources_servers.multiple_intents.customer_wishes import CUSTOMER_WISHES, a_customer, assign_customer
+from resources_servers.multiple_intents.email_wishes import (
+    EMAIL_WISHES,
+    answer_latest,
+    delete_latest,
+    send_about_next,
+    send_to_seller,
+)
+from resources_servers.multiple_intents.questions import QUESTIONS
+from resources_servers.multiple_intents.task_wishes import TASK_WISHES
+from resources_servers.multiple_intents.wishes import Answer, Item, Question, Wish
+from resources_servers.workplace_assistant.database import Company, Database
+from resources_servers.workplace_assistant.errands import NOTES, Call, Draw
+from resources_servers.workplace_assistant.toolkits import TOOLS
+
+Block = tuple[Item, ...]
+Outcome = list[Call] | Answer
+"""The calls of a wish, or the answer to a question."""
+
+
+TOOLKITS = (CALENDAR_WISHES, CALENDAR_WISHES, EMAIL_WISHES, TASK_WISHES, CUSTOMER_WISHES)
+"""The wishes of each toolkit. The calendar has the most kinds, so it is drawn twice as often."""
+
+
+def draw_wish(draw: Draw) -> Wish:
+    """Draw a wish."""
+    while (wish := draw.one(draw.one(TOOLKITS))(draw)) is None:
+        pass
+    return wish
+
+
+def draw_item(draw: Draw) -> Item:
+    """Draw a wish or, in one of three cases, a question."""
+    return draw_wish(draw) if draw.random.random() < 2 / 3 else draw.one(QUESTIONS)(draw)
+
+
+def draw_chain(draw: Draw) -> Block:
+    """Draw a wish and one or two others that depend on it."""
+    while True:
+        wishes = draw.one(CHAINS)(draw)
+        questions: Sequence[Question] = wishes[-1].follow_ups if wishes else ()
+        chain = (*wishes, draw.one(questions)) if questions else tuple(wishes)
+        if len(chain) > 1:
+            return chain
+
+
+def _follow_up(draw: Draw) -> list[Wish]:
+    return [draw_wish(draw)]
+
+
+def _emails_of_one_sender(draw: Draw) -> list[Wish]:
+    person = draw.colleague()
+    return [delete_latest(person), answer_latest(person, draw.one(NOTES))]
+
+
+def _first_meetings_of_a_day(draw: Draw) -> list[Wish]:
+    day = draw.working_day().isoformat()
+    return [cancel_first(day), set_length_of_first(day, draw.one(LENGTHS_MIN))]
+
+
+def _next_meetings_with_one_person(draw: Draw) -> list[Wish]:
+    person = draw.colleague()
+    return [cancel_next(person), send_about_next(draw, person)]
+
+
+def _new_seller(draw: Draw) -> list[Wish]:
+    customer = a_customer(draw)
+    wish = assign_customer(draw, customer)
+    return [wish, send_to_seller(draw, customer["customer_name"])] if wish else []
+
+
+CHAINS: tuple[Callable[[Draw], list[Wish]], ...] = (
+    _follow_up, _follow_up, _follow_up, _emails_of_one_sender, _first_meetings_of_a_day,
+    _next_meetings_with_one_person, _new_seller,
+)  # fmt: skip
+
+
+def after(company: Company, calls: Iterable[Call]) -> Database:
+    """Return the company's database after some calls."""
+    database = Database(company)
+    for call in calls:
+        TOOLS[call.name](database, **call.arguments)
+    return database
+
+
+def calls_in(outcomes: Iterable[Outcome]) -> list[Call]:
+    """Return the calls of all wishes, in order."""
+    return [call for outcome in outcomes if isinstance(outcome, list) for call in outcome]
+
+
+def outcomes_of(block: Block, company: Company, before: Sequence[Call]) -> list[Outcome] | None:
+    """Return the outcomes of a block in order, after some calls, or None if one of them makes no sense."""
+    done = list(before)
+    found: list[Outcome] = []
+    for item in block:
+        try:
+            database = after(company, done)
+        except ToolError:
+            # Two wishes delete the same row.
+            return None
+        outcome = item.calls(database) if isinstance(item, Wish) else item.answer(database)
+        if not outcome:
+            return None
+        found.append(outcome)
+        done += calls_in([outcome])
+    return found
+
+
+def independent_outcomes(
+    blocks: Sequence[Block], company: Company, before: Sequence[Call]
+) -> list[list[Outcome]] | None:
+    """Return the outcomes of each block, or None if one of them depends on whether the others came first."""
+    alone = [outcomes_of(block, company, before) for block in blocks]
+    sound = [outcomes for outcomes in alone if outcomes is not None]
+    if len(sound) < len(blocks):
+        return None
+    for place, block in enumerate(blocks):
+        others = [calls_in(other) for other in (*sound[:place], *sound[place + 1 :])]
+        # Each of the others alone matters, too, because two of them may have opposite effects.
+        for calls in (*others, [call for each in others for call in each]):
+            if outcomes_of(block, company, [*before, *calls]) != sound[place]:
+                return None
+    return sound
+
+
+def depends_on_itself(block: Block, outcomes: Sequence[Outcome], company: Company, before: Sequence[Call]) -> bool:
+    """Return whether each later part of a chain has another outcome without the earlier parts."""
+    return all(
+        outcomes_of((item,), company, before) != [outcome]
+        for item, outcome in zip(block[1:], outcomes[1:], strict=True)
+    )

@@ -1,0 +1,95 @@
+"""The effects of calls on the company, compared with those of the wishes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from nemo_gym import InvalidTask, ToolError
+from resources_servers.workplace_assistant.app import GroundTruthCall
+from resources_servers.workplace_assistant.database import Company, Database
+from resources_servers.workplace_assistant.replay import UnreadableCall, try_call
+
+TABLES = ("emails", "events", "tasks", "customers")
+DELETED = ("deleted",)
+
+
+class Effect(NamedTuple):
+    """One difference from the initial company. Texts are in lower case."""
+
+    table: str
+    row_id: str
+    """Empty for an added row."""
+    column: str
+    """Empty for an added or deleted row."""
+    values: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.table, self.row_id, self.column, ", ".join(self.values)) if part)
+
+
+Effects = Counter[Effect]
+
+
+def effects_on(database: Database) -> Effects:
+    """Return the differences of a rollout's database from the initial one."""
+    found: Effects = Counter(Effect("plots", "", "", (plot.casefold(),)) for plot in database.plots)
+    for name in TABLES:
+        table = getattr(database, name)
+        changes = table.changes()
+        for values, count in changes.added.items():
+            found[Effect(name, "", "", values)] = count
+        for row_id, row in changes.known.items():
+            if row is None:
+                found[Effect(name, row_id, "", DELETED)] = 1
+                continue
+            before = table.start.rows[row_id]
+            found.update(
+                Effect(name, row_id, column, (value,))
+                for column, value in row.items()
+                if value != before[column].casefold()
+            )
+    return found
+
+
+def effects_of_each(company: Company, wishes: Sequence[Sequence[GroundTruthCall]]) -> list[Effects]:
+    """Return the lasting effects of each wish, given the calls of all wishes in order.
+
+    Raises `InvalidTask` if a call is invalid or refused, or if nothing remains of a wish's effects.
+    """
+    database = Database(company)
+    after: list[Effects] = [Counter()]
+    for number, calls in enumerate(wishes):
+        for call in calls:
+            try:
+                try_call(database, call.name, call.arguments)
+            except (UnreadableCall, ToolError) as error:
+                raise InvalidTask(f"wishes[{number}].calls: {error}. Fix the row.") from error
+        after.append(effects_on(database))
+    lasting = [(now - before) & after[-1] for before, now in pairwise(after)]
+    for number, effects in enumerate(lasting):
+        if wishes[number] and not effects:
+            raise InvalidTask(f"wishes[{number}].calls: nothing remains of their effects. Fix the row.")
+    return lasting
+
+
+def which_are_done(actual: Effects, wishes: Iterable[Effects]) -> list[bool]:
+    """Return for each wish whether all its effects are there. No effect counts for two wishes."""
+    left, done = actual, list[bool]()
+    for effects in wishes:
+        done.append(effects <= left)
+        if done[-1]:
+            left = left - effects
+    return done
+
+
+def damage(actual: Effects, expected: Effects) -> list[str]:
+    """Describe the effects that no wish asks for.
+
+    A wrong value in a field that a wish changes is not one of them: it only means that the wish is not fulfilled.
+    """
+    changed = {(effect.table, effect.row_id, effect.column) for effect in expected if effect.column}
+    unasked = (effect for effect in (actual - expected).elements() if effect[:3] not in changed)
+    return sorted(map(str, unasked))

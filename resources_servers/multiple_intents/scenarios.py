@@ -1,0 +1,213 @@
+"""A user's messages in one or several turns, with the changes and answers that they ask for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from random import Random
+from typing import TypeVar
+
+from nemo_gym import InvalidTask
+from nemo_gym.jsonl import JsonObject
+from resources_servers.multiple_intents.blocks import (
+    Block,
+    Outcome,
+    calls_in,
+    depends_on_itself,
+    draw_chain,
+    draw_item,
+    draw_wish,
+    independent_outcomes,
+    outcomes_of,
+)
+from resources_servers.multiple_intents.effects import effects_of_each
+from resources_servers.multiple_intents.wishes import Question, Wish
+from resources_servers.multiple_intents.wording import message, sentence, withdrawn_at_once, withdrawn_later
+from resources_servers.workplace_assistant.app import GroundTruthCall
+from resources_servers.workplace_assistant.database import Company
+from resources_servers.workplace_assistant.errands import Call, Draw
+
+T = TypeVar("T")
+
+FEWEST_WISHES, MOST_WISHES = 2, 6
+
+
+class NoSense(Exception):
+    """The draw makes no sense, or its meaning would depend on the order of independent wishes."""
+
+
+@dataclass
+class Scenario:
+    """The messages so far, and the changes and answers that they ask for."""
+
+    draw: Draw
+    messages: list[str] = field(default_factory=list)
+    wishes: list[JsonObject] = field(default_factory=list)
+    """The wishes and questions that hold, as a row has them."""
+    done: list[Call] = field(default_factory=list)
+    """The calls of the wishes that hold."""
+    withdrawn: list[Call] = field(default_factory=list)
+
+    @property
+    def company(self) -> Company:
+        return self.draw.company
+
+    def outcomes(self, blocks: Sequence[Block]) -> list[list[Outcome]]:
+        """Return the outcomes of blocks whose order does not matter. Raises `NoSense`."""
+        found = independent_outcomes(blocks, self.company, self.done)
+        if found is None:
+            raise NoSense
+        for block, outcomes in zip(blocks, found, strict=True):
+            if not depends_on_itself(block, outcomes, self.company, self.done):
+                raise NoSense
+        return found
+
+    def outcome(self, question: Question, withdrawn: Sequence[Call]) -> Outcome:
+        """Return the answer to a question that would be another one if the withdrawn calls had been made."""
+        held = outcomes_of((question,), self.company, self.done)
+        if held is None or held == outcomes_of((question,), self.company, [*self.done, *withdrawn]):
+            raise NoSense
+        return held[0]
+
+    def order(self, item: Wish | Question, outcome: Outcome) -> str:
+        """Record a wish or question of the current turn, and return its words."""
+        turn = len(self.messages) + 1
+        if isinstance(outcome, list):
+            assert isinstance(item, Wish)
+            self.wishes.append({"kind": item.kind, "turn": turn, "calls": as_json(outcome)})
+            self.done += outcome
+            return item.text
+        number = 1 + sum(wish["kind"] == "ask" for wish in self.wishes)
+        answer = {name: value for name, value in outcome._asdict().items() if value is not None}
+        self.wishes.append({"kind": "ask", "turn": turn, "number": number, **answer})
+        return f"{item.text} (Q{number})"
+
+    def withdraw(self, wish: Wish, others: Sequence[Block]) -> list[list[Outcome]]:
+        """Record a withdrawn wish, and return the outcomes of the others.
+
+        Raises `NoSense` if another one is about the same thing, so that it is not clear which one is withdrawn.
+        """
+        (calls,), *outcomes = self.outcomes([(wish,), *others])
+        self.withdrawn = calls_in([calls])
+        abouts = {item.about for block in others for item in block if isinstance(item, Wish)}
+        ids = ids_in(calls_in(outcome for found in outcomes for outcome in found))
+        if wish.about in abouts or ids & ids_in(self.withdrawn):
+            raise NoSense
+        return outcomes
+
+    def orders(self, blocks: Sequence[Block], outcomes: Sequence[Sequence[Outcome]]) -> list[list[str]]:
+        """Record the wishes of some blocks, and return their words."""
+        pairs = zip(blocks, outcomes, strict=True)
+        return [[self.order(item, found) for item, found in zip(*pair, strict=True)] for pair in pairs]
+
+    def speak(self, blocks: Sequence[Block]) -> None:
+        """Add a message with these blocks."""
+        orders = self.orders(blocks, self.outcomes(blocks))
+        self.messages.append(message(self.draw, orders, is_first=not self.messages))
+
+
+def ids_in(calls: Iterable[Call]) -> set[tuple[str, str]]:
+    """Return the rows that the calls name."""
+    return {pair for call in calls for pair in call.arguments.items() if pair[0].endswith("_id")}
+
+
+def as_json(calls: Sequence[Call]) -> list[dict[str, str]]:
+    return [{"name": name, "arguments": json.dumps(given, ensure_ascii=False)} for name, given in calls]
+
+
+def single_turn(scenario: Scenario) -> None:
+    """Say several wishes that do not depend on each other."""
+    scenario.speak(_items(scenario.draw, 2, 5))
+
+
+def dependent(scenario: Scenario) -> None:
+    """Say wishes of which each depends on the one before, and perhaps others."""
+    blocks = [draw_chain(scenario.draw), *_items(scenario.draw, 0, 3)]
+    scenario.speak(_shuffled(scenario.draw, blocks))
+
+
+def several_turns(scenario: Scenario) -> None:
+    """Say wishes in two or three messages. Some depend on earlier ones."""
+    draw = scenario.draw
+    scenario.speak(_items(draw, 2, 3))
+    for _ in range(draw.one((1, 1, 2))):
+        scenario.speak([draw_chain(draw)] if draw.random.random() < 1 / 2 else _items(draw, 1, 2))
+
+
+def withdrawn(scenario: Scenario) -> None:
+    """Say a wish, and withdraw it in the same message or in the next one."""
+    wish = draw_wish(scenario.draw)
+    if wish.can_be_undone and scenario.draw.random.random() < 2 / 3:
+        _withdrawn_later(scenario, wish)
+    else:
+        _withdrawn_at_once(scenario, wish)
+
+
+def _withdrawn_at_once(scenario: Scenario, wish: Wish) -> None:
+    draw, others = scenario.draw, _items(scenario.draw, 1, 3)
+    orders = scenario.orders(others, scenario.withdraw(wish, others))
+    orders.insert(draw.random.randrange(len(orders) + 1), [wish.text])
+    after = [withdrawn_at_once(wish), *_asked_at_the_end(scenario, wish)]
+    scenario.messages.append(message(draw, orders, after=after))
+
+
+def _withdrawn_later(scenario: Scenario, wish: Wish) -> None:
+    draw, others = scenario.draw, _items(scenario.draw, 1, 2)
+    is_asked_before = wish.follow_ups and draw.random.random() < 1 / 2
+    block: Block = (wish, draw.one(wish.follow_ups)) if is_asked_before else (wish,)
+    outcomes = scenario.withdraw(wish, others)
+    (_, *answers), *_ = scenario.outcomes([block, *others])
+    first = [wish.text, *(scenario.order(item, answer) for item, answer in zip(block[1:], answers, strict=True))]
+    scenario.messages.append(message(draw, [first, *scenario.orders(others, outcomes)]))
+
+    more = _items(draw, 0, 1)
+    # The order of undoing the wish and of fulfilling another must not matter.
+    orders = scenario.orders(more, scenario.withdraw(wish, more))
+    after = [withdrawn_later(wish), *_asked_at_the_end(scenario, wish)]
+    scenario.messages.append(message(draw, orders, after=after, is_first=False))
+
+
+def _asked_at_the_end(scenario: Scenario, wish: Wish) -> list[str]:
+    if not wish.follow_ups:
+        return []
+    question = scenario.draw.one(wish.follow_ups)
+    return [sentence(scenario.order(question, scenario.outcome(question, scenario.withdrawn)))]
+
+
+SUBSETS: dict[str, Callable[[Scenario], None]] = {
+    each.__name__: each for each in (single_turn, several_turns, dependent, withdrawn)
+}
+
+
+def scenarios(company: Company, seed: int, subsets: Sequence[str]) -> Iterator[tuple[str, Scenario]]:
+    """Yield endless scenarios with their subsets in turn. A seed always yields the same ones."""
+    draw = Draw(company, Random(seed))
+    for subset in cycle(subsets):
+        scenario = None
+        while scenario is None:
+            scenario = _drawn(draw, SUBSETS[subset])
+        yield subset, scenario
+
+
+def _drawn(draw: Draw, fill: Callable[[Scenario], None]) -> Scenario | None:
+    scenario = Scenario(draw)
+    try:
+        fill(scenario)
+        if not FEWEST_WISHES <= len(scenario.wishes) + bool(scenario.withdrawn) <= MOST_WISHES or not scenario.done:
+            return None
+        wishes = [[GroundTruthCall(**call) for call in wish.get("calls", ())] for wish in scenario.wishes]
+        effects_of_each(draw.company, wishes)
+    except (NoSense, InvalidTask):
+        return None
+    return scenario
+
+
+def _items(draw: Draw, fewest: int, most: int) -> list[Block]:
+    return [(draw_item(draw),) for _ in range(draw.random.randrange(fewest, most + 1))]
+
+
+def _shuffled(draw: Draw, values: Sequence[T]) -> list[T]:
+    keys = sorted((draw.random.random(), place) for place in range(len(values)))
+    return [values[place] for _, place in keys]

@@ -1,0 +1,61 @@
+"""The part of a row that decides the reward: the wishes that hold, and the calls of a withdrawn one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from resources_servers.multiple_intents.answers import Form, is_right
+from resources_servers.workplace_assistant.app import GroundTruthCall
+
+
+class Change(BaseModel):
+    """A wish that the calls fulfil."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["add", "change", "cancel"]
+    turn: int = Field(default=1, ge=1)
+    """The message that contains the wish, counted from 1."""
+    calls: list[GroundTruthCall] = Field(min_length=1)
+
+
+class Question(BaseModel):
+    """A question. The reply to the message that asks it must answer it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["ask"]
+    turn: int = Field(default=1, ge=1)
+    number: int = Field(ge=1, le=99)
+    """The number in its answer line, such as 1 for `Q1: 4`."""
+    form: Form
+    answer: str
+    """A number in digits, a person's address, a day as YYYY-MM-DD, or a time as HH:MM."""
+    unit: str | None = None
+    """A word that may follow a number."""
+
+    @property
+    def calls(self) -> list[GroundTruthCall]:
+        """Empty: a question changes nothing."""
+        return []
+
+    @model_validator(mode="after")
+    def _has_an_answer(self) -> Question:
+        is_right("", self.form, self.answer)
+        return self
+
+
+Wish = Annotated[Change | Question, Field(discriminator="kind")]
+
+
+class Task(BaseModel):
+    """The wishes of a row."""
+
+    model_config = ConfigDict(extra="allow")
+
+    wishes: list[Wish] = Field(min_length=1)
+    withdrawn_calls: list[GroundTruthCall] = []
+    """The calls of a withdrawn wish, which must leave no trace."""
+    subset: str | None = None

@@ -1,0 +1,53 @@
+"""A user's wishes: changes and questions, with a meaning that depends on the current state of the company."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from resources_servers.multiple_intents.answers import Form
+from resources_servers.workplace_assistant.database import Database
+from resources_servers.workplace_assistant.errands import Call
+
+Kind = Literal["add", "change", "cancel"]
+
+
+class Answer(NamedTuple):
+    """The answer to a question. A person is an address; only numbers have a unit."""
+
+    form: Form
+    answer: str
+    unit: str | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, and how to answer it. The answer is None if the question makes no sense."""
+
+    text: str
+    answer: Callable[[Database], Answer | None] = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A change, and how to make it. The list of calls is empty if the wish makes no sense."""
+
+    kind: Kind
+    text: str
+    """An order without a full stop, such as "cancel my next meeting with Lars"."""
+    about: str
+    """A noun phrase by which the user can withdraw the wish."""
+    calls: Callable[[Database], list[Call]] = field(compare=False)
+    follow_ups: tuple[Question, ...] = field(default=(), compare=False)
+    """Questions that have another answer once the wish is fulfilled."""
+    can_be_undone: bool = True
+    """Whether the tools can restore what was there before."""
+
+
+Item = Wish | Question
+
+
+def count(text: str, unit: str, counted: Callable[[Database], int]) -> Question:
+    """Return a question for a number."""
+    return Question(text, lambda database: Answer("number", str(counted(database)), unit))
