@@ -1,11 +1,12 @@
 """Find how many rollouts can be in flight at once: raise their number until something fails, and report the cause.
 
     python -m bench inflight [--in-flight 1024 2048 4096 8192 16384 32768] [--delay 5] [settings …]
+    python -m bench inflight --in-flight 64 --row-bytes 5000000 [--carries text|image|audio]
 
 The endpoint holds all requests until every rollout has sent one and `--delay` seconds have passed. It then answers all
 at once. At that peak the memory of every process is read. Memory per rollout is the growth of all our processes since
-an earlier peak of 64 rollouts on the same servers. Each number runs on fresh servers. Settings such as
-`+replicas=2` are passed to `ng_run`.
+an earlier peak of 64 small rollouts on the same servers. With `--row-bytes`, each row is that long, and the table
+compares the memory with it. Each number runs on fresh servers. Settings such as `+replicas=2` are passed to `ng_run`.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.held import Held, held_endpoint
-from bench.job import Servers, servers, start_collection
+from bench.job import ONE_TOOL, Environment, Servers, servers, start_collection
 from bench.limits_met import OpenFiles, open_files, reasons
 from bench.processes import pss_mb, tree_of
 
 FEW = 64
 TARGET_KB = 60.0
+TARGET_ROWS = 2
+"""The memory of a large row in flight, as a multiple of its length."""
 TARGET_IN_FLIGHT = 16_384
 LOG_LINES = 20_000
 
@@ -99,11 +102,10 @@ def level(wanted: int, options: argparse.Namespace, words: Sequence[str]) -> Lev
         with servers(held.url, options.dialect, folder, words) as up:
             threading.Thread(target=lambda: log.extend(up.process.stdout or ()), daemon=True).start()
             base = hold(up, held, folder, FEW, delay_s=0.0, patience_s=options.patience)
-            peak = hold(up, held, folder, wanted, delay_s=options.delay, patience_s=options.patience)
-        per_rollout = {
-            role: (size - base.pss_mb.get(role, 0.0)) * 1000 / max(1, wanted - FEW)
-            for role, size in peak.pss_mb.items()
-        }
+            loaded = up._replace(environment=carrier(options)) if options.row_bytes else up
+            peak = hold(loaded, held, folder, wanted, delay_s=options.delay, patience_s=options.patience)
+        more = wanted if options.row_bytes else max(1, wanted - FEW)
+        per_rollout = {role: (size - base.pss_mb.get(role, 0.0)) * 1000 / more for role, size in peak.pss_mb.items()}
         gave = reasons(Path(folder), log, peak.files)
     if peak.gathered < wanted:
         per_rollout = {}
@@ -113,7 +115,13 @@ def level(wanted: int, options: argparse.Namespace, words: Sequence[str]) -> Lev
     return Level(wanted, peak, per_rollout, gave if min(peak.gathered, peak.scored) < wanted else [])
 
 
-def report(measured: Level) -> dict[str, Any]:
+def carrier(options: argparse.Namespace) -> Environment:
+    """Return the environment whose rows have the wanted length and content."""
+    media = None if options.carries == "text" else options.carries
+    return ONE_TOOL._replace(context_bytes=options.row_bytes, media=media)
+
+
+def report(measured: Level, target_kb: float) -> dict[str, Any]:
     """Print a line of the table and the failure reasons, and return them as JSON values."""
     wanted, peak, per_rollout, gave = measured
     kb = round(sum(per_rollout.values()), 1) if per_rollout else None
@@ -121,7 +129,7 @@ def report(measured: Level) -> dict[str, Any]:
     files = peak.files[fullest]
     print(
         f"{wanted:>9,}  {peak.gathered:>8,}  {peak.scored:>7,}  {peak.gathered_after_s:>8.1f}  {peak.took_s:>6.1f}"
-        f"  {sum(peak.pss_mb.values()):>7.0f}  {'' if kb is None else f'{kb:.1f}':>11}  {TARGET_KB:>6.0f}"
+        f"  {sum(peak.pss_mb.values()):>7.0f}  {'' if kb is None else f'{kb:.1f}':>11}  {target_kb:>6.0f}"
         f"  ({', '.join(f'{role} {each:.1f}' for role, each in per_rollout.items() if abs(each) >= 0.05)})"
         f"  {fullest} {files.opened:,} of {files.allowed:,}",
         flush=True,
@@ -143,6 +151,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--delay", type=float, default=5.0, help="seconds to hold all requests")
     parser.add_argument("--patience", type=float, default=30.0, help="seconds without progress before giving up")
     parser.add_argument("--dialect", choices=("responses", "chat"), default="responses")
+    parser.add_argument("--row-bytes", type=int, default=0, help="length of a row; by default 600")
+    parser.add_argument("--carries", choices=("text", "image", "audio"), default="text")
     # An option with several values would consume the settings that follow it.
     settings = [word for word in words if word.startswith(("+", "~"))]
     options = parser.parse_args([word for word in words if word not in settings])
@@ -152,7 +162,8 @@ def main(words: Sequence[str]) -> int:
     cases = []
     for wanted in options.in_flight:
         measured = level(wanted, options, settings)
-        cases.append(report(measured))
+        target_kb = TARGET_ROWS * options.row_bytes / 1000 if options.row_bytes else TARGET_KB
+        cases.append(report(measured, target_kb))
         if measured.gave:
             break
     most = max((each["in_flight"] for each in cases if not each["gave"]), default=0)

@@ -10,10 +10,12 @@ import subprocess
 import sys
 import time
 import urllib.request
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from random import Random
+from typing import Any, Literal, NamedTuple
 
 from bench.processes import by_role
 from bench.tree import HERE, NG, TREE, product_environment
@@ -40,7 +42,9 @@ class Environment(NamedTuple):
     folder: Path | None = None
     """The working folder of the commands; by default the measured tree."""
     context_bytes: int = 600
-    """Length of the text in a row's input."""
+    """Length of the text, image or sound in a row's input."""
+    media: Literal["image", "audio"] | None = None
+    """What a row's input contains in place of the text, as base64."""
 
 
 ONE_TOOL = Environment(
@@ -135,8 +139,7 @@ class Collected(NamedTuple):
 def start_collection(up: Servers, folder: str, rollouts: int, in_flight: int) -> subprocess.Popen[bytes]:
     """Start collecting into the folder's `out.jsonl`; the command's output goes to `collector.log`."""
     rows, environment = Path(folder, "rows.jsonl"), up.environment
-    context = (QUESTION * (environment.context_bytes // len(QUESTION) + 1))[: environment.context_bytes]
-    task = {"responses_create_params": {"input": [{"role": "user", "content": context}]},
+    task = {"responses_create_params": {"input": [{"role": "user", "content": _content(environment)}]},
             "agent_ref": {"type": "responses_api_agents", "name": environment.agent}}  # fmt: skip
     rows.write_text(json.dumps(task) + "\n")
     output = Path(folder, "out.jsonl")
@@ -150,6 +153,18 @@ def start_collection(up: Servers, folder: str, rollouts: int, in_flight: int) ->
             [*NG, "eval", "run", "--no-serve", *words], cwd=environment.folder or TREE,
             env=product_environment(folder), stdout=log, stderr=log,
         )  # fmt: skip
+
+
+def _content(environment: Environment) -> str | list[dict[str, Any]]:
+    size = environment.context_bytes
+    if environment.media is None:
+        return (QUESTION * (size // len(QUESTION) + 1))[:size]
+    data = b64encode(Random(0).randbytes(size * 3 // 4)).decode()
+    parts = {
+        "image": {"type": "input_image", "image_url": f"data:image/png;base64,{data}"},
+        "audio": {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}},
+    }
+    return [{"type": "input_text", "text": QUESTION}, parts[environment.media]]
 
 
 def collect(

@@ -2,8 +2,8 @@
 
     python -m bench payload [--kinds context answer tokens] [--bytes 1000 50000 1000000] [--in-flight 16] [settings …]
 
-A rollout with one tool call carries its payload as text in the row's input (`context`), as text of the model's last
-answer (`answer`), or as token ids (`tokens`). Token ids are `prompt_token_ids`, `generation_token_ids` and
+A rollout with one tool call carries its payload as text in the row's input (`context`), as an image or a sound there
+(`image`, `audio`), as text of the model's last answer (`answer`), or as token ids (`tokens`). Token ids are `prompt_token_ids`, `generation_token_ids` and
 `generation_log_probs`, half on each of the model's two answers. `chat` and `logprobs` are the same token ids behind
 `vllm_model`: in the message, or as vLLM returns them. `turns` is a rollout of 20 turns whose prompt ids grow; with
 1,600,000 bytes each turn has 1,000 tokens. `chat-turns` is the same behind `vllm_model`, as vLLM returns them.
@@ -44,6 +44,8 @@ class Carrier(NamedTuple):
 
 CARRIERS: dict[str, Callable[[int], Carrier]] = {
     "context": lambda size: Carrier(environment=ONE_TOOL._replace(context_bytes=size)),
+    "image": lambda size: Carrier(environment=ONE_TOOL._replace(context_bytes=size, media="image")),
+    "audio": lambda size: Carrier(environment=ONE_TOOL._replace(context_bytes=size, media="audio")),
     "answer": lambda size: Carrier(endpoint_words=("--text-bytes", str(size))),
     "tokens": lambda size: Carrier(endpoint_words=("--token-bytes", str(size))),
     "chat": lambda size: Carrier(endpoint_words=("--token-bytes", str(size)), dialect="chat", settings=(CHAT_TOKENS,)),

@@ -37,6 +37,7 @@ from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
 from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFailed, RolloutError, ServerCallError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import RawHeaders, Reply
+from nemo_gym.http.connection import RequestBody
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall, OutputMessage, OutputText
 from nemo_gym.schemas.responses import PLAYED_WITHOUT_MODEL, RESPONSES_PATH, Response
@@ -106,12 +107,21 @@ class _InProcess(InternalClient):
         self.apps: dict[str, ASGIApp] = {}
 
     async def request(
-        self, method: str, host: str, port: int, path: str, *, body: bytes = b"", headers: RawHeaders = (), **_: object
+        self,
+        method: str,
+        host: str,
+        port: int,
+        path: str,
+        *,
+        body: RequestBody = b"",
+        headers: RawHeaders = (),
+        **_: object,
     ) -> Reply:
         url = f"http://{host}{path}"
         if host in self.apps:
             asked = httpx.Request(method, url, content=body, headers=list(headers))
             answer = await httpx.ASGITransport(app=self.apps[host]).handle_async_request(asked)
+        body = body if isinstance(body, bytes) else b"".join(body)
             return Reply(answer.status_code, answer.headers.raw, await answer.aread(), method, url)
         if self.model is None or path != RESPONSES_PATH:
             raise ServerCallError(f"{method} {path} on '{host}': this test has no such server")

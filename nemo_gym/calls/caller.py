@@ -21,6 +21,7 @@ from nemo_gym.errors import Overloaded, RolloutTimedOut, ServerCallError
 from nemo_gym.http.aiohttp_errors import also_aiohttps
 from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.external import seconds_of_retry_after
+from nemo_gym.http.connection import RequestBody
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import NoFreeConnection, Reply, ReplyTimedOut, Timeouts
 from nemo_gym.jsonl import JsonObject, dump_json
@@ -54,7 +55,7 @@ DEFAULTS = Timeouts()
 class WrittenRequest(JsonObject):
     """A request that is already written as JSON, with its own headers; the mapping has the same content."""
 
-    text: bytes
+    text: RequestBody
     headers: list[tuple[bytes, bytes]]
 
 
@@ -97,12 +98,13 @@ class Caller:
         head = self.run_headers.copy()
         if headers:
             head += [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-        body = data.encode() if isinstance(data, str) else data or b""
+        body: RequestBody = data.encode() if isinstance(data, str) else data or b""
         if json is not None:
             body = encode_json(json)
             head.append(JSON_HEADER)
             if isinstance(json, WrittenRequest):
                 head += json.headers
+                body = json.text
         if cookies:
             head.append((b"cookie", cookie_header(cookies)))
         work = current_work()
@@ -170,7 +172,7 @@ class Caller:
 class _Request(NamedTuple):
     method: str
     path: str
-    body: bytes
+    body: RequestBody
     head: list[tuple[bytes, bytes]]
 
 
@@ -225,8 +227,6 @@ def _for_its_rollout(url_path: str, body: object, tier: str | None) -> str:
 
 def encode_json(value: object) -> bytes:
     """Encode a request body. Models omit their unset fields, so that the receiver's defaults apply."""
-    if isinstance(value, WrittenRequest):
-        return value.text
     if isinstance(value, BaseModel):
         return value.model_dump_json(exclude_unset=True).encode()
     return dump_json(value, default=_json_default)

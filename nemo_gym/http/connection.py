@@ -17,6 +17,8 @@ import httptools
 from nemo_gym.errors import ServerCallError
 from nemo_gym.http.reply import BrokenReply, HungUp, RawHeaders, Reply, ReplyTimedOut, Timeouts, excerpt, too_large
 
+RequestBody = bytes | list[bytes]
+"""A body, whole or in pieces that follow each other."""
 # Up to this size, one write of headers and body is cheaper than two.
 ONE_WRITE_BYTES = 128 * 1024
 # Allowance for the framing of one chunk; further bytes count as headers.
@@ -109,11 +111,13 @@ class Connection(asyncio.Protocol):
             self._poller.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
         return not self._poller.poll(0)
 
-    def send(self, request: Request, head: bytes, body: bytes) -> None:
+    def send(self, request: Request, head: bytes, body: RequestBody) -> None:
         """Write a request. Its `waiter` receives the reply or the error."""
         self.request = request
         self._forget_reply()
-        if len(body) <= ONE_WRITE_BYTES:
+        if isinstance(body, list):
+            self.transport.writelines([head, *body])
+        elif len(body) <= ONE_WRITE_BYTES:
             self.transport.write(head + body)
         else:
             self.transport.writelines((head, body))

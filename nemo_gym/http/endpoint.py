@@ -72,6 +72,8 @@ class NeMoGymAsyncOpenAI(BaseModel):
         """Call `POST /<path>` with `input` given as JSON text. Return the reply's JSON object as text, unparsed."""
         policy = self._policy()
         body = b"".join((dump_up_to("input", _with_model(asked, policy)), items, b"}"))
+        # Free the items, which are as large as the body.
+        del items
         return await self._answer("POST", f"{self._base_for(policy)}/{path}", body, as_written, policy)
 
     async def create_tokenize(self, **kwargs: object) -> JsonObject:

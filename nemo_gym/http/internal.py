@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 
-from nemo_gym.http.connection import Limits, Request
+from nemo_gym.http.connection import Limits, Request, RequestBody
 from nemo_gym.http.pool import Pool
 from nemo_gym.http.reply import MAX_BODY_BYTES, NotConnected, RawHeaders, Reply, Timeouts
 
@@ -60,14 +60,14 @@ class InternalClient:
         port: int,
         path: str,
         *,
-        body: bytes = b"",
+        body: RequestBody = b"",
         headers: RawHeaders = (),
         timeouts: Timeouts | None = None,
         uds: str | None = None,
     ) -> Reply:
         """Send one request and return the complete reply, with any status.
 
-        `path` is quoted and includes the query. `uds` is the path of a unix socket; then `host` and `port` only name
+        `path` is quoted and includes the query. `body` may be in pieces, which are not copied. `uds` is the path of a unix socket; then `host` and `port` only name
         the server in messages and in the `Host` header. This method adds `Host` and `Content-Length`. Raises an error
         of `nemo_gym.http.reply` if there is no complete reply, and `ValueError` if the request cannot be sent as
         HTTP.
@@ -121,14 +121,14 @@ class InternalClient:
         return pool
 
 
-def _request_head(method: str, path: str, authority: str, headers: RawHeaders, body: bytes) -> bytes:
+def _request_head(method: str, path: str, authority: str, headers: RawHeaders, body: RequestBody) -> bytes:
     lines = [_first_lines(method, path, authority)]
     for name, value in headers:
         if name.lower() in OWN_HEADERS:
             raise ValueError(f"{method} {path}: the client adds the header {name!r} itself; leave it out.")
         lines.append(b"%b: %b\r\n" % (name, value))
     if body or method in NEEDS_LENGTH:
-        lines.append(b"content-length: %d\r\n" % len(body))
+        lines.append(b"content-length: %d\r\n" % (len(body) if isinstance(body, bytes) else sum(map(len, body))))
     lines.append(b"\r\n")
     head = b"".join(lines)
     # Each line adds one of each. Any more would smuggle in another header or request.

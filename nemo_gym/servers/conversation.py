@@ -16,6 +16,7 @@ from nemo_gym.calls.caller import WrittenRequest
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_call, failure_of_reply, problem_of_body, reply_to
 from nemo_gym.errors import EnvironmentFailed, ModelFailed, Overloaded, RolloutTimedOut, ServerCallError, ServerLost
+from nemo_gym.http.connection import RequestBody
 from nemo_gym.http.json_depth import DEEPEST_ANSWER, is_deeper_than
 from nemo_gym.http.reply import Reply
 from nemo_gym.jsonl import JsonObject, dump_json, dump_up_to
@@ -38,6 +39,8 @@ UNSAID = {
 """Defaults for fields that an endpoint left out of its response."""
 _INPUT_AT = INPUT_AT_HEADER.encode()
 CALL_FIELDS = ("name", "arguments", "call_id")
+PIECE_BYTES = 256 * 1024
+"""A conversation may wait long for its model, so copies of long items would use much memory."""
 MOST_KEPT_BYTES = 128 * 1024
 """Of a failed rollout's conversation. Earlier items are left out."""
 LONGEST_KEPT_TEXT = 16 * 1024
@@ -74,12 +77,28 @@ class _WrittenItems:
             self._items.append(_copied(item))
         beginning = dump_up_to("input", {name: value for name, value in params.items() if name != "input"})
         request = WrittenRequest(params, input=items)
-        request.text = b"".join((beginning, b"[", b",".join(self._texts), b"]}"))
+        request.text = _in_large_pieces(beginning + b"[", self._texts, b"]}")
         request.headers = [(_INPUT_AT, b"%d" % len(beginning))]
         return request
 
 
 ItemsSoFar = Callable[[], Sequence[Item]]
+def _in_large_pieces(beginning: bytes, texts: list[bytes], end: bytes) -> RequestBody:
+    """Return the texts with commas between them; large ones are pieces of their own, so that no copy is needed."""
+    if sum(map(len, texts)) < PIECE_BYTES:
+        return b"".join((beginning, b",".join(texts), end))
+    pieces: list[bytes] = []
+    small = [beginning]
+    for number, text in enumerate(texts):
+        small.append(b"," if number else b"")
+        if len(text) < PIECE_BYTES:
+            small.append(text)
+        else:
+            pieces += (b"".join(small), text)
+            small = []
+    return [*pieces, b"".join((*small, end))]
+
+
 
 _unfinished: ContextVar[Unfinished | None] = ContextVar("nemo_gym_unfinished", default=None)
 

@@ -139,8 +139,8 @@ async def _tools_of_server(agent: ConversingAgent) -> ServerTools:
 async def _graded(agent: ConversingAgent, answered: JsonObject, conversation: Conversation) -> bytes:
     """Return the graded row. A verifier that echoes the row only sends what it adds, because the row may be large."""
     request = WrittenRequest(answered)
-    request.text = encode_json(answered)
-    request.headers = ADDED_ONLY if len(request.text) >= LARGE_BYTES else []
+    request.text = text = encode_json(answered)
+    request.headers = ADDED_ONLY if len(text) >= LARGE_BYTES else []
     reply = await _verified(agent, request, conversation)
     body: bytes = await reply.read()
     # Tests of published folders use other classes of replies.
@@ -148,7 +148,7 @@ async def _graded(agent: ConversingAgent, answered: JsonObject, conversation: Co
         return _with(conversation.added, body)
     added = orjson.loads(body)
     if request.keys().isdisjoint(added):
-        return b"".join((memoryview(request.text)[:-1], b",", memoryview(body)[1:]))
+        return b"".join((memoryview(text)[:-1], b",", memoryview(body)[1:]))
     return encode_json({**request, **added})
 
 

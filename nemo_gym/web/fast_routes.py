@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,10 +26,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nemo_gym.jsonl import dump_json
 from nemo_gym.web.answer import SET_COOKIE_SCOPE_KEY
 from nemo_gym.web.lone_surrogates import without_lone_surrogates
 
 JSON_HEADER = (b"content-type", b"application/json")
+KEPT_BYTES = 256 * 1024
+"""Of a longer body, an endpoint keeps only the parsed JSON while it runs. Handlers rarely read the bytes."""
 
 
 class FastRoute(APIRoute):
@@ -94,15 +97,14 @@ class FastRoutes:
             return
         scope["route"], scope["endpoint"] = call.route, call.endpoint
         scope.setdefault("path_params", {})
-        received: list[Message] = []
+        received = Received(receive)
         try:
-            body = await body_of(receive, received)
-            answer = None if body is None else await call.answer(scope, receive, body)
+            answer = await call.answer(scope, received) if await received.is_complete() else None
         except Exception as error:  # noqa: BLE001 - its registered handler answers; without one it is raised again
-            await self._raising({**scope, "nemo_gym.raised": error}, again(received, receive), send)
+            await self._raising({**scope, "nemo_gym.raised": error}, received.again(), send)
             return
         if answer is None:
-            await self.app(scope, again(received, receive), send)
+            await self.app(scope, received.again(), send)
         else:
             await answer(scope, receive, send)
 
@@ -162,19 +164,20 @@ class _FastCall:
             return None
         return cls(route, asks.call, asks.request_param_name, _location_of(asks.call, route.path))
 
-    async def answer(self, scope: Scope, receive: Receive, body: bytes) -> Answer | None:
+    async def answer(self, scope: Scope, received: Received) -> Answer | None:
         """Return the response, or None if FastAPI must report what is wrong with the body."""
+        body = received.body()
         pass_on = self.route.pass_on
         if pass_on is not None and (passed_on := pass_on(scope, body)) is not None:
             # It does not see the request, so nothing belongs to the session, and signing its cookie takes long.
             scope.pop(SET_COOKIE_SCOPE_KEY, None)
+            received.forget()
+            del body
             return JsonBytes(await passed_on)
         values: dict[str, object] = {}
-        request: Request | None = None
+        request: _ReadRequest | None = None
         if self.request_name is not None:
-            request = values[self.request_name] = Request(scope, receive)
-            # Starlette caches the body in this attribute.
-            request._body = body
+            request = values[self.request_name] = _ReadRequest(scope, received)
         field = self.route.body_field
         if field is not None:
             if not body or not _is_json(scope):
@@ -191,7 +194,9 @@ class _FastCall:
             if request is not None and in_part is None:
                 request._json = given
             # Free memory, because the body may be large and thousands of calls may wait for their endpoints.
-            del given, in_part
+            if in_part is None and len(body) > KEPT_BYTES:
+                received.keep_only(given)
+            del given, in_part, body
         answering = self.endpoint(**values)
         # Drop our references, so that the endpoint can free the arguments while it runs.
         values.clear()
@@ -236,29 +241,72 @@ class JsonBytes:
         await send({"type": "http.response.body", "body": self.body})
 
 
-async def body_of(receive: Receive, received: list[Message]) -> bytes | None:
-    """Return the body and append its messages to `received`. Return None if the caller hung up before its end."""
-    message = await receive()
-    received.append(message)
-    while message.get("more_body", False):
-        message = await receive()
-        received.append(message)
-    if message["type"] != "http.request":
-        return None
-    if len(received) == 1:
-        body: bytes = message.get("body", b"")
+class Received:
+    """What a caller has sent: its body, or why there is none."""
+
+    def __init__(self, receive: Receive) -> None:
+        self.receive = receive
+        self._messages: list[Message] = []
+        self._json: object = None
+
+    async def is_complete(self) -> bool:
+        """Receive the body. Return whether the caller has sent all of it before hanging up."""
+        message = await self.receive()
+        chunks = [message]
+        while message.get("more_body", False):
+            message = await self.receive()
+            chunks.append(message)
+        if message["type"] != "http.request":
+            self._messages = chunks
+            return False
+        # Joining a single chunk copies nothing.
+        self.replace(b"".join([each.get("body", b"") for each in chunks]))
+        return True
+
+    def body(self) -> bytes:
+        """Return the complete body."""
+        if self._json is not None:
+            return dump_json(self._json)
+        body: bytes = self._messages[0]["body"]
         return body
-    return b"".join([each.get("body", b"") for each in received])
+
+    def replace(self, body: bytes) -> None:
+        """Go on with another body."""
+        self._messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    def keep_only(self, json: object) -> None:
+        """Keep a body as the JSON that it holds, and write it again if it is wanted."""
+        self._json, self._messages = json, []
+
+    def forget(self) -> None:
+        """Free the body, which is not wanted any more."""
+        self._messages = []
+
+    def again(self) -> Receive:
+        """Return a `receive` that repeats these messages first."""
+        if self._json is not None:
+            self.replace(self.body())
+        messages = self._messages[::-1]
+
+        async def receive_again() -> Message:
+            return messages.pop() if messages else await self.receive()
+
+        return receive_again
 
 
-def again(received: list[Message], receive: Receive) -> Receive:
-    """Return a `receive` that repeats these messages first."""
-    messages = received[::-1]
+class _ReadRequest(Request):
+    """A request whose body has been received."""
 
-    async def receive_again() -> Message:
-        return messages.pop() if messages else await receive()
+    def __init__(self, scope: Scope, received: Received) -> None:
+        super().__init__(scope, received.receive)
+        self._received = received
 
-    return receive_again
+    async def body(self) -> bytes:
+        return self._received.body()
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        yield await self.body()
+        yield b""
 
 
 def _is_json(scope: Scope) -> bool:

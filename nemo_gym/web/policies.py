@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym.context.current import begin_work, current_work, end_work
 from nemo_gym.context.policy import Policy
 from nemo_gym.errors import InvalidTask
 from nemo_gym.schemas.rollout import POLICY_HEADER
 from nemo_gym.schemas.row import POLICY_KEYS
-from nemo_gym.web.fast_routes import again, body_of
+from nemo_gym.web.fast_routes import Received
 
 RUN_PATH = "/run"
 _HEADER = POLICY_HEADER.encode()
@@ -40,14 +40,13 @@ class RolloutPolicies:
             return
         policy = _taken_from_headers(scope)
         if self._reads_rows and scope["path"] == RUN_PATH and scope["method"] == "POST":
-            received: list[Message] = []
-            body = await body_of(receive, received)
-            if body is not None and any(key in body for key in _WRITTEN_KEYS):
-                own, body = _taken_from_row(body)
+            received = Received(receive)
+            if await received.is_complete() and any(key in received.body() for key in _WRITTEN_KEYS):
+                own, body = _taken_from_row(received.body())
                 policy = own or policy
                 scope["headers"] = _with_length(scope, len(body))
-                received = [{"type": "http.request", "body": body, "more_body": False}]
-            receive = again(received, receive)
+                received.replace(body)
+            receive = received.again()
         if policy is None:
             await self.app(scope, receive, send)
             return

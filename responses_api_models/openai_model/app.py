@@ -1,6 +1,6 @@
 """Forward every call to an endpoint that speaks the Responses API itself."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from functools import cached_property
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -61,9 +61,9 @@ class SimpleModelServer(SimpleResponsesAPIModel):
         except ValidationError as error:
             raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
-    async def pass_on(self, params: Mapping[str, object], items: memoryview) -> bytes:
+    def pass_on(self, params: Mapping[str, object], items: memoryview) -> Awaitable[bytes]:
         """Forward the request to `/responses`; neither the items nor the reply are parsed."""
-        return await self.endpoint.ask("responses", self._with_own(params), items)
+        return self.endpoint.ask("responses", self._with_own(params), items)
 
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
         """Forward the request to the endpoint's `/chat/completions`."""

@@ -20,7 +20,7 @@ from nemo_gym import (
 )
 from nemo_gym.errors import ServerLost
 from nemo_gym.schemas.rollout import TIME_LEFT_HEADER
-from nemo_gym.servers.conversation import LONGEST_KEPT_TEXT, MOST_KEPT_BYTES
+from nemo_gym.servers.conversation import LONGEST_KEPT_TEXT, MOST_KEPT_BYTES, PIECE_BYTES
 from nemo_gym.testing import FakeModel, call, heard, make_server, on_a_port, reply, run, serving
 
 
@@ -199,6 +199,17 @@ async def test_lost_rollout_is_never_shown_to_the_model():
     agent = agent_on(make_server(Gone, name="shop"), call("vanish"), "Fine.", tool_faults="tell_model")
     with pytest.raises(ServerLost, match="the rollout's state is lost"):
         await run(agent)
+
+
+async def test_long_items_reach_the_model_unchanged():
+    texts = ["é" * PIECE_BYTES, "short", "a" * PIECE_BYTES, '"quoted"\n', "b"]
+    row = {"responses_create_params": {"input": [{"role": "user", "content": text} for text in texts]}}
+    agent = agent_on(make_server(Shop, name="shop"), call("price", item="tea"), "Three.")
+    assert (await run(agent, **row)).reward == 1.0
+    requests = agent.server_client._connections.model.requests
+    assert len(requests) > 2
+    for request in requests:
+        assert [item["content"] for item in request["input"][: len(texts)]] == texts
 
 
 class Recounting(Shop):

@@ -85,6 +85,14 @@ async def test_reply_to_head_has_no_body(server):
 
 
 @on_both_loops
+async def test_pieces_of_request_arrive_in_order(server):
+    pieces = [b"[", b"a" * 3_000_000, b",", "é".encode() * 1_000_000, b"]"]
+    async with InternalClient() as client:
+        assert (await ask(client, server, "/echo", "POST", body=pieces)).body == b"".join(pieces)
+        assert (await ask(client, server, "/echo", "POST", body=[b"next"])).body == b"next"
+
+
+@on_both_loops
 async def test_large_request_arrives_complete(server):
     body = random.Random(5).randbytes(5_000_000)
     async with InternalClient() as client:

@@ -11,10 +11,12 @@ import pytest
 from fastapi import Body, FastAPI
 from pydantic import BaseModel
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse
 
 from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
 from nemo_gym.testing import make_server
 from nemo_gym.web.app import ServerApp
+from nemo_gym.web.fast_routes import KEPT_BYTES
 from tests.each_case import each_case
 from tests.web.fast_routes.asking import JSON, Ask, Case, Number, add_route, outcomes_of
 
@@ -162,6 +164,31 @@ async def test_content_types_are_handled_like_fastapi(kind):
     assert ours == alone
     if kind == "a dict":
         assert is_fast == [*TYPES.values(), False, True]
+
+
+async def _read_in_full(request: Request, body: dict = Body()) -> Any:
+    streamed = b"".join([chunk async for chunk in request.stream()])
+    if body.get("fails"):
+        raise KeyError("fails")
+    return [await request.json() == body, orjson.loads(await request.body()) == orjson.loads(streamed) == body]
+
+
+async def _read_by_handler(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse(list(await request.json()), 418)
+
+
+async def test_endpoint_and_handlers_read_large_body():
+    def setup(app, ran):
+        app.post("/add")(_read_in_full)
+        app.add_exception_handler(KeyError, _read_by_handler)
+
+    long_text = "é" * KEPT_BYTES
+    asks = tuple(Ask(body=orjson.dumps({"text": long_text, "fails": fails})) for fails in (False, True))
+    alone, _, _ = await outcomes_of(FastAPI(), Case(setup, asks, ()))
+    ours, is_fast, _ = await outcomes_of(ServerApp(), Case(setup, asks, ()))
+    assert ours == alone
+    assert [outcome.status for outcome in ours] == [200, 418]
+    assert all(is_fast)
 
 
 LONE_SURROGATES = {
