@@ -15,10 +15,11 @@ import asyncio
 import inspect
 import itertools
 import socket
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TypeVar
+from uuid import uuid4
 
 import httpx
 import orjson
@@ -34,6 +35,7 @@ from nemo_gym.calls.caller import encode_json
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_row, faults_in_reply
 from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
+from nemo_gym.context.group import GROUP_HEADER, GroupPlace
 from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFailed, RolloutError, ServerCallError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import RawHeaders, Reply
@@ -221,15 +223,30 @@ class Attempt:
         answer = await self._client.post(f"/{wanted.name}", content=wanted.arguments)
         if answer.status_code == 405 or (answer.status_code == 404 and answer.text == NO_ROUTE):
             raise DataError(f"the server has no tool '{wanted.name}'")
-        return answer.text
+        return output_of(answer.content, answer.headers)
 
-    async def verify(self, response: Response | None = None, **fields: object) -> Graded:
-        """Return the graded row; `fields` override those of the row. Raise the error of a failed judge."""
+    async def verify(
+        self, response: Response | None = None, *, compared_with: Sequence[Response] = (), **fields: object
+    ) -> Graded:
+        """Return the graded row; `fields` override those of the row. Raise the error of a failed judge.
+
+        A server with `verify_group` compares the response with those in `compared_with`, which arrive after it.
+        """
         graded = response if response is not None else reply(*self.calls, "Done.")
-        body = {**self._row, **fields, "response": graded.model_dump(mode="json")}
-        answer = await self._client.post("/verify", content=encode_json(body))
-        _check(answer, "/verify", self._server)
-        return _graded(answer.content)
+        members = [graded, *compared_with]
+        group = uuid4().hex
+        answers = await asyncio.gather(
+            *(
+                self._client.post(
+                    "/verify",
+                    content=encode_json({**self._row, **fields, "response": each.model_dump(mode="json")}),
+                    headers={GROUP_HEADER: GroupPlace(group, len(members), number).header} if compared_with else {},
+                )
+                for number, each in enumerate(members)
+            )
+        )
+        _check(answers[0], "/verify", self._server)
+        return _graded(answers[0].content)
 
 
 def _check(answer: httpx.Response, path: str, server: str) -> None:

@@ -15,7 +15,7 @@ from nemo_gym.config.model_cache import model_cache_of
 from nemo_gym.config.models import RunConfig
 from nemo_gym.config.observability import CAPTURE_DIR_KEY, ModelCallCaptureConfig, is_enabled
 from nemo_gym.config.process import OtherServer, ProcessSettings
-from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS, SERVER_TYPES
+from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS, GROUP_KEY, RESOURCES_TIER, SERVER_TYPES
 from nemo_gym.config.suggestions import ADD_A_FILE
 from nemo_gym.config.token_capture import TOKEN_CAPTURE_KEY, TokenCaptureConfig
 from nemo_gym.errors import ServerCallError
@@ -38,6 +38,9 @@ class AddressBook:
     token_capture: TokenCaptureConfig = field(default_factory=TokenCaptureConfig)
     capturing: frozenset[str] = frozenset()
     """All names of the agents whose own block asks for token capture. A server's own book does not list them."""
+    grouped: Mapping[str, str] = field(default_factory=dict)
+    """The resources server that verifies all rollouts of a task together, by all names of the agents that use one.
+    A server's own book does not list them."""
     shortcuts: Mapping[str, str] = field(default_factory=dict)
     """Unix sockets on which servers listen too, by server name."""
     run_token: str | None = field(default=None, repr=False)
@@ -77,6 +80,7 @@ class AddressBook:
             capture=ModelCallCaptureConfig.of(run.plain),
             token_capture=TokenCaptureConfig.of(run.plain),
             capturing=frozenset(capturing),
+            grouped=grouped_agents(run),
             shortcuts=run.shortcuts,
             run_token=run.run_token,
             run_id=run.run_id,
@@ -101,6 +105,7 @@ class AddressBook:
             capture=ModelCallCaptureConfig(observability_enabled=is_enabled(config), model_call_capture_dir=folder),
             token_capture=TokenCaptureConfig.of(config),
             capturing=frozenset(name for name, instance in instances.items() if _asks_for_tokens(config, instance)),
+            grouped={name: server for name, instance in instances.items() if (server := _groups_of(config, instance))},
             allows_policy_override=allows_policy_override(config),
             model_cache=model_cache_of(config),
         )
@@ -133,6 +138,17 @@ class AddressBook:
         return [name for name, server in self.servers.items() if server.type == AGENT_TIER]
 
 
+def grouped_agents(run: RunConfig) -> dict[str, str]:
+    """Return the resources server that verifies all rollouts of a task together, by all names of agents with one."""
+    found = {}
+    for name, agent in run.by_any_name():
+        used = agent.settings.get("resources_server")
+        server = str(used.get("name")) if isinstance(used, Mapping) else ""
+        if server in run.servers and run.servers[server].settings.get(GROUP_KEY) is not None:
+            found[name] = server
+    return found
+
+
 def _instance_of(config: Mapping[str, Any], name: str) -> str:
     """Resolve the name of an `environment_servers` block to its agent instance; return other names unchanged."""
     # The bound ends a cycle of names: a chain has no more links than there are names.
@@ -163,6 +179,17 @@ def _server_in(config: Mapping[str, Any], instance: str) -> OtherServer | None:
 def _asks_for_tokens(config: Mapping[str, Any], instance: str) -> bool:
     agents = _block(_block(config, instance), AGENT_TIER)
     return any(_block(agents, name).get(TOKEN_CAPTURE_KEY) is True for name in agents)
+
+
+def _groups_of(config: Mapping[str, Any], instance: str) -> str | None:
+    """Return the name of an agent's resources server if that verifies groups."""
+    agents = _block(_block(config, instance), AGENT_TIER)
+    for name in agents:
+        server = _block(_block(agents, name), "resources_server").get("name")
+        servers = _block(_block(config, str(server)), RESOURCES_TIER)
+        if any(_block(servers, each).get(GROUP_KEY) is not None for each in servers):
+            return str(server)
+    return None
 
 
 def _block(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -15,13 +15,14 @@ from nemo_gym.calls.address_book import Address
 from nemo_gym.config.settings import MODEL_TIER, RESOURCES_TIER
 from nemo_gym.context.current import Wait, current_work
 from nemo_gym.context.deadline import CLOCK_SLACK_S, time_left_for_callee, time_left_s
+from nemo_gym.context.group import GROUP_HEADER
 from nemo_gym.context.rollout_id import ROLLOUT_PREFIX, current_rollout_id, rollout_path_prefix
 from nemo_gym.context.rollout_id import maybe_rollout_id_from_run_body as rollout_id_in
 from nemo_gym.errors import Overloaded, RolloutTimedOut, ServerCallError
 from nemo_gym.http.aiohttp_errors import also_aiohttps
 from nemo_gym.http.backoff import Backoff
-from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.connection import RequestBody
+from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import NoFreeConnection, Reply, ReplyTimedOut, Timeouts
 from nemo_gym.jsonl import JsonObject, dump_json
@@ -49,6 +50,7 @@ JSON_HEADER = (b"content-type", b"application/json")
 _ROLLOUT = ROLLOUT_HEADER.encode()
 _TIME_LEFT = TIME_LEFT_HEADER.encode()
 _POLICY = POLICY_HEADER.encode()
+_GROUP = GROUP_HEADER.encode()
 DEFAULTS = Timeouts()
 
 
@@ -100,16 +102,19 @@ class Caller:
             head += [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
         body: RequestBody = data.encode() if isinstance(data, str) else data or b""
         if json is not None:
-            body = encode_json(json)
             head.append(JSON_HEADER)
             if isinstance(json, WrittenRequest):
-                head += json.headers
                 body = json.text
+                head += json.headers
+            else:
+                body = encode_json(json)
         if cookies:
             head.append((b"cookie", cookie_header(cookies)))
         work = current_work()
         if work.rollout_id:
             head.append((_ROLLOUT, work.rollout_id.encode()))
+        if work.group is not None:
+            head.append((_GROUP, work.group))
         if work.policy is not None and server_name in work.policy.servers:
             head.append((_POLICY, work.policy.header))
         if self.tier_of is not None:

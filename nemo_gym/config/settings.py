@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym.schemas.rollout import ReverifyMode
 
@@ -15,6 +15,8 @@ AGENT_TIER: ServerType = "responses_api_agents"
 MODEL_TIER: ServerType = "responses_api_models"
 RESOURCES_TIER: ServerType = "resources_servers"
 POLICY_MODEL = "policy_model"
+USED_IN_CHECKS = "used_in_checks"
+"""The key of a model server that `ng_check` calls itself."""
 MODEL_FLAGS = {
     "policy_base_url": "--model-url",
     "policy_api_key": "--model-api-key",
@@ -28,6 +30,10 @@ SAMPLE_MODEL = "sample_model"
 """The model server without an endpoint: a random policy."""
 ENVIRONMENT_SERVERS = "environment_servers"
 """The key, in the position of a tier, of a block that defines an alias of an agent."""
+
+
+GROUP_KEY = "group_verification"
+"""The key of a resources server that verifies all rollouts of a task together."""
 
 
 class Domain(StrEnum):
@@ -106,12 +112,25 @@ class BaseRunServerInstanceConfig(BaseRunServerConfig):
     name: str
 
 
+class GroupVerification(BaseModel):
+    """Settings of a server whose `verify_group` verifies all rollouts of a task together."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    timeout_s: float = Field(default=600.0, gt=0)
+    """Seconds that a rollout waits for the others. Then those that have arrived are verified."""
+    size: int | None = Field(default=None, ge=2)
+    """The number of rollouts per task, for callers that do not send it. A collection sends its number of repeats."""
+
+
 class BaseResourcesServerConfig(BaseRunServerInstanceConfig):
     """Settings of a resources server."""
 
     expose_tools_over_mcp: bool = False
     session_idle_s: float = 3600.0
     """Seconds without a call after which a rollout's state is dropped."""
+    group_verification: GroupVerification | None = None
+    """Required if the server's class overrides `verify_group`."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.UNKNOWN
 
@@ -126,3 +145,7 @@ class BaseResponsesAPIAgentConfig(BaseRunServerInstanceConfig):
 
 class BaseResponsesAPIModelConfig(BaseRunServerInstanceConfig):
     """Settings of a model server."""
+
+    used_in_checks: bool = False
+    """Whether `ng_check` calls this server as a judge, instead of a fake judge that always agrees. It must need no
+    network and always give the same answer."""

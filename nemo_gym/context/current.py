@@ -23,6 +23,8 @@ class Work(NamedTuple):
     """Called with the `Reply` to each call of another server; None if nothing observes them."""
     policy: Policy | None = None
     """The policy that the rollout's row names; None for the configured one."""
+    group: bytes | None = None
+    """The header with the rollout's place in its group; None if it is verified alone."""
 
 
 NO_WORK = Work()

@@ -23,7 +23,7 @@ from nemo_gym.contract.play import Played, act, grade, play
 from nemo_gym.contract.tasks import Task
 from nemo_gym.errors import NemoGymError, SignatureError
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.responses import ResponseCreateParams
+from nemo_gym.schemas.responses import Response, ResponseCreateParams
 from nemo_gym.schemas.row import PARAMS_KEY
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.name_clashes import listed_tools
@@ -63,7 +63,18 @@ class Checkup:
 
     async def play(self, server: SimpleServer, row: JsonObject, items: Solution) -> Played:
         """Play an attempt and record its grading time."""
-        return self.graded(await play(server, row, items))
+        return self.graded(await play(server, row, items, self.rivals(row, items)))
+
+    def rivals(self, row: JsonObject, items: Solution | None) -> list[Response]:
+        """Return the answers with which a server with `verify_group` compares an attempt.
+
+        They are empty for the oracle's attempt, and the oracle's for any other.
+        """
+        size = self.environment.group_size
+        if size is None:
+            return []
+        solution = self.oracle.solve(row)
+        return [reply("") if items == solution else reply(*solution)] * (size - 1)
 
     def graded(self, played: Played) -> Played:
         """Record the grading time of an attempt. Raise `Broken` if the reward is not in the declared range."""
@@ -221,10 +232,11 @@ async def _sessions_are_apart(checkup: Checkup) -> str:
                 async with rollout(server, **row) as first, rollout(server, **other) as second:
                     solution, half = oracle.solve(row), len(oracle.solve(row)) // 2
                     begun = await act(first, solution[:half])
-                    disturbed = await grade(second, await act(second, oracle.solve(other)))
+                    rivals = [checkup.rivals(each, oracle.solve(each)) for each in (row, other)]
+                    disturbed = await grade(second, await act(second, oracle.solve(other)), rivals[1])
                     ended = await act(first, solution[half:])
                     whole = ended.model_copy(update={"output": [*begun.output, *ended.output]})
-                    both = (await grade(first, whole)).reward, disturbed.reward
+                    both = (await grade(first, whole, rivals[0])).reward, disturbed.reward
             if not all(map(math.isclose, both, (oracle.full_reward(row), oracle.full_reward(other)))):
                 raise Broken(f"{pair}, earned {both}")
     return f"{len(rows)} interleaved pairs"
@@ -237,7 +249,7 @@ async def _odd_answers_are_graded(checkup: Checkup) -> str:
             for number, row in enumerate(checkup.environment.rows, start=1):
                 async with rollout(server, **row) as attempt:
                     try:
-                        played = checkup.graded(await grade(attempt, answer))
+                        played = checkup.graded(await grade(attempt, answer, checkup.rivals(row, None)))
                     except Exception as error:
                         raise Broken(f"row {number}, {name}: {_fault(checkup.environment, error)}") from error
                 if not math.isfinite(played.reward):

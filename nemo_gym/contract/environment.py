@@ -7,16 +7,19 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel
 
 from nemo_gym.config import RunConfig, ServerConfig, load
+from nemo_gym.config.checks import references_of
 from nemo_gym.config.overrides import parse_override
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.reading import read_yaml, shown
-from nemo_gym.config.settings import POLICY_MODEL, SERVER_TYPES
+from nemo_gym.config.settings import GROUP_KEY, MODEL_TIER, POLICY_MODEL, SERVER_TYPES, USED_IN_CHECKS
 from nemo_gym.config.sources import CONFIG_PATHS, gather
+from nemo_gym.context.group import LEAST_GROUP
 from nemo_gym.contract.manifest import DeclaredReward, declared_reward
 from nemo_gym.data.gather import file_of
 from nemo_gym.data.media import with_media, with_media_dir
@@ -26,9 +29,10 @@ from nemo_gym.jsonl import JsonObject, read_rows
 from nemo_gym.paths import find
 from nemo_gym.process.serve import complete_server_class, load_module, typed_config
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall
+from nemo_gym.schemas.responses import Response
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.tools.handlers import is_class_of
-from nemo_gym.testing import FakeModel, connected_server
+from nemo_gym.testing import FakeModel, connected_server, reply
 from nemo_gym.web.failures import fault_in
 
 Solution = list["str | FunctionToolCall | EasyInputMessage"]
@@ -64,9 +68,22 @@ class Environment:
     """The example rows, as they are sent."""
     oracle: Oracle | None
     declared_reward: DeclaredReward
+    models: tuple[Callable[[], SimpleServer], ...]
+    """Makers of the model servers with `used_in_checks`."""
     run: RunConfig
     overrides: tuple[str, ...] = ()
     """The words of the command line that opened the environment."""
+
+    @property
+    def group_size(self) -> int | None:
+        """The number of attempts that are verified together; None if each is verified alone."""
+        block = self.settings.get(GROUP_KEY)
+        return (block.get("size") or LEAST_GROUP) if isinstance(block, Mapping) else None
+
+    @property
+    def empty_rivals(self) -> list[Response]:
+        """The empty answers that complete an attempt's group. An environment without groups needs none."""
+        return [reply("")] * ((self.group_size or 1) - 1)
 
     def load(self, config: Path) -> RunConfig:
         """Load one config of the folder with the files from elsewhere and the values of the command line."""
@@ -99,7 +116,8 @@ class Environment:
         defaults = {name: field.default for name, field in fields.items()}
         labels = labels_in({**defaults, **self.settings}) or ["yes", "no"]
         model = FakeModel([labels[0 if judge_agrees else -1]])
-        return connected_server(self.server_class, {"name": self.name, **self.settings}, model=model)
+        settings = {"name": self.name, **self.settings}
+        return connected_server(self.server_class, settings, model=model, servers=[each() for each in self.models])
 
 
 @contextmanager
@@ -151,10 +169,22 @@ def open_server(
         typed_config(server_class, settings)
         rows = tuple(example_rows(run, server.name))
         declared, words = declared_reward(folder), tuple(overrides)
-        yield Environment(folder, server.name, server_class, server.settings, rows, oracle, declared, run, words)
+        models = tuple(_models_in_checks(run, server))
+        yield Environment(
+            folder, server.name, server_class, server.settings, rows, oracle, declared, models, run, words
+        )
     finally:
         # A server's process searches its own folder first; this process may open many folders.
         sys.path[:] = search_path
+
+
+def _models_in_checks(run: RunConfig, server: ServerConfig) -> Iterator[Callable[[], SimpleServer]]:
+    """Yield makers of the model servers with `used_in_checks` that a server refers to."""
+    for referred in map(run.server, sorted(references_of(server))):
+        if referred.type == MODEL_TIER and referred.settings.get(USED_IN_CHECKS) is True:
+            settings = ProcessSettings.of(run, referred, cookie_secret="unused: nothing is served")
+            server_class = complete_server_class(load_module(settings), settings)
+            yield partial(connected_server, server_class, {"name": referred.name, **referred.settings})
 
 
 def _load(folder: Path, overrides: Sequence[str]) -> RunConfig:

@@ -9,6 +9,7 @@ from nemo_gym.contract.play import play
 from nemo_gym.data.examples import write_example_metrics
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, write_rows
+from nemo_gym.schemas.responses import Response
 from nemo_gym.schemas.row import PARAMS_KEY, ROLLOUT_INDEX_KEY, TASK_INDEX_KEY
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.testing import serving
@@ -47,7 +48,8 @@ async def write_examples(environment: Environment) -> int:
 async def _steady(
     environment: Environment, servers: Sequence[SimpleServer], solution: Solution, task: int
 ) -> JsonObject:
-    first, again = [await _graded(server, environment.rows[task], solution) for server in servers]
+    rivals = environment.empty_rivals
+    first, again = [await _graded(server, environment.rows[task], solution, rivals) for server in servers]
     differing = {name for name, value in first.items() if again.get(name) != value}
     unsteady = sorted(name for name in differing if not isinstance(first[name], float) or name == "reward")
     if unsteady:
@@ -59,8 +61,8 @@ async def _steady(
     return {name: value for name, value in first.items() if name not in differing}
 
 
-async def _graded(server: SimpleServer, row: JsonObject, solution: Solution) -> JsonObject:
-    played = await play(server, row, solution)
+async def _graded(server: SimpleServer, row: JsonObject, solution: Solution, rivals: Sequence[Response]) -> JsonObject:
+    played = await play(server, row, solution, rivals)
     graded = played.graded.model_dump(mode="json", exclude_unset=True)
     # The results keep the request as it is in the row.
     return {name: value for name, value in graded.items() if name != PARAMS_KEY or name not in row}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from nemo_gym.contract.environment import Solution
@@ -25,16 +26,16 @@ class Played(NamedTuple):
         return self.graded.reward
 
 
-async def play(server: SimpleServer, row: JsonObject, items: Solution) -> Played:
-    """Seed a session, make the calls in order, and grade the whole attempt."""
+async def play(server: SimpleServer, row: JsonObject, items: Solution, rivals: Sequence[Response] = ()) -> Played:
+    """Seed a session, make the calls in order, and grade the whole attempt, in a group with the `rivals`."""
     async with rollout(server, **row) as attempt:
-        return await grade(attempt, await act(attempt, items))
+        return await grade(attempt, await act(attempt, items), rivals)
 
 
-async def grade(attempt: Attempt, response: Response) -> Played:
+async def grade(attempt: Attempt, response: Response, rivals: Sequence[Response] = ()) -> Played:
     """Grade a response in the attempt's session."""
     started_at = time.perf_counter()
-    graded = await attempt.verify(response)
+    graded = await attempt.verify(response, compared_with=rivals)
     return Played(graded, time.perf_counter() - started_at)
 
 

@@ -222,7 +222,8 @@ async def _added(environment: Environment, server: SimpleServer) -> tuple[JsonOb
     try:
         async with serving(server):
             for items in attempts:
-                graded = (await play(server, row, items)).graded.model_dump(mode="json", exclude_unset=True)
+                played = await play(server, row, items, environment.empty_rivals)
+                graded = played.graded.model_dump(mode="json", exclude_unset=True)
                 for name, value in graded.items():
                     if name not in row and name not in (PARAMS_KEY, RESPONSE_KEY):
                         seen.setdefault(name, []).append(value)

@@ -32,7 +32,15 @@ class Allowance:
 class Budget:
     """The budget of a run. Rollouts in progress count like the mean of those that have ended."""
 
-    def __init__(self, settings: CollectionSettings, summary: Summary, prices: PriceFile | None) -> None:
+    def __init__(
+        self,
+        settings: CollectionSettings,
+        summary: Summary,
+        prices: PriceFile | None,
+        continues_a_group: Callable[[], bool],
+    ) -> None:
+        """`continues_a_group` returns whether the next rollout belongs to a group that has begun, so it must start."""
+        self._continues_a_group = continues_a_group
         self._summary = summary
         self._prices = prices
         self._allowances = list(_allowances(settings, prices))
@@ -54,11 +62,16 @@ class Budget:
 
     def in_time(self, rows: Iterator[Row]) -> Iterator[Row]:
         """Yield the rows until the time for starting rollouts is over."""
+        continues = False
         for row in rows:
-            if self._dispatch_budget_s is not None and time.monotonic() > self._began_at + self._dispatch_budget_s:
+            is_over = (
+                self._dispatch_budget_s is not None and time.monotonic() > self._began_at + self._dispatch_budget_s
+            )
+            if is_over and not continues:
                 self.ended_by = f"dispatch_budget_s: {self._dispatch_budget_s:g} s have passed"
                 return
             yield row
+            continues = self._continues_a_group()
 
     async def admit(self) -> bool:
         """Return whether another rollout may start, once it fits into the budget together with those in progress."""
@@ -90,6 +103,8 @@ class Budget:
     def _objection(self) -> str | None:
         usage = self._summary.usage
         ended = self._summary.finished - self._finished_before
+        if self._continues_a_group():
+            return None
         if self._is_gradual and self._in_progress >= max(STARTED_GRADUALLY, ended):
             return "until_halfwidth: more rollouts are in progress than have ended"
         for each in self._allowances:

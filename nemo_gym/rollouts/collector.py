@@ -16,6 +16,7 @@ from nemo_gym.jsonl import Appender, WriteFailed
 from nemo_gym.rollouts.attempts import AttemptLimits
 from nemo_gym.rollouts.concurrency import AdaptiveLimit
 from nemo_gym.rollouts.dispatch import Dispatch
+from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.line_digests import LineDigests
 from nemo_gym.rollouts.opening import OpenRun
 from nemo_gym.rollouts.outcome import Summary
@@ -45,7 +46,8 @@ async def collect(
     most = allowed_connections(MOST_AT_ONCE if wanted == "auto" else wanted)
     limit = AdaptiveLimit(most) if wanted == "auto" else None
     run.record.runs_with(most if limit is None else limit)
-    dispatch = Dispatch(run)
+    groups = GroupedTasks(client, run.plan.grouped, run.record.identity) if run.has_groups else None
+    dispatch = Dispatch(run, groups)
     cached_before = _calls_of_cache(client)
     try:
         hide = run.secrets.mask_bytes if run.secrets else None
@@ -56,7 +58,7 @@ async def collect(
         ):
             at_once = min(most, max(1, summary.planned - summary.finished))
             tokens = RecordedTokens.of(client)
-            runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s, tokens=tokens)
+            runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s, tokens=tokens, groups=groups)
             watch = RunWatch(client)
             async with asyncio.TaskGroup() as group, kept_until_the_end(tokens):
                 limits = AttemptLimits.of(settings, run.earlier.limit)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from nemo_gym.jsonl import parse_row, read_lines_at
 from nemo_gym.rollouts.budget import Budget
+from nemo_gym.rollouts.group_order import TaskOrder
+from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.opening import OpenRun
 from nemo_gym.rollouts.outcome import Record, Summary
 from nemo_gym.rollouts.precision import Precision
@@ -20,10 +22,12 @@ from nemo_gym.schemas.row import Row, rows_in
 class Dispatch:
     """The pending rollouts of a run, in the order of its settings, within its budget and until it is precise."""
 
-    def __init__(self, run: OpenRun) -> None:
+    def __init__(self, run: OpenRun, groups: GroupedTasks | None = None) -> None:
+        """Set the run, and the groups of its tasks if it has tasks that are verified in groups."""
         self._run = run
         self._settings = run.settings
-        self._budget = Budget(run.settings, run.summary, run.prices)
+        self._order = None if groups is None else TaskOrder(run.files, run.earlier, groups)
+        self._budget = Budget(run.settings, run.summary, run.prices, self._continues_a_group)
         wanted = run.settings.until_halfwidth
         self._precision = None if wanted is None else Precision(wanted, run.files.results)
         self._is_over = False
@@ -31,6 +35,8 @@ class Dispatch:
     def rows(self) -> Iterator[Row]:
         """Yield the rollouts that still have to run."""
         tasks = self._run.files.materialized
+        if self._order is not None:
+            return self._budget.in_time(self._order.rows())
         if self._precision is not None:
             return self._budget.in_time(self._precision.within(self._run.earlier.owed(shuffled_by_repeat(tasks))))
         ordered = by_repeat(tasks) if self._settings.interleave_repeats else rows_in(tasks)
@@ -54,6 +60,9 @@ class Dispatch:
     def admit(self) -> Callable[[], Awaitable[bool]] | None:
         """Awaited before each rollout: whether it may start. None if all may."""
         return self._budget.admit if self._budget.admits else None
+
+    def _continues_a_group(self) -> bool:
+        return self._order is not None and self._order.continues_a_group()
 
     def no_more_rows(self) -> None:
         """Take note that all rollouts have started."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from pydantic import BaseModel, PrivateAttr, ValidationError
@@ -21,6 +21,7 @@ from nemo_gym.jsonl import JsonObject, read_rows
 from nemo_gym.rollouts.aggregate import aggregate
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.collector import allowed_connections, collect
+from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.job import AttemptSettings, CollectJob, RunFiles
 from nemo_gym.rollouts.lock import locked
 from nemo_gym.rollouts.opening import open_run
@@ -80,7 +81,8 @@ class RolloutCollectionHelper(BaseModel):
         client = self.setup_server_client()
         files = RunFiles(results=config.output_jsonl_fpath)
         try:
-            plan = TaskPlan(find_input(config.input_jsonl_fpath), config, client.agent_names())
+            rows = find_input(config.input_jsonl_fpath)
+            plan = TaskPlan(rows, config, client.agent_names(), grouped=client.address_book.grouped)
             with locked(files), open_run(plan, files, RunSubject.of_config(client.global_config_dict)) as run:
                 await collect(client, run)
                 if not config.disable_aggregation:
@@ -113,6 +115,27 @@ def _check_agents(rows: Sequence[Row], known: Sequence[str]) -> None:
             raise InvalidTask(f"examples[{number}].agent_ref: agent '{name}' is not part of this run.{hint}")
 
 
+class _Example(NamedTuple):
+    given: Row
+    sent: Row
+
+
+def _in_groups(rows: Sequence[Row], groups: GroupedTasks) -> list[_Example]:
+    """Return the rows as they are sent, those of one task with different repeat numbers."""
+    tasks: dict[int, list[int]] = {}
+    for number, row in enumerate(rows):
+        if groups.are_of(row.agent) and row.task_index is not None:
+            tasks.setdefault(row.task_index, []).append(number)
+    sent = list(rows)
+    for task, numbers in tasks.items():
+        given = {rows[number].repeat_index for number in numbers}
+        if None in given or len(given) < len(numbers):
+            for repeat, number in enumerate(numbers):
+                sent[number] = rows[number].of_repeat(repeat)
+        groups.expect(task, (sent[number].key.repeat for number in numbers))
+    return [_Example(*both) for both in zip(rows, sent, strict=True)]
+
+
 class _ExamplesRun:
     """The rollouts of one call of `run_examples`, and the queue of those that have ended."""
 
@@ -124,11 +147,17 @@ class _ExamplesRun:
         semaphore: AbstractAsyncContextManager[Any] | None,
     ) -> None:
         self._client = client
-        self._rows = rows
+        grouped = client.address_book.grouped
+        groups = GroupedTasks(client, grouped) if grouped else None
+        self._rows = [_Example(row, row) for row in rows] if groups is None else _in_groups(rows, groups)
         # Callers read the token ids, so results are parsed in full.
         self._tokens = RecordedTokens.of(client)
         self._runner = Runner(
-            client, rollout_timeout_s=settings.rollout_timeout_s, loads=orjson.loads, tokens=self._tokens
+            client,
+            rollout_timeout_s=settings.rollout_timeout_s,
+            loads=orjson.loads,
+            tokens=self._tokens,
+            groups=groups,
         )
         self._limits = AttemptLimits.of(settings, max_attempts(settings))
         self._wanted = semaphore or nullcontext()
@@ -148,8 +177,8 @@ class _ExamplesRun:
         """Run all rollouts, then queue the failures. The queue always gets one entry per row."""
         try:
             async with kept_until_the_end(self._tokens), asyncio.TaskGroup() as group:
-                for row in self._rows:
-                    group.create_task(self._run(row))
+                for example in self._rows:
+                    group.create_task(self._run(example))
         finally:
             for failure in self._failures:
                 self._put(failure)
@@ -157,15 +186,15 @@ class _ExamplesRun:
                 self._put(RolloutCancelled("run_examples was stopped before the rollout ended"))
             await self._client.aclose()
 
-    async def _run(self, row: Row) -> None:
+    async def _run(self, example: _Example) -> None:
         async with self._wanted, self._connections:
-            record = await run_to_its_end(self._runner, row, self._limits, on_repeat=lambda record: None)
+            record = await run_to_its_end(self._runner, example.sent, self._limits, on_repeat=lambda record: None)
         if failure := failure_of_row(record.row):
-            failure.row = row.fields
+            failure.row = example.given.fields
             # A failure ends the loop of a caller that does not catch it, so the results come first.
             self._failures.append(failure)
         else:
-            self._put((row.fields, record.row.fields))
+            self._put((example.given.fields, record.row.fields))
 
     def _put(self, ended: tuple[JsonObject, JsonObject] | RolloutError) -> None:
         self._pending -= 1

@@ -11,6 +11,7 @@ from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_rows, write_rows
 from nemo_gym.rollouts.amending import Amending
+from nemo_gym.rollouts.group_order import check_groups
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.line_digests import accept_lines, check_lines
 from nemo_gym.rollouts.outcome import Summary
@@ -38,6 +39,12 @@ class OpenRun:
     notes: list[str] = field(default_factory=list)
     """Notes for the user about the resumed run."""
     prices: PriceFile | None = None
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether it has tasks whose repeats are verified together."""
+        grouped = self.plan.grouped
+        return bool(grouped) and any(row.agent in grouped for row in rows_in(self.files.materialized))
 
 
 @contextmanager
@@ -75,6 +82,7 @@ def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: Secre
         (accept_lines if settings.resume_from_cache == "force" else check_lines)(files)
         amending = Amending(plan, files, subject, fingerprint, earlier, before)
         notes = list(amending.amend(force=settings.resume_from_cache == "force").notes())
+        check_groups(files.materialized, plan.grouped, settings)
         summary = earlier.count(rows_in(files.materialized))
         if summary.given_up:
             notes.append(
@@ -99,6 +107,7 @@ def _begin(plan: TaskPlan, files: RunFiles) -> int:
     staged = files.materialized.with_name(f".{files.materialized.name}.staged")
     try:
         planned = write_rows(staged, (row.fields for row in plan.rows()))
+        check_groups(staged, plan.grouped, plan.settings)
         for path in (*leftovers, files.metrics, files.record, files.digests):
             path.unlink(missing_ok=True)
         staged.replace(files.materialized)

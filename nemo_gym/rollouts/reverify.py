@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
@@ -12,12 +14,14 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from nemo_gym.calls.client import ServerClient
-from nemo_gym.config.settings import AGENT_TIER, RESOURCES_TIER
+from nemo_gym.config.settings import AGENT_TIER, GROUP_KEY, RESOURCES_TIER
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import ConfigError, DataError, EnvironmentFailed, JudgeFailed, RolloutError, ServerCallError
-from nemo_gym.jsonl import Appender, parse_row, read_lines, read_raw_lines, read_rows, write_rows
+from nemo_gym.jsonl import Appender, parse_row, read_lines, read_lines_at, read_raw_lines, read_rows, write_rows
 from nemo_gym.rollouts.attempts import AttemptLimits
 from nemo_gym.rollouts.collector import allowed_connections, first_of
+from nemo_gym.rollouts.group_order import offsets_of, response_at, row_at
+from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.job import (
     AttemptSettings,
     CollectionSettings,
@@ -85,19 +89,24 @@ class Graders:
     of_agent: Mapping[str, str]
     only: str | None = None
     """The single resources server of a configuration without agents, which grades all rollouts."""
+    in_groups: frozenset[str] = frozenset()
+    """The resources servers that verify all rollouts of a task together."""
 
     @classmethod
     def among(cls, blocks: Iterable[ServerBlock], aliases: Mapping[str, str] | None = None) -> Graders:
         """Collect the resources server named by each agent. `aliases` maps further agent names to agents."""
-        of_agent, resources = {}, []
+        of_agent, resources, in_groups = {}, [], []
         for block in blocks:
             named = block.settings.get("resources_server")
             if block.tier == AGENT_TIER and isinstance(named, Mapping) and "name" in named:
                 of_agent[block.name] = str(named["name"])
             elif block.tier == RESOURCES_TIER:
                 resources.append(block.name)
+                if block.settings.get(GROUP_KEY) is not None:
+                    in_groups.append(block.name)
         of_agent |= {alias: of_agent[agent] for alias, agent in (aliases or {}).items() if agent in of_agent}
-        return cls(of_agent, resources[0] if len(resources) == 1 and not of_agent else None)
+        only = resources[0] if len(resources) == 1 and not of_agent else None
+        return cls(of_agent, only, frozenset(in_groups))
 
     def find(self, agent: str | None) -> str | None:
         """Return the resources server for an agent's rollouts, None if it is unknown."""
@@ -110,8 +119,10 @@ class Regrader(Runner):
     PATH: ClassVar[str] = "/verify"
     FAILURE: ClassVar[type[RolloutError]] = EnvironmentFailed
 
-    def __init__(self, client: ServerClient, graders: Graders, *, rollout_timeout_s: float) -> None:
-        super().__init__(client, rollout_timeout_s=rollout_timeout_s)
+    def __init__(
+        self, client: ServerClient, graders: Graders, *, rollout_timeout_s: float, groups: GroupedTasks | None
+    ) -> None:
+        super().__init__(client, rollout_timeout_s=rollout_timeout_s, groups=groups)
         # The model calls were already recorded with the original rollout.
         self._capture = None
         self._graders = graders
@@ -168,6 +179,8 @@ class Reverification:
     inputs: Mapping[TaskKey, bytes]
     servers: frozenset[str]
     """All servers that will be called."""
+    grouped: Mapping[str, str]
+    """Those that verify all rollouts of a task together, by agent."""
 
     @classmethod
     def plan(cls, stored: Stored, graders: Graders) -> Reverification:
@@ -180,15 +193,45 @@ class Reverification:
                 f"the configuration does not define a resources server for the rollouts of {', '.join(unknown)}. "
                 f"{listed}Pass the config of the original collection."
             )
-        return cls(stored.job, graders, stored.lines, stored.inputs, frozenset(filter(None, found.values())))
+        grouped = {str(agent): server for agent, server in found.items() if server in graders.in_groups}
+        _check_at_once(stored, grouped)
+        return cls(stored.job, graders, stored.lines, stored.inputs, frozenset(filter(None, found.values())), grouped)
 
-    def rows(self, done: KeySet) -> Iterator[Row]:
-        """Yield each row with its stored response, skipping those in `done`."""
+    def rows(self, done: KeySet, groups: GroupedTasks | None) -> Iterator[Row]:
+        """Yield each row with its stored response, skipping those in `done`; with `groups` in the order of tasks."""
+        return self._in_order_of_lines(done) if groups is None else self._in_order_of_tasks(done, groups)
+
+    def _in_order_of_lines(self, done: KeySet) -> Iterator[Row]:
         source = _source(self.job)
         for number, raw in read_raw_lines(source):
             rollout = Row(parse_row(raw, source, number))
             if self.lines.get(rollout.key) == number and rollout.key not in done:
                 yield Row({**orjson.loads(self.inputs[rollout.key]), "response": rollout.response})
+
+    def _in_order_of_tasks(self, done: KeySet, groups: GroupedTasks) -> Iterator[Row]:
+        source, rollouts = _source(self.job), self.job.rollouts_jsonl_fpath
+        pending: dict[int, dict[int, int]] = {}
+        for offset, (number, raw) in read_lines_at(source):
+            key = Row(parse_row(raw, source, number)).key
+            if self.lines.get(key) == number and key not in done:
+                pending.setdefault(key.task, {})[key.repeat] = offset
+        stored = offsets_of(rollouts, pending)
+        planned = offsets_of(self.job.materialized_inputs_jsonl_fpath, pending)
+        for task, offsets in pending.items():
+            rows = {repeat: Row(orjson.loads(self.inputs[TaskKey(task, repeat)])) for repeat in offsets}
+            if groups.are_of(next(iter(rows.values())).agent):
+                others = {
+                    repeat: stored.get(task, {}).get(repeat) for repeat in planned[task] if repeat not in offsets
+                }
+                groups.expect(
+                    task,
+                    planned[task],
+                    pending=offsets,
+                    responses={n: partial(response_at, rollouts, at) for n, at in others.items() if at is not None},
+                    absent={n: "no stored rollout" for n, at in others.items() if at is None},
+                )
+            for repeat, offset in offsets.items():
+                yield rows[repeat].with_fields({"response": row_at(source, offset).response})
 
     async def output(self, client: ServerClient) -> RunFiles:
         """Return the output files. Unless forced, raise `DataError` if a server may need the rollout's state."""
@@ -245,9 +288,10 @@ async def reverify(
 ) -> None:
     """Grade the remaining rollouts. Write each record when it is ready and keep the summary up to date."""
     job, files, summary = planned.job, begun.files, begun.summary
-    regrader = Regrader(client, planned.graders, rollout_timeout_s=job.rollout_timeout_s)
+    groups = GroupedTasks(client, planned.grouped) if planned.grouped else None
+    regrader = Regrader(client, planned.graders, rollout_timeout_s=job.rollout_timeout_s, groups=groups)
     limits = AttemptLimits.of(AttemptSettings(rollout_timeout_s=job.rollout_timeout_s), max_attempts())
-    rows = planned.rows(begun.done)
+    rows = planned.rows(begun.done, groups)
     watch = RunWatch(client)
     at_once = allowed_connections(
         job.num_samples_in_parallel or CollectionSettings.model_fields["num_samples_in_parallel"].default
@@ -275,6 +319,19 @@ async def reverify(
             raise first_of(errors) from None
         finally:
             summary.close()
+
+
+def _check_at_once(stored: Stored, grouped: Mapping[str, str]) -> None:
+    at_once = stored.job.num_samples_in_parallel
+    if at_once is None or not grouped:
+        return
+    in_groups = (key.task for key, raw in stored.inputs.items() if str(Row(orjson.loads(raw)).agent) in grouped)
+    most = max(Counter(in_groups).values(), default=0)
+    if most > at_once:
+        raise ConfigError(
+            f"num_samples_in_parallel={at_once}: the {most} rollouts of a task are graded together, so they must be "
+            f"graded at once. Set num_samples_in_parallel to {most} or more."
+        )
 
 
 def _source(job: ReverificationJob) -> Path:

@@ -193,6 +193,13 @@ class RecordKeeper:
         self._writing = Lock()
         self.write()
 
+    @property
+    def identity(self) -> str:
+        """An id of the run that stays the same when it is resumed."""
+        first = self._record.earlier_sessions[0] if self._record.earlier_sessions else self._record
+        parts = (self._path.resolve(), first.host, first.pid, first.started_at)
+        return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()[:16]
+
     def is_due(self) -> bool:
         """Return whether the last write is at least `WRITE_EVERY_S` ago."""
         return time.monotonic() - self._written_at >= WRITE_EVERY_S

@@ -15,6 +15,7 @@ from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_call, failure_of_reply
 from nemo_gym.config.wording import with_article
 from nemo_gym.context.deadline import deadline_in
+from nemo_gym.context.group import GROUP_HEADER
 from nemo_gym.context.rollout_id import rollout_context
 from nemo_gym.data.media import with_media
 from nemo_gym.errors import (
@@ -33,6 +34,7 @@ from nemo_gym.http.json_depth import DEEPEST_ROW, is_deeper_than
 from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts, readable
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.opaque import loads_opaque, plain
+from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.outcome import Outcome, Record
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens
 from nemo_gym.schemas.row import (
@@ -72,8 +74,10 @@ class Runner:
         rollout_timeout_s: float,
         loads: Loads = loads_opaque,
         tokens: RecordedTokens | None = None,
+        groups: GroupedTasks | None = None,
     ) -> None:
-        """`tokens` adds the recorded tokens to the results, if the run records any."""
+        """`tokens` adds the recorded tokens to the results, if the run records any. `groups` has the grouped tasks."""
+        self.groups = groups
         self._client = client
         self._timeout_s = rollout_timeout_s
         self._capture = _capture_of(client)
@@ -82,6 +86,8 @@ class Runner:
 
     async def run(self, row: Row) -> Record:
         """Run one task to its end. Raises only if it is cancelled, or if too many rollouts lack recorded tokens."""
+        if self.groups is not None:
+            await self.groups.announce(row)
         if self._tokens is None:
             return await self._attempt(row)
         record = await self._tokens.run(row, self._attempt)
@@ -145,12 +151,14 @@ class Runner:
         except ValueError as error:
             raise InvalidTask(str(error)) from error
         timeouts = Timeouts(read_s=self._timeout_s, total_s=self._timeout_s)
+        place = None if self.groups is None else self.groups.header_of(row)
+        headers = JSON if place is None else {**JSON, GROUP_HEADER: place}
         try:
             with rollout_context(rollout_id), deadline_in(self._timeout_s):
                 data = (
                     await asyncio.to_thread(_with_media, row) if MEDIA_DIR_KEY in row.fields else dump_json(row.fields)
                 )
-                return await self._client.post(server, self.PATH, data=data, headers=JSON, timeouts=timeouts)
+                return await self._client.post(server, self.PATH, data=data, headers=headers, timeouts=timeouts)
         except (ReplyTimedOut, RolloutTimedOut) as error:
             limit = f"the rollout took longer than rollout_timeout_s={self._timeout_s:g}"
             raise RolloutTimedOut(f"{server}: {limit} ({error})", server=server) from error

@@ -66,6 +66,8 @@ class TaskPlan:
     """The running agents."""
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     """For each agent of other runs, the override that selects its run."""
+    grouped: Mapping[str, str] = field(default_factory=dict)
+    """The resources server that verifies all repeats of a task together, by agent."""
     datasets: Sequence[AgentDataset] = ()
     """The datasets from which the input was gathered; empty if it is the user's own file."""
     is_gathered: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from abc import abstractmethod
@@ -17,8 +18,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from nemo_gym.config.settings import BaseResourcesServerConfig
+from nemo_gym.config.settings import BaseResourcesServerConfig, GroupVerification
 from nemo_gym.config.wording import with_article
+from nemo_gym.context.group import GROUP_MEMBERS_PATH, GroupMembersRequest
 from nemo_gym.errors import EnvironmentFailed, JudgeFailed, SignatureError
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.metrics import AggregateMetricsMixin, highest_k_metrics, subsets_of
@@ -33,11 +35,12 @@ from nemo_gym.schemas.rollout import (
     ReverifyMode,
 )
 from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.group_verification import GroupVerifier, VerifiesGroups, settings_for_groups
 from nemo_gym.servers.judging import failure_fields, mark_failed
 from nemo_gym.servers.mcp.tools import CatchAll, McpTool
 from nemo_gym.servers.name_clashes import YieldingRoutes, can_end_a_session, hook_of, listed_tools
 from nemo_gym.servers.sessions import SessionStore, session_id_of
-from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, bare, endpoint_of, place_of
+from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, bare, endpoint_of, place_of, with_signature
 from nemo_gym.servers.tools.tool import RESERVED_NAMES, Tool, add_tool_routes, tools_of
 from nemo_gym.servers.verify_requests import leaves_response_to_us, loads_without_tokens
 from nemo_gym.web.fast_routes import FastRoute
@@ -56,11 +59,13 @@ class BaseResourcesServer(SimpleServer):
     FAILURE = EnvironmentFailed
 
 
-class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
+class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResourcesServer):
     """Base class of resources servers. Implement `verify`, and mark the tools with `@tool`.
 
     `verify(body)` returns a number or a `BaseVerifyResponse`. For a number and for `BaseVerifyResponse.grade`, the
     response repeats the whole request. An instance of your own response class is returned unchanged.
+
+    Override `verify_group` in place of `verify` if a reward depends on the other rollouts of the task.
     """
 
     VERIFY_PATH: ClassVar[str] = "/verify"
@@ -74,6 +79,7 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
 
     # Not `_sessions`, because published folders define that name themselves.
     _nemo_gym_sessions: SessionStore | None = PrivateAttr(default=None)
+    _nemo_gym_groups: GroupVerifier | None = PrivateAttr(default=None)
 
     @cached_property
     def sessions(self) -> SessionStore:
@@ -136,11 +142,14 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
     def setup_webserver(self) -> FastAPI:
         app: FastAPI = hook_of(self, "new_app")()
         app.post("/seed_session")(self._seed_endpoint())
-        app.post(self.VERIFY_PATH)(self._verify_endpoint())
+        settings = settings_for_groups(self)
+        app.post(self.VERIFY_PATH)(self._verify_endpoint() if settings is None else self._group_endpoint(settings))
         _spare_tokens(app.router.routes[-1])
         app.post("/aggregate_metrics")(self.aggregate_metrics)
         app.get("/reverify_mode")(self._reverify_mode)
         app.post("/close_session")(self._close_endpoint())
+        if self._nemo_gym_groups is not None:
+            app.post(GROUP_MEMBERS_PATH, include_in_schema=False)(self._take_note)
         add_tool_routes(app, listed_tools(self), store_of(self))
         app.router.routes = YieldingRoutes(app.routes, yielding=NEWER)
         return app
@@ -150,14 +159,24 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         return BEGINNINGS.difference(f"/{each.name}" for each in tools_of(self))
 
     def background_tasks(self) -> list[Coroutine[object, object, None]]:
-        return [*super().background_tasks(), store_of(self).reap()]
+        tasks = [*super().background_tasks(), store_of(self).reap()]
+        if self._nemo_gym_groups is not None:
+            tasks.append(self._nemo_gym_groups.groups.reap(self.config.session_idle_s))
+        return tasks
 
     async def close_owned(self) -> None:
+        if self._nemo_gym_groups is not None:
+            await self._nemo_gym_groups.groups.close()
         await store_of(self).drop_all()
 
     async def _reverify_mode(self) -> ReverifyMode:
         """Return whether stored rollouts can be graded again without their session."""
         return getattr(type(self.config), "REVERIFY_MODE", ReverifyMode.UNKNOWN)
+
+    async def _take_note(self, body: GroupMembersRequest) -> None:
+        """Take note of news about the members of a group."""
+        assert self._nemo_gym_groups is not None
+        self._nemo_gym_groups.take_note(body)
 
     async def _forget_rollout(self, request: Request) -> ResourcesCloseSessionResponse:
         """Drop the state of this rollout. Agents call it when they abandon one."""
@@ -199,12 +218,34 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
                 await sessions.drop(session_id_of(request))
                 return mark_failed(await _echo(request, failure_fields(error)), error)
             await sessions.drop(session_id_of(request))
-            return await _graded(self, request, result)
+            return await _graded(self, request, result, {})
 
         returns = handler.signature.return_annotation
         if returns in (float, int, bool):
             returns = BaseVerifyResponse
         return endpoint_of(handler, verify, returns=object if returns in (None, handler.signature.empty) else returns)
+
+    def _group_endpoint(self, settings: GroupVerification) -> Endpoint:
+        """Return the `/verify` endpoint for `verify_group`, where each call waits for the others of its task."""
+        verifier, sessions = GroupVerifier(self, settings, self.config.name), store_of(self)
+        self._nemo_gym_groups = verifier
+
+        async def verify(nemo_gym_request: Request, body: Any) -> object:
+            await sessions.drop(session_id_of(nemo_gym_request))
+            membership = await verifier.membership(nemo_gym_request)
+            try:
+                verdict = await verifier.groups.verdict(membership, body)
+                if isinstance(verdict.result, JudgeFailed):
+                    raise verdict.result
+            except JudgeFailed as error:
+                return mark_failed(await _echo(nemo_gym_request, failure_fields(error)), error)
+            return await _graded(self, nemo_gym_request, verdict.result, {"group": verdict.group})
+
+        parameters = [
+            inspect.Parameter("nemo_gym_request", inspect.Parameter.KEYWORD_ONLY, annotation=Request),
+            inspect.Parameter("body", inspect.Parameter.KEYWORD_ONLY, annotation=verifier.body),
+        ]
+        return with_signature(verify, parameters, returns=object, name="verify", doc=self.verify_group.__doc__)
 
 
 # Functions, because published servers may define methods of the same names.
@@ -261,21 +302,21 @@ def finite_reward(server: SimpleResourcesServer, reward: SupportsFloat, method: 
     return number
 
 
-async def _graded(server: SimpleResourcesServer, request: Request, result: object) -> object:
-    """Return the response for the result of `verify`."""
+async def _graded(server: SimpleResourcesServer, request: Request, result: object, added: JsonObject) -> object:
+    """Return the response for the result of `verify` or of a member of a group, with these fields added."""
     if isinstance(result, Graded):
-        added = result.model_dump(mode="json", exclude={"responses_create_params", "response", "reward"})
-        return await _echo(request, {**added, "reward": finite_reward(server, result.reward)})
+        own = result.model_dump(mode="json", exclude={"responses_create_params", "response", "reward"})
+        return await _echo(request, {**own, "reward": finite_reward(server, result.reward), **added})
     if isinstance(result, BaseVerifyResponse):
         finite_reward(server, result.reward)
     # Checked last, because checks of this protocol are slow.
     elif isinstance(result, (int, float, SupportsFloat)):
-        return await _echo(request, {"reward": finite_reward(server, result)})
+        return await _echo(request, {"reward": finite_reward(server, result), **added})
     elif result is None or isinstance(result, (str, bytes)):
         found = "nothing" if result is None else with_article(type(result).__name__)
         problem = f"verify returned {found}. Return a number or a BaseVerifyResponse"
         raise failure_in(server, problem, method="verify")
-    return result
+    return {**result.model_dump(mode="json"), **added} if isinstance(result, BaseVerifyResponse) and added else result
 
 
 async def _echo(request: Request, added: JsonObject) -> Response:

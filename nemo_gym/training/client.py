@@ -13,11 +13,13 @@ from nemo_gym.config.access import POLICY_OVERRIDE_KEY
 from nemo_gym.config.model_cache import MODEL_CACHE_KEY
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.config.suggestions import did_you_mean_or_all
+from nemo_gym.context.group import LEAST_GROUP
 from nemo_gym.errors import InvalidTask, RolloutCancelled, RolloutError, UsageError
 from nemo_gym.http.internal import split_url
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.collector import allowed_connections, first_of
+from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.job import AttemptSettings
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens, kept_until_the_end
 from nemo_gym.rollouts.resume import max_attempts
@@ -184,13 +186,18 @@ class TrainingClient:
         if repeats < 1:
             raise UsageError(f"repeats={repeats}: each task needs at least one rollout.")
         client = self._opened()
+        grouped = client.address_book.grouped
         runner = PolicyRunner(
-            client, self._policies, rollout_timeout_s=self._settings.rollout_timeout_s, tokens=self._tokens
+            client,
+            self._policies,
+            rollout_timeout_s=self._settings.rollout_timeout_s,
+            tokens=self._tokens,
+            groups=GroupedTasks(client, grouped) if grouped else None,
         )
         limits = AttemptLimits.of(self._settings, max_attempts(self._settings))
         watch = RunWatch(client, advice="Start it again, and open a new client.")
         batch = _Batch(runner, limits, watch, allowed_connections(self._in_flight), self._failed_rollouts)
-        running = asyncio.create_task(batch.run(self._prepared(rows, sampling or {}), repeats))
+        running = asyncio.create_task(batch.run(self._prepared(rows, sampling or {}, repeats), repeats))
         try:
             while (group := await batch.next_group()) is not None:
                 yield group
@@ -204,14 +211,19 @@ class TrainingClient:
             raise UsageError("the client is not open: use 'async with TrainingClient(…) as client'.")
         return self._client
 
-    def _prepared(self, rows: Iterable[JsonObject], sampling: Mapping[str, object]) -> Iterator[_Task]:
-        agents = self.agents
+    def _prepared(self, rows: Iterable[JsonObject], sampling: Mapping[str, object], repeats: int) -> Iterator[_Task]:
+        agents, grouped = self.agents, self._opened().address_book.grouped
         for number, given in enumerate(rows):
             row = Row(given)
             name = row.agent or (agents[0] if len(agents) == 1 and AGENT_REF_KEY not in given else None)
             if name not in agents:
                 problem = f"agent '{name}' is not part of this run" if name else "agent_ref does not name an agent"
                 raise InvalidTask(f"rows[{number}]: {problem}.{did_you_mean_or_all(str(name), agents, 'agents')}")
+            if name in grouped and not LEAST_GROUP <= repeats <= self._in_flight:
+                raise UsageError(
+                    f"repeats={repeats}: '{grouped[name]}' verifies all rollouts of a task together, so repeats must "
+                    f"be from {LEAST_GROUP} to in_flight={self._in_flight}."
+                )
             fields = {AGENT_REF_KEY: {"type": "responses_api_agents", "name": name}, **given}
             fields["responses_create_params"] = {**(row.params or {}), **sampling}
             # The rollout's id is made from these numbers, because repeats must not share one.
@@ -276,8 +288,12 @@ class _Batch:
                 async with asyncio.TaskGroup() as members:
                     for given, row in tasks:
                         opened = _Open(given, repeats)
+                        groups = self._runner.groups
+                        if groups is not None and groups.are_of(row.agent):
+                            groups.expect(row.fields[TASK_INDEX_KEY], range(repeats))
                         for repeat in range(repeats):
-                            await self._place()
+                            # The other members of a group already wait for this one.
+                            await self._place(waits_for_trainer=groups is None or repeat == 0)
                             members.create_task(self._member(opened, row.of_repeat(repeat), repeat))
                 watching.cancel()
         except BaseExceptionGroup as errors:
@@ -285,10 +301,10 @@ class _Batch:
         finally:
             self._ended.put_nowait(None)
 
-    async def _place(self) -> None:
+    async def _place(self, *, waits_for_trainer: bool) -> None:
         """Wait until another rollout may begin."""
         await self._places.acquire()
-        while self._not_taken >= self._in_flight:
+        while waits_for_trainer and self._not_taken >= self._in_flight:
             self._was_taken.clear()
             await self._was_taken.wait()
 

@@ -12,6 +12,7 @@ import orjson
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.context.policy import Policy
 from nemo_gym.errors import UsageError
+from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.outcome import Record
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens
 from nemo_gym.rollouts.runner import Runner
@@ -95,10 +96,16 @@ class PolicyRunner(Runner):
     """A runner whose rollouts are each sampled by one of the trainer's policies, and record its version."""
 
     def __init__(
-        self, client: ServerClient, policies: Policies, *, rollout_timeout_s: float, tokens: RecordedTokens | None
+        self,
+        client: ServerClient,
+        policies: Policies,
+        *,
+        rollout_timeout_s: float,
+        tokens: RecordedTokens | None,
+        groups: GroupedTasks | None = None,
     ) -> None:
         # Trainers read the token ids, so results are parsed in full.
-        super().__init__(client, rollout_timeout_s=rollout_timeout_s, loads=orjson.loads, tokens=tokens)
+        super().__init__(client, rollout_timeout_s=rollout_timeout_s, loads=orjson.loads, tokens=tokens, groups=groups)
         self._policies = policies
 
     async def run(self, row: Row) -> Record:

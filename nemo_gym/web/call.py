@@ -8,6 +8,7 @@ from functools import lru_cache
 from starlette.types import Scope
 
 from nemo_gym.context.deadline import read_time_left
+from nemo_gym.context.group import GROUP_HEADER
 from nemo_gym.context.rollout_id import strip_rollout_prefix
 from nemo_gym.schemas.responses import RESPONSES_PATH
 from nemo_gym.schemas.rollout import INPUT_AT_HEADER, ROLLOUT_HEADER, TIME_LEFT_HEADER
@@ -21,6 +22,7 @@ LIVENESS_PATHS = ("/", "/livez", "/readyz", "/healthz", "/health")
 _ROLLOUT = ROLLOUT_HEADER.encode()
 _TIME_LEFT = TIME_LEFT_HEADER.encode()
 _INPUT_AT = INPUT_AT_HEADER.encode()
+_GROUP = GROUP_HEADER.encode()
 
 
 class Call:
@@ -59,6 +61,11 @@ class Call:
         # Model servers pass a long conversation on without parsing it; its caller has parsed it.
         is_passed_on = _INPUT_AT in self.headers and self.path.endswith(RESPONSES_PATH)
         return not is_passed_on and not self.headers.get(b"content-type", b"").lower().startswith(NEVER_JSON)
+
+    @property
+    def group(self) -> bytes | None:
+        """The header with the place of the caller's rollout in its group."""
+        return self.headers.get(_GROUP)
 
     def ends_at(self) -> float | None:
         """Return the rollout's deadline by the monotonic clock; None without one."""

@@ -52,7 +52,8 @@ class CallMiddleware:
             scope["client"] = THIS_MACHINE
         if admission is None or admission.is_open_to(scope):
             known = current_work()
-            work = Work(self._rollout_id(call), known.ends_at, known.waits, known.on_reply, known.policy)
+            group = call.group or known.group
+            work = Work(self._rollout_id(call), known.ends_at, known.waits, known.on_reply, known.policy, group)
             await self._work_on(work, call, Answer(scope, send), receive)
             return
         answer = Answer(scope, send, admission.secrets)
@@ -65,7 +66,8 @@ class CallMiddleware:
             with admission.watchdog(call, answer, receive, ends_at) as watchdog:
                 if ends_at is None or (known.ends_at is not None and known.ends_at < ends_at):
                     ends_at = known.ends_at
-                work = Work(self._rollout_id(call), ends_at, waits, known.on_reply, known.policy)
+                group = call.group or known.group
+                work = Work(self._rollout_id(call), ends_at, waits, known.on_reply, known.policy, group)
                 await self._work_on(work, call, answer, watchdog.receive)
             if watchdog.has_fired:
                 await admission.report_end(call, answer, waits, caller_has_gone=watchdog.caller_has_gone)

@@ -1,0 +1,119 @@
+"""The rollouts of a run whose tasks are verified in groups: checked, and in the order of their tasks."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from nemo_gym.context.group import LEAST_GROUP
+from nemo_gym.errors import ConfigError
+from nemo_gym.jsonl import JsonObject, parse_row, read_lines_at
+from nemo_gym.rollouts.groups import GroupedTasks
+from nemo_gym.rollouts.job import CollectionSettings, RunFiles
+from nemo_gym.rollouts.resume import EarlierRun
+from nemo_gym.schemas.row import Row, rows_in
+
+
+def check_groups(path: Path, grouped: Mapping[str, str], settings: CollectionSettings) -> None:
+    """Raise `ConfigError` if groups among these tasks could not become complete. `grouped` are servers by agent."""
+    if not grouped:
+        return
+    sizes: Counter[tuple[int, str]] = Counter()
+    for row in rows_in(path):
+        if row.agent in grouped:
+            sizes[row.key.task, str(row.agent)] += 1
+    if not sizes:
+        return
+    (_, agent), least = min(sizes.items(), key=lambda item: item[1])
+    together = f"'{grouped[agent]}' verifies all repeats of a task together"
+    if least < LEAST_GROUP:
+        raise ConfigError(
+            f"num_repeats: {together}, but a task of agent '{agent}' has only one. Add +num_repeats=2 or more."
+        )
+    for key in ("interleave_repeats", "until_halfwidth"):
+        if getattr(settings, key):
+            raise ConfigError(f"{key}: {together}, so they have to start together. Remove {key}.")
+    at_once, most = settings.num_samples_in_parallel, max(sizes.values())
+    if at_once == "auto" or at_once < most:
+        raise ConfigError(
+            f"num_samples_in_parallel={at_once}: {together}, and a task has {most} repeats, so at least {most} "
+            f"rollouts must run at once. Set num_samples_in_parallel to {most} or more, or lower num_repeats."
+        )
+
+
+class TaskOrder:
+    """The pending rollouts of a run in the order of their tasks."""
+
+    def __init__(self, files: RunFiles, earlier: EarlierRun, groups: GroupedTasks) -> None:
+        self._files = files
+        self._earlier = earlier
+        self._groups = groups
+        self._left = 0
+
+    def continues_a_group(self) -> bool:
+        """Return whether the next rollout belongs to the same group as the last one."""
+        return self._left > 0
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the pending rollouts, and let `groups` expect their tasks."""
+        stored = self._stored()
+        for rows in rows_by_task(self._files.materialized):
+            owed = list(self._earlier.owed(rows))
+            is_grouped = self._groups.are_of(rows[0].agent)
+            if owed and is_grouped:
+                self._expect(rows, owed, stored.get(rows[0].key.task, {}))
+            for number, row in enumerate(owed, start=1):
+                self._left = len(owed) - number if is_grouped else 0
+                yield row
+
+    def _expect(self, rows: list[Row], owed: list[Row], stored: Mapping[int, int]) -> None:
+        repeats, pending = {row.key.repeat: row.key for row in rows}, {row.key.repeat for row in owed}
+        failures, results = self._earlier.failures, self._files.results
+        self._groups.expect(
+            rows[0].key.task,
+            repeats,
+            pending=pending,
+            responses={repeat: partial(response_at, results, offset) for repeat, offset in stored.items()},
+            absent={n: failures[key].cause for n, key in repeats.items() if n not in pending and n not in stored},
+        )
+
+    def _stored(self) -> dict[int, dict[int, int]]:
+        """Return the offsets of the results that the pending rollouts are compared with."""
+        if not len(self._earlier.scored):
+            return {}
+        unfinished = {row.key.task for row in self._earlier.owed(rows_in(self._files.materialized))}
+        return offsets_of(self._files.results, unfinished)
+
+
+def offsets_of(path: Path, tasks: Container[int]) -> dict[int, dict[int, int]]:
+    """Return the offsets of the rollouts of these tasks in a file, by task and repeat."""
+    found: dict[int, dict[int, int]] = {}
+    for offset, (number, raw) in read_lines_at(path):
+        key = Row(parse_row(raw, path, number)).key
+        if key.task in tasks:
+            found.setdefault(key.task, {})[key.repeat] = offset
+    return found
+
+
+def row_at(path: Path, offset: int) -> Row:
+    """Return the row at an offset of a file."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        return Row(parse_row(file.readline(), path, 0))
+
+
+def response_at(path: Path, offset: int) -> JsonObject | None:
+    """Return the response of the row at an offset of a file."""
+    return row_at(path, offset).response
+
+
+def rows_by_task(path: Path) -> Iterator[list[Row]]:
+    """Yield the rows of each task of a file. They may be apart, because a resumed run may add repeats at the end."""
+    places: dict[int, array[int]] = {}
+    for offset, (number, raw) in read_lines_at(path):
+        places.setdefault(Row(parse_row(raw, path, number)).key.task, array("Q")).append(offset)
+    for offsets in places.values():
+        yield [row_at(path, offset) for offset in offsets]

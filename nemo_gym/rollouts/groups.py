@@ -1,0 +1,143 @@
+"""The tasks whose rollouts are verified together: which rollouts belong to a group, and news of those that end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.problems import failure_of_reply
+from nemo_gym.context.group import GROUP_MEMBERS_PATH, LEAST_GROUP, GroupPlace
+from nemo_gym.data.media import with_media
+from nemo_gym.errors import DataError, EnvironmentFailed, JudgeFailed, RolloutError, ServerCallError
+from nemo_gym.http.reply import Timeouts
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.rollouts.outcome import Outcome, Record
+from nemo_gym.schemas.row import Row
+
+logger = logging.getLogger(__name__)
+
+NEWS = Timeouts(total_s=30.0)
+
+Response = Callable[[], JsonObject | None]
+"""Returns the response of a rollout."""
+
+
+@dataclass
+class _Task:
+    """The rollouts of one task, by their repeat numbers."""
+
+    repeats: list[int]
+    pending: set[int]
+    """Those that will still be sent or are under way."""
+    responses: dict[int, Response] = field(default_factory=dict)
+    """Those that have a reward."""
+    absent: dict[int, str] = field(default_factory=dict)
+    """Those that will not arrive any more, with the reasons."""
+
+    def place(self, name: str, repeat: int) -> GroupPlace:
+        return GroupPlace(name, len(self.repeats), self.repeats.index(repeat))
+
+
+class GroupedTasks:
+    """The tasks in progress that are verified in groups, for all rollouts of one run."""
+
+    def __init__(self, client: ServerClient, servers: Mapping[str, str], name: str = "") -> None:
+        """Set the resources servers that verify groups, by agent.
+
+        `name` identifies the run, so that runs on the same servers do not mix. Default: a random one.
+        """
+        self._client = client
+        self._servers = servers
+        self._name = name or uuid4().hex[:16]
+        self._tasks: dict[int, _Task] = {}
+
+    def are_of(self, agent: str | None) -> bool:
+        """Return whether the rollouts of an agent are verified in groups."""
+        return str(agent) in self._servers
+
+    def expect(
+        self,
+        task: int,
+        repeats: Iterable[int],
+        *,
+        pending: Iterable[int] | None = None,
+        responses: Mapping[int, Response] | None = None,
+        absent: Mapping[int, str] | None = None,
+    ) -> None:
+        """Take note of a task that begins.
+
+        `repeats` are the numbers of its rollouts, and `pending` those that still have to run, by default all. The
+        others have `responses`, with which those are compared, or are `absent` for a reason.
+        """
+        ordered = sorted(repeats)
+        if len(ordered) >= LEAST_GROUP:
+            pending_now = set(ordered if pending is None else pending)
+            self._tasks[task] = _Task(ordered, pending_now, dict(responses or {}), dict(absent or {}))
+
+    def header_of(self, row: Row) -> str | None:
+        """Return the header with a rollout's place in its group; None if it is not verified in one."""
+        task = self._task_of(row)
+        return None if task is None else task.place(self._name_of(row), row.key.repeat).header
+
+    async def announce(self, row: Row) -> None:
+        """Inform the server about the rollouts of the task that have ended, before another one begins."""
+        task = self._task_of(row)
+        if task is not None and (task.responses or task.absent):
+            await self._post(row, task, present=task.responses, absent=task.absent)
+
+    async def ended(self, row: Row, record: Record) -> None:
+        """Take note of the end of a rollout after its last attempt. Inform the server if others may wait for it."""
+        task = self._task_of(row)
+        if task is None:
+            return
+        repeat = row.key.repeat
+        task.pending.discard(repeat)
+        if not task.pending:
+            del self._tasks[row.key.task]
+        elif record.outcome is Outcome.SCORED:
+            response = record.row.response
+            task.responses[repeat] = lambda: response
+        else:
+            task.absent[repeat] = record.cause or str(record.outcome)
+            # After a failed judge, the server already has its answer.
+            if record.cause != JudgeFailed.failure_class:
+                await self._post(row, task, present={}, absent={repeat: task.absent[repeat]})
+
+    def _task_of(self, row: Row) -> _Task | None:
+        if not self.are_of(row.agent) or row.task_index is None or row.repeat_index is None:
+            return None
+        return self._tasks.get(row.task_index)
+
+    def _name_of(self, row: Row) -> str:
+        return f"{self._name}-{row.task_index}"
+
+    async def _post(
+        self, row: Row, task: _Task, *, present: Mapping[int, Response], absent: Mapping[int, str]
+    ) -> None:
+        """Send news about members of a group. Without them, the others only wait longer, so a failure is logged."""
+        server, sent = self._servers[str(row.agent)], row.without_outcome().without_policy()
+        problem: Exception
+        try:
+            news = {
+                "group": self._name_of(row),
+                "absent": {str(task.repeats.index(repeat)): reason for repeat, reason in absent.items()},
+                "present": {
+                    str(task.repeats.index(repeat)): {
+                        **with_media(sent.of_repeat(repeat).fields),
+                        "response": response(),
+                    }
+                    for repeat, response in present.items()
+                },
+            }
+            reply = await self._client.post(server, GROUP_MEMBERS_PATH, json=news, timeouts=NEWS)
+            if reply.ok:
+                return
+            problem = failure_of_reply(
+                reply.status, await reply.read(), server=server, during=GROUP_MEMBERS_PATH, otherwise=EnvironmentFailed
+            )
+        except (ServerCallError, RolloutError, DataError) as error:
+            problem = error
+        logger.warning("%s was not informed about the ended rollouts of task %s: %s", server, row.task_index, problem)

@@ -1,0 +1,178 @@
+"""Verification of all rollouts of a task together: `verify_group` in place of `verify`."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, SupportsFloat, get_args
+
+import orjson
+from pydantic import ValidationError
+from starlette.requests import Request
+
+from nemo_gym.config.explain import problems_by_key
+from nemo_gym.config.settings import GROUP_KEY, GroupVerification
+from nemo_gym.config.wording import counted, with_article
+from nemo_gym.context.group import GROUP_HEADER, GroupMembersRequest, GroupPlace
+from nemo_gym.errors import ConfigError, InvalidTask, JudgeFailed, NemoGymError, SignatureError
+from nemo_gym.schemas.rollout import BaseVerifyRequest, BaseVerifyResponse
+from nemo_gym.schemas.row import Row
+from nemo_gym.servers.base import SimpleServer, context_of, folder_of
+from nemo_gym.servers.groups import Groups, Membership
+from nemo_gym.servers.tools.handlers import Handler, bare, is_class_of, placed_at
+from nemo_gym.web.failures import fault_in
+from nemo_gym.web.threads import blocking_pool
+
+logger = logging.getLogger(__name__)
+
+
+class VerifiesGroups:
+    """The part of a resources server that may verify all rollouts of a task together."""
+
+    async def verify_group(self, bodies: Sequence[Any]) -> Sequence[object]:
+        """Return the rewards of several rollouts of one task, in order. Override it in place of `verify`.
+
+        Each result is a number or a `BaseVerifyResponse`, as for `verify`, or the `JudgeFailed` of a rollout without
+        a verdict. Raise `JudgeFailed` if none has one. Annotate `bodies` with `Sequence` or `list` of your request
+        class. The server's block in the config needs `group_verification: {}`.
+        """
+        raise NotImplementedError
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        verify = getattr(cls, "verify", None)
+        if verifies_groups(cls) and getattr(verify, "__isabstractmethod__", False):
+            cls.verify = _only_in_a_group  # type: ignore[attr-defined]
+
+
+async def _only_in_a_group(self: object, body: Any) -> object:
+    """Raise `InvalidTask`, because the rollouts of this server are verified in groups."""
+    raise InvalidTask(f"{type(self).__name__} verifies rollouts in groups. Call verify_group with all of a task's.")
+
+
+def verifies_groups(cls: type) -> bool:
+    """Return whether a server class overrides `verify_group`."""
+    return issubclass(cls, VerifiesGroups) and cls.verify_group is not VerifiesGroups.verify_group
+
+
+def settings_for_groups(server: SimpleServer) -> GroupVerification | None:
+    """Return the settings of a server that verifies groups, or None. Raise `ConfigError` if they do not fit it."""
+    settings: GroupVerification | None = getattr(server.config, GROUP_KEY, None)
+    name, cls = context_of(server).telemetry.server, type(server).__name__
+    if not verifies_groups(type(server)):
+        if settings is not None:
+            raise ConfigError(
+                f"{name}: {GROUP_KEY} is set, but {cls} does not override verify_group. Remove the block."
+            )
+        return None
+    if settings is None:
+        raise ConfigError(
+            f"{name}: {cls} overrides verify_group, so its block needs the key {GROUP_KEY}, such as {GROUP_KEY}: {{}}"
+        )
+    if (processes := context_of(server).processes) > 1:
+        raise ConfigError(
+            f"{name}: {GROUP_KEY} needs all rollouts of a task in one process, but the server has {processes}. Set "
+            "num_workers: 1 in its block."
+        )
+    return settings
+
+
+class GroupVerifier:
+    """The groups of one server, and the calls of its `verify_group`."""
+
+    def __init__(self, server: VerifiesGroups, settings: GroupVerification, name: str) -> None:
+        self.settings = settings
+        self._server = server
+        self._name = name
+        self._handler = Handler.of(server.verify_group)
+        self._parameter, self.body = _body_of(self._handler)
+        self.groups = Groups(self._verified, timeout_s=settings.timeout_s, server=name)
+
+    async def membership(self, request: Request) -> Membership:
+        """Return the group of a verify request. Raise `InvalidTask` if it is unknown."""
+        if (sent := request.headers.get(GROUP_HEADER)) is not None:
+            try:
+                place = GroupPlace.parse(sent)
+            except ValueError as error:
+                raise InvalidTask(str(error), server=self._name) from error
+            return Membership(*place)
+        if (size := self.settings.size) is None:
+            raise InvalidTask(
+                f"{self._name}: the caller does not send the rollout's group. Set {GROUP_KEY}.size in the server's "
+                "block to the number of rollouts per task, or run the rows with a collection or nemo_gym.training.",
+                server=self._name,
+            )
+        row = Row(await request.json())
+        repeat = row.repeat_index
+        return Membership(
+            group=_name_of_task(row),
+            size=size,
+            member=repeat if repeat is not None and 0 <= repeat < size else None,
+            is_announced=False,
+        )
+
+    def take_note(self, news: GroupMembersRequest) -> None:
+        """Take note of news about the members of a group. Raise `InvalidTask` for a body that cannot be verified."""
+        present = {}
+        for number, body in news.present.items():
+            try:
+                present[number] = self.body.model_validate(body)
+            except ValidationError as error:
+                problems = "; ".join(f"{key}: {problem}" for key, problem in problems_by_key(error).items())
+                raise InvalidTask(f"{self._name}: present.{number}: {problems}", server=self._name) from error
+        self.groups.take_note(news.group, news.absent, present)
+
+    async def _verified(self, bodies: list[object]) -> Sequence[object]:
+        """Return the results of `verify_group`. Raise `JudgeFailed` for any failure, so that the answers are kept."""
+        given = {self._parameter: bodies}
+        try:
+            if self._handler.is_coroutine:
+                results = await self._handler.method(**given)
+            else:
+                results = await blocking_pool().run(self._handler.method, **given)
+        except JudgeFailed:
+            raise
+        except NemoGymError as error:
+            raise JudgeFailed(f"{self._name}: verify_group failed: {error}") from error
+        except Exception as error:
+            logger.exception("verify_group failed for %d rollouts", len(bodies))
+            folder = folder_of(type(self._server))
+            fault = fault_in(folder, error) if folder else f"{type(error).__name__}: {error}"
+            raise JudgeFailed(f"{self._name}: verify_group raised {fault}; the log has the traceback") from error
+        return self._checked(results, len(bodies))
+
+    def _checked(self, results: object, wanted: int) -> Sequence[object]:
+        """Return the results as a list. Raise `JudgeFailed` unless there is one for each rollout."""
+        listed = list(results) if isinstance(results, Iterable) and not isinstance(results, str | Mapping) else None
+        found = with_article(type(results).__name__) if listed is None else counted(len(listed), "result")
+        if listed is None or len(listed) != wanted:
+            raise JudgeFailed(f"{self._name}: verify_group returned {found} for {wanted} rollouts")
+        for result in listed:
+            if not isinstance(result, BaseVerifyResponse | JudgeFailed | SupportsFloat):
+                kind = with_article(type(result).__name__)
+                raise JudgeFailed(
+                    f"{self._name}: verify_group returned {kind} for a rollout. Return numbers or BaseVerifyResponses"
+                )
+        return listed
+
+
+def _body_of(handler: Handler) -> tuple[str, type[BaseVerifyRequest]]:
+    """Return the parameter of `verify_group`, and the type of the bodies in it."""
+    parameters = list(handler.signature.parameters.values())
+    with placed_at(handler.method):
+        if len(parameters) == 1:
+            of = get_args(bare(parameters[0].annotation))
+            if of and is_class_of(kind := bare(of[0]), BaseVerifyRequest):
+                return parameters[0].name, kind
+        raise SignatureError(
+            f"{handler.method.__qualname__}: it takes one parameter, the verify requests of a group. Annotate it with "
+            "Sequence[BaseVerifyRequest], or with your subclass of BaseVerifyRequest that adds the row's fields"
+        )
+
+
+def _name_of_task(row: Row) -> str:
+    if row.task_index is not None:
+        return f"task-{row.task_index}"
+    prompt = orjson.dumps((row.params or {}).get("input"), option=orjson.OPT_SORT_KEYS)
+    return f"input-{hashlib.sha256(prompt).hexdigest()}"

@@ -1,0 +1,255 @@
+"""Groups of rollouts that wait for each other and are then verified together."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nemo_gym.context.current import Wait, Work, begin_work, current_work
+from nemo_gym.context.group import LEAST_GROUP
+from nemo_gym.errors import JudgeFailed, RolloutCancelled
+from nemo_gym.jsonl import JsonObject
+
+RESERVED_SHARE = 0.1
+LONGEST_RESERVE_S = 60.0
+"""This share of a rollout's time left, but at most these seconds, are kept for verifying its group."""
+
+Verify = Callable[[list[object]], Awaitable[Sequence[object]]]
+"""Returns the result of each body, in order. It raises `JudgeFailed` for all of them."""
+
+
+class Membership(NamedTuple):
+    """The group that a rollout belongs to."""
+
+    group: str
+    size: int
+    member: int | None
+    """Its number in the group; None for the next free one."""
+    is_announced: bool = True
+    """Whether the caller has sent it. Otherwise the same group may begin again, such as in another epoch."""
+
+
+class Verdict(NamedTuple):
+    """The result of one member."""
+
+    result: object
+    group: JsonObject
+    """How many members the group has (`size`), how many were compared, and why the others are missing."""
+
+
+@dataclass
+class _Waiting:
+    verdict: asyncio.Future[Verdict]
+    ends_at: float | None
+    """The deadline of its rollout, by the monotonic clock."""
+    due_at: float
+    """When its group is verified at the latest, by the same clock."""
+    reason: str
+    """Why a member is missing that has not arrived by then."""
+
+
+@dataclass
+class _Group:
+    """A group, and the bodies of the members that have arrived."""
+
+    name: str
+    size: int = 0
+    """0 until the first member arrives."""
+    bodies: dict[int, object] = field(default_factory=dict)
+    waiting: dict[int, _Waiting] = field(default_factory=dict)
+    """The members that have arrived since the last verdict."""
+    absent: dict[int, str] = field(default_factory=dict)
+    is_announced: bool = True
+    is_being_verified: bool = False
+    timer: asyncio.TimerHandle | None = None
+    used_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def missing(self) -> list[int]:
+        """The members that have not arrived."""
+        return [number for number in range(self.size) if number not in self.bodies]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no further member is to be expected."""
+        return all(number in self.absent for number in self.missing)
+
+    def next_free(self) -> int:
+        return next(number for number in range(len(self.bodies) + 1) if number not in self.bodies)
+
+    def described(self) -> str:
+        """Return how many members have arrived and which are missing."""
+        missing = ", ".join(map(str, self.missing))
+        return f"{len(self.bodies)} of the {self.size} members of group {self.name} (missing: {missing})"
+
+
+class _GroupWait(Wait):
+    """The wait of a member for the others."""
+
+    __slots__ = ("_group",)
+
+    def __init__(self, group: _Group) -> None:
+        super().__init__("")
+        self._group = group
+
+    def __str__(self) -> str:
+        return f"the verification of its group: {self._group.described()}"
+
+
+class Groups:
+    """All groups of one server that are not verified yet, or that lack a member."""
+
+    def __init__(self, verify: Verify, *, timeout_s: float, server: str) -> None:
+        self._verify = verify
+        self._timeout_s = timeout_s
+        self._server = server
+        self._groups: dict[str, _Group] = {}
+        self._verifying: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    async def verdict(self, membership: Membership, body: object) -> Verdict:
+        """Wait for the other members and return this one's result. Raise `JudgeFailed` without a verdict.
+
+        A later attempt of a member replaces the earlier one.
+        """
+        group = self._of(membership.group)
+        group.size, group.is_announced = membership.size, membership.is_announced
+        number = group.next_free() if membership.member is None else membership.member
+        if (replaced := group.waiting.pop(number, None)) is not None and not replaced.verdict.done():
+            replaced.verdict.set_exception(RolloutCancelled("a later attempt of this rollout has arrived"))
+        future: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        group.waiting[number] = waiting = self._waiting(future, current_work().ends_at)
+        group.bodies[number] = body
+        group.absent.pop(number, None)
+        del body
+        self._settle(group)
+        try:
+            with _GroupWait(group):
+                return await future
+        except asyncio.CancelledError:
+            self._leave(group, number, waiting)
+            raise
+
+    def take_note(self, group: str, absent: Mapping[int, str], present: Mapping[int, object]) -> None:
+        """Take note of members that will not arrive, and of members that already have their result."""
+        found = self._of(group)
+        for number, body in present.items():
+            if number not in found.waiting:
+                found.bodies[number] = body
+                found.absent.pop(number, None)
+        for number, reason in absent.items():
+            found.absent[number] = reason
+            # Its connection may still be open, although its caller no longer waits.
+            if number not in found.waiting:
+                found.bodies.pop(number, None)
+        self._settle(found)
+
+    def drop_idle(self, idle_s: float) -> None:
+        """Forget groups that nothing has been heard of for `idle_s`."""
+        for group in list(self._groups.values()):
+            if not (group.waiting or group.is_being_verified) and group.used_at < time.monotonic() - idle_s:
+                del self._groups[group.name]
+
+    async def reap(self, idle_s: float) -> None:
+        """Drop idle groups for as long as the server runs."""
+        while True:
+            await asyncio.sleep(min(60.0, max(idle_s / 4, 0.01)))
+            self.drop_idle(idle_s)
+
+    async def close(self) -> None:
+        """Stop verifying, at shutdown."""
+        for group in self._groups.values():
+            if group.timer is not None:
+                group.timer.cancel()
+        for task in self._verifying:
+            task.cancel()
+        await asyncio.gather(*self._verifying, return_exceptions=True)
+
+    def _of(self, name: str) -> _Group:
+        group = self._groups.get(name)
+        if group is None:
+            group = self._groups[name] = _Group(name)
+        group.used_at = time.monotonic()
+        return group
+
+    def _waiting(self, verdict: asyncio.Future[Verdict], ends_at: float | None) -> _Waiting:
+        now = time.monotonic()
+        left_s = math.inf if ends_at is None else ends_at - now
+        before_end_s = left_s - min(LONGEST_RESERVE_S, RESERVED_SHARE * left_s)
+        if self._timeout_s <= before_end_s:
+            return _Waiting(verdict, ends_at, now + self._timeout_s, f"not arrived in {self._timeout_s:g} s")
+        return _Waiting(verdict, ends_at, now + before_end_s, "not arrived before another member's deadline")
+
+    def _leave(self, group: _Group, number: int, waiting: _Waiting) -> None:
+        """Take out a member whose caller no longer waits. While the group is being verified, it stays."""
+        if group.waiting.get(number) is waiting:
+            del group.waiting[number], group.bodies[number]
+            self._settle(group)
+
+    def _settle(self, group: _Group) -> None:
+        """Verify a group that is complete. Otherwise set its timer, or forget it if it is over."""
+        if group.timer is not None:
+            group.timer.cancel()
+            group.timer = None
+        if group.is_being_verified:
+            return
+        if group.waiting and group.is_complete:
+            self._begin(group, "")
+        elif group.waiting:
+            left_s = min(each.due_at for each in group.waiting.values()) - time.monotonic()
+            group.timer = asyncio.get_running_loop().call_later(max(0.0, left_s), self._expire, group)
+        elif group.size and (group.is_complete or not group.is_announced) and self._groups.get(group.name) is group:
+            del self._groups[group.name]
+
+    def _expire(self, group: _Group) -> None:
+        self._begin(group, min(group.waiting.values(), key=lambda each: each.due_at).reason)
+
+    def _begin(self, group: _Group, silent: str) -> None:
+        """Begin to verify the members that have arrived. `silent` is why a member without news is missing."""
+        waiting, group.waiting = group.waiting, {}
+        group.is_being_verified = True
+        if not group.is_announced:
+            # Further rollouts of this name belong to a new group.
+            self._groups.pop(group.name, None)
+        missing = [f"{number}: {group.absent.get(number) or silent}" for number in group.missing]
+        bodies = dict(sorted(group.bodies.items()))
+        task = asyncio.create_task(self._verified(group, bodies, waiting, missing))
+        self._verifying.add(task)
+        task.add_done_callback(self._verifying.discard)
+
+    async def _verified(
+        self, group: _Group, bodies: dict[int, object], waiting: dict[int, _Waiting], missing: list[str]
+    ) -> None:
+        # It works for all members, not for the one that arrived last.
+        deadlines = [each.ends_at for each in waiting.values()]
+        begin_work(Work(ends_at=None if None in deadlines else max(filter(None, deadlines), default=None)))
+        about = {"size": group.size, "compared": len(bodies), "missing": missing}
+        try:
+            if len(bodies) < LEAST_GROUP:
+                raise JudgeFailed(self._alone(group, missing))
+            results = dict(zip(bodies, await self._verify(list(bodies.values())), strict=True))
+        except Exception as error:  # noqa: BLE001 - each member reports it
+            for each in waiting.values():
+                if not each.verdict.done():
+                    server = getattr(error, "server", None) or self._server
+                    each.verdict.set_exception(JudgeFailed(str(error), server=server))
+        else:
+            for number, each in waiting.items():
+                if not each.verdict.done():
+                    each.verdict.set_result(Verdict(results[number], about))
+        finally:
+            group.is_being_verified = False
+            group.used_at = time.monotonic()
+            self._settle(group)
+
+    def _alone(self, group: _Group, missing: Sequence[str]) -> str:
+        return (
+            f"{self._server}: only one of the {group.size} members of group {group.name} has arrived, so it cannot be "
+            f"compared; missing: {', '.join(missing)}"
+        )
