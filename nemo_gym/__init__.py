@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from nemo_gym.paths import find as find_path
     from nemo_gym.schemas.chat import ChatCompletion as NeMoGymChatCompletion
     from nemo_gym.schemas.chat import ChatCompletionCreateParams as NeMoGymChatCompletionCreateParamsNonStreaming
+    from nemo_gym.schemas.items import InputImage as NeMoGymResponseInputImage
+    from nemo_gym.schemas.items import InputText as NeMoGymResponseInputText
     from nemo_gym.schemas.items import OutputItem as NeMoGymResponseOutputItem
     from nemo_gym.schemas.responses import Response as NeMoGymResponse
     from nemo_gym.schemas.responses import ResponseCreateParams as NeMoGymResponseCreateParamsNonStreaming
@@ -146,6 +148,8 @@ _RENAMED = {
     "NeMoGymChatCompletionCreateParamsNonStreaming": ("schemas.chat", "ChatCompletionCreateParams"),
     "NeMoGymResponse": ("schemas.responses", "Response"),
     "NeMoGymResponseCreateParamsNonStreaming": ("schemas.responses", "ResponseCreateParams"),
+    "NeMoGymResponseInputImage": ("schemas.items", "InputImage"),
+    "NeMoGymResponseInputText": ("schemas.items", "InputText"),
     "NeMoGymResponseOutputItem": ("schemas.items", "OutputItem"),
     "find_path": ("paths", "find"),
 }

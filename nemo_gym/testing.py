@@ -37,9 +37,9 @@ from nemo_gym.calls.problems import failure_of_row, faults_in_reply
 from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
 from nemo_gym.context.group import GROUP_HEADER, GroupPlace
 from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFailed, RolloutError, ServerCallError
+from nemo_gym.http.connection import RequestBody
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import RawHeaders, Reply
-from nemo_gym.http.connection import RequestBody
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall, OutputMessage, OutputText
 from nemo_gym.schemas.responses import PLAYED_WITHOUT_MODEL, RESPONSES_PATH, Response
@@ -50,6 +50,7 @@ from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.mcp.endpoint import expose_if_asked
 from nemo_gym.servers.model import SimpleResponsesAPIModel
 from nemo_gym.servers.tools.handlers import check_bodies
+from nemo_gym.servers.tools.parts import ToolOutput, output_of
 from nemo_gym.web.failures import Failures
 from nemo_gym.web.middleware import CallMiddleware
 from nemo_gym.web.shutdown import QuickShutdownServer
@@ -120,10 +121,10 @@ class _InProcess(InternalClient):
         **_: object,
     ) -> Reply:
         url = f"http://{host}{path}"
+        body = body if isinstance(body, bytes) else b"".join(body)
         if host in self.apps:
             asked = httpx.Request(method, url, content=body, headers=list(headers))
             answer = await httpx.ASGITransport(app=self.apps[host]).handle_async_request(asked)
-        body = body if isinstance(body, bytes) else b"".join(body)
             return Reply(answer.status_code, answer.headers.raw, await answer.aread(), method, url)
         if self.model is None or path != RESPONSES_PATH:
             raise ServerCallError(f"{method} {path} on '{host}': this test has no such server")
@@ -213,11 +214,11 @@ class Attempt:
         self.calls: list[FunctionToolCall] = []
         """The tool calls made so far; `verify` grades them by default."""
 
-    async def call(self, name: str, /, **arguments: object) -> str:
+    async def call(self, name: str, /, **arguments: object) -> ToolOutput:
         """Call a tool and return the output for the model. Raise `DataError` for an unknown tool."""
         return await self.send(call(name, **arguments))
 
-    async def send(self, wanted: FunctionToolCall) -> str:
+    async def send(self, wanted: FunctionToolCall) -> ToolOutput:
         """Send a tool call as written by a model; see `call`."""
         self.calls.append(wanted)
         answer = await self._client.post(f"/{wanted.name}", content=wanted.arguments)

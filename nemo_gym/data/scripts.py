@@ -26,7 +26,9 @@ FUNCTION = "prepare"
 BENCHMARKS, ENVIRONMENTS = "benchmarks", "environments"
 NETWORK_LIBRARIES = ("httpx", "httpx2", "requests", "urllib3", "urllib", "aiohttp", "huggingface_hub")
 USES_HUB = re.compile(r"^\s*(?:from|import) +(?:datasets|huggingface_hub)\b", re.MULTILINE)
-EXTRA_OF = {"datasets": "full", "huggingface_hub": "hub", "ray": "ray", "reasoning_gym": "reasoning-gym"}
+EXTRA_OF = {
+    "datasets": "full", "huggingface_hub": "hub", "PIL": "vision", "ray": "ray", "reasoning_gym": "reasoning-gym",
+}  # fmt: skip
 """The extra that brings a package, for scripts that need more than the core."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import orjson
 from pydantic import TypeAdapter
@@ -20,6 +21,7 @@ from nemo_gym.schemas.items import (
     OutputText,
 )
 
+IN_USER_MESSAGE = "The output is in the next user message."
 _INPUT_PARTS: TypeAdapter[list[InputPart]] = TypeAdapter(list[InputPart])
 
 
@@ -96,9 +98,23 @@ def _input_part(part: JsonObject) -> JsonObject:
     raise DataError(f"a message part of type {kind!r} is not supported by the Responses API")
 
 
-def tool_content(output: str | list[object]) -> str | list[JsonObject]:
-    """Return a tool's output as the content of a tool message; entries that are not message parts become JSON text."""
-    return output if isinstance(output, str) else [_tool_part(entry) for entry in output]
+class ToolContent(NamedTuple):
+    """A tool's output for Chat Completions."""
+
+    content: str | list[JsonObject]
+    """The content of the tool message: only text, because OpenAI rejects any other part there."""
+    media: list[JsonObject]
+    """The images, sounds and files, for a user message after the tool messages."""
+
+
+def tool_content(output: str | list[object]) -> ToolContent:
+    """Convert a tool's output. Entries that are not message parts become JSON text."""
+    if isinstance(output, str):
+        return ToolContent(output, [])
+    parts = [_tool_part(entry) for entry in output]
+    texts = [part for part in parts if part["type"] == "text"]
+    media = [part for part in parts if part["type"] != "text"]
+    return ToolContent(IN_USER_MESSAGE if media and not texts else texts, media)
 
 
 def _tool_part(entry: object) -> JsonObject:

@@ -26,7 +26,11 @@ SAME_NAME = ("service_tier", "store", "temperature", "top_p", "user")
 
 
 def chat_params(
-    params: ResponseCreateParams, *, keeps_reasoning: bool, keeps_tokens: bool
+    params: ResponseCreateParams,
+    *,
+    keeps_reasoning: bool,
+    keeps_tokens: bool,
+    kind: type[ChatCompletionCreateParams] = ChatCompletionCreateParams,
 ) -> ChatCompletionCreateParams:
     """Convert a request to Chat Completions, setting only fields that were given.
 
@@ -45,7 +49,7 @@ def chat_params(
     fields |= _text_fields(params.text or {})
     if params.tools:
         fields |= _tool_fields(params)
-    return ChatCompletionCreateParams(**{name: value for name, value in fields.items() if value is not None})
+    return kind(**{name: value for name, value in fields.items() if value is not None})
 
 
 def _text_fields(text: JsonObject) -> JsonObject:
@@ -139,22 +143,45 @@ class ConversationState:
     messages: list[JsonObject] = field(default_factory=list)
     """The finished messages, without the assistant's current turn."""
     _turn: _Turn | None = None
+    _media: list[JsonObject] = field(default_factory=list)
+    """Images and other parts of the last tool outputs, which follow them in a user message."""
 
     def add(self, item: InputItem) -> None:
+        if isinstance(item, FunctionCallOutput):
+            self._end_turn()
+            self._add_output(item)
+            return
         if not is_from_assistant(item):
             self.flush_assistant()
             self.messages.append(_message_of(item))
             return
+        self._flush_media()
         if self._turn is not None and self._turn.ends_before(item):
             self.flush_assistant()
         self._turn = self._turn or _Turn(self.uses_reasoning_parser, self.return_token_id_information)
         self._turn.add(item)
 
     def flush_assistant(self) -> None:
-        """End the assistant's turn, if there is one."""
+        """End the assistant's turn, if there is one, and the list of tool outputs."""
+        self._end_turn()
+        self._flush_media()
+
+    def _end_turn(self) -> None:
         if self._turn is not None:
             self.messages += self._turn.messages()
             self._turn = None
+
+    def _add_output(self, item: FunctionCallOutput) -> None:
+        content, media = tool_content(item.output)
+        self.messages.append({"role": "tool", "tool_call_id": item.call_id, "content": content})
+        if media:
+            self._media += [{"type": "text", "text": f"Output of the tool call {item.call_id}:"}, *media]
+
+    def _flush_media(self) -> None:
+        # Endpoints accept no other message between the outputs of one turn's calls.
+        if self._media:
+            self.messages.append({"role": "user", "content": self._media})
+            self._media = []
 
 
 def reasoning_texts(item: ReasoningItem) -> list[str]:
@@ -181,8 +208,6 @@ def is_from_assistant(item: InputItem) -> bool:
 
 
 def _message_of(item: InputItem) -> JsonObject:
-    if isinstance(item, FunctionCallOutput):
-        return {"role": "tool", "tool_call_id": item.call_id, "content": tool_content(item.output)}
     if isinstance(item, (EasyInputMessage, Message)):
         return {"role": item.role, "content": chat_parts(item.content)}
     raise DataError(f"the conversation has an item of type '{item.type}', which Chat Completions does not support")

@@ -23,6 +23,7 @@ from nemo_gym.jsonl import JsonObject, dump_json, dump_up_to
 from nemo_gym.opaque import TOKEN_KEYS, loads_opaque, plain
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, sum_of_counts
 from nemo_gym.schemas.rollout import INPUT_AT_HEADER
+from nemo_gym.servers.tools.parts import ToolOutput, output_of
 from nemo_gym.servers.tools.tool import is_callable_name
 
 Cookies = dict[str, str]
@@ -38,9 +39,9 @@ UNSAID = {
 }
 """Defaults for fields that an endpoint left out of its response."""
 _INPUT_AT = INPUT_AT_HEADER.encode()
-CALL_FIELDS = ("name", "arguments", "call_id")
 PIECE_BYTES = 256 * 1024
 """A conversation may wait long for its model, so copies of long items would use much memory."""
+CALL_FIELDS = ("name", "arguments", "call_id")
 MOST_KEPT_BYTES = 128 * 1024
 """Of a failed rollout's conversation. Earlier items are left out."""
 LONGEST_KEPT_TEXT = 16 * 1024
@@ -82,7 +83,6 @@ class _WrittenItems:
         return request
 
 
-ItemsSoFar = Callable[[], Sequence[Item]]
 def _in_large_pieces(beginning: bytes, texts: list[bytes], end: bytes) -> RequestBody:
     """Return the texts with commas between them; large ones are pieces of their own, so that no copy is needed."""
     if sum(map(len, texts)) < PIECE_BYTES:
@@ -99,6 +99,7 @@ def _in_large_pieces(beginning: bytes, texts: list[bytes], end: bytes) -> Reques
     return [*pieces, b"".join((*small, end))]
 
 
+ItemsSoFar = Callable[[], Sequence[Item]]
 
 _unfinished: ContextVar[Unfinished | None] = ContextVar("nemo_gym_unfinished", default=None)
 
@@ -216,7 +217,7 @@ class Conversation:
         Calls that share the rollout's state run in their order, because their effect must not depend on
         which of them arrives first.
         """
-        answers: dict[int, str] = {}
+        answers: dict[int, ToolOutput] = {}
 
         async def answer(*places: int) -> None:
             for place in places:
@@ -236,7 +237,9 @@ class Conversation:
             for at, call in enumerate(calls)
         )
 
-    async def _answer(self, client: ServerClient, resources_server: str, call: Item, *, tells_faults: bool) -> str:
+    async def _answer(
+        self, client: ServerClient, resources_server: str, call: Item, *, tells_faults: bool
+    ) -> ToolOutput:
         name = call["name"]
         functions = (tool["name"] for tool in self.params["tools"] if tool["type"] == "function")
         known = [function for function in functions if is_callable_name(function)]
@@ -263,7 +266,8 @@ class Conversation:
         self.session |= cookies_of(reply)
         # A failure of the rollout may have any status, such as 409 for a session that has not begun.
         if reply.ok or (reply.status < 500 and problem_of_body(body) is None):
-            return body.decode("utf-8", "replace")
+            # Tests of published folders use other classes of replies.
+            return output_of(body, reply.headers if isinstance(reply, Reply) else {})
         failure = failure_of_reply(
             reply.status, body, server=resources_server, during=f"tool '{name}'", otherwise=EnvironmentFailed
         )

@@ -19,10 +19,12 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.mcp import SESSION_TOKEN_HEADER
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER
 from nemo_gym.servers.base import SimpleServer, context_of
+from nemo_gym.servers.mcp.content import content_of
 from nemo_gym.servers.mcp.session import McpSession, McpSessionMiddleware, SessionTokens
 from nemo_gym.servers.mcp.tools import McpTool, by_name, harvest
 from nemo_gym.servers.name_clashes import listed_tools
 from nemo_gym.servers.resources import SimpleResourcesServer, store_of
+from nemo_gym.servers.tools.parts import output_of
 from nemo_gym.servers.tools.tool import RESERVED_NAMES
 from nemo_gym.version import __version__
 from nemo_gym.web.app import add_within_session
@@ -141,7 +143,7 @@ class _McpEndpoint:
             return _failed(tool, lost_with_earlier_life(self.server.config.name))
         answer = await self._called(tool, wanted.arguments or {}, session, _request_of(context))
         if answer.status < 500:
-            return _text(answer.text, is_error=answer.status >= 400)
+            return _result(answer)
         name = self.server.config.name
         failure = failure_of_reply(
             answer.status, answer.body, server=name, during=f"tool '{tool.name}'", otherwise=EnvironmentFailed
@@ -180,6 +182,13 @@ class _McpEndpoint:
 def _request_of(context: Context) -> Request:
     assert context.request is not None, "MCP requests arrive only over HTTP"
     return context.request
+
+
+def _result(answer: Answer) -> CallToolResult:
+    from mcp.types import CallToolResult
+
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
+    return CallToolResult(content=content_of(output_of(answer.body, headers)), is_error=answer.status >= 400)
 
 
 def _text(text: str, *, is_error: bool) -> CallToolResult:

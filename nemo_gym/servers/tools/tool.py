@@ -22,6 +22,7 @@ from nemo_gym.servers.sessions import SessionStore
 from nemo_gym.servers.tools.arguments import Arguments, SchemaArguments, TypedArguments, WrongArguments
 from nemo_gym.servers.tools.handlers import Handler, Method, placed_at
 from nemo_gym.servers.tools.json_schema import type_words
+from nemo_gym.servers.tools.parts import parts_response
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
@@ -64,7 +65,8 @@ def tool(
 
     Arguments are typed parameters; a `pydantic.Field` in `Annotated` adds bounds and descriptions. The docstring is
     the tool's description. `SessionState` and `Request` parameters are filled in and hidden from the model. The method
-    returns text, or any JSON-serializable value. It raises `ToolError` to return an error to the model.
+    returns text, any JSON-serializable value, or a list of content parts such as `NeMoGymResponseInputImage`. It
+    raises `ToolError` to return an error to the model.
     """
 
     def mark(function: MethodT) -> MethodT:
@@ -225,6 +227,8 @@ def _answer(result: object) -> Response:
         return result
     if isinstance(result, str):
         return PlainTextResponse(result)
+    if (parts := parts_response(result)) is not None:
+        return parts
     try:
         written = orjson.dumps(result, default=_json_default, option=PLAIN_VALUES)
     except orjson.JSONEncodeError:

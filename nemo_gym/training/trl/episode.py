@@ -58,7 +58,15 @@ class Episode:
         except RolloutError as error:
             self.failure = error
             raise
-        return str(self._conversation.said[-1]["output"])
+        output = self._conversation.said[-1]["output"]
+        if not isinstance(output, str):
+            self.failure = EnvironmentFailed(
+                f"{self._server}: the tool '{name}' returned content parts, such as an image, but TRL takes only "
+                "text from tools. Leave this tool out, or train on collected rollouts.",
+                server=self._server,
+            )
+            raise self.failure
+        return output
 
     async def verify(self, completion: Completion) -> float | None:
         """Return the reward of a completion; None after a failure, or if the verifier masks the rollout.

@@ -106,6 +106,31 @@ def test_tool_output_may_be_text_parts_or_anything(output, content):
     assert messages(called(), answered(output=output))[-1]["content"] == content
 
 
+def test_images_of_tools_follow_in_user_message():
+    image = {"type": "input_image", "image_url": "data:x"}
+    sent = {"type": "image_url", "image_url": {"url": "data:x", "detail": "auto"}}
+    text = {"type": "input_text", "text": "cold"}
+    outputs = (answered("1", output=[text, image]), answered("2", output=[image]), answered("3"))
+    expected = [
+        {"role": "tool", "tool_call_id": "1", "content": [{"type": "text", "text": "cold"}]},
+        {"role": "tool", "tool_call_id": "2", "content": "The output is in the next user message."},
+        {"role": "tool", "tool_call_id": "3", "content": "cold"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "Output of the tool call 1:"},
+                sent,
+                {"type": "text", "text": "Output of the tool call 2:"},
+                sent,
+            ],
+        },
+    ]
+    calls = (called("1"), called("2"), called("3"))
+    assert messages(asked(), *calls, *outputs)[2:] == expected
+    assert messages(asked(), *calls, *outputs, called("4"), answered("4"))[2:6] == expected
+    assert messages(asked(), *calls, *outputs, asked("?"))[2:] == [*expected, {"role": "user", "content": "?"}]
+
+
 def test_parameters_are_renamed():
     params = CONVERTER.responses_to_chat_completion_create_params(
         ResponseCreateParams(

@@ -9,8 +9,8 @@ from typing import Annotated
 from pydantic import Field
 
 from nemo_gym import (
-    BaseSeedSessionRequest, BaseVerifyRequest, BaseVerifyResponse, SessionState, SimpleResourcesServer, ToolError,
-    current_rollout_id, tool,
+    BaseSeedSessionRequest, BaseVerifyRequest, BaseVerifyResponse, NeMoGymResponseInputImage, NeMoGymResponseInputText,
+    SessionState, SimpleResourcesServer, ToolError, current_rollout_id, tool,
 )
 
 
@@ -52,6 +52,11 @@ class Counting(SimpleResourcesServer):
     async def whose(self) -> str:
         '''Return the rollout's id.'''
         return str(current_rollout_id())
+
+    @tool
+    async def draw(self, url: str) -> list:
+        '''Return a picture.'''
+        return [NeMoGymResponseInputText(text="a dot"), NeMoGymResponseInputImage(image_url=url)]
 
     async def verify(self, body: BaseVerifyRequest, counter: Counter) -> BaseVerifyResponse:
         names = [call.name for call in body.response.tool_calls]

@@ -147,9 +147,29 @@ async def test_mcp_and_http_answers_are_the_same(counting, tool, arguments):
         assert await under.call_tool(tool, **arguments) == (over_http.text, over_http.is_error)
 
 
+@each_case(
+    ("url", "shown"),
+    [
+        ("data:image/png;base64,AAAA", {"type": "image", "data": "AAAA", "mime_type": "image/png"}),
+        (
+            "https://example.com/dot.png",
+            {
+                "type": "text",
+                "text": '{"type":"input_image","detail":"auto","image_url":"https://example.com/dot.png"}',
+            },
+        ),
+    ],
+)
+async def test_images_become_blocks_of_their_own(counting, url, shown):
+    async with rollout(counting) as under:
+        text, image = (await under.mcp.call_tool("draw", {"url": url})).content
+    assert text.text == "a dot"
+    assert image.model_dump(exclude_none=True) == shown
+
+
 async def test_unknown_tool_is_reported_to_the_model(counting):
     async with rollout(counting) as under:
-        message = "Unknown tool 'fly'. The tools are: add, read, explode, whose."
+        message = "Unknown tool 'fly'. The tools are: add, read, explode, whose, draw."
         assert await under.call_tool("fly") == (message, True)
         assert await under.call_tool("verify") == (message.replace("fly", "verify"), True)
 

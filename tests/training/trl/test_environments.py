@@ -20,7 +20,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from nemo_gym import (
-    BaseSeedSessionRequest, BaseVerifyRequest, BaseVerifyResponse, SessionState, SimpleResourcesServer, ToolError, tool
+    BaseSeedSessionRequest, BaseVerifyRequest, BaseVerifyResponse, NeMoGymResponseInputImage, SessionState,
+    SimpleResourcesServer, ToolError, tool,
 )
 
 
@@ -72,6 +73,10 @@ class Boxes(SimpleResourcesServer):
         os._exit(3)
 
     @tool
+    async def photograph(self) -> list:
+        return [NeMoGymResponseInputImage(image_url="data:image/png;base64,AAAA")]
+
+    @tool
     async def count_closed(self) -> int:
         return Box.closed
 
@@ -105,7 +110,7 @@ def test_tools_are_typed_methods(boxes):
         "Put something into the box.\n\nArgs:\n    item: What to put into the box\n    place: Place\n    times: Times"
     )
     members = [name for name, _ in inspect.getmembers(type(boxes()), inspect.isfunction) if name[0] != "_"]
-    assert members == ["count_closed", "drop", "explode", "put", "reset"]
+    assert members == ["count_closed", "drop", "explode", "photograph", "put", "reset"]
 
 
 def test_tool_changes_only_its_own_rollout(boxes):
@@ -170,6 +175,14 @@ def test_failed_tool_leaves_no_reward(boxes, caplog):
     assert "1 rollout failed, of 2" in caplog.text
     broken.reset()
     assert boxes.reward([said("")], [broken]) == [0.0]
+
+
+def test_image_of_a_tool_is_rejected(boxes):
+    box = boxes()
+    box.reset()
+    with pytest.raises(Exception, match="the tool 'photograph' returned content parts"):
+        box.photograph()
+    assert boxes.reward([said("!")], [box]) == [None]
 
 
 def test_dead_server_is_restarted(boxes):

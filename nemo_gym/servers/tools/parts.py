@@ -1,0 +1,33 @@
+"""Tool output that is not only text: images, sounds and files as content parts of the Responses API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+from starlette.responses import Response
+
+from nemo_gym.schemas.items import InputAudio, InputFile, InputImage, InputText, InputVideo
+
+PARTS_HEADER = "x-nemo-gym-content-parts"
+"""Header of a tool's response if the body is a list of content parts, not the text for the model."""
+
+ToolOutput = str | list[object]
+"""The `output` of a `function_call_output` item."""
+
+
+def parts_response(result: object) -> Response | None:
+    """Return the response for a list of content parts; None for any other result of a tool."""
+    kinds = (InputText, InputImage, InputFile, InputAudio, InputVideo)
+    if not isinstance(result, list) or not result or not all(isinstance(part, kinds) for part in result):
+        return None
+    written = orjson.dumps([part.model_dump(mode="json", exclude_none=True) for part in result])
+    return Response(written, media_type="application/json", headers={PARTS_HEADER: "true"})
+
+
+def output_of(body: bytes, headers: Mapping[str, str]) -> ToolOutput:
+    """Return a tool's response as the output for the model."""
+    if PARTS_HEADER not in headers:
+        return body.decode("utf-8", "replace")
+    parts: list[object] = orjson.loads(body)
+    return parts
