@@ -24,7 +24,11 @@ FILES = sorted(
 CONFIGS = [path for path in FILES if "configs" in path.relative_to(REPOSITORY).parts[:-1]]
 OTHERS = [path for path in FILES if path not in CONFIGS]
 
-ENDPOINT = ["+policy_base_url=http://127.0.0.1:9/v1", "+policy_api_key=none", "+policy_model_name=any"]
+ENDPOINTS = [
+    f"+{model}_{key}={value}"
+    for model in ("policy", "reward", "genrm")
+    for key, value in (("base_url", "http://127.0.0.1:9/v1"), ("api_key", "none"), ("model_name", "any"))
+]
 RESOURCES_SERVER = "resources_servers/example_single_tool_call/configs/example_single_tool_call.yaml"
 SAMPLE_MODEL = {"responses_api_models": {"sample_model": {"entrypoint": "app.py"}}}
 UNSET = "???"
@@ -63,7 +67,7 @@ def completed(path: Path) -> config.RunConfig:
     defined = {UNSET, *(name for tree in trees for name in tree)}
     return config.load(
         [path, *([RESOURCES_SERVER] if servers and paths.find(RESOURCES_SERVER) not in files else [])],
-        [*ENDPOINT, *servers, *others],
+        [*ENDPOINTS, *servers, *others],
         initial=dict.fromkeys(models - defined, SAMPLE_MODEL),
         skip_dotenv=True,
         require_servers=True,

@@ -1,22 +1,20 @@
 """The contract of all folders under resources_servers; new folders are covered automatically."""
 
+import asyncio
 import json
 import math
 import random
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from nemo_gym import config, paths
+from nemo_gym.context.group import GROUP_HEADER, GroupPlace
 from nemo_gym.contract import check_environment, example_rollouts, open_environment
 from nemo_gym.contract.answers import HUGE, ODD_ARGUMENTS
 from nemo_gym.data.examples import check_examples
-from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
 from nemo_gym.jsonl import read_rows
-from nemo_gym.process.serve import ProcessSettings, load_module, server_class
-from nemo_gym.testing import FakeModel, call, make_server, reply, rollout, serving
+from nemo_gym.testing import call, reply, rollout, serving
 from responses_api_models.sample_model.sampler import Sampler
 from tests.each_case import each_case
 
@@ -33,51 +31,6 @@ CONFIGS = [
 PLAIN_REPLY = "I am sure that the answer is 42."
 
 
-class Environment(NamedTuple):
-    """A folder's server with the settings of its own config, and its example rows."""
-
-    folder: Path
-    server_class: type
-    settings: dict
-    rows: list[dict]
-
-    def server(self):
-        """Return a new server; a judge always returns the first of its labels."""
-        return make_server(self.server_class, model=FakeModel([first_label(self.settings)]), **self.settings)
-
-
-def first_label(settings):
-    """Return the first verdict label in the settings, at any depth."""
-    for key, value in settings.items():
-        if key.endswith("equal_label") and isinstance(value, str):
-            return value
-        if key == "labels":
-            return next(iter(value))
-        if isinstance(value, dict) and (found := first_label(value)) != "yes":
-            return found
-    return "yes"
-
-
-def load(path):
-    """Load a config together with a policy model."""
-    return config.load([path, SAMPLE_MODEL], skip_dotenv=True, require_servers=True)
-
-
-def own_servers(run, folder):
-    """Return the resources servers of a run whose code is in this folder."""
-    return [server for server in run.servers_of("resources_servers") if server.folder == folder]
-
-
-def example_rows(run):
-    """Yield the rows of all example datasets of a run, with their prompts."""
-    for agent in run.servers_of("responses_api_agents"):
-        for dataset in agent.datasets:
-            if dataset.type == "example":
-                prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
-                for row in read_rows(paths.find(dataset.jsonl_fpath, Path.is_file)):
-                    yield apply_prompt_to_row(row, prompt) if prompt else row
-
-
 EACH_FOLDER = [
     pytest.param(folder, marks=[pytest.mark.needs_bubblewrap] if folder.name == "code_gen" else [])
     for folder in FOLDERS
@@ -87,19 +40,8 @@ EACH_FOLDER = [
 @pytest.fixture(params=EACH_FOLDER, ids=lambda path: path.name)
 def environment(request):
     """Each environment in turn."""
-    folder = request.param
-    run = load(folder / "configs" / f"{folder.name}.yaml")
-    server = own_servers(run, folder)[0]
-    settings = ProcessSettings(
-        **server.model_dump(exclude={"settings", "origins", "port_is_fixed", "datasets", "num_workers"}),
-        settings=server.settings,
-        head={"host": run.head.host, "port": run.head.port},
-        cookie_secret="of no importance",
-    )
-    earlier = list(sys.path)
-    yield Environment(folder, server_class(load_module(settings), settings), server.settings, list(example_rows(run)))
-    # A server's process imports from its folder first, but this process loads many folders.
-    sys.path[:] = earlier
+    with open_environment(request.param) as opened:
+        yield opened
 
 
 def arguments_for(tool, seed):
@@ -110,8 +52,10 @@ def arguments_for(tool, seed):
 async def test_lone_surrogates_in_a_row_are_graded(environment):
     row = {**environment.rows[0], "response": reply("HALF").model_dump(mode="json"), "more": ["HALF"]}
     body = json.dumps(row).replace("HALF", r"\ud83d")
+    size = environment.group_size or 1
+    places = [{GROUP_HEADER: GroupPlace("group", size, number).header} if size > 1 else {} for number in range(size)]
     async with serving(environment.server()) as client:
-        graded = await client.post("/verify", content=body)
+        graded, *_ = await asyncio.gather(*(client.post("/verify", content=body, headers=each) for each in places))
     assert (graded.status_code, graded.json()["more"]) == (200, ["\ufffd"])
     assert math.isfinite(graded.json()["reward"])
 
@@ -174,7 +118,8 @@ def test_no_two_tools_have_the_same_name(environment):
 async def test_graded_row_keeps_all_fields(environment):
     row = {**environment.rows[0], "a_field_of_no_one": {"kept": [1, None]}}
     async with rollout(environment.server(), **row) as attempt:
-        graded = (await attempt.verify(reply(PLAIN_REPLY))).model_dump(mode="json")
+        graded = await attempt.verify(reply(PLAIN_REPLY), compared_with=environment.empty_rivals)
+        graded = graded.model_dump(mode="json")
     assert {name: graded.get(name) for name in row if name != "responses_create_params"} == {
         name: value for name, value in row.items() if name != "responses_create_params"
     }
@@ -213,7 +158,7 @@ async def test_odd_tool_calls_can_be_graded(environment):
             # Every call is the last one once, because some verifiers check only the last call.
             for count in range(1, len(calls) + 1):
                 async with rollout(server, **environment.rows[count % len(environment.rows)]) as attempt:
-                    graded = await attempt.verify(reply(*calls[:count]))
+                    graded = await attempt.verify(reply(*calls[:count]), compared_with=environment.empty_rivals)
                 assert math.isfinite(graded.reward), calls[count - 1].arguments
 
 
@@ -223,7 +168,7 @@ async def test_wrong_arguments_do_not_end_a_rollout(environment):
         for tool in server.tools():
             for arguments in ({}, {"no_such_argument": 1}, dict.fromkeys(tool.parameters["properties"])):
                 assert isinstance(await attempt.call(tool.name, **arguments), str)
-        assert math.isfinite((await attempt.verify()).reward)
+        assert math.isfinite((await attempt.verify(compared_with=environment.empty_rivals)).reward)
 
 
 async def test_tools_handle_large_numbers_and_texts(environment):
@@ -234,4 +179,4 @@ async def test_tools_handle_large_numbers_and_texts(environment):
                 for _ in range(3):
                     arguments = dict.fromkeys(tool.parameters["properties"], extreme)
                     assert isinstance(await attempt.call(tool.name, **arguments), str)
-        assert math.isfinite((await attempt.verify()).reward)
+        assert math.isfinite((await attempt.verify(compared_with=environment.empty_rivals)).reward)

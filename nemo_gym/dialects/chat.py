@@ -48,6 +48,8 @@ class ResponsesConverter:
     uses_reasoning_parser: bool = True
     new_id: NewId = new_id
     """The function that makes ids, with the prefixes `rs`, `msg` and `resp`, and `call` if the endpoint gave no id."""
+    chat_request: type[ChatCompletionCreateParams] = ChatCompletionCreateParams
+    """The class of converted requests. A subclass may allow more roles."""
 
     def responses_to_chat_completion_create_params(
         self, responses_create_params: ResponseCreateParams
@@ -57,6 +59,7 @@ class ResponsesConverter:
             responses_create_params,
             keeps_reasoning=self.uses_reasoning_parser,
             keeps_tokens=self.return_token_id_information,
+            kind=self.chat_request,
         )
 
     def chat_completion_to_responses_create_params(

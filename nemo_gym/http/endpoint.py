@@ -80,6 +80,10 @@ class NeMoGymAsyncOpenAI(BaseModel):
         """Call `POST /tokenize`, which vLLM serves outside `/v1`."""
         return await self._call("POST", "/tokenize", kwargs, outside="/v1")
 
+    async def post(self, path: str, **kwargs: object) -> JsonObject:
+        """Call `POST <path>` outside `/v1`, such as vLLM's `/score`. An empty path is the address itself."""
+        return await self._call("POST", path, kwargs, outside="/v1" if path else "")
+
     async def aclose(self) -> None:
         """Leave the shared session. The last client of the event loop to leave closes the connections."""
         session, self._session = self._session, None

@@ -66,7 +66,7 @@ def conversation_of(
     request.input = [*request.input_items, *output[:first]]
     keeps = {"keeps_reasoning": keeps_reasoning, "keeps_tokens": is_whole}
     try:
-        asked = chat_params(request, **keeps)
+        asked = chat_params(request, keeps_reasoning=keeps_reasoning, keeps_tokens=is_whole)
         said = messages_of_items(output[first : last + 1], **keeps)
         after = messages_of_items(output[last + 1 :], **keeps) if is_whole else []
     except DataError as error:

@@ -463,3 +463,59 @@ def test_wrong_method_is_reported_with_its_line(folder, old, new, message):
     details = list(broken_promises(folder).values())
     assert any(message in detail for detail in details)
     assert sum("Annotate it" in detail for detail in details) <= 1
+
+
+STRICT_JUDGE = """
+judge_model:
+  responses_api_models:
+    strict_judge:
+      entrypoint: app.py
+      used_in_checks: USED
+"""
+STRICT_JUDGE_APP = """
+from fastapi import FastAPI
+from nemo_gym import SimpleResponsesAPIModel
+
+class StrictJudge(SimpleResponsesAPIModel):
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+        app.post("/score")(self.score)
+        return app
+
+    async def score(self, body: dict) -> dict:
+        return {"scores": [0.5]}
+
+    async def responses(self, body: dict) -> object:
+        raise NotImplementedError
+
+    async def chat_completions(self, body: dict) -> object:
+        raise NotImplementedError
+"""
+SCORED = """    async def verify(self, body: VerifyRequest, state: Sum) -> float:
+        from pydantic import BaseModel
+        from nemo_gym.grading import call_judge
+
+        class Scores(BaseModel):
+            scores: list[float]
+
+        reply = await call_judge(
+            self.server_client, server_name="judge_model", url_path="/score", json={}, response_model=Scores
+        )
+        return reply.scores[0] * (state.total == body.wanted)
+"""
+
+
+@pytest.mark.parametrize("used", ["true", "false"])
+def test_judge_used_in_checks_is_called(judged, used):
+    model = judged.parents[1] / "responses_api_models/strict_judge/app.py"
+    model.parent.mkdir(parents=True)
+    model.write_text(STRICT_JUDGE_APP, "utf-8")
+    (judged.parents[1] / "configs/judge_model.yaml").write_text(STRICT_JUDGE.replace("USED", used), "utf-8")
+    text = (judged / "app.py").read_text("utf-8")
+    (judged / "app.py").write_text(text[: text.index("    async def verify")] + SCORED, "utf-8")
+    broken = broken_promises(judged, JUDGED_PATHS)
+    if used == "true":
+        assert broken["the oracle earns the full reward"].startswith("row 1 earned 0.5 of 1")
+        assert "odd answers are graded" not in broken
+    else:
+        assert "this test has no such server" in broken["the oracle earns the full reward"]

@@ -88,7 +88,8 @@ TEXTS = st.text(max_size=200) | st.sampled_from([
     "[" * 100_000, '{"a":' * 100_000, "\\boxed{" * 5_000, "<answer>" * 5_000, "9" * 10_000, "\x00", "1e999999",
 ])  # fmt: skip
 PLAYED = ["mcqa", "math_with_judge", "structured_outputs", "instruction_following", "calendar", "text_to_sql",
-          "example_tool_call_multireward", "workplace_assistant", "reasoning_gym"]  # fmt: skip
+          "example_tool_call_multireward", "workplace_assistant", "reasoning_gym", "counterintuitive",
+          "long_context", "multiple_intents"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PLAYED)

@@ -1,0 +1,64 @@
+"""One answer's comparisons as they are kept in its result, and metrics over many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from nemo_gym.jsonl import JsonObject
+from resources_servers.genrm_compare.aggregation import is_tie
+from resources_servers.genrm_compare.comparing import Comparison
+from resources_servers.genrm_compare.verdicts import Verdict
+
+COMPARISONS = "comparisons"
+ALL = ""
+
+
+def records_of(comparisons: Iterable[Comparison], number: int, names: Sequence[object]) -> list[JsonObject]:
+    """Return the comparisons of one answer as JSON: with whom, how much better it is, and the verdicts.
+
+    `side` is that of this answer; scores and ranking are as the judge wrote them.
+    """
+    return [_record(each, number, names) for each in comparisons if number in (each.one, each.other)]
+
+
+def _record(comparison: Comparison, number: int, names: Sequence[object]) -> JsonObject:
+    rival = comparison.other if number == comparison.one else comparison.one
+    if comparison.preference is None:
+        return {"with": names[rival], "preference": None, "problem": comparison.problem}
+    own = comparison.preference if number == comparison.one else 1 - comparison.preference
+    verdicts = [{"side": 1 if each.first == number else 2, **vars(each.verdict)} for each in comparison.opinions]
+    return {"with": names[rival], "preference": own, "verdicts": verdicts}
+
+
+def judge_metrics(tasks: Sequence[Sequence[JsonObject]]) -> dict[str, float]:
+    """Return metrics of the judge in percent, over all results and for each `subset`."""
+    groups: dict[str, list[JsonObject]] = {ALL: []}
+    for row in (row for results in tasks for row in results):
+        for subset in {ALL, row.get("subset") or ALL}:
+            groups.setdefault(subset, []).extend(row.get(COMPARISONS) or ())
+    found = ((subset, name, value) for subset, pairs in groups.items() for name, value in _metrics(pairs).items())
+    return {f"{subset}/{name}" if subset else name: value for subset, name, value in found}
+
+
+def _metrics(pairs: Sequence[JsonObject]) -> dict[str, float]:
+    judged = [pair for pair in pairs if pair["preference"] is not None]
+    asked = [pair for pair in judged if pair["verdicts"]]
+    verdicts = [verdict for pair in asked for verdict in pair["verdicts"]]
+    swapped = [pair["verdicts"] for pair in asked if len({verdict["side"] for verdict in pair["verdicts"]}) > 1]
+    shares = {
+        "judged_pairs": [pair["preference"] is not None for pair in pairs],
+        "ties": [is_tie(pair["preference"]) for pair in judged],
+        "side_1_share": [_verdict(each).preference > 0.5 for each in verdicts],
+        "contradictory_verdicts": [_verdict(each).contradicts_itself for each in verdicts],
+        "swap_disagreement": [_prefers_a_side(each) for each in swapped],
+    }
+    return {name: 100 * sum(found) / len(found) for name, found in shares.items() if found}
+
+
+def _prefers_a_side(verdicts: Sequence[JsonObject]) -> bool:
+    """Return whether the verdicts on a pair depend on the order of its answers."""
+    return len({(_verdict(each).preference > 0.5) == (each["side"] == 1) for each in verdicts}) > 1
+
+
+def _verdict(record: JsonObject) -> Verdict:
+    return Verdict(record["score_1"], record["score_2"], record["ranking"])

@@ -1,0 +1,147 @@
+"""Reward an answer by the score of a reward model."""
+
+from statistics import fmean
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, FiniteFloat
+
+from nemo_gym import (
+    BaseResourcesServerConfig,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    InvalidTask,
+    JudgeFailed,
+    ModelServerRef,
+    ReverifyMode,
+    SimpleResourcesServer,
+)
+from nemo_gym.grading import call_judge, strip_reasoning
+from resources_servers.reward_model_preference.conversation import NotText, prompt_of
+from resources_servers.reward_model_preference.shaping import ShapingConfig, count_words, shaped
+
+SCORE_PATH = "/score"
+REFERENCES = ("chosen", "rejected")
+BY_SUBSET = ("reward", "raw_score")
+
+
+class RewardModelPreferenceConfig(BaseResourcesServerConfig, ShapingConfig):
+    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
+
+    reward_model_server: ModelServerRef
+    """A server of `responses_api_models/reward_model`."""
+    compare_references: bool = False
+    """Also score the row's `chosen` and `rejected` answers, for the metrics `prefers_chosen` and `beats_rejected`."""
+
+
+class RewardModelPreferenceRequest(BaseVerifyRequest):
+    """The row and the model's response."""
+
+    chosen: str | None = None
+    """The better one of two reference answers."""
+    rejected: str | None = None
+    """The worse one."""
+    subset: str | None = None
+
+
+class Scores(BaseModel):
+    """The reward model's reply, one score per answer."""
+
+    scores: list[FiniteFloat]
+
+
+class RewardModelPreferenceServer(SimpleResourcesServer):
+    """Sends prompt and final answer to the reward model, and turns the score into the reward."""
+
+    config: RewardModelPreferenceConfig
+
+    async def verify(self, body: RewardModelPreferenceRequest) -> BaseVerifyResponse:
+        answer = strip_reasoning(body.response.last_text)
+        words = count_words(answer)
+        if not answer or body.response.incomplete_details is not None or body.response.status == "incomplete":
+            return self._unfinished(body, words)
+        references = self._references(body)
+        score, *others = await self._scores(body, [answer, *references.values()])
+        grade = shaped(score, words, self.config)
+        parts = {"preference": grade.normalised, "length": grade.length, "clipping": grade.clipping}
+        return BaseVerifyResponse.grade(
+            body,
+            reward=grade.reward,
+            raw_score=score,
+            normalised_score=grade.normalised,
+            answer_words=words,
+            is_clipped=float(grade.clipping != 0),
+            is_unfinished=0.0,
+            reward_components=parts,
+            **_compared(score, dict(zip(references, others, strict=True))),
+        )
+
+    def _unfinished(self, body: BaseVerifyRequest, words: int) -> BaseVerifyResponse:
+        reward = self.config.reward_of_nothing
+        parts = {"unfinished": reward}
+        return BaseVerifyResponse.grade(
+            body,
+            reward=reward,
+            raw_score=None,
+            normalised_score=None,
+            answer_words=words,
+            is_clipped=0.0,
+            is_unfinished=1.0,
+            reward_components=parts,
+        )
+
+    def _references(self, body: RewardModelPreferenceRequest) -> dict[str, str]:
+        if not self.config.compare_references:
+            return {}
+        return {name: text for name in REFERENCES if (text := getattr(body, name)) is not None}
+
+    async def _scores(self, body: BaseVerifyRequest, answers: list[str]) -> list[float]:
+        """Return one score per answer. Raise `JudgeFailed` if the reward model does not return that."""
+        server = self.config.reward_model_server.name
+        try:
+            prompt = prompt_of(body)
+        except NotText as error:
+            raise InvalidTask(f"{self.config.name}: {error}.", server=self.config.name) from error
+        inputs = [{"prompt": prompt, "answer": answer} for answer in answers]
+        reply = await call_judge(
+            self.server_client,
+            server_name=server,
+            url_path=SCORE_PATH,
+            json={"inputs": inputs},
+            response_model=Scores,
+        )
+        if len(reply.scores) != len(answers):
+            raise JudgeFailed(
+                f"the reward model '{server}' returned {len(reply.scores)} scores for {len(answers)} answers",
+                server=server,
+            )
+        return reply.scores
+
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """Return the means of the scores per `subset`."""
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for row in (row for rollouts in tasks for row in rollouts if row.get("subset") is not None):
+            rows.setdefault(str(row["subset"]), []).append(row)
+        return {
+            f"mean/{field}/{subset}": fmean(values)
+            for subset, members in rows.items()
+            for field in BY_SUBSET
+            if (values := [row[field] for row in members if isinstance(row.get(field), (int, float))])
+        }
+
+
+def _compared(score: float, references: dict[str, float]) -> dict[str, float]:
+    """Return the scores of the reference answers, and which of two answers scores higher; 0.5 for equal scores."""
+    fields = {f"{name}_score": value for name, value in references.items()}
+    if "rejected" in references:
+        fields["beats_rejected"] = _is_higher(score, references["rejected"])
+    if len(references) == len(REFERENCES):
+        fields["prefers_chosen"] = _is_higher(references["chosen"], references["rejected"])
+    return fields
+
+
+def _is_higher(one: float, other: float) -> float:
+    return 0.5 if one == other else float(one > other)
+
+
+if __name__ == "__main__":
+    RewardModelPreferenceServer.run_webserver()

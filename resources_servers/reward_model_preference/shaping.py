@@ -1,0 +1,78 @@
+"""From a reward model's raw score to the reward: normalise, subtract the price of length, clip."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Literal, NamedTuple
+
+from pydantic import BaseModel, Field, FiniteFloat, model_validator
+
+WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]{1,20}")
+"""A word; or a character of Chinese, Japanese and Korean, which have no spaces; or a part of a very long word."""
+
+
+class ShapingConfig(BaseModel):
+    """The settings of the reward."""
+
+    normalise: Literal["none", "standard", "sigmoid"] = "none"
+    """`standard` is `(score - mean) / std`, and `sigmoid` the logistic function of that, from 0 to 1."""
+    mean: FiniteFloat = 0.0
+    std: FiniteFloat = Field(1.0, gt=0)
+    length_penalty: FiniteFloat = Field(0.0, ge=0)
+    """Subtracted for each word of the answer beyond `length_free`."""
+    length_free: int = Field(0, ge=0)
+    clip: tuple[FiniteFloat, FiniteFloat] | None = None
+    """The lowest and the highest reward."""
+    unfinished_reward: FiniteFloat | None = None
+    """The reward of an answer that is empty or was cut off; by default the lower end of `clip`."""
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> ShapingConfig:
+        low, high = self.clip or (0.0, 1.0)
+        if low >= high:
+            raise ValueError(f"clip: the lowest reward {low:g} must be less than the highest, {high:g}")
+        if self.clip is None and self.unfinished_reward is None:
+            raise ValueError("set clip or unfinished_reward, the reward of an answer that is empty or was cut off")
+        return self
+
+    @property
+    def reward_of_nothing(self) -> float:
+        """The reward of an answer that cannot be scored because it is empty or was cut off."""
+        if self.unfinished_reward is not None:
+            return self.unfinished_reward
+        assert self.clip is not None
+        return self.clip[0]
+
+
+class Shaped(NamedTuple):
+    """A reward with the numbers that lead to it."""
+
+    reward: float
+    normalised: float
+    length: float
+    """The price of the answer's length, at most 0."""
+    clipping: float
+    """The change by clipping."""
+
+
+def shaped(score: float, words: int, config: ShapingConfig) -> Shaped:
+    """Return the reward of an answer. It is the sum of the other three numbers."""
+    normalised = _normalised(score, config)
+    length = 0.0 - config.length_penalty * max(0, words - config.length_free)
+    unclipped = normalised + length
+    low, high = config.clip or (-math.inf, math.inf)
+    reward = min(max(unclipped, low), high)
+    return Shaped(reward, normalised, length, reward - unclipped)
+
+
+def count_words(text: str) -> int:
+    return len(WORD.findall(text))
+
+
+def _normalised(score: float, config: ShapingConfig) -> float:
+    if config.normalise == "none":
+        return score
+    standard = (score - config.mean) / config.std
+    # This form of the logistic function does not overflow.
+    return standard if config.normalise == "standard" else 0.5 * (1 + math.tanh(standard / 2))

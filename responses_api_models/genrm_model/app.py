@@ -1,0 +1,60 @@
+"""Serve a generative reward model: Chat Completions whose messages may be two answers to compare."""
+
+from dataclasses import replace
+from functools import cached_property
+from typing import ClassVar, Literal
+
+from fastapi import Request
+from pydantic import Field, model_validator
+
+from nemo_gym import NeMoGymAsyncOpenAI, NeMoGymChatCompletion, NeMoGymResponse
+from nemo_gym.dialects.chat import ResponsesConverter
+from nemo_gym.dialects.judged import JudgedChatParams, JudgedCreateParams
+from responses_api_models.genrm_model.embedded import EmbeddedJudge
+from responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
+
+
+class GenRMModelConfig(VLLMModelConfig):
+    OF_ENDPOINT: ClassVar[tuple[str, ...]] = ("base_url", "api_key", "model")
+
+    api: Literal["vllm", "embedded"] = "vllm"
+    """`embedded` is a simple judge in this process, for tests and demos."""
+    base_url: str | list[str] = ""
+    api_key: str = Field(default="", repr=False)
+    model: str = ""
+
+    @model_validator(mode="after")
+    def _has_endpoint(self) -> "GenRMModelConfig":
+        missing = [name for name in self.OF_ENDPOINT if not getattr(self, name)]
+        if missing and self.api == "vllm":
+            raise ValueError(f"api: vllm also needs {', '.join(missing)}; `api: embedded` needs no endpoint")
+        return self
+
+
+class GenRMModel(VLLMModel):
+    """`vllm_model` that also passes on messages with the roles `response_1`, `response_2` and `principle`."""
+
+    config: GenRMModelConfig
+
+    # The policy of a row must not become its own judge.
+    follows_policies = False
+
+    @cached_property
+    def endpoints(self) -> list[NeMoGymAsyncOpenAI | EmbeddedJudge]:
+        return [EmbeddedJudge()] if self.config.api == "embedded" else super().endpoints
+
+    @cached_property
+    def converter(self) -> ResponsesConverter:
+        return replace(super().converter, chat_request=JudgedChatParams)
+
+    async def responses(self, request: Request, body: JudgedCreateParams) -> NeMoGymResponse:
+        """Send the request to the endpoint's `/chat/completions` and translate the reply to Responses."""
+        return await super().responses(request, body)
+
+    async def chat_completions(self, request: Request, body: JudgedChatParams) -> NeMoGymChatCompletion:
+        """Forward the request to the endpoint's `/chat/completions`."""
+        return await super().chat_completions(request, body)
+
+
+if __name__ == "__main__":
+    GenRMModel.run_webserver()

@@ -1,0 +1,87 @@
+"""A judge that needs no endpoint: it prefers the answer that fits the request's words and length better."""
+
+import json
+import re
+from typing import NamedTuple
+
+from nemo_gym import EndpointError
+from nemo_gym.jsonl import JsonObject
+
+USUAL_WORDS = 60
+"""The length of a good answer, if the request does not name a number of words."""
+CLEARLY, MUCH = 0.25, 0.6
+"""Differences in merit that make an answer better, and much better."""
+INTRODUCTION = "I compare two answers: send one message with the role response_1 and one with the role response_2."
+
+_WORD = re.compile(r"\w+")
+_LENGTH = re.compile(r"\b(\d{1,4}) words\b")
+_SHORTEST_WORD = 5
+
+
+class EmbeddedJudge:
+    """An endpoint for Chat Completions in this process."""
+
+    url = "embedded"
+
+    async def create_chat_completion(self, *, messages: list[JsonObject], **_: object) -> JsonObject:
+        """Return a completion whose content is the verdict as JSON."""
+        texts = {message["role"]: _text_of(message.get("content")) for message in messages}
+        given = texts.keys() & {"response_1", "response_2"}
+        if len(given) == 1:
+            raise EndpointError(f"{self.url} compares two answers, but got only {given.pop()}", status=400)
+        content = _verdict(texts) if given else INTRODUCTION
+        read = sum(len(text.split()) for text in map(_text_of, (message.get("content") for message in messages)))
+        written = len(content.split())
+        return {
+            "id": "chatcmpl-embedded",
+            "object": "chat.completion",
+            "created": 0,
+            "model": self.url,
+            "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}],
+            "usage": {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written},
+        }
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class Merits(NamedTuple):
+    """The two halves of an answer's merit, each from 0 to 1."""
+
+    shared: float
+    """The share of the request's longer words that the answer uses."""
+    length: float
+    """How close it is to the requested number of words."""
+
+
+def merits_of(request: str, answer: str) -> Merits:
+    """Return the merits of an answer to a request."""
+    asked, used = _words(request), _words(answer)
+    topics = {word for word in asked if len(word) >= _SHORTEST_WORD}
+    named = _LENGTH.search(request)
+    wanted, count = int(named[1]) if named else USUAL_WORDS, len(used)
+    length = min(count, wanted) / max(count, wanted) if count and wanted else 0.0
+    return Merits(len(topics & set(used)) / len(topics) if topics else 0.0, length)
+
+
+def _verdict(texts: dict[str, str]) -> str:
+    request = texts.get("user", "")
+    one, other = (sum(merits_of(request, texts[role])) for role in ("response_1", "response_2"))
+    scores = {"score_1": round(1 + 2 * one), "score_2": round(1 + 2 * other)}
+    return f"```json\n{json.dumps({**scores, 'ranking': _ranking(one - other)})}\n```"
+
+
+def _ranking(lead: float) -> int:
+    """Return the ranking for the lead of the first answer. Like real judges, it has a favourite among equals."""
+    distance = 0 if abs(lead) <= CLEARLY else 1 if abs(lead) <= MUCH else 2
+    return 3 - distance if lead >= 0 else 4 + distance
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())
+
+
+def _text_of(content: object) -> str:
+    if isinstance(content, list):
+        return " ".join(part.get("text", "") for part in content)
+    return str(content or "")

@@ -1,0 +1,139 @@
+"""Ask a scoring endpoint: requests and replies of vLLM's APIs, and of a plain one."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from nemo_gym import DataError, NeMoGymAsyncOpenAI
+from nemo_gym.grading import SpecialTokens
+from nemo_gym.jsonl import JsonObject
+from responses_api_models.reward_model.exchange import Exchange, Message
+
+EndpointApi = Literal["vllm_score", "vllm_classify", "vllm_pooling", "plain"]
+
+PATHS: dict[EndpointApi, str] = {
+    "vllm_score": "/score",
+    "vllm_classify": "/classify",
+    "vllm_pooling": "/pooling",
+    # The configured address is the whole one.
+    "plain": "",
+}
+ROLES = ("user", "assistant", "system", "developer")
+CONTENT = "{content}"
+LINE_START = r"(?:\A|(?<=[\n\r\v\f\x85\u2028\u2029]))"
+BLANKS = r"[ \t\xa0\xad\u1680\u2000-\u200f\u202f\u205f\u2060-\u2064\u3000\ufeff]*"
+"""Blanks and invisible characters before the beginning of a message, but no line ends."""
+
+
+class MessageTemplate:
+    """The text form of messages, for APIs that do not take messages."""
+
+    def __init__(self, template: str) -> None:
+        self._template = template
+        beginnings = [template.partition(CONTENT)[0].strip().replace("{role}", role) for role in ROLES]
+        known = "|".join(re.escape(each) for each in beginnings if each)
+        self._turn = re.compile(f"{LINE_START}(?={BLANKS}(?:{known}))", re.IGNORECASE) if known else None
+
+    def joined(self, messages: Sequence[Message]) -> str:
+        """Return the messages as one text. A single user message stays as it is."""
+        if [each.role for each in messages] == ["user"]:
+            return messages[0].content
+        return "\n\n".join(map(self._written, messages))
+
+    def _written(self, message: Message) -> str:
+        # Quote lines that look like the beginning of another message.
+        content = self._turn.sub("> ", message.content) if self._turn else message.content
+        return self._template.replace("{role}", message.role).replace(CONTENT, content)
+
+
+class EndpointScorer:
+    """Scores an answer with one request, because the APIs that take messages take one conversation."""
+
+    def __init__(
+        self,
+        api: EndpointApi,
+        endpoint: NeMoGymAsyncOpenAI,
+        special_tokens: SpecialTokens,
+        *,
+        fields: JsonObject,
+        template: MessageTemplate,
+        sends_messages: bool,
+        class_index: int,
+    ) -> None:
+        self._api = api
+        self._endpoint = endpoint
+        self._special_tokens = special_tokens
+        self._fields = fields
+        self._template = template
+        self._sends_messages = sends_messages
+        self._class_index = class_index
+
+    async def score(self, exchange: Exchange) -> float:
+        """Return the endpoint's score. Raise `EndpointError`, or `DataError` for a reply without one finite score."""
+        reply = await self._endpoint.post(PATHS[self._api], **self._fields, **self._input(self._escaped(exchange)))
+        score = self._score_in(reply)
+        if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
+            raise DataError(f"{self._where} returned the score {score!r}, which is not a finite number")
+        return float(score)
+
+    async def aclose(self) -> None:
+        await self._endpoint.aclose()
+
+    @property
+    def _where(self) -> str:
+        return (
+            f"{self._endpoint.url.removesuffix('/v1') if PATHS[self._api] else self._endpoint.url}{PATHS[self._api]}"
+        )
+
+    def _escaped(self, exchange: Exchange) -> Exchange:
+        """Return the texts without special tokens. In a conversation the policy also wrote parts of the prompt."""
+        escaped = self._special_tokens.escaped
+        prompt = (each.model_copy(update={"content": escaped(each.content)}) for each in exchange.prompt)
+        return Exchange(tuple(prompt), escaped(exchange.answer))
+
+    def _input(self, exchange: Exchange) -> JsonObject:
+        if self._api == "plain":
+            prompt = [each.model_dump() for each in exchange.prompt]
+            return {"input": {"prompt": prompt, "answer": exchange.answer}}
+        if self._api == "vllm_score":
+            return {"text_1": self._template.joined(exchange.prompt), "text_2": exchange.answer}
+        messages = [*exchange.prompt, Message(role="assistant", content=exchange.answer)]
+        if self._sends_messages:
+            return {"messages": [each.model_dump() for each in messages], "add_generation_prompt": False}
+        return {"input": self._template.joined(messages)}
+
+    def _score_in(self, reply: JsonObject) -> object:
+        if self._api == "plain":
+            return self._field(reply, "score")
+        data = self._field(reply, "data")
+        if not isinstance(data, list) or len(data) != 1 or not isinstance(data[0], dict):
+            count = len(data) if isinstance(data, list) else 0
+            raise DataError(f"{self._where} returned {count} scores for one answer")
+        if self._api == "vllm_score":
+            return self._field(data[0], "score")
+        if self._api == "vllm_classify":
+            return self._of_class(self._field(data[0], "probs"))
+        return self._last(self._field(data[0], "data"))
+
+    def _field(self, reply: JsonObject, name: str) -> object:
+        if name not in reply:
+            problem = reply.get("message") or reply.get("error") or f"only {', '.join(reply) or 'an empty object'}"
+            raise DataError(f"{self._where} returned a reply without '{name}': {problem}")
+        return reply[name]
+
+    def _of_class(self, probabilities: object) -> object:
+        if not isinstance(probabilities, list) or not -len(probabilities) <= self._class_index < len(probabilities):
+            count = len(probabilities) if isinstance(probabilities, list) else 0
+            raise DataError(f"{self._where} returned {count} classes, but class_index is {self._class_index}")
+        return probabilities[self._class_index]
+
+    def _last(self, values: object) -> object:
+        """Return the last number: reward models return one number, or one per token, and each may be in a list."""
+        while isinstance(values, list):
+            if not values:
+                raise DataError(f"{self._where} returned an empty list of scores")
+            values = values[-1]
+        return values

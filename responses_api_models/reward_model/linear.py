@@ -1,0 +1,106 @@
+"""A reward model without weights to download: a linear function of a few features of request and answer.
+
+It is meant for tests and demonstrations. Its best score is 2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nemo_gym.grading import SpecialTokens
+from responses_api_models.reward_model.exchange import Exchange
+
+WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+ENOUGH_WORDS = 30
+ENOUGH_COVERAGE = 0.6
+USUAL_SHARE_OF_FUNCTION_WORDS = 0.2
+TOLERATED_ECHO = TOLERATED_REPETITION = 0.25
+ECHOED_WORDS, REPEATED_WORDS = 6, 3
+SHORTEST_KEYWORD = 5
+FUNCTION_WORDS = frozenset((
+    "a", "an", "and", "are", "as", "at", "be", "because", "been", "but", "by", "can", "could", "do", "for", "from",
+    "had", "has", "have", "he", "her", "him", "his", "i", "if", "in", "is", "it", "its", "me", "my", "no", "not",
+    "of", "on", "or", "our", "she", "should", "so", "than", "that", "the", "their", "them", "then", "there", "they",
+    "this", "to", "us", "was", "we", "were", "what", "when", "which", "who", "will", "with", "would", "you", "your",
+))  # fmt: skip
+_NUMBER = r"(?:\d|five\b|ten\b|hundred\b|one hundred\b)"
+CLAIM = re.compile(
+    rf"\b(?:score|rating|reward|grade|verdict)\b(?:[\W_]+[a-z]+){{0,4}}[\W_]*{_NUMBER}"
+    rf"|{_NUMBER} ?(?:/|out of) ?(?:5|10|100|five|ten|a hundred)\b"
+    r"|\b(?:perfect|high|highest|maximum|full|top|best) (?:score|reward|rating|marks|grade)\b"
+    r"|\b(?:ignore|disregard|forget)\b.{0,40}\b(?:instructions?|rules|criteria)\b",
+    re.IGNORECASE,
+)
+"""An answer's claim about its own score, or its orders to a judge."""
+
+
+class Features(NamedTuple):
+    """Each from 0 to 1."""
+
+    coverage: float
+    """How many of the request's keywords occur in the answer; 60 % are enough."""
+    prose: float
+    """Whether the answer consists of sentences rather than of a list of words."""
+    length: float
+    """Words; 30 are enough."""
+    echo: float
+    """How much of the answer is copied from the request."""
+    repetition: float
+    """How much of the answer repeats itself."""
+    imitation: float
+    """1 if the answer contains a special token, claims a score, or orders a judge to ignore its rules."""
+
+
+BIAS = -4.0
+WEIGHTS = Features(coverage=3.0, prose=2.0, length=1.0, echo=-6.0, repetition=-6.0, imitation=-8.0)
+BEST_SCORE = 2.0
+"""The score of an answer with all good features and no bad one."""
+
+
+class LinearScorer:
+    """Scores an answer by `BIAS` and `WEIGHTS`."""
+
+    def __init__(self, special_tokens: SpecialTokens) -> None:
+        self._special_tokens = special_tokens
+
+    async def score(self, exchange: Exchange) -> float:
+        features = self.features(exchange.request, exchange.answer)
+        return BIAS + sum(weight * value for weight, value in zip(WEIGHTS, features, strict=True))
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+    def features(self, request: str, answer: str) -> Features:
+        """Return the features of an answer to a request."""
+        asked, said = _words(request), _words(answer)
+        keywords = {word for word in asked if len(word) >= SHORTEST_KEYWORD or word[0].isdigit()}
+        covered = len(keywords.intersection(said)) / len(keywords) if keywords else float(bool(said))
+        function_words = sum(word in FUNCTION_WORDS for word in said) / max(len(said), 1)
+        ends = bool(re.search(r"[.!?…。！？][\W_]*$", answer[-20:]))
+        repeated = _sequences(said, REPEATED_WORDS)
+        copied, own = _sequences(said, ECHOED_WORDS), set(_sequences(asked, ECHOED_WORDS))
+        echo = sum(each in own for each in copied) / max(len(copied), 1)
+        repetition = 1 - len(set(repeated)) / max(len(repeated), 1)
+        return Features(
+            coverage=min(1.0, covered / ENOUGH_COVERAGE),
+            prose=min(1.0, function_words / USUAL_SHARE_OF_FUNCTION_WORDS) * ends,
+            length=min(1.0, len(said) / ENOUGH_WORDS),
+            echo=_beyond(TOLERATED_ECHO, echo),
+            repetition=_beyond(TOLERATED_REPETITION, repetition) if repeated else 0.0,
+            imitation=float(self._special_tokens.occur_in(answer) or CLAIM.search(answer) is not None),
+        )
+
+
+def _words(text: str) -> list[str]:
+    return [word.casefold() for word in WORD.findall(text)]
+
+
+def _sequences(words: Sequence[str], length: int) -> list[tuple[str, ...]]:
+    return [tuple(words[start : start + length]) for start in range(len(words) - length + 1)]
+
+
+def _beyond(tolerated: float, share: float) -> float:
+    """Return how far a share is beyond the tolerated one, from 0 to 1."""
+    return max(0.0, share - tolerated) / (1 - tolerated)
