@@ -67,10 +67,10 @@ class InternalClient:
     ) -> Reply:
         """Send one request and return the complete reply, with any status.
 
-        `path` is quoted and includes the query. `body` may be in pieces, which are not copied. `uds` is the path of a unix socket; then `host` and `port` only name
-        the server in messages and in the `Host` header. This method adds `Host` and `Content-Length`. Raises an error
-        of `nemo_gym.http.reply` if there is no complete reply, and `ValueError` if the request cannot be sent as
-        HTTP.
+        `path` is quoted and includes the query. `body` may be in pieces, which are not copied. `uds` is the path of a
+        unix socket; then `host` and `port` only name the server in messages and in the `Host` header. This method adds
+        `Host` and `Content-Length`. Raises an error of `nemo_gym.http.reply` if there is no complete reply, and
+        `ValueError` if the request cannot be sent as HTTP.
         """
         loop = asyncio.get_running_loop()
         origin = (self._pools.get(loop) or self._open_pool(loop)).origin(host, port, uds)
