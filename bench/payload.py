@@ -4,10 +4,10 @@
 
 A rollout with one tool call carries its payload as text in the row's input (`context`), as an image or a sound there
 (`image`, `audio`), as text of the model's last answer (`answer`), or as token ids (`tokens`). Token ids are
-`prompt_token_ids`, `generation_token_ids` and `generation_log_probs`, half on each of the model's two answers. `chat`
-and `logprobs` are the same token ids behind `vllm_model`: in the message, or as vLLM returns them. `turns` is a rollout
-of 20 turns whose prompt ids grow; with 1,600,000 bytes each turn has 1,000 tokens. `chat-turns` is the same behind
-`vllm_model`, as vLLM returns them.
+`prompt_token_ids`, `generation_token_ids` and `generation_log_probs`, half on each of the model's two answers.
+`chat` and `logprobs` are the same token ids behind `vllm_model`: in the message, or as vLLM returns them. `turns` is a
+rollout of 20 turns whose prompt ids grow; with 1,600,000 bytes each turn has 1,000 tokens. `chat-turns` is the same
+behind `vllm_model`, as vLLM returns them.
 
 The CPU per megabyte (1e6 bytes) is the difference between sizes; it includes sockets and files. Settings such as
 `+key=value` are passed to `ng_run`. To compare a switch, use `--against-settings`:

@@ -1,7 +1,11 @@
-"""Adaptive garbage collection: reference counting frees most objects, so collections adapt to how much they find.
+"""The memory of a process that serves for hours: adaptive garbage collection, and unused memory for the system.
 
-By default the interpreter collects whenever allocations exceed deallocations by a threshold. With thousands of
-rollouts in progress that is constantly, and each collection scans all of their objects and finds nothing.
+Reference counting frees most objects, so collections adapt to how much they find. By default the interpreter collects
+whenever allocations exceed deallocations by a threshold. With thousands of rollouts in progress that is constantly,
+and each collection scans all of their objects and finds nothing.
+
+The C library keeps memory that was freed between other objects. After long requests, which arrive in pieces, that is
+as much as the requests themselves.
 """
 
 from __future__ import annotations
@@ -9,7 +13,9 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import os
 from contextlib import suppress
+from pathlib import Path
 
 CHECK_INTERVAL_S = 1.0
 MIN_THRESHOLD, MAX_THRESHOLD = 20_000, 1_000_000
@@ -18,6 +24,8 @@ MIN_GARBAGE_SHARE = 0.1
 """A collection was worthwhile if this share of the net allocations was garbage."""
 OLD_INTERVAL, OLDEST_INTERVAL = 5, 10
 """Interpreter thresholds for the two older generations, as a number of collections of the next younger one."""
+LARGE_BYTES = 192 * 1024 * 1024
+"""The resident memory above which unused memory is returned. Smaller processes have little of it."""
 
 
 def settle_memory(*, collects: bool = True) -> None:
@@ -27,9 +35,7 @@ def settle_memory(*, collects: bool = True) -> None:
     """
     if collects:
         gc.collect()
-    with suppress(OSError, AttributeError):
-        # Returns memory that only the start needed, if the C library supports it.
-        ctypes.CDLL(None).malloc_trim(0)
+    return_unused_memory()
     gc.freeze()
     gc.set_threshold(MAX_THRESHOLD, OLD_INTERVAL, OLDEST_INTERVAL)
 
@@ -39,8 +45,24 @@ async def tend_memory() -> None:
     threshold = MIN_THRESHOLD
     while True:
         await asyncio.sleep(CHECK_INTERVAL_S)
+        if resident_bytes() > LARGE_BYTES:
+            return_unused_memory()
         allocations = gc.get_count()[0]
         if allocations < threshold:
             continue
         was_useful = gc.collect() >= allocations * MIN_GARBAGE_SHARE
         threshold = max(MIN_THRESHOLD, threshold // 2) if was_useful else min(MAX_THRESHOLD, threshold * 2)
+
+
+def return_unused_memory() -> None:
+    """Return memory that was freed to the system, if the C library supports it. Takes a few milliseconds."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def resident_bytes() -> int:
+    """Return the size of this process's resident memory; 0 if the system does not report it."""
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

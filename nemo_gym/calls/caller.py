@@ -57,7 +57,8 @@ DEFAULTS = Timeouts()
 class WrittenRequest(JsonObject):
     """A request that is already written as JSON, with its own headers; the mapping has the same content."""
 
-    text: RequestBody
+    text: RequestBody | Callable[[], RequestBody]
+    """A function writes it for each try."""
     headers: list[tuple[bytes, bytes]]
 
 
@@ -87,7 +88,7 @@ class Caller:
         method: str,
         *,
         json: object = None,
-        data: bytes | str | None = None,
+        data: bytes | str | Callable[[], bytes] | None = None,
         cookies: Cookies | None = None,
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, object] | None = None,
@@ -100,7 +101,7 @@ class Caller:
         head = self.run_headers.copy()
         if headers:
             head += [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-        body: RequestBody = data.encode() if isinstance(data, str) else data or b""
+        body: RequestBody | Callable[[], RequestBody] = data.encode() if isinstance(data, str) else data or b""
         if json is not None:
             head.append(JSON_HEADER)
             if isinstance(json, WrittenRequest):
@@ -141,7 +142,14 @@ class Caller:
                 within = (timeouts or DEFAULTS).within(left_s)
             try:
                 reply = await self.connections.request(
-                    method, host, port, path, body=body, headers=headers, timeouts=within, uds=shortcut
+                    method,
+                    host,
+                    port,
+                    path,
+                    body=body() if callable(body) else body,
+                    headers=headers,
+                    timeouts=within,
+                    uds=shortcut,
                 )
             except ReplyTimedOut as error:
                 call.time_left_s()
@@ -177,7 +185,8 @@ class Caller:
 class _Request(NamedTuple):
     method: str
     path: str
-    body: RequestBody
+    body: RequestBody | Callable[[], RequestBody]
+    """A function writes it for each try."""
     head: list[tuple[bytes, bytes]]
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from http.cookies import Morsel
 from typing import Any, Self
 
@@ -39,8 +40,7 @@ UNSAID = {
 }
 """Defaults for fields that an endpoint left out of its response."""
 _INPUT_AT = INPUT_AT_HEADER.encode()
-PIECE_BYTES = 256 * 1024
-"""A conversation may wait long for its model, so copies of long items would use much memory."""
+LONG_ITEM_BYTES = 256 * 1024
 CALL_FIELDS = ("name", "arguments", "call_id")
 MOST_KEPT_BYTES = 128 * 1024
 """Of a failed rollout's conversation. Earlier items are left out."""
@@ -60,10 +60,13 @@ def values_of(jar: Mapping[str, Morsel[str] | str]) -> Cookies:
 
 
 class _WrittenItems:
-    """A conversation's items as JSON. Each is serialized once, so the last turn costs no more than the first."""
+    """A conversation's items as JSON. Each is serialized once, so the last turn costs no more than the first.
+
+    Long items are the exception. Rollouts wait long for their model, and a second copy of them takes much memory.
+    """
 
     def __init__(self) -> None:
-        self._texts: list[bytes] = []
+        self._texts: list[bytes | None] = []
         self._items: list[object] = []
 
     def request(self, params: JsonObject, items: list[Item]) -> WrittenRequest:
@@ -74,29 +77,29 @@ class _WrittenItems:
             known = _in_common(self._items, items)
             del self._texts[known:], self._items[known:]
         for item in items[known:]:
-            self._texts.append(dump_json(_without_empty(item)))
+            text = _written(item)
+            self._texts.append(text if len(text) < LONG_ITEM_BYTES else None)
             self._items.append(_copied(item))
         beginning = dump_up_to("input", {name: value for name, value in params.items() if name != "input"})
         request = WrittenRequest(params, input=items)
-        request.text = _in_large_pieces(beginning + b"[", self._texts, b"]}")
+        if None in self._texts:
+            request.text = partial(self._in_pieces, beginning)
+        else:
+            request.text = b"".join((beginning, b"[", b",".join(filter(None, self._texts)), b"]}"))
         request.headers = [(_INPUT_AT, b"%d" % len(beginning))]
         return request
 
-
-def _in_large_pieces(beginning: bytes, texts: list[bytes], end: bytes) -> RequestBody:
-    """Return the texts with commas between them; large ones are pieces of their own, so that no copy is needed."""
-    if sum(map(len, texts)) < PIECE_BYTES:
-        return b"".join((beginning, b",".join(texts), end))
-    pieces: list[bytes] = []
-    small = [beginning]
-    for number, text in enumerate(texts):
-        small.append(b"," if number else b"")
-        if len(text) < PIECE_BYTES:
-            small.append(text)
-        else:
-            pieces += (b"".join(small), text)
-            small = []
-    return [*pieces, b"".join((*small, end))]
+    def _in_pieces(self, beginning: bytes) -> RequestBody:
+        """Return the request with the long items as pieces of their own."""
+        pieces: list[bytes] = []
+        between = [beginning, b"["]
+        for item, text in zip(self._items, self._texts, strict=True):
+            if text is None:
+                pieces += (b"".join(between), _written(item))
+                between = [b","]
+            else:
+                between += (text, b",")
+        return [*pieces, b"".join(between)[:-1] + b"]}"]
 
 
 ItemsSoFar = Callable[[], Sequence[Item]]
@@ -290,6 +293,10 @@ def _copied(item: object) -> object:
     return {
         name: [_copied(part) for part in value] if isinstance(value, list) else value for name, value in item.items()
     }
+
+
+def _written(item: object) -> bytes:
+    return dump_json(_without_empty(item))
 
 
 def _without_empty(item: object) -> object:

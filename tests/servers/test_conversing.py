@@ -20,7 +20,7 @@ from nemo_gym import (
 )
 from nemo_gym.errors import ServerLost
 from nemo_gym.schemas.rollout import TIME_LEFT_HEADER
-from nemo_gym.servers.conversation import LONGEST_KEPT_TEXT, MOST_KEPT_BYTES, PIECE_BYTES
+from nemo_gym.servers.conversation import LONG_ITEM_BYTES, LONGEST_KEPT_TEXT, MOST_KEPT_BYTES
 from nemo_gym.testing import FakeModel, call, heard, make_server, on_a_port, reply, run, serving
 
 
@@ -202,7 +202,7 @@ async def test_lost_rollout_is_never_shown_to_the_model():
 
 
 async def test_long_items_reach_the_model_unchanged():
-    texts = ["é" * PIECE_BYTES, "short", "a" * PIECE_BYTES, '"quoted"\n', "b"]
+    texts = ["é" * LONG_ITEM_BYTES, "short", "a" * LONG_ITEM_BYTES, '"quoted"\n', "b"]
     row = {"responses_create_params": {"input": [{"role": "user", "content": text} for text in texts]}}
     agent = agent_on(make_server(Shop, name="shop"), call("price", item="tea"), "Three.")
     assert (await run(agent, **row)).reward == 1.0
