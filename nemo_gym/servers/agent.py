@@ -45,7 +45,7 @@ from nemo_gym.servers.name_clashes import hook_of
 from nemo_gym.servers.policies import accept_row_policies, check_no_policy, check_own_client
 from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, endpoint_of
 from nemo_gym.web.failures import CONVERSATION_SCOPE_KEY, ROLLOUT_ID_SCOPE_KEY
-from nemo_gym.web.fast_routes import ListedRoute
+from nemo_gym.web.fast_routes import FastRoute, ListedRoute
 
 __all__ = ["BaseResponsesAPIAgent", "Body", "SimpleResponsesAPIAgent"]
 
@@ -94,6 +94,10 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
                 prefixed, self.responses, methods=["POST"], include_in_schema=False, route_class_override=ListedRoute
             )
         app.post("/run")(_for_its_rollout(self.run))
+        route = app.router.routes[-1]
+        if isinstance(route, FastRoute):
+            # Our own `run` reads the parsed row only. A rollout may last for hours, and its row may be long.
+            route.keeps_body = not type(self).run.__module__.startswith("nemo_gym.")
         app.post("/aggregate_metrics")(self.aggregate_metrics)
         app.post("/v1/agent_sessions")(self.seed_agent_session)
         app.post("/v1/agent_sessions/close")(self.close_agent_session)

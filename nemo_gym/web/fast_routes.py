@@ -32,7 +32,7 @@ from nemo_gym.web.lone_surrogates import without_lone_surrogates
 
 JSON_HEADER = (b"content-type", b"application/json")
 KEPT_BYTES = 256 * 1024
-"""Of a longer body, an endpoint keeps only the parsed JSON while it runs. Handlers rarely read the bytes."""
+"""A longer body is freed while its endpoint runs, if the endpoint does not read its bytes."""
 
 
 class FastRoute(APIRoute):
@@ -40,6 +40,8 @@ class FastRoute(APIRoute):
 
     pass_on: Callable[[Scope, bytes], Awaitable[bytes] | None] | None = None
     """Returns the JSON response instead of the endpoint, or None to call the endpoint."""
+    keeps_body: bool = True
+    """Whether the endpoint may read the body's bytes. Otherwise only the parsed JSON of a long body is kept."""
     loads_in_part: Callable[[bytes], Any | None] | None = None
     """Parses a body for the endpoint's types alone, without what they do not need. None parses all of it."""
 
@@ -194,7 +196,7 @@ class _FastCall:
             if request is not None and in_part is None:
                 request._json = given
             # Free memory, because the body may be large and thousands of calls may wait for their endpoints.
-            if in_part is None and len(body) > KEPT_BYTES:
+            if in_part is None and not self.route.keeps_body and len(body) > KEPT_BYTES:
                 received.keep_only(given)
             del given, in_part, body
         answering = self.endpoint(**values)
@@ -267,8 +269,7 @@ class Received:
         """Return the complete body."""
         if self._json is not None:
             return dump_json(self._json)
-        body: bytes = self._messages[0]["body"]
-        return body
+        return b"".join([each.get("body", b"") for each in self._messages])
 
     def replace(self, body: bytes) -> None:
         """Go on with another body."""
@@ -279,8 +280,8 @@ class Received:
         self._json, self._messages = json, []
 
     def forget(self) -> None:
-        """Free the body, which is not wanted any more."""
-        self._messages = []
+        """Free the body, which was passed on. It is empty from now on."""
+        self.replace(b"")
 
     def again(self) -> Receive:
         """Return a `receive` that repeats these messages first."""

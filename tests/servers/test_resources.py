@@ -283,3 +283,22 @@ def test_key_metrics_may_be_per_subset():
         "easy/pass@2/accuracy": 100.0,
         "hard/2/pass@2/accuracy": 0.0,
     }
+
+
+class Expected(BaseVerifyRequest):
+    expected: dict[str, Any]
+
+
+class Emptying(SimpleResourcesServer):
+    async def verify(self, body: Expected) -> float:
+        body.expected["words"].clear()
+        return 1.0
+
+
+@pytest.mark.parametrize("length", [10, 1_000_000])
+def test_verifier_that_changes_its_row_returns_the_row_unchanged(length):
+    row = {"responses_create_params": {"input": "a" * length}, "expected": {"words": ["x", "y"]}}
+    graded = TestClient(make_server(Emptying).setup_webserver()).post(
+        "/verify", json={**row, "response": reply("x").model_dump(mode="json")}
+    )
+    assert graded.json()["expected"] == {"words": ["x", "y"]}

@@ -177,9 +177,11 @@ async def _read_by_handler(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse(list(await request.json()), 418)
 
 
-async def test_endpoint_and_handlers_read_large_body():
+@pytest.mark.parametrize("keeps_body", [True, False])
+async def test_endpoint_and_handlers_read_large_body(keeps_body):
     def setup(app, ran):
         app.post("/add")(_read_in_full)
+        app.router.routes[-1].keeps_body = keeps_body
         app.add_exception_handler(KeyError, _read_by_handler)
 
     long_text = "é" * KEPT_BYTES
@@ -248,3 +250,24 @@ async def test_endpoint_reading_the_body_sees_the_disconnect():
     ours, _, ran = await outcomes_of(ServerApp(), case)
     assert ours == alone
     assert ran == ["left"]
+
+
+async def test_handler_of_passed_on_call_reads_empty_body():
+    async def refuse(request: Request, error: Exception) -> JSONResponse:
+        return JSONResponse(len(await request.body()), 502)
+
+    def setup(app, ran):
+        app.post("/add")(endpoint_taking(dict))
+        app.router.routes[-1].pass_on = _passed_on_and_failed
+        app.add_exception_handler(KeyError, refuse)
+
+    (outcome,), _, _ = await outcomes_of(ServerApp(), Case(setup, (Ask(body=b'{"x": 1}'),), ()))
+    assert (outcome.status, outcome.body) == (502, b"0")
+
+
+async def _failing() -> bytes:
+    raise KeyError("the endpoint is gone")
+
+
+def _passed_on_and_failed(scope: Any, body: bytes) -> Any:
+    return _failing()
