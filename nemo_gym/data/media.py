@@ -6,13 +6,15 @@ in every file of a run; its files are read when it is sent.
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
 from nemo_gym.config.wording import counted
-from nemo_gym.errors import DataError
+from nemo_gym.errors import DataError, InvalidTask
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.row import MEDIA_DIR_KEY, PARAMS_KEY
 
@@ -32,6 +34,8 @@ def _audio(format_: str, data: str) -> JsonObject:
 
 class _Kind(NamedTuple):
     part_type: str
+    data_keys: tuple[str, ...]
+    """The fields of a part that contains, or otherwise names, its data."""
     formats: dict[str, str]
     """The name of each file extension's format."""
     converted: Convert
@@ -39,10 +43,23 @@ class _Kind(NamedTuple):
 
 _KINDS = {
     "image_path": _Kind(
-        "input_image", {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif", ".webp": "webp"}, _image
+        "input_image",
+        ("image_url", "file_id"),
+        {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif", ".webp": "webp"},
+        _image,
     ),
-    "audio_path": _Kind("input_audio", {".wav": "wav", ".mp3": "mp3"}, _audio),
+    "audio_path": _Kind("input_audio", ("input_audio",), {".wav": "wav", ".mp3": "mp3"}, _audio),
 }
+_BEGINNINGS = {
+    "png": rb"\x89PNG\r\n\x1a\n",
+    "jpeg": rb"\xff\xd8\xff",
+    "gif": rb"GIF8",
+    "webp": rb"RIFF....WEBP",
+    "wav": rb"RIFF....WAVE",
+    "mp3": rb"ID3|\xff[\xe2-\xff]",
+}
+"""What the files of each format begin with, as a pattern."""
+_LONGEST_BEGINNING = 12
 
 
 def with_media_dir(row: JsonObject, folder: Path) -> JsonObject:
@@ -64,8 +81,22 @@ def with_media(row: JsonObject) -> JsonObject:
 
 
 def with_empty_media(row: JsonObject) -> JsonObject:
-    """Check the files of a row like `with_media`, but do not read them: their content is empty in the result."""
+    """Check the files of a row like `with_media`, but do not read them in full: their content is empty in the result.
+
+    Raise `DataError` also for a part that has neither data nor a file, for example because of a misspelled key.
+    """
+    for place in _parts(row):
+        _check_part(place)
     return _converted(row, lambda file: b"")
+
+
+def check_embedded(row: JsonObject, name: str) -> None:
+    """Raise `InvalidTask` if a row, of this name, names files. The rows of a program do not have a folder."""
+    if (place := next(_places(row), None)) is not None:
+        raise InvalidTask(
+            f"{name}: {place} names a file. Pass rows with files through with_media(with_media_dir(row, folder)) of "
+            "nemo_gym.data.media first."
+        )
 
 
 def _converted(row: JsonObject, read: Callable[[Path], bytes]) -> JsonObject:
@@ -89,9 +120,20 @@ def _converted_part(place: _Place, part: JsonObject, folder: Path, read: Callabl
     try:
         data = b64encode(read(file)).decode("ascii")
     except OSError as error:
-        raise DataError(f"{place}: {file} cannot be read ({error.strerror}).") from error
+        raise DataError(f"{place}: '{place.path}' cannot be read ({error.strerror}).") from error
     rest = {key: value for key, value in part.items() if key != place.key}
     return {**rest, **kind.converted(kind.formats[file.suffix.lower()], data)}
+
+
+class _Part(NamedTuple):
+    """A content part of a row."""
+
+    item: int
+    number: int
+    fields: JsonObject
+
+    def __str__(self) -> str:
+        return f"{PARAMS_KEY}.input[{self.item}].content[{self.number}]"
 
 
 class _Place(NamedTuple):
@@ -106,16 +148,40 @@ class _Place(NamedTuple):
         return f"{PARAMS_KEY}.input[{self.item}].content[{self.part}].{self.key}"
 
 
-def _places(row: JsonObject) -> Iterator[_Place]:
+def _parts(row: JsonObject) -> Iterator[_Part]:
     params = row.get(PARAMS_KEY)
     items = params.get("input") if isinstance(params, dict) else None
-    for number, item in enumerate(items if isinstance(items, list) else ()):
-        content = item.get("content") if isinstance(item, dict) else None
-        for place, part in enumerate(content if isinstance(content, list) else ()):
+    for item, message in enumerate(items if isinstance(items, list) else ()):
+        content = message.get("content") if isinstance(message, dict) else None
+        for number, part in enumerate(content if isinstance(content, list) else ()):
             if isinstance(part, dict):
-                for key, kind in _KINDS.items():
-                    if key in part and part.get("type") == kind.part_type:
-                        yield _Place(number, place, key, part[key])
+                yield _Part(item, number, part)
+
+
+def _places(row: JsonObject) -> Iterator[_Place]:
+    for item, number, part in _parts(row):
+        for key, kind in _KINDS.items():
+            if key in part and part.get("type") == kind.part_type:
+                yield _Place(item, number, key, part[key])
+
+
+def _check_part(part: _Part) -> None:
+    """Raise `DataError` if a part has no data, has data twice, or names a file of another kind."""
+    for key, kind in _KINDS.items():
+        has_data = [name for name in kind.data_keys if part.fields.get(name) is not None]
+        if part.fields.get("type") != kind.part_type:
+            if key in part.fields:
+                raise DataError(f"{part}.{key} belongs in a part of type '{kind.part_type}'.")
+        elif key in part.fields and has_data:
+            raise DataError(f"{part} has both '{key}' and '{has_data[0]}'. Remove one of them.")
+        elif key not in part.fields and not has_data:
+            wanted = " or ".join(f"'{name}'" for name in (key, *kind.data_keys))
+            raise DataError(f"{part} is of type '{kind.part_type}', but has no {wanted}.{_close(key, part.fields)}")
+
+
+def _close(key: str, fields: JsonObject) -> str:
+    close = get_close_matches(key, fields, n=1)
+    return f" Is '{close[0]}' a misspelling of '{key}'?" if close else ""
 
 
 def _folder_of(row: JsonObject) -> Path:
@@ -130,15 +196,28 @@ def _folder_of(row: JsonObject) -> Path:
 
 def _file_of(place: _Place, folder: Path) -> Path:
     """Return the file that a part names. Raise `DataError` if it is missing, too large or not in the folder."""
-    formats = _KINDS[place.key].formats
     path = place.path
     if not isinstance(path, str) or not path:
         raise DataError(f"{place} must be the path of a file, found {path!r}.")
+    if "://" in path or path.startswith("data:"):
+        raise DataError(f"{place} must be the path of a file, but is a URL. Use {_KINDS[place.key].data_keys[0]}.")
+    try:
+        return _checked_file(place, path, folder)
+    except DataError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:
+        raise DataError(f"{place}: {path!r} cannot be read ({error}).") from error
+
+
+def _checked_file(place: _Place, path: str, folder: Path) -> Path:
+    formats = _KINDS[place.key].formats
     file = folder / path
     # A dataset of unknown origin must not send other files of this machine to an endpoint.
     if Path(path).is_absolute() or not file.resolve().is_relative_to(folder.resolve()):
-        raise DataError(f"{place}: '{path}' is not in the dataset's folder {folder}. Use a path relative to it.")
-    if file.suffix.lower() not in formats:
+        leads_out = not Path(path).is_absolute() and ".." not in Path(path).parts
+        advice = "Copy the file that this link leads to." if leads_out else "Use a path relative to it."
+        raise DataError(f"{place}: '{path}' is not in the dataset's folder {folder}. {advice}")
+    if (format_ := formats.get(file.suffix.lower())) is None:
         raise DataError(f"{place}: '{path}' has an unknown format. Use one of: {', '.join(formats)}.")
     if not file.is_file():
         raise DataError(f"{place}: file '{path}' not found in the dataset's folder {folder}.")
@@ -146,4 +225,7 @@ def _file_of(place: _Place, folder: Path) -> Path:
         raise DataError(f"{place}: '{path}' has {counted(size, 'byte')}, more than {LARGEST_BYTES}. Make it smaller.")
     if not size:
         raise DataError(f"{place}: '{path}' is empty.")
+    with file.open("rb") as opened:
+        if not re.match(_BEGINNINGS[format_], opened.read(_LONGEST_BEGINNING), re.DOTALL):
+            raise DataError(f"{place}: '{path}' does not contain {format_.upper()}. Convert it, or correct its name.")
     return file

@@ -50,7 +50,9 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     uses_reasoning_parser: bool = True
     """Send earlier reasoning back as `<think>…</think>`, and answer chat completions with it."""
     replace_developer_role_with_system: bool = False
+    """For chat templates that do not know the role `developer`."""
     chat_template_kwargs: JsonObject | None = None
+    """Arguments of the chat template, such as `{enable_thinking: false}`."""
     extra_body: JsonObject | None = None
     """Fields for requests that do not set them, such as `top_k`."""
     audio_dir: Path | None = None

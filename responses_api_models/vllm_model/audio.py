@@ -28,19 +28,26 @@ _DATA_URL = re.compile(r"data:audio/([a-z0-9.+-]+);base64,", re.IGNORECASE)
 
 
 async def with_audio(messages: list[JsonObject], metadata: Mapping[str, str], folder: Path | None) -> list[JsonObject]:
-    """Return messages with the metadata's audio at the end of the last user message.
+    """Return messages with the metadata's audio at the end of the user's last message.
 
     Paths are relative to `folder`. Raise `InvalidTask` if the audio cannot be sent.
     """
     if not any(key in metadata for key in KEYS):
         return messages
-    place = next((place for place in range(len(messages) - 1, -1, -1) if messages[place].get("role") == "user"), None)
+    place = _last_of_user(messages)
     if place is None:
         raise InvalidTask("metadata: audio is added to the last user message. Add a user message to the input.")
     parts = await asyncio.to_thread(_parts, metadata, folder)
     content = messages[place].get("content") or []
     before = [{"type": "text", "text": content}] if isinstance(content, str) else content
     return [*messages[:place], {**messages[place], "content": [*before, *parts]}, *messages[place + 1 :]]
+
+
+def _last_of_user(messages: list[JsonObject]) -> int | None:
+    """Return the place of the user's last message. One right after a tool message has the images of its output."""
+    roles = [message.get("role") for message in messages]
+    places = [place for place, role in enumerate(roles) if role == "user" and roles[:place][-1:] != ["tool"]]
+    return places[-1] if places else None
 
 
 class _Recording(NamedTuple):

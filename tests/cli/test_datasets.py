@@ -230,9 +230,10 @@ def test_images_named_by_rows_are_collated_as_data(workplace, with_datasets):
     finished = prepared(workplace, config)
     assert finished.code == 1
     assert f"{FOLDER}/data/train.jsonl:1: responses_create_params.input[0].content[0].image_path: file" in finished.err
-    workplace.write(f"{FOLDER}/data/images/a.png", "pixels")
+    workplace.write(f"{FOLDER}/data/images/a.png", "")
+    (workplace.folder / FOLDER / "data/images/a.png").write_bytes(b"\x89PNG\r\n\x1a\npixels")
     assert prepared(workplace, config).code == 0
     (collated,) = read_rows(workplace, "out/train.jsonl")
     (part,) = collated["responses_create_params"]["input"][0]["content"]
-    assert part == {"type": "input_image", "image_url": "data:image/png;base64,cGl4ZWxz"}
+    assert part == {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgpwaXhlbHM="}
     assert "_ng_media_dir" not in collated

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from nemo_gym.data import media
-from nemo_gym.data.media import with_empty_media, with_media, with_media_dir
-from nemo_gym.errors import DataError
+from nemo_gym.data.media import check_embedded, with_empty_media, with_media, with_media_dir
+from nemo_gym.errors import DataError, InvalidTask
 from nemo_gym.schemas.row import MEDIA_DIR_KEY
 
 PNG = b"\x89PNG\r\n\x1a\n and pixels"
+WAV = b"RIFF\x04\0\0\0WAVE"
 
 
 def row_of(*parts: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def image(path: object) -> dict[str, Any]:
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "set" / "images").mkdir(parents=True)
     (tmp_path / "set" / "images" / "a.PNG").write_bytes(PNG)
-    (tmp_path / "set" / "b.wav").write_bytes(b"RIFF")
+    (tmp_path / "set" / "b.wav").write_bytes(WAV)
     (tmp_path / "secret.png").write_bytes(b"private")
     return tmp_path / "set"
 
@@ -42,7 +43,7 @@ def test_named_files_become_data(folder: Path) -> None:
     assert first == {
         "type": "input_image", "detail": "high", "image_url": f"data:image/png;base64,{b64encode(PNG).decode()}"
     }  # fmt: skip
-    assert second == {"type": "input_audio", "input_audio": {"data": b64encode(b"RIFF").decode(), "format": "wav"}}
+    assert second == {"type": "input_audio", "input_audio": {"data": b64encode(WAV).decode(), "format": "wav"}}
     assert sent == {**given, "responses_create_params": sent["responses_create_params"]}
     assert given["responses_create_params"]["input"][1]["content"][1] == image("images/a.PNG")
 
@@ -77,14 +78,19 @@ def test_unusable_files_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch)
     (folder / "notes.txt").write_text("a text", "utf-8")
     (folder / "folder.png").mkdir()
     outside = f"is not in the dataset's folder {folder}. Use a path relative to it."
+    (folder / "text.png").write_text("a text", "utf-8")
+    (folder / "photo.jpg").write_bytes(PNG)
+    (folder / "loop.png").symlink_to(folder / "loop.png")
     for path, problem in {
+        "text.png": "'text.png' does not contain PNG. Convert it, or correct its name.",
+        "photo.jpg": "'photo.jpg' does not contain JPEG. Convert it, or correct its name.",
         "large.png": "'large.png' has 20 bytes, more than 19. Make it smaller.",
         "empty.jpg": "'empty.jpg' is empty.",
         "missing.png": f"file 'missing.png' not found in the dataset's folder {folder}.",
         "folder.png": f"file 'folder.png' not found in the dataset's folder {folder}.",
         "notes.txt": "'notes.txt' has an unknown format. Use one of: .png, .jpg, .jpeg, .gif, .webp.",
         "../secret.png": f"'../secret.png' {outside}",
-        "link.png": f"'link.png' {outside}",
+        "link.png": f"'link.png' is not in the dataset's folder {folder}. Copy the file that this link leads to.",
         str(folder / "images" / "a.PNG"): f"'{folder}/images/a.PNG' {outside}",
     }.items():
         row = with_media_dir(row_of(image(path)), folder)
@@ -93,6 +99,11 @@ def test_unusable_files_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch)
                 convert(row)
             place = "responses_create_params.input[1].content[1].image_path: "
             assert str(error.value) == place + problem
+    for path in ("a\0.png", "n" * 300 + ".png", "\ud800.png", "loop.png"):
+        with pytest.raises(DataError, match=r"image_path: '.*' (cannot be read \(|is not in the dataset's folder)"):
+            with_media(with_media_dir(row_of(image(path)), folder))
+    with pytest.raises(DataError, match=r"image_path must be the path of a file, but is a URL\. Use image_url\."):
+        with_media(with_media_dir(row_of(image("https://localhost/a.png")), folder))
     for path in (None, 7, ""):
         with pytest.raises(DataError, match="image_path must be the path of a file, found"):
             with_media(with_media_dir(row_of(image(path)), folder))
@@ -103,8 +114,40 @@ def test_unreadable_file_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch)
         raise PermissionError(13, "Permission denied", file)
 
     monkeypatch.setattr(Path, "read_bytes", fail)
-    with pytest.raises(DataError, match=r"image_path: .*a\.PNG cannot be read \(Permission denied\)"):
+    with pytest.raises(DataError, match=r"image_path: .*a\.PNG' cannot be read \(Permission denied\)"):
         with_media(with_media_dir(row_of(image("images/a.PNG")), folder))
+
+
+def test_parts_without_usable_data_are_rejected(folder: Path) -> None:
+    place = "responses_create_params.input[1].content[1]"
+    for part, problem in (
+        (
+            {"type": "input_image", "image_pth": "images/a.PNG"},
+            f"{place} is of type 'input_image', but has no 'image_path' or 'image_url' or 'file_id'. "
+            "Is 'image_pth' a misspelling of 'image_path'?",
+        ),
+        (
+            {"type": "input_text", "text": "", "audio_path": "b.wav"},
+            f"{place}.audio_path belongs in a part of type 'input_audio'.",
+        ),
+        (
+            {**image("images/a.PNG"), "image_url": "data:image/png;base64,AAAA"},
+            f"{place} has both 'image_path' and 'image_url'. Remove one of them.",
+        ),
+    ):
+        with pytest.raises(DataError) as error:
+            with_empty_media(with_media_dir(row_of(part), folder))
+        assert str(error.value) == problem
+
+
+def test_rows_of_programs_must_not_name_files(folder: Path) -> None:
+    row = row_of(image("images/a.PNG"))
+    check_embedded(with_media(with_media_dir(row, folder)), "rows[3]")
+    for given in (row, with_media_dir(row, folder)):
+        with pytest.raises(
+            InvalidTask, match=r"rows\[3\]: responses_create_params.*image_path names a file"
+        ):
+            check_embedded(given, "rows[3]")
 
 
 def test_row_of_unknown_folder_is_rejected() -> None:
@@ -113,7 +156,7 @@ def test_row_of_unknown_folder_is_rejected() -> None:
 
 
 def test_content_survives_encoding(folder: Path) -> None:
-    every_byte = bytes(range(256)) * 3
+    every_byte = PNG + bytes(range(256)) * 3
     (folder / "all.png").write_bytes(every_byte)
     sent = with_media(with_media_dir(row_of(image("all.png")), folder))
     url = sent["responses_create_params"]["input"][1]["content"][1]["image_url"]

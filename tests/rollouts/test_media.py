@@ -8,7 +8,8 @@ import pytest
 
 from nemo_gym.errors import DataError
 
-DATA = b64encode(b"pixels" * 50).decode()
+PIXELS = b"\x89PNG\r\n\x1a\n" + b"pixels" * 50
+DATA = b64encode(PIXELS).decode()
 
 
 def task_with(path, make_task, number=0, **fields):
@@ -20,7 +21,7 @@ def task_with(path, make_task, number=0, **fields):
 def images(tmp_path):
     (tmp_path / "images").mkdir()
     for number in range(2):
-        (tmp_path / "images" / f"{number}.png").write_bytes(b"pixels" * 50)
+        (tmp_path / "images" / f"{number}.png").write_bytes(PIXELS)
     return tmp_path / "images"
 
 

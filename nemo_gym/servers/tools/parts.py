@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import orjson
 from starlette.responses import Response
 
+from nemo_gym.jsonl import dump_json
 from nemo_gym.schemas.items import InputAudio, InputFile, InputImage, InputText, InputVideo
 
 PARTS_HEADER = "x-nemo-gym-content-parts"
@@ -21,7 +22,7 @@ def parts_response(result: object) -> Response | None:
     kinds = (InputText, InputImage, InputFile, InputAudio, InputVideo)
     if not isinstance(result, list) or not result or not all(isinstance(part, kinds) for part in result):
         return None
-    written = orjson.dumps([part.model_dump(mode="json", exclude_none=True) for part in result])
+    written = dump_json([part.model_dump(mode="json", exclude_none=True) for part in result])
     return Response(written, media_type="application/json", headers={PARTS_HEADER: "true"})
 
 

@@ -88,6 +88,20 @@ async def test_audio_joins_the_last_user_message(ask, seen, folder):
     assert not {"metadata", "note", "audio_dir"} & {key for request in seen() for key in request["body"]}
 
 
+async def test_audio_stays_in_the_question_after_a_tool_has_shown_an_image(ask, seen):
+    call = {"type": "function_call", "call_id": "c", "name": "zoom", "arguments": "{}"}
+    output = [{"type": "input_image", "image_url": "data:image/png;base64,AAAA"}]
+    items = [
+        {"role": "user", "content": "Who speaks?"}, call,
+        {"type": "function_call_output", "call_id": "c", "output": output},
+    ]  # fmt: skip
+    (answer,) = await ask([{"input": items, "metadata": {"audio_data": encoded(WAV)}}])
+    assert answer.status_code == 200
+    ((question, _, _, image),) = contents(seen)
+    assert question == [QUESTION, HEARD["wav"]]
+    assert [part["type"] for part in image] == ["text", "image_url"]
+
+
 async def test_audio_follows_the_parts_of_a_message(ask, seen):
     parts = [{"type": "input_text", "text": "Who speaks?"}, HEARD["mp3"]]
     bodies = [

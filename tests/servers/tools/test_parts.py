@@ -1,9 +1,11 @@
 """Tools that return images, which the model and the result receive as content parts."""
 
+import orjson
 from fastapi.testclient import TestClient
 
 from nemo_gym import NeMoGymResponseInputImage, NeMoGymResponseInputText, tool
 from nemo_gym.openai_utils import NeMoGymFunctionCallOutput
+from nemo_gym.servers.tools.parts import parts_response
 from nemo_gym.testing import FakeModel, call, make_server, run
 from responses_api_agents.simple_agent.app import SimpleAgent
 from tests.servers.tools.shop import Graded
@@ -53,3 +55,8 @@ def test_list_of_other_data_stays_text():
     assert looked.json() == described.json() == PARTS
     assert "x-nemo-gym-content-parts" in looked.headers
     assert "x-nemo-gym-content-parts" not in described.headers
+
+
+def test_lone_surrogates_in_parts_are_replaced():
+    response = parts_response([NeMoGymResponseInputText(text="half \ud83d of it")])
+    assert orjson.loads(response.body) == [{"type": "input_text", "text": "half ? of it"}]
