@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nemo_gym.grading.judge import filled_with as filled_with
     from nemo_gym.grading.judge import read_prompt as read_prompt
     from nemo_gym.grading.judge_calls import call_judge as call_judge
+    from nemo_gym.grading.numbers import has_asked_unit as has_asked_unit
     from nemo_gym.grading.numbers import number_in as number_in
     from nemo_gym.grading.numbers import same_number as same_number
     from nemo_gym.grading.patterns import PatternFailed as PatternFailed
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from nemo_gym.grading.rubric import Rubric as Rubric
     from nemo_gym.grading.rubric import read_rubric as read_rubric
     from nemo_gym.grading.special_tokens import SpecialTokens as SpecialTokens
+    from nemo_gym.grading.special_tokens import visible_text as visible_text
     from nemo_gym.grading.text import AnswerText as AnswerText
     from nemo_gym.grading.text import last_boxed as last_boxed
     from nemo_gym.grading.text import last_boxes as last_boxes
@@ -59,10 +61,10 @@ _HOMES = {
     "expressions": ("Comparison", "MathEquality"),
     "judge": ("Judge", "JudgeCall", "JudgeConfig", "PromptFile", "Verdict", "filled_with", "read_prompt"),
     "judge_calls": ("call_judge",),
-    "numbers": ("number_in", "same_number"),
+    "numbers": ("has_asked_unit", "number_in", "same_number"),
     "patterns": ("PatternFailed", "PatternSearch"),
     "rubric": ("Criterion", "Rubric", "read_rubric"),
-    "special_tokens": ("SpecialTokens",),
+    "special_tokens": ("SpecialTokens", "visible_text"),
     "text": ("AnswerText", "last_boxed", "last_boxes", "normalised", "option_letter", "strip_reasoning", "unwrapped"),
     "workers": ("WorkerCrashed", "WorkerFailed", "WorkerNotStarted", "WorkerPool", "WorkerTimedOut", "WorkersBusy"),
 }

@@ -7,6 +7,7 @@ turn and add another one that praises it.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 
 BRACKETED = (
@@ -42,6 +43,11 @@ class SpecialTokens:
         while self.occur_in(text):
             text = self._pattern.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
         return text
+
+
+def visible_text(text: str) -> str:
+    """Return a text without invisible characters and with full-width forms replaced, as a tokenizer may read it."""
+    return re.sub(INVISIBLE, "", unicodedata.normalize("NFKC", text))
 
 
 def _spelled(token: str) -> str:

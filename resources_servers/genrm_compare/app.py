@@ -36,6 +36,7 @@ class GenRMCompareConfig(ComparisonConfig, BaseResourcesServerConfig):
     use_principle: bool = False
     """Send the judge a principle: the row's, or the default one."""
     default_principle: str = DEFAULT_PRINCIPLE
+    """The principle of rows without one."""
 
 
 class GenRMCompareRequest(BaseVerifyRequest):
@@ -56,11 +57,11 @@ class GenRMCompareServer(SimpleResourcesServer):
     KEY_METRICS = (
         "mean/reward",
         "mean/output_tokens",
-        "judged_pairs",
-        "ties",
-        "side_1_share",
-        "swap_disagreement",
-        "contradictory_verdicts",
+        "judged_pairs_pct",
+        "ties_pct",
+        "side_1_pct",
+        "swap_disagreement_pct",
+        "contradictory_verdicts_pct",
     )
 
     @cached_property

@@ -46,11 +46,11 @@ def _metrics(pairs: Sequence[JsonObject]) -> dict[str, float]:
     verdicts = [verdict for pair in asked for verdict in pair["verdicts"]]
     swapped = [pair["verdicts"] for pair in asked if len({verdict["side"] for verdict in pair["verdicts"]}) > 1]
     shares = {
-        "judged_pairs": [pair["preference"] is not None for pair in pairs],
-        "ties": [is_tie(pair["preference"]) for pair in judged],
-        "side_1_share": [_verdict(each).preference > 0.5 for each in verdicts],
-        "contradictory_verdicts": [_verdict(each).contradicts_itself for each in verdicts],
-        "swap_disagreement": [_prefers_a_side(each) for each in swapped],
+        "judged_pairs_pct": [pair["preference"] is not None for pair in pairs],
+        "ties_pct": [is_tie(pair["preference"]) for pair in judged],
+        "side_1_pct": [_verdict(each).preference > 0.5 for each in verdicts],
+        "contradictory_verdicts_pct": [_verdict(each).contradicts_itself for each in verdicts],
+        "swap_disagreement_pct": [_prefers_a_side(each) for each in swapped],
     }
     return {name: 100 * sum(found) / len(found) for name, found in shares.items() if found}
 

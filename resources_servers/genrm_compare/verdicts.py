@@ -17,7 +17,11 @@ FIRST_IS_MUCH_BETTER, SECOND_IS_MUCH_BETTER = 1, 6
 """The range of rankings. It has no middle: 3 and 4 mean "slightly better"."""
 
 _DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
-_FENCE = re.compile(r"\s*`{3,}\s*\Z")
+_CLOSING = re.compile(r"`+|\*+|\]|\.|</([a-z_]{1,20})>", re.ASCII | re.IGNORECASE)
+"""What may follow a verdict. Stars, brackets and tags must also be open before it."""
+_LONGEST = 50_000
+"""The last characters of a message that are read."""
+_LONGEST_WRAPPING = 100
 _MOST_BRACES = 20
 _SHOWN = 100
 
@@ -68,15 +72,16 @@ def mean_preference(opinions: Iterable[Opinion], one: int) -> float:
 def read_verdict(message: str) -> Verdict:
     """Return the verdict at the end of a judge's message. Raise `Unreadable` if it does not end with one.
 
-    Reasoning before the JSON object and a code fence around it are allowed. Text after it is not: the judge may have
-    quoted an object that an answer contains.
+    Reasoning before the JSON object is allowed, and so is markup around it: a code fence, stars, a tag, a list or an
+    object with nothing else. Text after it is not: the judge may have quoted an object that an answer contains.
     """
-    text = _FENCE.sub("", strip_reasoning(message)).rstrip()
+    text = strip_reasoning(message).rstrip()[-_LONGEST:]
     if not text:
         raise Unreadable("the message is empty")
     found = _object_at_end(text)
     if found is None:
         raise Unreadable(f"the message does not end with a JSON object: {text[-_SHOWN:]!r}")
+    found = _unwrapped(found)
     ranking = _number(found, "ranking", FIRST_IS_MUCH_BETTER, SECOND_IS_MUCH_BETTER)
     if ranking != int(ranking):
         raise Unreadable(f"ranking: {ranking:g} is not a whole number")
@@ -85,14 +90,41 @@ def read_verdict(message: str) -> Verdict:
 
 
 def _object_at_end(text: str) -> JsonObject | None:
-    """Return the JSON object that ends with the text, including the objects around it that end there too."""
-    found, begin = None, len(text)
+    """Return the JSON object at the end of a text, including the objects around it that end there too."""
+    end = begin = first = text.rfind("}") + 1
+    found = None
     for _ in range(_MOST_BRACES):
         begin = text.rfind("{", 0, begin)
         if begin < 0:
             break
-        found = _parsed(text[begin:]) or found
-    return found
+        if parsed := _parsed(text[begin:end]):
+            found, first = parsed, begin
+    after = text[end:]
+    is_at_end = len(after) <= _LONGEST_WRAPPING and _closes(text[max(0, first - _LONGEST_WRAPPING) : first], after)
+    return found if is_at_end else None
+
+
+def _closes(before: str, after: str) -> bool:
+    """Return whether `after` only closes what `before` opens, or is a code fence or a period."""
+    while after := after.lstrip():
+        closing = _CLOSING.match(after)
+        if closing is None:
+            return False
+        mark, after, before = closing[0], after[closing.end() :], before.rstrip()
+        if mark[0] == "`":
+            before = before.rpartition("```")[0].rstrip("`")
+        elif mark != ".":
+            opening = "[" if mark == "]" else mark.replace("/", "")
+            if not before.endswith(opening):
+                return False
+            before = before.removesuffix(opening)
+    return True
+
+
+def _unwrapped(found: JsonObject) -> JsonObject:
+    """Return the object within an object that contains nothing else, such as `{"verdict": {…}}`."""
+    only, *others = found.values()
+    return only if isinstance(only, dict) and not others else found
 
 
 def _parsed(text: str) -> JsonObject | None:

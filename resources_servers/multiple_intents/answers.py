@@ -12,9 +12,11 @@ from nemo_gym.grading import normalised, strip_reasoning
 Form = Literal["number", "person", "day", "time"]
 
 _LONGEST_LINE = 300
-_ANSWER_LINE = re.compile(r"[\s>*_`#(•-]{0,12}Q\s?(\d{1,2})[\s)*_`]{0,6}[:：](.*)", re.IGNORECASE)
+_ANSWER_LINE = re.compile(r"[\s>*_`#(•-]{0,12}Q\s?(\d{1,2})(?:[\s)*_`]{0,6}[:：]|\)[*_`]{0,3}\s)(.*)", re.IGNORECASE)
 _MARKUP_LINE = re.compile(r"[`*_~-]+")
-_COUNT = re.compile(r"(?P<digits>\d{1,3}(?:,\d{3})+|\d{1,9})(?:\.0{1,2})?(?: (?P<unit>[a-z]{1,20}))?", re.ASCII)
+_COUNT = re.compile(r"(?P<digits>\d{1,3}(?:,\d{3})+|\d{1,9})(?:\.0{1,2})?(?: (?P<unit>[a-z]{1,20})\.?)?", re.ASCII)
+_SHORT_UNITS = {"min": "minutes", "mins": "minutes"}
+_PREPOSITIONS: dict[Form, str] = {"person": "(?:with|to) ", "day": "on ", "time": "at "}
 _ORDINAL = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
@@ -56,6 +58,7 @@ def is_right(answer: str, form: Form, expected: str, unit: str | None = None) ->
     """
     if form == "number":
         return _is_count(answer, int(expected), unit)
+    answer = re.sub(f"\\A{_PREPOSITIONS[form]}", "", answer)
     if form == "person":
         return answer in _names(expected)
     if form == "day":
@@ -67,7 +70,8 @@ def _is_count(answer: str, expected: int, unit: str | None) -> bool:
     count = _COUNT.fullmatch(answer)
     if count is None or int(count["digits"].replace(",", "")) != expected:
         return False
-    return count["unit"] is None or (unit is not None and count["unit"].removesuffix("s") == unit.removesuffix("s"))
+    named = _SHORT_UNITS.get(count["unit"], count["unit"])
+    return named is None or (unit is not None and named.removesuffix("s") == unit.removesuffix("s"))
 
 
 def _names(address: str) -> set[str]:
@@ -90,14 +94,17 @@ def _days(day: date) -> set[str]:
     written = {each for month in months for each in (f"{month} {number}", f"{number} {month}", f"{number}. {month}")}
     written |= {f"{month} {day:%d}" for month in months}
     written |= {f"{each} {year}" for each in written} | {f"{day:%Y-%m-%d}", f"{day:%Y/%m/%d}"}
-    return written | {f"{name} {each}" for each in written for name in (weekday, weekday[:3])}
+    names = (weekday, weekday[:3])
+    after = {f"{each} {name}" for each in written for name in (*names, *(f"({name})" for name in names))}
+    return written | after | {f"{name} {each}" for each in written for name in names}
 
 
 def _times(moment: time) -> set[str]:
     minute = f"{moment.minute:02}"
-    whole = {f"{moment.hour:02}:{minute}", f"{moment.hour}:{minute}"}
+    whole = {f"{hour}{mark}{minute}" for hour in (f"{moment.hour:02}", moment.hour) for mark in ":."}
     half = "p" if moment.hour >= 12 else "a"
     hour = (moment.hour - 1) % 12 + 1
-    hours = {f"{hour}:{minute}", f"{hour:02}:{minute}"} | ({str(hour)} if moment.minute == 0 else set())
+    hours = {f"{each}{mark}{minute}" for each in (hour, f"{hour:02}") for mark in ":."}
+    hours |= {str(hour)} if moment.minute == 0 else set()
     spoken = {f"{each}{gap}{half}{mark}" for each in hours for gap in ("", " ") for mark in ("m", ".m", ".m.")}
     return whole | {f"{each}:00" for each in whole} | {f"{each} h" for each in whole} | spoken

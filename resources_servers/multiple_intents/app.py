@@ -17,6 +17,8 @@ from resources_servers.multiple_intents.effects import effects_of_each
 from resources_servers.multiple_intents.grading import COMPONENTS, grade
 from resources_servers.multiple_intents.tasks import Task
 from resources_servers.workplace_assistant.app import Desk, WorkplaceAssistantConfig, WorkplaceAssistantServer
+from resources_servers.workplace_assistant.company import made_up_company
+from resources_servers.workplace_assistant.database import Company
 
 
 class MultipleIntentsConfig(WorkplaceAssistantConfig):
@@ -50,11 +52,12 @@ class MultipleIntentsServer(WorkplaceAssistantServer):
 
     async def seed_session(self, body: SeedRequest, desk: Desk) -> None:
         """Check the row before the model spends any time on it, and start with an unchanged company."""
-        effects_of_each(self.company, [wish.calls for wish in body.wishes])
-        desk.database = None
+        desk.company, desk.database = self._company_of(body), None
+        effects_of_each(desk.company, [wish.calls for wish in body.wishes])
 
     async def verify(self, body: VerifyRequest, desk: Desk) -> BaseVerifyResponse:
         """Reward the share of fulfilled wishes, less the penalty if anything else was changed."""
+        desk.company = self._company_of(body)
         found = grade(body, self.reached(body.response, desk), body.response)
         penalty = self.config.damage_penalty if found.damage else 0.0
         return BaseVerifyResponse.grade(
@@ -68,6 +71,9 @@ class MultipleIntentsServer(WorkplaceAssistantServer):
             reward_components=found.components,
             **found.components,
         )
+
+    def _company_of(self, row: Task) -> Company:
+        return self.company if row.company is None else made_up_company(row.company)
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         """Return rewards, full successes and components overall and for each subset."""

@@ -55,6 +55,8 @@ class Task(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
+    company: int | None = Field(default=None, ge=0)
+    """The seed of the made-up company that the wishes are about; by default the server's company."""
     wishes: list[Wish] = Field(min_length=1)
     withdrawn_calls: list[GroundTruthCall] = []
     """The calls of a withdrawn wish, which must leave no trace."""

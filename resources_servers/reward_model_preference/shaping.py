@@ -8,8 +8,14 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, Field, FiniteFloat, model_validator
 
-WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]{1,20}")
-"""A word; or a character of Chinese, Japanese and Korean, which have no spaces; or a part of a very long word."""
+WORD = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]{1,20}"
+    r"|(?:[^\w\s]|_){5,20}|(?<!\S)(?:[^\w\s]|_){1,4}(?!\S)"
+)
+"""A word; or a character of Chinese, Japanese and Korean, which have no spaces; or a part of a very long word.
+
+Up to 20 symbols are a word, too, except for the few next to a word, such as its comma or its quotation marks.
+"""
 
 
 class ShapingConfig(BaseModel):

@@ -64,6 +64,8 @@ class WorkplaceAssistantVerifyRequest(WorkplaceAssistantRunRequest, BaseVerifyRe
 class Desk(SessionState):
     """This rollout's database, created by its first tool call."""
 
+    company: Company | None = None
+    """The initial state, by default the server's company."""
     database: Database | None = None
 
 
@@ -75,7 +77,7 @@ class WorkplaceAssistantServer(SimpleResourcesServer):
 
     @cached_property
     def company(self) -> Company:
-        """The initial state of every rollout."""
+        """The initial state of every rollout that does not set another one."""
         folder = self.config.database_dir
         return made_up_company() if folder is None else read_company(find_path(folder, Path.is_dir) or folder)
 
@@ -111,7 +113,7 @@ class WorkplaceAssistantServer(SimpleResourcesServer):
         if desk.database is not None:
             return desk.database
         # No tool was called in this session, so the response's calls come from an earlier one and are replayed.
-        database = Database(self.company)
+        database = Database(desk.company or self.company)
         executed = _executed(response)
         for call in response.tool_calls:
             if call.call_id not in executed:
@@ -130,7 +132,7 @@ class WorkplaceAssistantServer(SimpleResourcesServer):
         """Return a tool that applies a toolkit's function to the calling rollout's database."""
 
         async def call(desk: Desk, **arguments: Any) -> Any:
-            desk.database = desk.database or Database(self.company)
+            desk.database = desk.database or Database(desk.company or self.company)
             return function(desk.database, **arguments)
 
         call.__signature__ = _with_desk(inspect.signature(function, eval_str=True))  # type: ignore[attr-defined]

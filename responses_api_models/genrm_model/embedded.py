@@ -1,7 +1,11 @@
-"""A judge that needs no endpoint: it prefers the answer that fits the request's words and length better."""
+"""A judge that needs no endpoint: it prefers the answer that fits the request's words and length better.
+
+It is for tests and demos, and can be fooled: it knows no grammar and no facts.
+"""
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from nemo_gym import EndpointError
@@ -16,6 +20,15 @@ INTRODUCTION = "I compare two answers: send one message with the role response_1
 _WORD = re.compile(r"\w+")
 _LENGTH = re.compile(r"\b(\d{1,4}) words\b")
 _SHORTEST_WORD = 5
+
+_SMALL_WORDS = frozenset((
+    "because", "been", "could", "from", "have", "should", "than", "that", "their", "them", "then", "there", "they",
+    "this", "were", "what", "when", "which", "will", "with", "would", "your",
+))  # fmt: skip
+"""They are in every text, as are the words with up to three letters."""
+_LONGEST_SMALL_WORD = 3
+_SMALL_WORDS_WITHIN, _WORDS_PER_SMALL_WORD = 12, 4
+_OWN_WORD_WITHIN = 20
 
 
 class EmbeddedJudge:
@@ -49,7 +62,7 @@ class Merits(NamedTuple):
     """The two halves of an answer's merit, each from 0 to 1."""
 
     shared: float
-    """The share of the request's longer words that the answer uses."""
+    """The share of the request's longer words that the answer uses, less for a text that is not prose of its own."""
     length: float
     """How close it is to the requested number of words."""
 
@@ -61,7 +74,36 @@ def merits_of(request: str, answer: str) -> Merits:
     named = _LENGTH.search(request)
     wanted, count = int(named[1]) if named else USUAL_WORDS, len(used)
     length = min(count, wanted) / max(count, wanted) if count and wanted else 0.0
-    return Merits(len(topics & set(used)) / len(topics) if topics else 0.0, length)
+    shared = len(topics & set(used)) / len(topics) if topics else 0.0
+    return Merits(shared * _own_prose(set(asked), used), length)
+
+
+def _own_prose(asked: set[str], used: list[str]) -> float:
+    """Return from 0 to 1 how much of an answer is prose rather than a list of words, and not copied."""
+
+    def has_small_words(passage: Sequence[str]) -> bool:
+        return len(set(filter(_is_small, passage))) >= len(passage) // _WORDS_PER_SMALL_WORD
+
+    def has_own_word(passage: Sequence[str]) -> bool:
+        return any(word not in asked and not _is_small(word) for word in passage)
+
+    prose = _share(used, _SMALL_WORDS_WITHIN, has_small_words)
+    own = _share(used, _OWN_WORD_WITHIN, has_own_word)
+    return _between(0.75, 0.9, prose) * _between(0.6, 0.75, own)
+
+
+def _is_small(word: str) -> bool:
+    return (len(word) <= _LONGEST_SMALL_WORD and word.isalpha()) or word in _SMALL_WORDS
+
+
+def _share(words: list[str], length: int, is_right: Callable[[Sequence[str]], bool]) -> float:
+    """Return the share of the passages of this length that are right. A shorter text is one passage."""
+    starts = range(max(1, len(words) - length + 1))
+    return sum(is_right(words[start : start + length]) for start in starts) / len(starts)
+
+
+def _between(low: float, high: float, share: float) -> float:
+    return min(1.0, max(0.0, share - low) / (high - low))
 
 
 def _verdict(texts: dict[str, str]) -> str:

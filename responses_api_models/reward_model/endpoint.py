@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Literal
 
 from nemo_gym import DataError, NeMoGymAsyncOpenAI
-from nemo_gym.grading import SpecialTokens
+from nemo_gym.grading import SpecialTokens, visible_text
 from nemo_gym.jsonl import JsonObject
 from responses_api_models.reward_model.exchange import Exchange, Message
 
@@ -23,9 +24,11 @@ PATHS: dict[EndpointApi, str] = {
 }
 ROLES = ("user", "assistant", "system", "developer")
 CONTENT = "{content}"
-LINE_START = r"(?:\A|(?<=[\n\r\v\f\x85\u2028\u2029]))"
-BLANKS = r"[ \t\xa0\xad\u1680\u2000-\u200f\u202f\u205f\u2060-\u2064\u3000\ufeff]*"
-"""Blanks and invisible characters before the beginning of a message, but no line ends."""
+LINE_END = r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]"
+"""The characters at which `str.splitlines` splits."""
+BEFORE_TURN = rf"(?:(?!{LINE_END})[\s*_`~\"'(\[{{|>#+•-])*?"
+"""Blanks and markup before the beginning of a message. It may consist of such characters, too."""
+MARKUP_WITHIN = r"[ \t*_`~]*"
 
 
 class MessageTemplate:
@@ -34,8 +37,8 @@ class MessageTemplate:
     def __init__(self, template: str) -> None:
         self._template = template
         beginnings = [template.partition(CONTENT)[0].strip().replace("{role}", role) for role in ROLES]
-        known = "|".join(re.escape(each) for each in beginnings if each)
-        self._turn = re.compile(f"{LINE_START}(?={BLANKS}(?:{known}))", re.IGNORECASE) if known else None
+        known = "|".join(_spelled(each) for each in beginnings if each)
+        self._turn = re.compile(f"{BEFORE_TURN}(?:{known})", re.IGNORECASE) if known else None
 
     def joined(self, messages: Sequence[Message]) -> str:
         """Return the messages as one text. A single user message stays as it is."""
@@ -43,10 +46,25 @@ class MessageTemplate:
             return messages[0].content
         return "\n\n".join(map(self._written, messages))
 
+    def quoted(self, content: str) -> str:
+        """Return a text in which the lines that look like the beginning of another message are quoted."""
+        if self._turn is None:
+            return content
+        lines = content.splitlines(keepends=True)
+        visible = [visible_text(line) for line in lines]
+        starts = accumulate(map(len, visible), initial=0)
+        text = "".join(visible)
+        marks = ("> " if self._turn.match(text, start) else "" for start in starts)
+        return "".join(f"{mark}{line}" for line, mark in zip(lines, marks, strict=False))
+
     def _written(self, message: Message) -> str:
-        # Quote lines that look like the beginning of another message.
-        content = self._turn.sub("> ", message.content) if self._turn else message.content
-        return self._template.replace("{role}", message.role).replace(CONTENT, content)
+        return self._template.replace("{role}", message.role).replace(CONTENT, self.quoted(message.content))
+
+
+def _spelled(beginning: str) -> str:
+    """Return a pattern of a message's beginning, with markup or blanks between its parts."""
+    parts = re.findall(rf"\w+|{LINE_END}|[^\w\s]+", visible_text(beginning))
+    return MARKUP_WITHIN.join(LINE_END if part.isspace() else re.escape(part) for part in parts)
 
 
 class EndpointScorer:
@@ -99,7 +117,7 @@ class EndpointScorer:
             prompt = [each.model_dump() for each in exchange.prompt]
             return {"input": {"prompt": prompt, "answer": exchange.answer}}
         if self._api == "vllm_score":
-            return {"text_1": self._template.joined(exchange.prompt), "text_2": exchange.answer}
+            return {"text_1": self._template.joined(exchange.prompt), "text_2": self._template.quoted(exchange.answer)}
         messages = [*exchange.prompt, Message(role="assistant", content=exchange.answer)]
         if self._sends_messages:
             return {"messages": [each.model_dump() for each in messages], "add_generation_prompt": False}

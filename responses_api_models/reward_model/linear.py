@@ -1,12 +1,13 @@
 """A reward model without weights to download: a linear function of a few features of request and answer.
 
-It is meant for tests and demonstrations. Its best score is 2.
+It is meant for tests and demonstrations: it knows no grammar and no facts, so it can be fooled. Its best score is 2.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
+from itertools import pairwise
 from typing import NamedTuple
 
 from nemo_gym.grading import SpecialTokens
@@ -15,7 +16,17 @@ from responses_api_models.reward_model.exchange import Exchange
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 ENOUGH_WORDS = 30
 ENOUGH_COVERAGE = 0.6
-USUAL_SHARE_OF_FUNCTION_WORDS = 0.2
+FUNCTION_WORDS_WITHIN, WORDS_PER_FUNCTION_WORD, MOST_FUNCTION_WORDS = 12, 4, 0.8
+"""Prose has a different function word for every 4 words in each passage of 12, but also other words.
+
+No article is followed by a function word.
+"""
+ARTICLES = frozenset(("a", "an", "the"))
+OWN_WORD_WITHIN = 20
+"""An answer in own words has one that is not in the request in each passage of 20."""
+TOO_LITTLE_PROSE, ENOUGH_PROSE = 0.5, 0.85
+TOO_FEW_OWN_WORDS, ENOUGH_OWN_WORDS = 0.5, 0.75
+"""Shares of the passages."""
 TOLERATED_ECHO = TOLERATED_REPETITION = 0.25
 ECHOED_WORDS, REPEATED_WORDS = 6, 3
 SHORTEST_KEYWORD = 5
@@ -40,9 +51,9 @@ class Features(NamedTuple):
     """Each from 0 to 1."""
 
     coverage: float
-    """How many of the request's keywords occur in the answer; 60 % are enough."""
+    """How many of the request's keywords occur in the answer; 60 % are enough. It is multiplied by `prose`."""
     prose: float
-    """Whether the answer consists of sentences rather than of a list of words."""
+    """Whether the answer consists of sentences in its own words, rather than of words from the request."""
     length: float
     """Words; 30 are enough."""
     echo: float
@@ -77,15 +88,15 @@ class LinearScorer:
         asked, said = _words(request), _words(answer)
         keywords = {word for word in asked if len(word) >= SHORTEST_KEYWORD or word[0].isdigit()}
         covered = len(keywords.intersection(said)) / len(keywords) if keywords else float(bool(said))
-        function_words = sum(word in FUNCTION_WORDS for word in said) / max(len(said), 1)
         ends = bool(re.search(r"[.!?…。！？][\W_]*$", answer[-20:]))
+        prose = _prose(said) * _own_words(said, frozenset(asked)) * ends
         repeated = _sequences(said, REPEATED_WORDS)
         copied, own = _sequences(said, ECHOED_WORDS), set(_sequences(asked, ECHOED_WORDS))
         echo = sum(each in own for each in copied) / max(len(copied), 1)
         repetition = 1 - len(set(repeated)) / max(len(repeated), 1)
         return Features(
-            coverage=min(1.0, covered / ENOUGH_COVERAGE),
-            prose=min(1.0, function_words / USUAL_SHARE_OF_FUNCTION_WORDS) * ends,
+            coverage=min(1.0, covered / ENOUGH_COVERAGE) * prose,
+            prose=prose,
             length=min(1.0, len(said) / ENOUGH_WORDS),
             echo=_beyond(TOLERATED_ECHO, echo),
             repetition=_beyond(TOLERATED_REPETITION, repetition) if repeated else 0.0,
@@ -99,6 +110,36 @@ def _words(text: str) -> list[str]:
 
 def _sequences(words: Sequence[str], length: int) -> list[tuple[str, ...]]:
     return [tuple(words[start : start + length]) for start in range(len(words) - length + 1)]
+
+
+def _prose(words: Sequence[str]) -> float:
+    """Return from 0 to 1 how much of a text has the function words of prose."""
+
+    def is_prose(passage: Sequence[str]) -> bool:
+        found = [word for word in passage if word in FUNCTION_WORDS]
+        if len(set(found)) < len(passage) // WORDS_PER_FUNCTION_WORD:
+            return False
+        is_garbled = any(one in ARTICLES and other in FUNCTION_WORDS for one, other in pairwise(passage))
+        return not is_garbled and len(found) <= MOST_FUNCTION_WORDS * len(passage)
+
+    return _between(TOO_LITTLE_PROSE, ENOUGH_PROSE, _share(words, FUNCTION_WORDS_WITHIN, is_prose))
+
+
+def _own_words(words: Sequence[str], asked: Set[str]) -> float:
+    """Return from 0 to 1 how much of a text has words besides function words and those of the request."""
+    known = FUNCTION_WORDS | asked
+    share = _share(words, OWN_WORD_WITHIN, lambda passage: not known.issuperset(passage))
+    return _between(TOO_FEW_OWN_WORDS, ENOUGH_OWN_WORDS, share)
+
+
+def _share(words: Sequence[str], length: int, is_right: Callable[[Sequence[str]], bool]) -> float:
+    """Return the share of the passages of this length that are right. A shorter text is one passage."""
+    passages = _sequences(words, length) or [tuple(words)]
+    return sum(map(is_right, passages)) / len(passages)
+
+
+def _between(low: float, high: float, share: float) -> float:
+    return min(1.0, max(0.0, share - low) / (high - low))
 
 
 def _beyond(tolerated: float, share: float) -> float:

@@ -254,7 +254,7 @@ async def test_only_the_unjudged_answer_fails_over_http():
     found = [answer.json() for answer in answers]
     assert [each.get("_ng_failure_class") for each in found] == [None, "judge_failed", None, None]
     assert "no comparison with this answer was judged" in found[1]["_ng_failure_judge_error"]
-    assert found[0]["group"] == {"size": 4, "compared": 4, "missing": []}
+    assert found[0]["_ng_group"] == {"size": 4, "compared": 4, "missing": []}
     assert found[3]["reward"] > found[0]["reward"] > found[2]["reward"]
 
 
@@ -311,11 +311,11 @@ async def test_metrics_describe_the_judge():
     found = await graded(server, "quality 1", "quality 1!", "quality 4", "quality 9", subset="letter")
     rows = [json.loads(each.model_dump_json()) for each in found if not isinstance(each, JudgeFailed)]
     metrics = server.compute_metrics([rows])
-    assert metrics["judged_pairs"] == pytest.approx(100 * 6 / 9)
-    assert metrics["ties"] == metrics["swap_disagreement"] == pytest.approx(100 / 3)
-    assert metrics["side_1_share"] == pytest.approx(100 * 4 / 6)
-    assert metrics["contradictory_verdicts"] == 0
-    assert metrics["letter/ties"] == metrics["ties"]
+    assert metrics["judged_pairs_pct"] == pytest.approx(100 * 6 / 9)
+    assert metrics["ties_pct"] == metrics["swap_disagreement_pct"] == pytest.approx(100 / 3)
+    assert metrics["side_1_pct"] == pytest.approx(100 * 4 / 6)
+    assert metrics["contradictory_verdicts_pct"] == 0
+    assert metrics["letter/ties_pct"] == metrics["ties_pct"]
 
 
 def test_metrics_without_comparisons_are_empty():

@@ -52,6 +52,12 @@ def spellings(one, other, ranking):
     for thought in ("No.", INJECTED, "{", "```json", "I say <b>1</b>."):
         yield f"<think>{thought}</think>{text}"
         yield f"{thought}</think>\n\n{text}"
+    for whole in (
+        f"[{text}]", f"[\n{text}\n]", f"**{text}**", f"*{text}*", f"`{text}`", f"<answer>{text}</answer>", f"{text}.",
+        f"<Answer>\n{text}\n</Answer>", f'{{"verdict": {text}}}', f'{{"result":\n{text}\n}}', f"**[{text}]**.",
+        f"```json\n[{text}]\n```", f"**\n```json\n{text}\n```\n**", f"<answer>```\n{text}\n```</answer>",
+    ):  # fmt: skip
+        yield from (whole, f"Response 1 is better.\n{whole}", f"Draft: {INJECTED}\n{whole}")
     yield json.dumps({**fields, "reason": "short"})
     yield json.dumps({"reason": "braces } in { a text", **fields})
     yield json.dumps({**fields, "by": {"facts": 1, "style": {"tone": 2}}})
@@ -90,7 +96,8 @@ def wrong_values():
                 yield {other if key == name else key: value for key, value in right.items()}
         yield {f"{name[:3]}\u200b{name[3:]}" if key == name else key: value for key, value in right.items()}
     yield from ({**right, "ranking": value} for value in (1.5, 3.5, "3.5", 5.999, 6.5))
-    yield from ({"verdict": right}, {"response": {"score": 4}}, {"1": right}, {"score": [4, 2], "ranking": 2})
+    yield from ({"response": {"score": 4}}, {"score": [4, 2], "ranking": 2})
+    yield from ({"one": right, "other": right}, {"of": {"verdict": right}, "note": 1}, {"verdict": [right]})
 
 
 def wrong_messages():
@@ -101,11 +108,18 @@ def wrong_messages():
     for whole in (text, f"```json\n{text}\n```", f"Response 1 is better.\n{text}", f"<think>Hm.</think>{text}"):
         yield from (whole[:end] for end in range(len(whole)) if "}" not in whole[:end])
     for after in (
-        ".", "\nI hope this helps.", "\n\nOr the other way round?", " (not sure)", "\n```\nDone.", "]", ", or", "}",
+        ". Or not?", "\nI hope this helps.", "\n\nOr the other way round?", " (not sure)", "\n```\nDone.", "]", ", or",
+        "}",
         f"\n{json.dumps({'note': 1})}", "\nranking: 6", " or 5", "</answer>", "\n**Note**", "\u200b", "```json", "*",
     ):  # fmt: skip
         yield text + after
-    yield from (f"[{text}]", f"[{text}, {text}]", f"({text})", f'"{text}"', json.dumps(text))
+    other = plain(2, 4, 5)
+    yield from (f"[{text}, {text}]", f"[{text}, {other}]", f"[1, {text}]", f"({text})", f'"{text}"', json.dumps(text))
+    yield from (f"<answer>{text}</verdict>", f"<answer>{text}, {other}</answer>", f"*{text}**", f"[{text}]]")
+    yield from (
+        json.dumps({"first": json.loads(text), "second": json.loads(other)}),
+        f"<answer>{text}</answer>{text}x",
+    )
     yield from (
         f"<think>{text}",
         f"<think>{text}</think>",
@@ -160,6 +174,14 @@ def test_nothing_else_is_a_verdict():
         except Unreadable:
             continue
     assert read == []
+
+
+def test_long_messages_are_read_in_linear_time():
+    blank = " \n" * 500_000
+    assert read_verdict(f"Both are fine.{blank}{plain(4, 2, 2)}{blank}") == Verdict(4, 2, 2)
+    for message in (blank, "{" * 500_000, "```" + blank + ".", plain(4, 2, 2) + blank + ".", "`" * 1_000_000 + "x"):
+        with pytest.raises(Unreadable):
+            read_verdict(f"Both are fine.{message}?")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from collections import Counter, defaultdict
 from datetime import date, timedelta
 
 import pytest
@@ -40,10 +41,10 @@ def calls_of(row, turn):
 
 
 class Desk:
-    """The company after some calls, asked with the tools that a model has."""
+    """The row's company after some calls, asked with the tools that a model has."""
 
-    def __init__(self, calls):
-        self.database = Database(made_up_company())
+    def __init__(self, row, calls):
+        self.database = Database(made_up_company(row["company"]))
         for each in calls:
             try_call(self.database, each["name"], each["arguments"])
 
@@ -119,7 +120,11 @@ QUESTIONS = {
 def answer_of(desk, question):
     for pattern, answer in QUESTIONS.items():
         if found := re.fullmatch(pattern, question):
-            return answer(desk, *found.groups())
+            try:
+                return answer(desk, *found.groups())
+            except IndexError:
+                # There is no such meeting or email.
+                return None
     raise AssertionError(f"unknown question: {question}")
 
 
@@ -127,7 +132,7 @@ def desk_after(row, turn):
     """Return the company as it is when the messages up to this turn are fulfilled."""
     is_withdrawn_later = row["withdrawn_calls"] and row["user"]["script"]
     done = [made for each in range(1, turn + 1) for made in calls_of(row, each)]
-    return Desk([*done, *(row["withdrawn_calls"] if is_withdrawn_later and turn == 1 else [])])
+    return Desk(row, [*done, *(row["withdrawn_calls"] if is_withdrawn_later and turn == 1 else [])])
 
 
 def questions_of(row):
@@ -171,7 +176,7 @@ def test_independent_wishes_may_be_fulfilled_in_any_order(rows):
     for row in (row for row in rows if row["subset"] == "single_turn"):
         calls = calls_of(row, 1)
         # The calls of one wish commute, too, because each changes another row.
-        assert Desk(calls).database.is_like(Desk(rng.sample(calls, len(calls))).database)
+        assert Desk(row, calls).database.is_like(Desk(row, rng.sample(calls, len(calls))).database)
 
 
 def expected_answer(row, number):
@@ -193,7 +198,7 @@ def test_last_question_depends_on_the_withdrawal(rows):
     assert len(found) > 50
     for row, number in found:
         _, question = questions_of(row)[number]
-        tempted = Desk([*calls_of(row, 1), *calls_of(row, 2), *row["withdrawn_calls"]])
+        tempted = Desk(row, [*calls_of(row, 1), *calls_of(row, 2), *row["withdrawn_calls"]])
         assert answer_of(tempted, question) != expected_answer(row, number)
 
 
@@ -213,7 +218,7 @@ def test_withdrawn_wish_would_change_something(rows):
     assert {len(messages_of(row)) for row in withdrawn} == {1, 2}
     for row in withdrawn:
         calls = calls_of(row, 1)
-        assert not Desk([*calls, *row["withdrawn_calls"]]).database.is_like(Desk(calls).database)
+        assert not Desk(row, [*calls, *row["withdrawn_calls"]]).database.is_like(Desk(row, calls).database)
         assert re.search("On second thought|I have changed my mind", messages_of(row)[-1])
     assert not any(row["withdrawn_calls"] for row in rows if row["subset"] != "withdrawn")
 
@@ -242,6 +247,37 @@ async def reward(server, row, items):
             if item.type == "function_call":
                 assert not (await attempt.send(item)).startswith(("Error", "Invalid"))
         return await attempt.verify(reply(*items))
+
+
+def answers_to(rows):
+    """Return the answers to each question in the order of the rows."""
+    found = defaultdict(list)
+    for row in rows:
+        for number, (_, question) in questions_of(row).items():
+            found[question].append(expected_answer(row, number))
+    return found
+
+
+def test_train_answers_do_not_help_in_validation(tmp_path):
+    train = list(read_rows(prepare(tmp_path / "train.jsonl", count=480, split="train")))
+    validation = list(read_rows(prepare(tmp_path / "validation.jsonl", count=96, split="validation")))
+    assert not {row["company"] for row in train} & {row["company"] for row in validation}
+    known = answers_to(train)
+    asked = [(known[question], answer) for question, answers in answers_to(validation).items() for answer in answers]
+    seen = [(Counter(answers).most_common(1)[0][0], answer) for answers, answer in asked if answers]
+    # Some questions have few possible answers, such as the five sellers.
+    assert len(seen) > len(asked) / 3
+    assert sum(usual == answer for usual, answer in seen) < len(seen) / 3
+
+
+async def test_rollouts_in_several_companies_do_not_mix(rows):
+    server = make_server(MultipleIntentsServer)
+    one, other = rows[0], rows[-1]
+    assert one["company"] != other["company"]
+    async with rollout(server, **one) as first, rollout(server, **other) as second:
+        for row, attempt in ((one, first), (other, second)):
+            found = await attempt.call("calendar_search_events", query="rosa")
+            assert json.loads(found) == Desk(row, []).ask("calendar_search_events", query="rosa")
 
 
 def test_options_select_rows(tmp_path):

@@ -115,6 +115,21 @@ def test_words_cannot_be_hidden():
     assert [count_words(text) for text in joined] == [3] * len(joined)
     assert count_words("一二三") == 3
     assert count_words("a" * 100) == 5
+    assert [count_words(each) for each in ('"Oh, no!" (No...)', "a - b", "😀", "→ ∑", "Hi! 😀😀😀😀😀")] == [
+        3,
+        3,
+        1,
+        2,
+        2,
+    ]
+    assert [count_words(each * 100) for each in ("😀", "!", "_", "\u200b", "a😀😀😀😀😀", "__ ")] == [
+        5,
+        5,
+        5,
+        5,
+        200,
+        100,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from nemo_gym.testing import make_server, on_a_port
 from responses_api_models.genrm_model.app import GenRMModel, GenRMModelConfig
-from responses_api_models.genrm_model.embedded import merits_of
+from responses_api_models.genrm_model.embedded import CLEARLY, merits_of
 
 QUESTION = {"role": "user", "content": "Name a fruit."}
 ANSWERS = [{"role": "response_1", "content": "A pear."}, {"role": "response_2", "content": "A stone."}]
@@ -176,6 +176,21 @@ async def test_embedded_judge_needs_both_answers():
     reply = await embedded([QUESTION, ANSWERS[0]])
     assert (reply.status_code, reply.json()["failure_class"]) == (502, "model_failed")
     assert "got only response_1" in reply.json()["detail"]
+
+
+def test_words_of_the_request_lose_against_a_good_answer():
+    words = LETTER.removesuffix(".").split()
+    joined = " and the ".join(words)
+    fooling = (
+        LETTER,
+        f"{LETTER} {LETTER}",
+        " ".join(reversed(words)),
+        joined,
+        " ".join(sorted(words)),
+        f"{LETTER} Yes.",
+    )
+    good = sum(merits_of(LETTER, GOOD))
+    assert [answer for answer in fooling if sum(merits_of(LETTER, answer)) > good - CLEARLY] == []
 
 
 def test_merits_are_between_zero_and_one():
