@@ -86,7 +86,9 @@ def _restore_sys_path():
 def test_each_server_of_a_config_accepts_its_settings(path):
     run = completed(path)
     for server in run.servers.values():
-        settings = ProcessSettings.of(run, server, cookie_secret="of no importance")
+        # As with +replicas=2, the number of processes of all servers that do not set their own.
+        processes = {"num_workers": server.num_workers or 2, "sockets": ["0.sock", "1.sock"]}
+        settings = ProcessSettings.of(run, server, cookie_secret="of no importance").model_copy(update=processes)
         built = build_server(settings)
         assert built.config.name == server.name
         assert build_app(built, settings).routes

@@ -12,7 +12,7 @@ from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
 GROUP_HEADER = "x-nemo-gym-group"
 """Header with a rollout's place in its group: `<group>;<size>;<member>`, members counted from 0."""
 GROUP_MEMBERS_PATH = "/groups/members"
-"""Route of a resources server for news of members that will not arrive, or were verified earlier.
+"""Route of a resources server for news of members that will not arrive, or were verified earlier, and of the end.
 
 Not a single segment, so that a model cannot call it like a tool.
 """
@@ -55,6 +55,8 @@ class GroupMembersRequest(BaseModel):
     """Members that will not arrive, with the reasons."""
     present: dict[int, JsonObject] = Field(default_factory=dict)
     """Verify requests of members that have their result. The others are compared with them."""
+    over: bool = False
+    """Whether no member will arrive any more, so that the group can be forgotten."""
 
 
 def _is_number(text: str) -> bool:

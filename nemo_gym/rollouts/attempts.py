@@ -43,21 +43,9 @@ async def run_to_its_end(
 ) -> Record:
     """Run a task with retries. `on_repeat` receives each failed attempt that is followed by a retry.
 
-    `on_lost` is awaited after an attempt that lost a server, before the attempt counts.
+    `on_lost` is awaited after an attempt that lost a server, before the attempt counts. Once the record is kept, await
+    `runner.ended`.
     """
-    record = await _attempts(runner, row, limits, on_repeat, on_lost)
-    if runner.groups is not None:
-        await runner.groups.ended(row, record)
-    return record
-
-
-async def _attempts(
-    runner: Runner,
-    row: Row,
-    limits: AttemptLimits,
-    on_repeat: Callable[[Record], None],
-    on_lost: Callable[[], Awaitable[None]] | None,
-) -> Record:
     attempt = row.attempt
     number = 0
     with deadline_in(limits.timeout_s):

@@ -46,7 +46,7 @@ async def collect(
     most = allowed_connections(MOST_AT_ONCE if wanted == "auto" else wanted)
     limit = AdaptiveLimit(most) if wanted == "auto" else None
     run.record.runs_with(most if limit is None else limit)
-    groups = GroupedTasks(client, run.plan.grouped, run.record.identity) if run.has_groups else None
+    groups = GroupedTasks(client, run.plan.grouped) if run.has_groups else None
     dispatch = Dispatch(run, groups)
     cached_before = _calls_of_cache(client)
     try:

@@ -40,7 +40,8 @@ def check_groups(path: Path, grouped: Mapping[str, str], settings: CollectionSet
     if at_once == "auto" or at_once < most:
         raise ConfigError(
             f"num_samples_in_parallel={at_once}: {together}, and a task has {most} repeats, so at least {most} "
-            f"rollouts must run at once. Set num_samples_in_parallel to {most} or more, or lower num_repeats."
+            f"rollouts must run at once. Set num_samples_in_parallel (--concurrency) to {most} or more, or lower "
+            "num_repeats."
         )
 
 

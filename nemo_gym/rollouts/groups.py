@@ -44,14 +44,12 @@ class _Task:
 class GroupedTasks:
     """The tasks in progress that are verified in groups, for all rollouts of one run."""
 
-    def __init__(self, client: ServerClient, servers: Mapping[str, str], name: str = "") -> None:
-        """Set the resources servers that verify groups, by agent.
-
-        `name` identifies the run, so that runs on the same servers do not mix. Default: a random one.
-        """
+    def __init__(self, client: ServerClient, servers: Mapping[str, str]) -> None:
+        """Set the resources servers that verify groups, by agent."""
         self._client = client
         self._servers = servers
-        self._name = name or uuid4().hex[:16]
+        # Runs on the same servers must not mix, nor a resumed run with members of its killed session.
+        self._name = uuid4().hex[:16]
         self._tasks: dict[int, _Task] = {}
 
     def are_of(self, agent: str | None) -> bool:
@@ -89,7 +87,7 @@ class GroupedTasks:
             await self._post(row, task, present=task.responses, absent=task.absent)
 
     async def ended(self, row: Row, record: Record) -> None:
-        """Take note of the end of a rollout after its last attempt. Inform the server if others may wait for it."""
+        """Take note of the end of a rollout after its last attempt. Inform the server if it waits for it."""
         task = self._task_of(row)
         if task is None:
             return
@@ -97,6 +95,7 @@ class GroupedTasks:
         task.pending.discard(repeat)
         if not task.pending:
             del self._tasks[row.key.task]
+            await self._post(row, task, present={}, absent={}, over=True)
         elif record.outcome is Outcome.SCORED:
             response = record.row.response
             task.responses[repeat] = lambda: response
@@ -115,7 +114,13 @@ class GroupedTasks:
         return f"{self._name}-{row.task_index}"
 
     async def _post(
-        self, row: Row, task: _Task, *, present: Mapping[int, Response], absent: Mapping[int, str]
+        self,
+        row: Row,
+        task: _Task,
+        *,
+        present: Mapping[int, Response],
+        absent: Mapping[int, str],
+        over: bool = False,
     ) -> None:
         """Send news about members of a group. Without them, the others only wait longer, so a failure is logged."""
         server, sent = self._servers[str(row.agent)], row.without_outcome().without_policy()
@@ -131,6 +136,7 @@ class GroupedTasks:
                     }
                     for repeat, response in present.items()
                 },
+                "over": over,
             }
             reply = await self._client.post(server, GROUP_MEMBERS_PATH, json=news, timeouts=NEWS)
             if reply.ok:

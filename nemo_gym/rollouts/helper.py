@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from itertools import chain
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import orjson
 from pydantic import BaseModel, PrivateAttr, ValidationError
@@ -16,7 +18,9 @@ from nemo_gym.config.explain import problems_by_key
 from nemo_gym.config.published import module_config
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.config.suggestions import ADD_A_FILE, did_you_mean_or_all
-from nemo_gym.errors import ConfigError, InvalidTask, RolloutCancelled, RolloutError
+from nemo_gym.context.group import LEAST_GROUP
+from nemo_gym.data.media import check_embedded
+from nemo_gym.errors import ConfigError, InvalidTask, RolloutCancelled, RolloutError, UsageError
 from nemo_gym.jsonl import JsonObject, read_rows
 from nemo_gym.rollouts.aggregate import aggregate
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
@@ -34,6 +38,9 @@ from nemo_gym.schemas.row import Row
 
 PUBLISHED_NAME = "nemo_gym.rollout_collection"
 """The public import path. Published tests patch the configuration in this module."""
+
+_places: WeakKeyDictionary[asyncio.Semaphore, int] = WeakKeyDictionary()
+"""The number of places of each caller's semaphore: the most that were ever free."""
 
 
 class RolloutCollectionHelper(BaseModel):
@@ -65,7 +72,8 @@ class RolloutCollectionHelper(BaseModel):
         with the tier, the cause and the `row`. `semaphore` limits how many run at once; the limit of open files also
         applies. Call and iterate this in a running event loop.
 
-        Raise `InvalidTask` (status 422) before sending anything if a row does not name an agent of the run.
+        Raise `InvalidTask` (status 422) before sending anything if a row does not name an agent of the run, and
+        `UsageError` if too few may run at once for rollouts that are verified together.
         """
         rows = [Row(example) for example in examples]
         client = self.setup_server_client(head_server_config)
@@ -106,6 +114,7 @@ class RolloutCollectionHelper(BaseModel):
 
 def _check_agents(rows: Sequence[Row], known: Sequence[str]) -> None:
     for number, row in enumerate(rows):
+        check_embedded(row.fields, f"examples[{number}]")
         name = row.agent
         if name is None:
             listed = ", ".join(known)
@@ -120,8 +129,8 @@ class _Example(NamedTuple):
     sent: Row
 
 
-def _in_groups(rows: Sequence[Row], groups: GroupedTasks) -> list[_Example]:
-    """Return the rows as they are sent, those of one task with different repeat numbers."""
+def _in_groups(rows: Sequence[Row], groups: GroupedTasks) -> list[list[_Example]]:
+    """Return the rows as they are sent: those of one group together, with different repeat numbers."""
     tasks: dict[int, list[int]] = {}
     for number, row in enumerate(rows):
         if groups.are_of(row.agent) and row.task_index is not None:
@@ -133,7 +142,26 @@ def _in_groups(rows: Sequence[Row], groups: GroupedTasks) -> list[_Example]:
             for repeat, number in enumerate(numbers):
                 sent[number] = rows[number].of_repeat(repeat)
         groups.expect(task, (sent[number].key.repeat for number in numbers))
-    return [_Example(*both) for both in zip(rows, sent, strict=True)]
+    examples = [_Example(*both) for both in zip(rows, sent, strict=True)]
+    of_groups = [[examples[number] for number in numbers] for numbers in tasks.values()]
+    grouped = set(chain.from_iterable(tasks.values()))
+    return of_groups + [[example] for number, example in enumerate(examples) if number not in grouped]
+
+
+def _check_at_once(most: int, semaphore: object, connections: int) -> None:
+    """Raise `UsageError` if the largest group could not run at once. Other kinds of semaphores are not checked."""
+    if most < LEAST_GROUP:
+        return
+    limits = {"the limit of open files": connections}
+    if isinstance(semaphore, asyncio.Semaphore):
+        # Its size is not public. Others may hold some of its places now, but the first call usually sees all of them.
+        _places[semaphore] = limits["the semaphore"] = max(_places.get(semaphore, 0), semaphore._value)
+    for limit, at_once in limits.items():
+        if at_once < most:
+            raise UsageError(
+                f"run_examples: {limit} lets {at_once} rollouts run at once, but the {most} of a task are verified "
+                f"together. Allow {most} or more."
+            )
 
 
 class _ExamplesRun:
@@ -149,7 +177,7 @@ class _ExamplesRun:
         self._client = client
         grouped = client.address_book.grouped
         groups = GroupedTasks(client, grouped) if grouped else None
-        self._rows = [_Example(row, row) for row in rows] if groups is None else _in_groups(rows, groups)
+        self._examples = [[_Example(row, row)] for row in rows] if groups is None else _in_groups(rows, groups)
         # Callers read the token ids, so results are parsed in full.
         self._tokens = RecordedTokens.of(client)
         self._runner = Runner(
@@ -161,7 +189,9 @@ class _ExamplesRun:
         )
         self._limits = AttemptLimits.of(settings, max_attempts(settings))
         self._wanted = semaphore or nullcontext()
-        self._connections = asyncio.Semaphore(allowed_connections(max(1, len(rows))))
+        connections = allowed_connections(max(1, len(rows)))
+        _check_at_once(max(map(len, self._examples), default=0), semaphore, connections)
+        self._connections = asyncio.Semaphore(connections)
         self._ended: asyncio.Queue[tuple[JsonObject, JsonObject] | RolloutError] = asyncio.Queue()
         self._failures: list[RolloutError] = []
         self._pending = len(rows)
@@ -177,8 +207,8 @@ class _ExamplesRun:
         """Run all rollouts, then queue the failures. The queue always gets one entry per row."""
         try:
             async with kept_until_the_end(self._tokens), asyncio.TaskGroup() as group:
-                for example in self._rows:
-                    group.create_task(self._run(example))
+                for members in self._examples:
+                    await self._begin(members, group)
         finally:
             for failure in self._failures:
                 self._put(failure)
@@ -186,9 +216,20 @@ class _ExamplesRun:
                 self._put(RolloutCancelled("run_examples was stopped before the rollout ended"))
             await self._client.aclose()
 
-    async def _run(self, example: _Example) -> None:
+    async def _begin(self, members: Sequence[_Example], tasks: asyncio.TaskGroup) -> None:
+        """Begin the rollouts of one group. Return when all have a place, because each waits for the others."""
+        have_begun = [asyncio.get_running_loop().create_future() for _ in members]
+        for member, has_begun in zip(members, have_begun, strict=True):
+            tasks.create_task(self._run(member, has_begun))
+        if len(members) > 1:
+            await asyncio.wait(have_begun)
+
+    async def _run(self, example: _Example, has_begun: asyncio.Future[None]) -> None:
         async with self._wanted, self._connections:
+            has_begun.set_result(None)
             record = await run_to_its_end(self._runner, example.sent, self._limits, on_repeat=lambda record: None)
+        # The caller may end its event loop after the last result.
+        await self._runner.ended(example.sent, record)
         if failure := failure_of_row(record.row):
             failure.row = example.given.fields
             # A failure ends the loop of a caller that does not catch it, so the results come first.

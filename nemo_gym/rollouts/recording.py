@@ -45,4 +45,5 @@ class Recorder:
             (self.results if record.outcome is Outcome.SCORED else self.failures).write(record.row.fields)
         self.summary.count(record, failed_before=failed_before)
         self.on_record(record, self.summary)
+        await self.runner.ended(row, record)
         return record.cause or failed_before

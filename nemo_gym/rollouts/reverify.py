@@ -211,24 +211,25 @@ class Reverification:
     def _in_order_of_tasks(self, done: KeySet, groups: GroupedTasks) -> Iterator[Row]:
         source, rollouts = _source(self.job), self.job.rollouts_jsonl_fpath
         pending: dict[int, dict[int, int]] = {}
+        graded: dict[int, dict[int, int]] = {}
         for offset, (number, raw) in read_lines_at(source):
             key = Row(parse_row(raw, source, number)).key
-            if self.lines.get(key) == number and key not in done:
-                pending.setdefault(key.task, {})[key.repeat] = offset
+            if self.lines.get(key) == number:
+                (graded if key in done else pending).setdefault(key.task, {})[key.repeat] = offset
         stored = offsets_of(rollouts, pending)
         planned = offsets_of(self.job.materialized_inputs_jsonl_fpath, pending)
         for task, offsets in pending.items():
             rows = {repeat: Row(orjson.loads(self.inputs[TaskKey(task, repeat)])) for repeat in offsets}
             if groups.are_of(next(iter(rows.values())).agent):
-                others = {
-                    repeat: stored.get(task, {}).get(repeat) for repeat in planned[task] if repeat not in offsets
-                }
+                others = {n: partial(response_at, source, at) for n, at in graded.get(task, {}).items()}
+                others |= {n: partial(response_at, rollouts, at) for n, at in stored.get(task, {}).items()}
+                rest = [repeat for repeat in planned[task] if repeat not in offsets]
                 groups.expect(
                     task,
                     planned[task],
                     pending=offsets,
-                    responses={n: partial(response_at, rollouts, at) for n, at in others.items() if at is not None},
-                    absent={n: "no stored rollout" for n, at in others.items() if at is None},
+                    responses={repeat: others[repeat] for repeat in rest if repeat in others},
+                    absent={repeat: "no stored rollout" for repeat in rest if repeat not in others},
                 )
             for repeat, offset in offsets.items():
                 yield rows[repeat].with_fields({"response": row_at(source, offset).response})
@@ -330,7 +331,7 @@ def _check_at_once(stored: Stored, grouped: Mapping[str, str]) -> None:
     if most > at_once:
         raise ConfigError(
             f"num_samples_in_parallel={at_once}: the {most} rollouts of a task are graded together, so they must be "
-            f"graded at once. Set num_samples_in_parallel to {most} or more."
+            f"graded at once. Set num_samples_in_parallel (--concurrency) to {most} or more."
         )
 
 

@@ -93,6 +93,11 @@ class Runner:
         record = await self._tokens.run(row, self._attempt)
         return replace(record, row=Row(plain(record.row.fields))) if self._loads is orjson.loads else record
 
+    async def ended(self, row: Row, record: Record) -> None:
+        """Inform those that wait for a task about its end, after its last attempt."""
+        if self.groups is not None:
+            await self.groups.ended(row, record)
+
     def _attempt(self, row: Row) -> Awaitable[Record]:
         return self._ended(row) if self._capture is None else self._observed(row, self._capture)
 

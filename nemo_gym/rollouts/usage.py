@@ -28,7 +28,9 @@ class Price(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     input: float = Field(ge=0)
+    """The price of a million input tokens."""
     output: float = Field(ge=0)
+    """The price of a million output tokens."""
     cached_input: float | None = Field(default=None, ge=0)
     """The price of input tokens that the endpoint had cached. Default: that of other input."""
 

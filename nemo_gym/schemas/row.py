@@ -31,6 +31,8 @@ JUDGE_ERROR_KEY = "_ng_failure_judge_error"
 TERMINAL_KEY = "_ng_failure_terminal"
 NO_PERSIST_KEY = "_ng_no_persist"
 TOKEN_CAPTURE_RESULT_KEY = "_ng_token_capture"
+GROUP_RESULT_KEY = "_ng_group"
+"""The size of the group with which a rollout was verified, how many were compared, and which are missing."""
 MEDIA_DIR_KEY = "_ng_media_dir"
 """The folder of the files that the row names; see `nemo_gym.data.media`."""
 PRIVATE_PREFIX = "_ng_"
@@ -56,6 +58,7 @@ _OUTCOME = frozenset(
         TERMINAL_KEY,
         NO_PERSIST_KEY,
         TOKEN_CAPTURE_RESULT_KEY,
+        GROUP_RESULT_KEY,
     }
 )
 

@@ -37,7 +37,9 @@ class ConversingAgentConfig(BaseResponsesAPIAgentConfig):
     """Settings of a conversing agent: its servers and the limits of a conversation."""
 
     resources_server: ResourcesServerRef
+    """The environment, as `{type: resources_servers, name: …}`."""
     model_server: ModelServerRef
+    """The policy, as `{type: responses_api_models, name: …}`."""
     max_steps: int | None = Field(default=200, ge=1)
     """The conversation ends after this many turns of the model, even without a final answer."""
     tool_faults: Literal["fail_rollout", "tell_model"] = "fail_rollout"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, SupportsFloat, get_args
 
 import orjson
@@ -20,7 +22,7 @@ from nemo_gym.schemas.rollout import BaseVerifyRequest, BaseVerifyResponse
 from nemo_gym.schemas.row import Row
 from nemo_gym.servers.base import SimpleServer, context_of, folder_of
 from nemo_gym.servers.groups import Groups, Membership
-from nemo_gym.servers.tools.handlers import Handler, bare, is_class_of, placed_at
+from nemo_gym.servers.tools.handlers import Handler, bare, is_class_of, place_of, placed_at
 from nemo_gym.web.failures import fault_in
 from nemo_gym.web.threads import blocking_pool
 
@@ -121,7 +123,7 @@ class GroupVerifier:
             except ValidationError as error:
                 problems = "; ".join(f"{key}: {problem}" for key, problem in problems_by_key(error).items())
                 raise InvalidTask(f"{self._name}: present.{number}: {problems}", server=self._name) from error
-        self.groups.take_note(news.group, news.absent, present)
+        self.groups.take_note(news.group, news.absent, present, is_over=news.over)
 
     async def _verified(self, bodies: list[object]) -> Sequence[object]:
         """Return the results of `verify_group`. Raise `JudgeFailed` for any failure, so that the answers are kept."""
@@ -147,14 +149,25 @@ class GroupVerifier:
         listed = list(results) if isinstance(results, Iterable) and not isinstance(results, str | Mapping) else None
         found = with_article(type(results).__name__) if listed is None else counted(len(listed), "result")
         if listed is None or len(listed) != wanted:
-            raise JudgeFailed(f"{self._name}: verify_group returned {found} for {wanted} rollouts")
+            raise self._failed(f"{found} for {wanted} rollouts")
         for result in listed:
             if not isinstance(result, BaseVerifyResponse | JudgeFailed | SupportsFloat):
                 kind = with_article(type(result).__name__)
-                raise JudgeFailed(
-                    f"{self._name}: verify_group returned {kind} for a rollout. Return numbers or BaseVerifyResponses"
-                )
-        return listed
+                raise self._failed(f"{kind} for a rollout. Return numbers or BaseVerifyResponses")
+        return [self._finite(result) for result in listed]
+
+    def _finite(self, result: BaseVerifyResponse | JudgeFailed | SupportsFloat) -> object:
+        """Return a result, or its `JudgeFailed` if it is a reward that is not finite."""
+        if isinstance(result, JudgeFailed):
+            return result
+        reward = float(result.reward if isinstance(result, BaseVerifyResponse) else result)
+        return result if math.isfinite(reward) else self._failed(f"the reward {reward}, which is not finite")
+
+    def _failed(self, returned: str) -> JudgeFailed:
+        """Return the failure of a `verify_group` with an impossible result. It names the author's file and line."""
+        place = place_of(self._handler.method)
+        where = f"{Path(place).name}: " if place else ""
+        return JudgeFailed(f"{self._name}: {where}verify_group returned {returned}", server=self._name)
 
 
 def _body_of(handler: Handler) -> tuple[str, type[BaseVerifyRequest]]:

@@ -17,6 +17,8 @@ from nemo_gym.jsonl import JsonObject
 RESERVED_SHARE = 0.1
 LONGEST_RESERVE_S = 60.0
 """This share of a rollout's time left, but at most these seconds, are kept for verifying its group."""
+LONGEST_IDLE_S = 24 * 3600.0
+"""A group whose caller never reports its end, because it was killed, is forgotten after these seconds without news."""
 
 Verify = Callable[[list[object]], Awaitable[Sequence[object]]]
 """Returns the result of each body, in order. It raises `JudgeFailed` for all of them."""
@@ -52,7 +54,7 @@ class _Waiting:
     """Why a member is missing that has not arrived by then."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Group:
     """A group, and the bodies of the members that have arrived."""
 
@@ -63,7 +65,11 @@ class _Group:
     waiting: dict[int, _Waiting] = field(default_factory=dict)
     """The members that have arrived since the last verdict."""
     absent: dict[int, str] = field(default_factory=dict)
+    left: set[int] = field(default_factory=set)
+    """The members whose callers have left while the group is being verified. They will be sent again, or be absent."""
     is_announced: bool = True
+    is_over: bool = False
+    """Whether its caller has reported that no member will arrive again."""
     is_being_verified: bool = False
     timer: asyncio.TimerHandle | None = None
     used_at: float = field(default_factory=time.monotonic)
@@ -77,6 +83,17 @@ class _Group:
     def is_complete(self) -> bool:
         """Whether no further member is to be expected."""
         return all(number in self.absent for number in self.missing)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether members may arrive that are compared with those of now."""
+        return self.is_announced and not self.is_over and bool(self.bodies or self.absent)
+
+    def put(self, number: int, body: object) -> None:
+        """Keep the body of a member in place of its earlier one."""
+        self.bodies[number] = body
+        self.absent.pop(number, None)
+        self.left.discard(number)
 
     def next_free(self) -> int:
         return next(number for number in range(len(self.bodies) + 1) if number not in self.bodies)
@@ -101,32 +118,35 @@ class _GroupWait(Wait):
 
 
 class Groups:
-    """All groups of one server that are not verified yet, or that lack a member."""
+    """All groups of one server that may still be verified.
+
+    An announced group is kept until its caller reports its end, because members whose result was lost return.
+    """
 
     def __init__(self, verify: Verify, *, timeout_s: float, server: str) -> None:
         self._verify = verify
         self._timeout_s = timeout_s
         self._server = server
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, list[_Group]] = {}
+        """By name. Groups that are not announced may have the same one, such as those of two epochs at once."""
         self._verifying: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        return len(self._groups)
+        return sum(map(len, self._groups.values()))
 
     async def verdict(self, membership: Membership, body: object) -> Verdict:
         """Wait for the other members and return this one's result. Raise `JudgeFailed` without a verdict.
 
-        A later attempt of a member replaces the earlier one.
+        A later attempt of a member replaces the earlier one, if the group is announced.
         """
-        group = self._of(membership.group)
+        group = self._joined(membership)
         group.size, group.is_announced = membership.size, membership.is_announced
         number = group.next_free() if membership.member is None else membership.member
         if (replaced := group.waiting.pop(number, None)) is not None and not replaced.verdict.done():
             replaced.verdict.set_exception(RolloutCancelled("a later attempt of this rollout has arrived"))
         future: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         group.waiting[number] = waiting = self._waiting(future, current_work().ends_at)
-        group.bodies[number] = body
-        group.absent.pop(number, None)
+        group.put(number, body)
         del body
         self._settle(group)
         try:
@@ -136,13 +156,15 @@ class Groups:
             self._leave(group, number, waiting)
             raise
 
-    def take_note(self, group: str, absent: Mapping[int, str], present: Mapping[int, object]) -> None:
-        """Take note of members that will not arrive, and of members that already have their result."""
+    def take_note(
+        self, group: str, absent: Mapping[int, str], present: Mapping[int, object], *, is_over: bool = False
+    ) -> None:
+        """Take note of members that will not arrive, of members that already have their result, and of the end."""
         found = self._of(group)
+        found.is_over = is_over
         for number, body in present.items():
             if number not in found.waiting:
-                found.bodies[number] = body
-                found.absent.pop(number, None)
+                found.put(number, body)
         for number, reason in absent.items():
             found.absent[number] = reason
             # Its connection may still be open, although its caller no longer waits.
@@ -152,31 +174,49 @@ class Groups:
 
     def drop_idle(self, idle_s: float) -> None:
         """Forget groups that nothing has been heard of for `idle_s`."""
-        for group in list(self._groups.values()):
+        for group in self._all():
             if not (group.waiting or group.is_being_verified) and group.used_at < time.monotonic() - idle_s:
-                del self._groups[group.name]
+                self._forget(group)
 
-    async def reap(self, idle_s: float) -> None:
+    async def reap(self) -> None:
         """Drop idle groups for as long as the server runs."""
         while True:
-            await asyncio.sleep(min(60.0, max(idle_s / 4, 0.01)))
-            self.drop_idle(idle_s)
+            await asyncio.sleep(60.0)
+            self.drop_idle(LONGEST_IDLE_S)
 
     async def close(self) -> None:
         """Stop verifying, at shutdown."""
-        for group in self._groups.values():
+        for group in self._all():
             if group.timer is not None:
                 group.timer.cancel()
         for task in self._verifying:
             task.cancel()
         await asyncio.gather(*self._verifying, return_exceptions=True)
 
-    def _of(self, name: str) -> _Group:
-        group = self._groups.get(name)
+    def _all(self) -> list[_Group]:
+        return [group for named in self._groups.values() for group in named]
+
+    def _of(self, name: str, without: int | None = None) -> _Group:
+        """Return the first group of a name in which member `without` does not wait, or a new one."""
+        named = self._groups.setdefault(name, [])
+        group = next((each for each in named if without not in each.waiting), None)
         if group is None:
-            group = self._groups[name] = _Group(name)
+            group = _Group(name)
+            named.append(group)
         group.used_at = time.monotonic()
         return group
+
+    def _joined(self, membership: Membership) -> _Group:
+        """Return the group of a member that arrives."""
+        # The same member of a group without announcement is another rollout, such as one of another epoch.
+        return self._of(membership.group, None if membership.is_announced else membership.member)
+
+    def _forget(self, group: _Group) -> None:
+        named = self._groups.get(group.name, [])
+        if group in named:
+            named.remove(group)
+        if not named:
+            self._groups.pop(group.name, None)
 
     def _waiting(self, verdict: asyncio.Future[Verdict], ends_at: float | None) -> _Waiting:
         now = time.monotonic()
@@ -191,9 +231,11 @@ class Groups:
         if group.waiting.get(number) is waiting:
             del group.waiting[number], group.bodies[number]
             self._settle(group)
+        elif group.is_being_verified and number not in group.waiting:
+            group.left.add(number)
 
     def _settle(self, group: _Group) -> None:
-        """Verify a group that is complete. Otherwise set its timer, or forget it if it is over."""
+        """Verify a group that is complete. Otherwise set its timer, or forget it if it cannot go on."""
         if group.timer is not None:
             group.timer.cancel()
             group.timer = None
@@ -204,8 +246,8 @@ class Groups:
         elif group.waiting:
             left_s = min(each.due_at for each in group.waiting.values()) - time.monotonic()
             group.timer = asyncio.get_running_loop().call_later(max(0.0, left_s), self._expire, group)
-        elif group.size and (group.is_complete or not group.is_announced) and self._groups.get(group.name) is group:
-            del self._groups[group.name]
+        elif not group.may_go_on:
+            self._forget(group)
 
     def _expire(self, group: _Group) -> None:
         self._begin(group, min(group.waiting.values(), key=lambda each: each.due_at).reason)
@@ -216,7 +258,7 @@ class Groups:
         group.is_being_verified = True
         if not group.is_announced:
             # Further rollouts of this name belong to a new group.
-            self._groups.pop(group.name, None)
+            self._forget(group)
         missing = [f"{number}: {group.absent.get(number) or silent}" for number in group.missing]
         bodies = dict(sorted(group.bodies.items()))
         task = asyncio.create_task(self._verified(group, bodies, waiting, missing))
@@ -246,6 +288,9 @@ class Groups:
         finally:
             group.is_being_verified = False
             group.used_at = time.monotonic()
+            for number in group.left:
+                group.bodies.pop(number, None)
+            group.left.clear()
             self._settle(group)
 
     def _alone(self, group: _Group, missing: Sequence[str]) -> str:

@@ -34,6 +34,7 @@ from nemo_gym.schemas.rollout import (
     ResourcesCloseSessionResponse,
     ReverifyMode,
 )
+from nemo_gym.schemas.row import GROUP_RESULT_KEY
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.group_verification import GroupVerifier, VerifiesGroups, settings_for_groups
 from nemo_gym.servers.judging import failure_fields, mark_failed
@@ -161,7 +162,7 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
     def background_tasks(self) -> list[Coroutine[object, object, None]]:
         tasks = [*super().background_tasks(), store_of(self).reap()]
         if self._nemo_gym_groups is not None:
-            tasks.append(self._nemo_gym_groups.groups.reap(self.config.session_idle_s))
+            tasks.append(self._nemo_gym_groups.groups.reap())
         return tasks
 
     async def close_owned(self) -> None:
@@ -239,7 +240,7 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
                     raise verdict.result
             except JudgeFailed as error:
                 return mark_failed(await _echo(nemo_gym_request, failure_fields(error)), error)
-            return await _graded(self, nemo_gym_request, verdict.result, {"group": verdict.group})
+            return await _graded(self, nemo_gym_request, verdict.result, {GROUP_RESULT_KEY: verdict.group})
 
         parameters = [
             inspect.Parameter("nemo_gym_request", inspect.Parameter.KEYWORD_ONLY, annotation=Request),

@@ -1,9 +1,9 @@
 """From rollouts to training data. Nothing here needs torch."""
 
-from nemo_gym.training.client import Group as Group
-from nemo_gym.training.client import Rollout as Rollout
 from nemo_gym.training.client import SyncTrainingClient as SyncTrainingClient
 from nemo_gym.training.client import TrainingClient as TrainingClient
+from nemo_gym.training.group import Group as Group
+from nemo_gym.training.group import Rollout as Rollout
 from nemo_gym.training.mixing import mixed as mixed
 from nemo_gym.training.trajectory import InvalidTokens as InvalidTokens
 from nemo_gym.training.trajectory import NonContiguousTokens as NonContiguousTokens

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
+from mimetypes import guess_type
+from urllib.parse import urlsplit
+
+from nemo_gym.data.media_files import MediaFiles
 from nemo_gym.dialects.thinking import split_thinking
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
@@ -11,6 +17,10 @@ from nemo_gym.training.conversations import Conversation, Unusable
 from nemo_gym.version import __version__
 
 SCHEMA_VERSION = "ATIF-v1.7"
+IMAGE_PART = "image_url"
+EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
+"""The types of images that a trajectory may name, and the names of their files."""
+_DATA_URL = re.compile(r"data:(?P<type>[\w.+/-]+);base64,")
 PROMPT_IDS, SAMPLED_IDS, LOG_PROBS, ROUTED_EXPERTS = TOKEN_METADATA_FIELDS
 
 
@@ -52,10 +62,12 @@ def _agent(row: Row, tools: list[JsonObject]) -> JsonObject:
 
 
 def _step(message: JsonObject, *, is_context: bool) -> JsonObject:
-    text = _text(message)
+    content = _content(message)
     if message["role"] != "assistant":
-        return {"source": "user" if message["role"] == "user" else "system", "message": text}
-    thought = split_thinking(text)
+        return {"source": "user" if message["role"] == "user" else "system", "message": content}
+    if not isinstance(content, str):
+        raise Unusable("unsupported: an image in an assistant's message (atif)")
+    thought = split_thinking(content)
     calls = [_tool_call(call) for call in message.get("tool_calls", ())]
     return {
         "source": "agent",
@@ -80,18 +92,52 @@ def _add_result(steps: list[JsonObject], message: JsonObject) -> None:
     call_id = message["tool_call_id"]
     for step in reversed(steps):
         if any(call["tool_call_id"] == call_id for call in step.get("tool_calls", ())):
-            result = {"source_call_id": call_id, "content": _text(message)}
+            result = {"source_call_id": call_id, "content": _content(message)}
             step.setdefault("observation", {"results": []})["results"].append(result)
             return
     raise Unusable("unsupported: a tool result without its call (atif)")
 
 
-def _text(message: JsonObject) -> str:
+def _content(message: JsonObject) -> str | list[JsonObject]:
     content = message["content"]
-    if isinstance(content, list):
-        kind = next(part["type"] for part in content if part["type"] != "text")
-        raise Unusable(f"unsupported: content of type '{kind}' (atif)")
-    return content or ""
+    return [_part(part) for part in content] if isinstance(content, list) else content or ""
+
+
+def _part(part: JsonObject) -> JsonObject:
+    if part["type"] == "text":
+        return {"type": "text", "text": part["text"]}
+    if part["type"] != IMAGE_PART:
+        raise Unusable(f"unsupported: content of type '{part['type']}' (atif)")
+    url = part[IMAGE_PART]["url"]
+    if (data := _DATA_URL.match(url)) is None:
+        media_type = guess_type(urlsplit(url).path)[0]
+    else:
+        media_type = data["type"]
+        try:
+            b64decode(url[data.end() :], validate=True)
+        except ValueError as error:
+            raise Unusable("unsupported: an image that is not base64 (atif)") from error
+    if media_type not in EXTENSIONS:
+        raise Unusable(f"unsupported: an image of type '{media_type or 'unknown'}' (atif)")
+    return {"type": "image", "source": {"media_type": media_type, "path": url}}
+
+
+def with_image_files(trajectory: JsonObject, files: MediaFiles) -> JsonObject:
+    """Return a trajectory with the paths of saved images in place of their data, which the format cannot hold."""
+    return {**trajectory, "steps": [_with_files(step, files) for step in trajectory["steps"]]}
+
+
+def _with_files(step: JsonObject, files: MediaFiles) -> JsonObject:
+    message = step["message"]
+    return {**step, "message": [_saved(part, files) for part in message]} if isinstance(message, list) else step
+
+
+def _saved(part: JsonObject, files: MediaFiles) -> JsonObject:
+    data = _DATA_URL.match(part["source"]["path"]) if part["type"] == "image" else None
+    if data is None:
+        return part
+    image = b64decode(data.string[data.end() :])
+    return {**part, "source": {**part["source"], "path": files.save(image, "image", EXTENSIONS[data["type"]])}}
 
 
 def _metrics(message: JsonObject) -> JsonObject | None:

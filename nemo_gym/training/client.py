@@ -4,81 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Self
 
 from nemo_gym.calls.client import ServerClient
-from nemo_gym.calls.problems import failure_of_row
 from nemo_gym.config.access import POLICY_OVERRIDE_KEY
 from nemo_gym.config.model_cache import MODEL_CACHE_KEY
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.context.group import LEAST_GROUP
-from nemo_gym.errors import InvalidTask, RolloutCancelled, RolloutError, UsageError
+from nemo_gym.data.media import check_embedded
+from nemo_gym.errors import InvalidTask, UsageError
 from nemo_gym.http.internal import split_url
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
-from nemo_gym.rollouts.collector import allowed_connections, first_of
+from nemo_gym.rollouts.attempts import AttemptLimits
+from nemo_gym.rollouts.collector import allowed_connections
 from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.job import AttemptSettings
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens, kept_until_the_end
 from nemo_gym.rollouts.resume import max_attempts
 from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.schemas.row import AGENT_REF_KEY, ROLLOUT_ID_KEY, TASK_INDEX_KEY, Row
+from nemo_gym.training.batch import Batch, FailedRollouts, Task
+from nemo_gym.training.group import Group, Rollout
 from nemo_gym.training.loop_thread import LoopThread
-from nemo_gym.training.policies import VERSION_AT_END_KEY, VERSION_KEY, Policies, PolicyRunner
-from nemo_gym.training.trajectory import Trajectory, sequences_of, trajectory_of
-
-FailedRollouts = Literal["mask", "drop", "raise"]
-"""`mask` keeps failed rollouts in their group, without a reward. `drop` leaves them out. `raise` ends the batch."""
-
-
-@dataclass(frozen=True)
-class Rollout:
-    """One rollout of a group."""
-
-    result: JsonObject
-    """The graded row, or the row with its failure."""
-    reward: float | None
-    """None if it failed; a failure is never a zero."""
-    failure: RolloutError | None
-
-    @property
-    def policy_version(self) -> int:
-        """The version of the policy when the rollout, or its last attempt, began."""
-        version: int = self.result[VERSION_KEY]
-        return version
-
-    @property
-    def policy_version_at_end(self) -> int:
-        """The version of the same policy when the rollout ended. It is greater if weights were replaced in place."""
-        version: int = self.result[VERSION_AT_END_KEY]
-        return version
-
-    def trajectory(self) -> Trajectory:
-        """Return its training sequence; see `trajectory_of`."""
-        return trajectory_of(self.result)
-
-    def sequences(self) -> list[Trajectory]:
-        """Return its training sequences; see `sequences_of`."""
-        return sequences_of(self.result)
-
-
-@dataclass(frozen=True)
-class Group:
-    """All rollouts of one task, for algorithms such as GRPO that compare them with each other."""
-
-    row: JsonObject
-    """The task, as the trainer passed it."""
-    rollouts: tuple[Rollout, ...]
-    """In the order of their repeats."""
-    failed: int
-    """How many rollouts of the task failed, including those that were dropped."""
-
-    @property
-    def rewards(self) -> list[float]:
-        """The rewards of the rollouts that did not fail."""
-        return [each.reward for each in self.rollouts if each.reward is not None]
+from nemo_gym.training.policies import Policies, PolicyRunner
 
 
 class TrainingClient:
@@ -196,7 +145,7 @@ class TrainingClient:
         )
         limits = AttemptLimits.of(self._settings, max_attempts(self._settings))
         watch = RunWatch(client, advice="Start it again, and open a new client.")
-        batch = _Batch(runner, limits, watch, allowed_connections(self._in_flight), self._failed_rollouts)
+        batch = Batch(runner, limits, watch, allowed_connections(self._in_flight), self._failed_rollouts)
         running = asyncio.create_task(batch.run(self._prepared(rows, sampling or {}, repeats), repeats))
         try:
             while (group := await batch.next_group()) is not None:
@@ -211,7 +160,7 @@ class TrainingClient:
             raise UsageError("the client is not open: use 'async with TrainingClient(…) as client'.")
         return self._client
 
-    def _prepared(self, rows: Iterable[JsonObject], sampling: Mapping[str, object], repeats: int) -> Iterator[_Task]:
+    def _prepared(self, rows: Iterable[JsonObject], sampling: Mapping[str, object], repeats: int) -> Iterator[Task]:
         agents, grouped = self.agents, self._opened().address_book.grouped
         for number, given in enumerate(rows):
             row = Row(given)
@@ -224,116 +173,14 @@ class TrainingClient:
                     f"repeats={repeats}: '{grouped[name]}' verifies all rollouts of a task together, so repeats must "
                     f"be from {LEAST_GROUP} to in_flight={self._in_flight}."
                 )
+            check_embedded(given, f"rows[{number}]")
             fields = {AGENT_REF_KEY: {"type": "responses_api_agents", "name": name}, **given}
             fields["responses_create_params"] = {**(row.params or {}), **sampling}
             # The rollout's id is made from these numbers, because repeats must not share one.
             fields.pop(ROLLOUT_ID_KEY, None)
             fields[TASK_INDEX_KEY] = self._tasks
             self._tasks += 1
-            yield _Task(given, Row(fields).without_outcome())
-
-
-class _Task(NamedTuple):
-    given: JsonObject
-    """The row as the trainer passed it."""
-    row: Row
-    """The row as it is sent."""
-
-
-class _Open:
-    """A group whose rollouts have not all ended."""
-
-    def __init__(self, row: JsonObject, repeats: int) -> None:
-        self.row = row
-        self.rollouts: list[Rollout | None] = [None] * repeats
-        self.left = repeats
-
-
-class _Batch:
-    """The rollouts of one call of `TrainingClient.rollouts`."""
-
-    def __init__(
-        self,
-        runner: PolicyRunner,
-        limits: AttemptLimits,
-        watch: RunWatch,
-        in_flight: int,
-        failed_rollouts: FailedRollouts,
-    ) -> None:
-        self._runner = runner
-        self._limits = limits
-        self._watch = watch
-        self._failed_rollouts = failed_rollouts
-        # A rollout has a place until it has ended.
-        self._places = asyncio.Semaphore(in_flight)
-        self._in_flight = in_flight
-        self._not_taken = 0
-        """The number of finished rollouts whose group the trainer has not taken."""
-        self._was_taken = asyncio.Event()
-        self._ended: asyncio.Queue[Group | None] = asyncio.Queue()
-
-    async def next_group(self) -> Group | None:
-        """Return the next complete group, None after the last one or a failure."""
-        group = await self._ended.get()
-        if group is not None:
-            self._not_taken -= len(group.rollouts)
-            self._was_taken.set()
-        return group
-
-    async def run(self, tasks: Iterator[_Task], repeats: int) -> None:
-        """Run all rollouts. Raise the first error that ends the batch."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                watching = group.create_task(self._watch.watch())
-                async with asyncio.TaskGroup() as members:
-                    for given, row in tasks:
-                        opened = _Open(given, repeats)
-                        groups = self._runner.groups
-                        if groups is not None and groups.are_of(row.agent):
-                            groups.expect(row.fields[TASK_INDEX_KEY], range(repeats))
-                        for repeat in range(repeats):
-                            # The other members of a group already wait for this one.
-                            await self._place(waits_for_trainer=groups is None or repeat == 0)
-                            members.create_task(self._member(opened, row.of_repeat(repeat), repeat))
-                watching.cancel()
-        except BaseExceptionGroup as errors:
-            raise first_of(errors) from None
-        finally:
-            self._ended.put_nowait(None)
-
-    async def _place(self, *, waits_for_trainer: bool) -> None:
-        """Wait until another rollout may begin."""
-        await self._places.acquire()
-        while waits_for_trainer and self._not_taken >= self._in_flight:
-            self._was_taken.clear()
-            await self._was_taken.wait()
-
-    async def _member(self, group: _Open, row: Row, repeat: int) -> None:
-        try:
-            record = await run_to_its_end(
-                self._runner, row, self._limits, on_repeat=lambda record: None, on_lost=self._watch.confirm
-            )
-        finally:
-            self._places.release()
-        failure = failure_of_row(record.row)
-        if failure is None and record.reward is None:
-            failure = RolloutCancelled("the server asked not to keep this rollout")
-        if failure is not None:
-            failure.row = row.without_policy().fields
-            if self._failed_rollouts == "raise":
-                raise failure
-        group.rollouts[repeat] = Rollout(record.row.fields, None if failure else record.reward, failure)
-        group.left -= 1
-        if not group.left:
-            self._complete(group)
-
-    def _complete(self, opened: _Open) -> None:
-        rollouts = [each for each in opened.rollouts if each is not None]
-        failed = sum(each.failure is not None for each in rollouts)
-        if self._failed_rollouts == "drop":
-            rollouts = [each for each in rollouts if each.failure is None]
-        self._not_taken += len(rollouts)
-        self._ended.put_nowait(Group(opened.row, tuple(rollouts), failed))
+            yield Task(given, Row(fields).without_outcome())
 
 
 class SyncTrainingClient:

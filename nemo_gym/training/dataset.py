@@ -13,6 +13,7 @@ from typing import BinaryIO, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, field_validator, model_validator
 
 from nemo_gym.config.wording import counted
+from nemo_gym.data.media_files import MediaFiles
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, dump_json, parse_row, read_lines_at, write_rows
 from nemo_gym.rollouts.job import RunFiles
@@ -150,8 +151,18 @@ def export_dataset(job: DatasetJob) -> DatasetReport:
         sides[job.validation] = [plan for plan in plans if plan.task in validating]
     with job.input_jsonl_fpath.open("rb") as file:
         for path, chosen in sides.items():
-            report.examples[path] = write_rows(path, _examples(job, file, chosen))
+            report.examples[path] = _write(job, path, _examples(job, file, chosen))
     return report
+
+
+def _write(job: DatasetJob, path: Path, examples: Iterator[JsonObject]) -> int:
+    """Write the examples, with their images next to them if the format needs files. Return their number."""
+    if (with_files := job.form.with_files) is None:
+        return write_rows(path, examples)
+    files = MediaFiles(path, "images")
+    count = write_rows(path, (with_files(example, files) for example in examples))
+    files.remove_unused()
+    return count
 
 
 def _check_outputs(job: DatasetJob) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from nemo_gym.data.media_files import MediaFiles
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.training.atif import atif
+from nemo_gym.training.atif import atif, with_image_files
 from nemo_gym.training.conversations import Conversation
 
 
@@ -24,6 +25,8 @@ class Format:
     """Whether reasoning stays unless the user decides."""
     is_whole: bool = False
     """Whether the conversation has token ids, and messages after the policy's last one."""
+    with_files: Callable[[JsonObject, MediaFiles], JsonObject] | None = None
+    """Saves the images of an example and returns it with their paths, for formats that cannot hold images."""
     takes_one_answer: bool = False
     """Whether the completion must be a single message."""
 
@@ -86,6 +89,6 @@ FORMATS: Mapping[str, Format] = {
     "openai_preference": Format(
         of_pair=_openai_preference, arguments_as_text=True, keeps_reasoning=False, takes_one_answer=True
     ),
-    "atif": Format(of_rollout=atif, is_whole=True),
+    "atif": Format(of_rollout=atif, is_whole=True, with_files=with_image_files),
 }
 """All formats by name. Chat templates take arguments of tool calls as objects, OpenAI takes them as text."""

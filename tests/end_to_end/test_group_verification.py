@@ -69,7 +69,7 @@ def check_groups(results):
     assert Counter(row["_ng_task_index"] for row in rows) == dict.fromkeys(range(TASKS), SIZE)
     assert len({(row["_ng_task_index"], row["_ng_rollout_index"]) for row in rows}) == TASKS * SIZE
     for row in rows:
-        assert row["group"] == {"size": SIZE, "compared": SIZE, "missing": []}
+        assert row["_ng_group"] == {"size": SIZE, "compared": SIZE, "missing": []}
         own = len(row["response"]["output"][-1]["content"][0]["text"])
         assert own == row["lengths"][row["_ng_rollout_index"]]
         assert row["reward"] == sum(own > other for other in row["lengths"]) / SIZE
@@ -135,4 +135,4 @@ async def test_trainer_gets_rewards_of_groups(run):
             _ = [group async for group in client.rollouts(rows, repeats=1)]
     assert len(groups) == 6
     for group in groups:
-        assert {each.result["group"]["compared"] for each in group.rollouts} == {4}
+        assert {each.result["_ng_group"]["compared"] for each in group.rollouts} == {4}

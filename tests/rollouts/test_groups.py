@@ -19,6 +19,7 @@ from nemo_gym import (
     BaseVerifyRequest,
     BaseVerifyResponse,
     InvalidTask,
+    JudgeFailed,
     ModelFailed,
     ServerLost,
     SimpleResourcesServer,
@@ -30,7 +31,7 @@ from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.process import OtherServer
 from nemo_gym.config.settings import BaseServerConfig
-from nemo_gym.errors import ConfigError
+from nemo_gym.errors import ConfigError, UsageError
 from nemo_gym.http.internal import split_url
 from nemo_gym.rollouts.collector import collect
 from nemo_gym.rollouts.helper import RolloutCollectionHelper
@@ -55,6 +56,7 @@ class Shares(SimpleResourcesServer):
     """Rewards each answer with its share of the group's characters."""
 
     async def verify_group(self, bodies: Sequence[SharesRequest]) -> list[BaseVerifyResponse]:
+        await acts.verifying()
         assert len({body.run for body in bodies}) == 1, "two runs were mixed"
         lengths = [len(body.response.last_text) for body in bodies]
         return [
@@ -63,7 +65,7 @@ class Shares(SimpleResourcesServer):
         ]
 
 
-async def _nothing(row: RowView) -> None:
+async def _nothing(*_: object) -> None:
     return None
 
 
@@ -77,7 +79,8 @@ class Answering(SimpleResponsesAPIAgent):
         row = RowView(await request.json())
         await acts.before(row)
         body = {**row.fields, "response": reply("x" * (row.key.repeat + 1)).model_dump(mode="json")}
-        calling = self.server_client.post(SERVER, "/verify", json=body)
+        calling = asyncio.ensure_future(self.server_client.post(SERVER, "/verify", json=body))
+        await acts.waiting(row, calling)
         graded = await get_response_json(
             await reply_to(calling, server=SERVER, during="/verify", otherwise=ModelFailed)
         )
@@ -88,6 +91,8 @@ class Answering(SimpleResponsesAPIAgent):
 class _Acts:
     def __init__(self) -> None:
         self.before: Act = _nothing
+        self.waiting: Callable[[RowView, asyncio.Future[Any]], Awaitable[None]] = _nothing
+        self.verifying: Callable[[], Awaitable[None]] = _nothing
         self.after: Act = _nothing
 
 
@@ -172,7 +177,7 @@ async def test_rewards_depend_on_the_whole_group(tmp_path):
     for row in rows:
         assert row["lengths"] == [1, 2, 3, 4]
         assert row["reward"] == (row["_ng_rollout_index"] + 1) / 10
-        assert row["group"] == {"size": 4, "compared": 4, "missing": []}
+        assert row["_ng_group"] == {"size": 4, "compared": 4, "missing": []}
 
 
 async def test_failed_member_is_named_to_the_others(tmp_path):
@@ -180,7 +185,7 @@ async def test_failed_member_is_named_to_the_others(tmp_path):
     async with servers() as client:
         files = await collected(client(), written(tmp_path / "in.jsonl"))
     assert rewards(rows_of(files.results)) == {0: 1 / 8, 2: 3 / 8, 3: 4 / 8}
-    assert {str(row["group"]["missing"]) for row in rows_of(files.results)} == {"['1: model_failed']"}
+    assert {str(row["_ng_group"]["missing"]) for row in rows_of(files.results)} == {"['1: model_failed']"}
     assert [row["_ng_failure_class"] for row in rows_of(files.failures)] == ["model_failed"]
 
 
@@ -191,7 +196,7 @@ async def test_lost_news_of_a_failure_only_cost_time(tmp_path, caplog):
         without_server.address_book.servers.pop(SERVER)
         files = await collected(without_server, written(tmp_path / "in.jsonl"))
     assert rewards(rows_of(files.results)) == {0: 1 / 8, 2: 3 / 8, 3: 4 / 8}
-    assert {str(row["group"]["missing"]) for row in rows_of(files.results)} == {"['1: not arrived in 0.1 s']"}
+    assert {str(row["_ng_group"]["missing"]) for row in rows_of(files.results)} == {"['1: not arrived in 0.1 s']"}
     assert "shares was not informed about the ended rollouts of task 0: no server is named 'shares'" in caplog.text
 
 
@@ -223,6 +228,49 @@ async def test_member_whose_reward_was_lost_is_compared_again(tmp_path):
     assert rewards(rows_of(files.results)) == {0: 0.1, 1: 0.2, 2: 0.3, 3: 0.4}
 
 
+async def test_member_lost_during_verification_is_scored(tmp_path):
+    is_verifying, is_sent_again, others_are_recorded = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        is_verifying.set()
+        await is_sent_again.wait()
+
+    async def lose_the_call(row: RowView, calling: asyncio.Future[Any]) -> None:
+        if row.key.repeat == 0 and not row.attempt:
+            await is_verifying.wait()
+            calling.cancel()
+            raise ServerLost("the agent was restarted")
+
+    async def wait_for_others(row: RowView) -> None:
+        if row.attempt:
+            is_sent_again.set()
+            await others_are_recorded.wait()
+
+    def on_record(record, summary) -> None:
+        if summary.scored == 3:
+            others_are_recorded.set()
+
+    acts.verifying, acts.waiting, acts.before = hold, lose_the_call, wait_for_others
+    async with servers() as client:
+        files = await collected(client(), written(tmp_path / "in.jsonl"), on_record=on_record)
+        assert len(client.groups.groups) == 0
+    assert rewards(rows_of(files.results)) == {0: 0.1, 1: 0.2, 2: 0.3, 3: 0.4}
+    assert {row["_ng_group"]["compared"] for row in rows_of(files.results)} == {4}
+
+
+async def test_failure_is_written_before_others_are_informed(tmp_path):
+    acts.before = failing(ModelFailed("no memory"), repeat=1)
+    failed_first: list[bool] = []
+
+    async def look() -> None:
+        failed_first.append((tmp_path / "out_failures.jsonl").read_bytes() != b"")
+
+    acts.verifying = look
+    async with servers() as client:
+        await collected(client(), written(tmp_path / "in.jsonl"))
+    assert failed_first == [True]
+
+
 async def test_failed_members_are_compared_after_resume(tmp_path):
     source = written(tmp_path / "in.jsonl", tasks=2)
     acts.before = failing(ModelFailed("no memory"), repeat=1)
@@ -239,7 +287,9 @@ async def test_failed_members_are_compared_after_resume(tmp_path):
         await collected(client(), source, max_attempts=3, resume_from_cache=True)
     assert sent == {"0:1": 1, "1:1": 1}
     late = [row for row in rows_of(files.results) if row["_ng_rollout_index"] == 1]
-    assert [(row["reward"], row["lengths"], row["group"]["compared"]) for row in late] == [(0.2, [1, 2, 3, 4], 4)] * 2
+    assert [(row["reward"], row["lengths"], row["_ng_group"]["compared"]) for row in late] == [
+        (0.2, [1, 2, 3, 4], 4)
+    ] * 2
 
 
 async def test_given_up_members_are_not_waited_for_after_resume(tmp_path):
@@ -255,7 +305,7 @@ async def test_given_up_members_are_not_waited_for_after_resume(tmp_path):
         acts.before = _nothing
         await collected(client(), source, max_attempts=2, resume_from_cache=True)
     (late,) = [row for row in rows_of(files.results) if row["_ng_rollout_index"] == 1]
-    assert (late["lengths"], late["group"]["missing"]) == ([1, 2, 4], ["2: invalid_task"])
+    assert (late["lengths"], late["_ng_group"]["missing"]) == ([1, 2, 4], ["2: invalid_task"])
 
 
 async def test_added_repeats_are_compared_with_earlier_ones(tmp_path):
@@ -284,7 +334,7 @@ async def test_members_beyond_the_wait_are_compared_later(tmp_path):
         files = await collected(client(), written(tmp_path / "in.jsonl"), on_record=on_record)
         assert len(client.groups.groups) == 0
     rows = rows_of(files.results)
-    assert [row["group"]["missing"] for row in rows] == [["3: not arrived in 0.1 s"]] * 3 + [[]]
+    assert [row["_ng_group"]["missing"] for row in rows] == [["3: not arrived in 0.1 s"]] * 3 + [[]]
     assert rows[-1]["lengths"] == [1, 2, 3, 4]
 
 
@@ -322,7 +372,7 @@ async def test_many_groups_at_once_are_all_complete(tmp_path):
         assert len(client.groups.groups) == 0
     rows = rows_of(files.results)
     assert len(rows) == 512
-    assert {row["group"]["compared"] for row in rows} == {8}
+    assert {row["_ng_group"]["compared"] for row in rows} == {8}
 
 
 @pytest.mark.parametrize("settings", [{"dispatch_budget_s": 1e-6}, {"max_total_tokens": 1}])
@@ -330,7 +380,7 @@ async def test_budget_ends_between_groups(tmp_path, settings):
     async with servers() as client:
         source = written(tmp_path / "in.jsonl", tasks=6)
         files = await collected(client(), source, num_repeats=12, num_samples_in_parallel=12, **settings)
-    assert all(row["group"]["compared"] == 12 for row in rows_of(files.results))
+    assert all(row["_ng_group"]["compared"] == 12 for row in rows_of(files.results))
     assert len(rows_of(files.results)) % 12 == 0
     assert len(rows_of(files.results)) < 72
 
@@ -385,7 +435,7 @@ async def test_stored_groups_get_the_same_rewards_again(tmp_path):
     assert len(again) == 15
     for row in again:
         assert row["reward"] == (row["_ng_rollout_index"] + 1) / 8
-        assert row["group"] == {"size": 4, "compared": 3, "missing": ["1: no stored rollout"]}
+        assert row["_ng_group"] == {"size": 4, "compared": 3, "missing": ["1: no stored rollout"]}
 
 
 async def test_resumed_grading_compares_with_graded_members(tmp_path):
@@ -396,16 +446,35 @@ async def test_resumed_grading_compares_with_graded_members(tmp_path):
         output.write_bytes(b"".join(output.read_bytes().splitlines(keepends=True)[:5]))
         again = await regraded(client(), files, resume_from_cache=True)
     assert len({(row["_ng_task_index"], row["_ng_rollout_index"]) for row in again}) == 8
-    assert {row["group"]["compared"] for row in again} == {4}
+    assert {row["_ng_group"]["compared"] for row in again} == {4}
+
+
+async def test_resumed_judging_compares_with_graded_members(tmp_path):
+    async def fail() -> None:
+        raise JudgeFailed("the endpoint is down")
+
+    acts.verifying = fail
+    async with servers() as client:
+        files = await collected(client(), written(tmp_path / "in.jsonl", tasks=2))
+        assert len(rows_of(files.failures)) == 8
+        acts.verifying = _nothing
+        await regraded(client(), files, judge_failed_only=True)
+        output = files.results.with_name("unsafe_again.jsonl")
+        output.write_bytes(b"".join(output.read_bytes().splitlines(keepends=True)[:5]))
+        again = await regraded(client(), files, judge_failed_only=True, resume_from_cache=True)
+    assert Counter(row["reward"] for row in again) == {0.1: 2, 0.2: 2, 0.3: 2, 0.4: 2}
+    assert {row["_ng_group"]["compared"] for row in again} == {4}
 
 
 async def test_grading_too_few_at_once_is_refused(tmp_path):
     async with servers() as client:
         files = await collected(client(), written(tmp_path / "in.jsonl"))
-        with pytest.raises(
-            ConfigError, match="num_samples_in_parallel=3: the 4 rollouts of a task are graded together"
-        ):
+        with pytest.raises(ConfigError) as error:
             await regraded(client(), files, num_samples_in_parallel=3)
+    assert str(error.value) == (
+        "num_samples_in_parallel=3: the 4 rollouts of a task are graded together, so they must be graded at once. "
+        "Set num_samples_in_parallel (--concurrency) to 4 or more."
+    )
 
 
 class Helper(RolloutCollectionHelper):
@@ -430,6 +499,7 @@ async def test_repeats_in_one_batch_are_a_group(numbers):
     async with servers() as client:
         helper = Helper(client=client())
         ended = [await each for each in helper.run_examples(rows)]
+        assert len(client.groups.groups) == 0
     assert sorted(result["reward"] for _, result in ended) == [1 / 6, 1 / 6, 2 / 6, 2 / 6, 3 / 6, 3 / 6]
     assert {id(row) for row, _ in ended} == set(map(id, rows))
 
@@ -445,3 +515,34 @@ async def test_batches_with_the_same_numbers_do_not_mix():
         iterators = [Helper(client=client()).run_examples(batch(name)) for name in ("one", "other")]
         ended = [(await each)[1] for iterator in iterators for each in iterator]
     assert sorted(row["reward"] for row in ended) == [0.1, 0.1, 0.2, 0.2, 0.3, 0.3, 0.4, 0.4]
+
+
+def by_repeats(run: str = "") -> list[Row]:
+    """Return the rows of three groups, with all first repeats first."""
+    row = {"responses_create_params": {"input": "Hi"}, "agent_ref": {"name": AGENT}, "run": run}
+    return [{**row, "_ng_task_index": task, "_ng_rollout_index": n} for n in range(3) for task in (4, 5, 6)]
+
+
+@pytest.mark.parametrize("places", [3, 4])
+async def test_batches_share_few_places(places):
+    semaphore = asyncio.Semaphore(places)
+    async with servers() as client:
+        iterators = [
+            Helper(client=client()).run_examples(by_repeats(run), semaphore=semaphore) for run in ("one", "other")
+        ]
+        ended = [(await each)[1] for iterator in iterators for each in iterator]
+        # Another run holds places now, which does not make the semaphore too small.
+        async with semaphore:
+            iterator = Helper(client=client()).run_examples(by_repeats(), semaphore=semaphore)
+        ended += [(await each)[1] for each in iterator]
+    assert Counter(row["reward"] for row in ended) == {1 / 6: 9, 2 / 6: 9, 3 / 6: 9}
+
+
+async def test_too_few_places_for_a_group_are_refused():
+    async with servers() as client:
+        with pytest.raises(UsageError) as error:
+            Helper(client=client()).run_examples(by_repeats(), semaphore=asyncio.Semaphore(2))
+    assert str(error.value) == (
+        "run_examples: the semaphore lets 2 rollouts run at once, but the 3 of a task are verified together. Allow 3 "
+        "or more."
+    )

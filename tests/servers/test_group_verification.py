@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Sequence
 
 import pytest
@@ -46,6 +47,12 @@ class Extended(BaseVerifyResponse):
 class OwnClass(SimpleResourcesServer):
     async def verify_group(self, bodies: list[BaseVerifyRequest]) -> list[Extended]:
         return [Extended(**body.model_dump(), reward=1.0, rank=rank) for rank, body in enumerate(bodies)]
+
+
+class OwnGroup(SimpleResourcesServer):
+    async def verify_group(self, bodies: list[BaseVerifyRequest]) -> list[BaseVerifyResponse]:
+        names = ("short", "long")
+        return [BaseVerifyResponse.grade(body, reward=1.0, group=n) for body, n in zip(bodies, names, strict=True)]
 
 
 class OneWithoutVerdict(SimpleResourcesServer):
@@ -115,7 +122,7 @@ async def test_each_member_gets_its_own_result_and_row():
     assert [row["length"] for row in rows] == [2.0, 6.0, 4.0]
     assert all(row["other"] == {"thing": [1, None]} and row["weight"] == 2.0 for row in rows)
     assert [row["response"]["output"][0]["content"][0]["text"] for row in rows] == ["a", "ccc", "bb"]
-    assert all(row["group"] == {"size": 3, "compared": 3, "missing": []} for row in rows)
+    assert all(row["_ng_group"] == {"size": 3, "compared": 3, "missing": []} for row in rows)
 
 
 async def test_numbers_of_a_plain_function_are_rewards():
@@ -124,7 +131,7 @@ async def test_numbers_of_a_plain_function_are_rewards():
 
 async def test_own_response_class_keeps_its_fields():
     rows = await graded(OwnClass, x=1)
-    assert [(row["rank"], row["reward"], row["group"]["compared"]) for row in rows] == [(0, 1.0, 2), (1, 1.0, 2)]
+    assert [(row["rank"], row["reward"], row["_ng_group"]["compared"]) for row in rows] == [(0, 1.0, 2), (1, 1.0, 2)]
 
 
 async def test_verify_group_is_preferred_to_verify():
@@ -139,10 +146,10 @@ async def test_member_without_verdict_fails_alone():
 
 
 FAULTS = {
-    Broken: "tmp: verify_group raised test_group_verification.py:",
-    TooFew: "tmp: verify_group returned 1 result for 2 rollouts",
-    Texts: "tmp: verify_group returned a str for a rollout. Return numbers or BaseVerifyResponses",
-    Nothing: "tmp: verify_group returned a NoneType for 2 rollouts",
+    Broken: "verify_group raised test_group_verification.py:",
+    TooFew: "verify_group returned 1 result for 2 rollouts",
+    Texts: "verify_group returned a str for a rollout. Return numbers or BaseVerifyResponses",
+    Nothing: "verify_group returned a NoneType for 2 rollouts",
 }
 
 
@@ -151,14 +158,19 @@ async def test_fault_in_verify_group_fails_every_member(cls, message):
     for each in await answers(make_server(cls, group_verification=ALWAYS, name="tmp"), ["a", "b"]):
         row = each.json()
         assert (row["_ng_failure_class"], row["reward"]) == ("judge_failed", 0.0)
-        assert row["_ng_failure_judge_error"].startswith(message)
+        assert row["_ng_failure_judge_error"].startswith("tmp: ")
+        assert "test_group_verification.py:" in row["_ng_failure_judge_error"]
+        assert message in row["_ng_failure_judge_error"]
         assert row["response"]
 
 
-async def test_reward_that_is_not_finite_is_refused():
-    server = make_server(NotFinite, group_verification=ALWAYS)
-    with pytest.raises(Exception, match="returned the reward nan, which is not finite"):
-        await answers(server, ["a", "b"])
+async def test_reward_that_is_not_finite_fails_its_member():
+    failed, rewarded = await graded(NotFinite)
+    assert (rewarded["reward"], failed["_ng_failure_class"]) == (0.5, "judge_failed")
+    assert re.fullmatch(
+        r"\w+: test_group_verification\.py:\d+: verify_group returned the reward nan, which is not finite",
+        failed["_ng_failure_judge_error"],
+    )
 
 
 async def test_unknown_group_names_the_setting():
@@ -201,7 +213,22 @@ async def test_stored_members_are_compared_with():
         assert (await client.post(GROUP_MEMBERS_PATH, json=news)).is_success
         late = await client.post("/verify", json=body_of("b"), headers={GROUP_HEADER: "g;3;1"})
     assert late.json()["reward"] == 0.0
-    assert late.json()["group"] == {"size": 3, "compared": 2, "missing": ["2: model_failed"]}
+    assert late.json()["_ng_group"] == {"size": 3, "compared": 2, "missing": ["2: model_failed"]}
+
+
+async def test_stored_members_outlast_idle_sessions():
+    async with serving(make_server(Longest, group_verification=ALWAYS, session_idle_s=0.01)) as client:
+        assert (await client.post(GROUP_MEMBERS_PATH, json={"group": "g", "present": {"0": body_of("aa")}})).is_success
+        # The rollout of the other member takes longer.
+        await asyncio.sleep(0.2)
+        late = await client.post("/verify", json=body_of("b"), headers={GROUP_HEADER: "g;2;1"})
+    assert late.json()["_ng_group"] == {"size": 2, "compared": 2, "missing": []}
+
+
+async def test_fields_named_group_are_kept():
+    columns = [row["group"] for row in await graded(Numbers, group="control")]
+    results = [row["group"] for row in await graded(OwnGroup)]
+    assert (columns, results) == (["control", "control"], ["short", "long"])
 
 
 async def test_invalid_stored_member_is_refused():

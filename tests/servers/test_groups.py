@@ -57,6 +57,13 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
+def end(groups: Groups) -> None:
+    """Report the end of the group, which is then forgotten."""
+    assert len(groups) == 1
+    groups.take_note("g", {}, {}, is_over=True)
+    assert len(groups) == 0
+
+
 async def test_group_is_verified_when_all_have_arrived():
     async with groups_of(compare := Comparing()) as groups:
         first, second = arriving(groups, 2), arriving(groups, 0)
@@ -68,7 +75,7 @@ async def test_group_is_verified_when_all_have_arrived():
     assert compare.calls == [["body 0", "body 1", "body 2"]]
     assert [each.result for each in verdicts] == ["body 2 of 3", "body 0 of 3", "body 1 of 3"]
     assert all(each.group == {"size": 3, "compared": 3, "missing": []} for each in verdicts)
-    assert len(groups) == 0
+    end(groups)
 
 
 async def test_later_attempt_replaces_the_earlier_one():
@@ -90,7 +97,7 @@ async def test_absent_member_is_not_waited_for():
         groups.take_note("g", {1: "model_failed"}, {})
         verdicts = await asyncio.gather(*arrived)
     assert verdicts[0].group == {"size": 3, "compared": 2, "missing": ["1: model_failed"]}
-    assert len(groups) == 0
+    end(groups)
 
 
 async def test_absent_member_may_arrive_after_all():
@@ -115,7 +122,7 @@ async def test_late_member_is_compared_with_earlier_ones():
         late = await arriving(groups, 2)
     assert compare.calls == [["body 0", "body 1"], ["body 0", "body 1", "body 2"]]
     assert late == ("body 2 of 3", {"size": 3, "compared": 3, "missing": []})
-    assert len(groups) == 0
+    end(groups)
 
 
 async def test_single_member_gets_no_reward():
@@ -136,7 +143,7 @@ async def test_last_member_fails_at_once_without_others():
         groups.take_note("g", {0: "timeout", 2: "model_failed"}, {})
         with pytest.raises(JudgeFailed, match=r"missing: 0: timeout, 2: model_failed$"):
             await alone
-    assert len(groups) == 0
+    end(groups)
 
 
 async def test_rollout_deadline_ends_the_wait():
@@ -155,7 +162,7 @@ async def test_failure_is_that_of_every_member():
         (JudgeFailed, "the endpoint is down", "pairs")
     ] * 3
     assert len(set(map(id, arrived))) == 3
-    assert len(groups) == 0
+    end(groups)
 
 
 async def test_cancelled_member_counts_as_missing():
@@ -215,7 +222,7 @@ async def test_member_arriving_during_verification_is_compared_next():
         compare.may_end.set()
         results = [each.result for each in await asyncio.gather(*arrived, late, again)]
     assert results == ["body 0 of 2", "body 1 of 2", "body 2 of 3", "second attempt of 3"]
-    assert len(groups) == 0
+    end(groups)
 
 
 async def test_member_leaving_during_verification_stays_compared():
@@ -227,7 +234,48 @@ async def test_member_leaving_during_verification_stays_compared():
             await gone
         compare.may_end.set()
         assert [each.group["compared"] for each in await asyncio.gather(*others)] == [3, 3]
-    assert len(groups) == 0
+    end(groups)
+
+
+async def test_member_lost_during_verification_is_compared_again():
+    async with groups_of(compare := Comparing(is_held=True)) as groups:
+        lost, *others = [arriving(groups, member) for member in range(3)]
+        await settled()
+        lost.cancel()
+        await settled()
+        compare.may_end.set()
+        await asyncio.gather(*others)
+        assert (await arriving(groups, 0, "second attempt")).result == "second attempt of 3"
+    end(groups)
+
+
+async def test_lost_members_are_not_compared_with_each_other():
+    async with groups_of(compare := Comparing(is_held=True)) as groups:
+        *lost, other = [arriving(groups, member) for member in range(3)]
+        await settled()
+        for each in lost:
+            each.cancel()
+        await settled()
+        early = arriving(groups, 0, "second attempt")
+        await settled()
+        compare.may_end.set()
+        await asyncio.gather(other, early, arriving(groups, 1, "second attempt, too"))
+    assert compare.calls == [
+        ["body 0", "body 1", "body 2"],
+        ["second attempt", "second attempt, too", "body 2"],
+    ]
+
+
+async def test_group_without_callers_is_forgotten():
+    async with groups_of(compare := Comparing(is_held=True)) as groups:
+        lost = [arriving(groups, member) for member in range(3)]
+        await settled()
+        for each in lost:
+            each.cancel()
+        await settled()
+        compare.may_end.set()
+        await settled()
+        assert len(groups) == 0
 
 
 async def test_present_members_are_compared_but_not_answered():
@@ -245,6 +293,23 @@ async def test_unannounced_groups_begin_again():
     assert compare.calls == [["answer 0", "answer 1"], ["answer 2", "answer 3"]]
     assert results == [f"answer {number} of 2" for number in range(4)]
     assert len(groups) == 0
+
+
+async def test_same_member_of_another_epoch_opens_a_group():
+    async with groups_of(compare := Comparing()) as groups:
+        arrived = []
+        for member, epoch in ((0, "one"), (0, "other"), (0, "third"), (1, "one"), (1, "other")):
+            arrived.append(arriving(groups, member, f"{epoch} {member}", size=2, is_announced=False))
+            await settled()
+        left = arrived.pop(2)
+        assert [each.result for each in await asyncio.gather(*arrived)] == [
+            "one 0 of 2", "other 0 of 2", "one 1 of 2", "other 1 of 2",
+        ]  # fmt: skip
+        assert len(groups) == 1
+        left.cancel()
+        await settled()
+        assert len(groups) == 0
+    assert compare.calls == [["one 0", "one 1"], ["other 0", "other 1"]]
 
 
 async def test_silent_unannounced_group_is_forgotten():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+from pathlib import Path
+
 import pytest
 
 from nemo_gym.errors import DataError
@@ -140,20 +143,49 @@ def test_equal_rollouts_of_two_repeats_stay(export):
     assert report.dropped == {"duplicate": 1}
 
 
+def asked_with(*parts):
+    return [{"role": "user", "content": [{"type": "input_text", "text": "What is it?"}, *parts]}]
+
+
+def test_images_are_files_next_to_the_output(export, tmp_path):
+    picture, enlarged = (f"data:image/png;base64,{b64encode(data).decode()}" for data in (b"small", b"large"))
+    parts = [{"type": "input_image", "image_url": url} for url in (picture, "https://example.com/a.webp?size=1")]
+    output = [{"type": "input_text", "text": "Twice."}, {"type": "input_image", "image_url": enlarged}]
+    for _ in range(2):
+        _, (trajectory,) = export(
+            done(looked("floor", 1), seen(output, 1), "A key.", asked=asked_with(*parts)), overwrite=True
+        )
+        asked, acted, shown, _ = trajectory["steps"]
+        paths = [part["source"]["path"] for part in (asked["message"][1], shown["message"][-1])]
+        assert [(tmp_path / path).read_bytes() for path in paths] == [b"small", b"large"]
+        assert {path.name for path in (tmp_path / "out_images").iterdir()} == {Path(path).name for path in paths}
+    assert asked["message"] == [
+        {"type": "text", "text": "What is it?"},
+        {"type": "image", "source": {"media_type": "image/png", "path": paths[0]}},
+        {"type": "image", "source": {"media_type": "image/webp", "path": parts[1]["image_url"]}},
+    ]
+    assert acted["observation"]["results"][0]["content"] == "Twice."
+    assert shown["source"] == "user"
+
+
 def test_dropped_rollouts_are_counted(export):
-    image = [{"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AA=="}]}]
+    urls = ["data:image/svg+xml;base64,AA==", "data:image/png;base64,A"]
+    sound = {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}}
     rows = [
         done("Yes."),
-        done("Yes.", asked=image),
+        *(done("Yes.", asked=asked_with({"type": "input_image", "image_url": url})) for url in urls),
+        done("Yes.", asked=asked_with(sound)),
         done("Yes.", asked=[*ASKED, seen("dust", 1)]),
         done("Yes.", mask_sample=True),
         done("Yes.", reward=0.0),
     ]
     failed = {"_ng_task_index": 3, "_ng_failure_class": "timeout"}
     report, trajectories = export(*rows, failures=[failed], min_reward=0.5)
-    assert (len(trajectories), report.kept, report.read) == (1, 1, 6)
+    assert (len(trajectories), report.kept, report.read) == (1, 1, 8)
     assert report.dropped == {
-        "unsupported: content of type 'image_url' (atif)": 1,
+        "unsupported: an image of type 'image/svg+xml' (atif)": 1,
+        "unsupported: an image that is not base64 (atif)": 1,
+        "unsupported: content of type 'input_audio' (atif)": 1,
         "unsupported: a tool result without its call (atif)": 1,
         "masked (mask_sample)": 1,
         "below min_reward": 1,

@@ -235,7 +235,7 @@ def test_trainer_without_event_loop_iterates_groups(run):
 async def test_documented_loop_runs(run, tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_bytes(b"".join(map(dump_line, [row("ho!"), row("hm")])))
-    page = Path(__file__).parents[2].joinpath("docs/training.md").read_text()
+    page = Path(__file__).parents[2].joinpath("docs/training/training.md").read_text()
     code = re.search(r"```python\n(.*?)```", page, re.DOTALL).group(1)
     names: dict[str, Any] = {}
     exec(code.replace("http://127.0.0.1:11000", run), names)

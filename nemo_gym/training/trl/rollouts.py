@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError, UsageError
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.training.client import Rollout, SyncTrainingClient
+from nemo_gym.training.client import SyncTrainingClient
+from nemo_gym.training.group import Rollout
 from nemo_gym.training.trl.prompts import row_of
 
 if TYPE_CHECKING:

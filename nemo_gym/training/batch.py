@@ -1,0 +1,128 @@
+"""The rollouts of one batch for a trainer, at the pace at which it takes their groups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from nemo_gym.calls.problems import failure_of_row
+from nemo_gym.errors import RolloutCancelled
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
+from nemo_gym.rollouts.collector import first_of
+from nemo_gym.rollouts.run_watch import RunWatch
+from nemo_gym.schemas.row import TASK_INDEX_KEY, Row
+from nemo_gym.training.group import Group, Rollout
+from nemo_gym.training.policies import PolicyRunner
+
+FailedRollouts = Literal["mask", "drop", "raise"]
+"""`mask` keeps failed rollouts in their group, without a reward. `drop` leaves them out. `raise` ends the batch."""
+
+
+class Task(NamedTuple):
+    """A task of a batch."""
+
+    given: JsonObject
+    """The row as the trainer passed it."""
+    row: Row
+    """The row as it is sent."""
+
+
+class _Open:
+    """A group whose rollouts have not all ended."""
+
+    def __init__(self, row: JsonObject, repeats: int) -> None:
+        self.row = row
+        self.rollouts: list[Rollout | None] = [None] * repeats
+        self.left = repeats
+
+
+class Batch:
+    """The rollouts of one call of `TrainingClient.rollouts`."""
+
+    def __init__(
+        self,
+        runner: PolicyRunner,
+        limits: AttemptLimits,
+        watch: RunWatch,
+        in_flight: int,
+        failed_rollouts: FailedRollouts,
+    ) -> None:
+        self._runner = runner
+        self._limits = limits
+        self._watch = watch
+        self._failed_rollouts = failed_rollouts
+        # A rollout has a place until it has ended.
+        self._places = asyncio.Semaphore(in_flight)
+        self._in_flight = in_flight
+        self._not_taken = 0
+        """The number of finished rollouts whose group the trainer has not taken."""
+        self._was_taken = asyncio.Event()
+        self._ended: asyncio.Queue[Group | None] = asyncio.Queue()
+
+    async def next_group(self) -> Group | None:
+        """Return the next complete group, None after the last one or a failure."""
+        group = await self._ended.get()
+        if group is not None:
+            self._not_taken -= len(group.rollouts)
+            self._was_taken.set()
+        return group
+
+    async def run(self, tasks: Iterator[Task], repeats: int) -> None:
+        """Run all rollouts. Raise the first error that ends the batch."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(self._watch.watch())
+                async with asyncio.TaskGroup() as members:
+                    for given, row in tasks:
+                        opened = _Open(given, repeats)
+                        groups = self._runner.groups
+                        if groups is not None and groups.are_of(row.agent):
+                            groups.expect(row.fields[TASK_INDEX_KEY], range(repeats))
+                        else:
+                            groups = None
+                        for repeat in range(repeats):
+                            # The other members of a group already wait for this one.
+                            await self._place(waits_for_trainer=groups is None or repeat == 0)
+                            members.create_task(self._member(opened, row.of_repeat(repeat), repeat))
+                watching.cancel()
+        except BaseExceptionGroup as errors:
+            raise first_of(errors) from None
+        finally:
+            self._ended.put_nowait(None)
+
+    async def _place(self, *, waits_for_trainer: bool) -> None:
+        """Wait until another rollout may begin."""
+        await self._places.acquire()
+        while waits_for_trainer and self._not_taken >= self._in_flight:
+            self._was_taken.clear()
+            await self._was_taken.wait()
+
+    async def _member(self, group: _Open, row: Row, repeat: int) -> None:
+        try:
+            record = await run_to_its_end(
+                self._runner, row, self._limits, on_repeat=lambda record: None, on_lost=self._watch.confirm
+            )
+            await self._runner.ended(row, record)
+        finally:
+            self._places.release()
+        failure = failure_of_row(record.row)
+        if failure is None and record.reward is None:
+            failure = RolloutCancelled("the server asked not to keep this rollout")
+        if failure is not None:
+            failure.row = row.without_policy().fields
+            if self._failed_rollouts == "raise":
+                raise failure
+        group.rollouts[repeat] = Rollout(record.row.fields, None if failure else record.reward, failure)
+        group.left -= 1
+        if not group.left:
+            self._complete(group)
+
+    def _complete(self, opened: _Open) -> None:
+        rollouts = [each for each in opened.rollouts if each is not None]
+        failed = sum(each.failure is not None for each in rollouts)
+        if self._failed_rollouts == "drop":
+            rollouts = [each for each in rollouts if each.failure is None]
+        self._not_taken += len(rollouts)
+        self._ended.put_nowait(Group(opened.row, tuple(rollouts), failed))
