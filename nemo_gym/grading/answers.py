@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
-from nemo_gym.grading.text import normalised, strip_reasoning, unwrapped
+from nemo_gym.grading.text import INVISIBLE, normalised, strip_reasoning, unwrapped
 
-_ANSWER_LINE = re.compile(r"[\s>*_`#-]{0,20}(?:final\s)?answer[*_`]{0,4}\s?[:：](.*)", re.IGNORECASE)
+_ANSWER_LINE = re.compile(rf"[\s{INVISIBLE}>*_`#-]{{0,20}}(?:final\s)?answer[*_`]{{0,4}}\s?[:：](.*)", re.IGNORECASE)
+_RULE = re.compile(r"[-*_=]{3,}")
+"""A line of Markdown between two parts of a text."""
 _QUOTES = "\"'“”‘’«»()[]<>"
 
 
@@ -28,7 +30,7 @@ def _paragraph(lines: list[str]) -> str | None:
     """Return the first paragraph as one line, so that "or …" in a second line belongs to the answer."""
     found: list[str] = []
     for line in lines:
-        if plain := unwrapped(line):
+        if plain := "" if _RULE.fullmatch(line) else unwrapped(line):
             found.append(plain)
         elif found:
             break
@@ -36,9 +38,13 @@ def _paragraph(lines: list[str]) -> str | None:
 
 
 def same_text(expected: str, answer: str, *, keeps_case: bool) -> bool:
-    """Return whether two texts differ only in markup, spacing, quotation marks and, unless it is kept, case."""
+    """Return whether two texts differ only in markup, spacing, quotation marks and, unless it is kept, case.
+
+    A curly apostrophe is the same as a straight one.
+    """
     return _plain(expected, keeps_case=keeps_case) == _plain(answer, keeps_case=keeps_case)
 
 
 def _plain(text: str, *, keeps_case: bool) -> str:
-    return normalised(normalised(text, keeps_case=keeps_case).strip(_QUOTES), keeps_case=keeps_case)
+    straight = text.replace("’", "'")
+    return normalised(normalised(straight, keeps_case=keeps_case).strip(_QUOTES), keeps_case=keeps_case)

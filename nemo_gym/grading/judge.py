@@ -46,12 +46,14 @@ class JudgeConfig(BaseModel):
     """The judge model, its prompt and the possible verdicts."""
 
     model_server: ModelServerRef
+    """The model server of the judge, as `{type: responses_api_models, name: …}`."""
     prompt: PromptFile
     """A template in which `{name}` is a field. Write a literal brace twice.
 
     `{nonce}` is a code that no field contains. A template that puts fields between lines with this code can warn the
     judge that an answer may imitate the rest of the prompt."""
     system_message: str | None = None
+    """A system message before the prompt."""
     labels: list[str] = Field(min_length=1)
     """The possible verdicts; case is ignored. A reply's verdict is the label of the last sentence that begins or ends
     with one. It does not count if that sentence denies, quotes or reports it, or if what follows contradicts it."""

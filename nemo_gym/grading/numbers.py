@@ -57,6 +57,8 @@ _NO_UNIT = re.compile(
     r"is|are|was|were|equals?|halves|thirds?|quarters?|[mbt]n|[mb]ln)\b"
 )
 
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+
 
 class Number(NamedTuple):
     """A number as written."""
@@ -100,6 +102,23 @@ def same_number(expected: str, answer: str) -> bool | None:
         percent, plain = (one, other) if one.is_percent else (other, one)
         return plain.value in (percent.value, percent.value / 100)
     return one.value == other.value or _rounds_to(one, other) or _rounds_to(other, one)
+
+
+def has_asked_unit(number: Number, expected: Number, question: str) -> bool:
+    """Return whether a unit consists of words of the expected one and of sentences that end in a question mark.
+
+    So `6 crates` answers "How many crates are there?", and `6 twice`, `6 oder sieben` and `6%` do not.
+    """
+    asked = " ".join(sentence for sentence in _SENTENCE_END.split(question) if sentence.endswith("?"))
+    return _unit_words(number) <= _unit_words(expected) | _words(asked)
+
+
+def _unit_words(number: Number) -> set[str]:
+    return _words(number.unit) | ({"percent"} if number.is_percent else set())
+
+
+def _words(text: str) -> set[str]:
+    return {word.removesuffix("s") for word in re.findall(r"\w+", text.lower())}
 
 
 def _rounds_to(exact: Number, rounded: Number) -> bool:

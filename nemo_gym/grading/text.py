@@ -24,8 +24,10 @@ def _number_as_text(value: object) -> object:
 AnswerText = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | int | float)]
 """The type of a row's answer: a text, or a number, which becomes its decimal digits."""
 
-WRAPPING_MARKS = "*_`$ \t\r\n"
-"""Markdown and LaTeX marks around an answer that do not change it."""
+INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
+"""Characters without width."""
+WRAPPING_MARKS = f"*_`$ \t\r\n\u00a0\u202f{INVISIBLE}"
+"""Markdown and LaTeX marks, spaces and invisible characters around an answer that do not change it."""
 
 _BRACES = re.compile(r"\\boxed\s*\{|\\.|[{}]", re.DOTALL)
 _TEXT_COMMAND = re.compile(
@@ -42,6 +44,7 @@ _CONNECTOR = re.compile(
 """The text between the boxes of a list."""
 _DEEPEST_NESTING = 8
 _WORD_OR_PART = re.compile(r"\s+|\S{1,1000}")
+_STOP_AFTER_MARKS = re.compile(rf"(?<=[*_`$])\.[\s{INVISIBLE}]{{0,20}}\Z")
 _MATH_DELIMITER = re.compile(r"\\[()\[\]]")
 _LATEX_SPACE = re.compile(r"\\[ ,;:!]|\\q?quad(?![A-Za-z])|~")
 _ESCAPED_SIGN = re.compile(r"\\([$%&#_])")
@@ -147,14 +150,14 @@ def option_letter(text: str) -> str | None:
 def unwrapped(text: str) -> str:
     r"""Remove markup: `\text{}` and similar commands, `$`, `\(…\)`, outer markdown marks, full-width forms.
 
-    Case, inner spaces and everything else stay the same.
+    A full stop after closing marks goes with them. Case, inner spaces and everything else stay the same.
     """
     plain = _composed(text).translate(_HALF_WIDTH)
     for _ in range(_DEEPEST_NESTING):
         plain, count = _TEXT_COMMAND.subn(r"\1", plain)
         if not count:
             break
-    return _MATH_DELIMITER.sub("", plain).strip(WRAPPING_MARKS)
+    return _STOP_AFTER_MARKS.sub("", _MATH_DELIMITER.sub("", plain)).strip(WRAPPING_MARKS)
 
 
 def _composed(text: str) -> str:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import itertools
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, NamedTuple
 
-from nemo_gym import Split, run_prepare, split_rows
+from nemo_gym import DataError, Split, run_prepare, split_rows
+from nemo_gym.data.media_files import MediaFiles
 from nemo_gym.jsonl import write_rows
+from resources_servers.audio_digits.grading import LONGEST
 from resources_servers.audio_digits.sounds import (
     LOUDEST,
     Samples,
@@ -28,9 +31,14 @@ from resources_servers.audio_digits.sounds import (
 )
 from resources_servers.audio_digits.speech import check_installed, speech
 
+Part = dict[str, Any]
+
 INSTRUCTION = (
     "End with a line of the form 'Answer: …' that holds nothing but the digits, in the order in which you hear them."
 )
+
+MOST_DIGITS = LONGEST // 2
+"""So that an answer with a separator after each digit is still read."""
 
 
 class Kind(NamedTuple):
@@ -95,25 +103,29 @@ def prepare(
     embed: bool = False,
     voice: Literal["espeak-ng"] | None = None,
     length: int | None = None,
-    bits: Literal[8, 16] = 16,
+    bits: Literal[8, 16] = 8,
 ) -> Path:
     """Write `count` rows and return their path. Their recordings are WAV files in the folder `<output>_audio`.
 
     split: only rows of this split; the two splits have no sequence of a kind in common
     embed: write the recordings into the rows, as base64, instead of files
     voice: add spoken digits, read by this program
-    length: the number of digits of every sequence; by default it varies
-    bits: the size of a sample; 8 bits make files half as large
+    length: the number of digits of every sequence, at most 100; by default it varies
+    bits: the size of a sample; 16 bits have less noise and make files twice as large
 
     Raises `DataError` if the voice is not installed.
     """
+    if length is not None and not 1 <= length <= MOST_DIGITS:
+        raise DataError(f"length: must be from 1 to {MOST_DIGITS}, found {length}.")
     kinds = dict(KINDS)
     if voice:
         check_installed()
         kinds["spoken"] = SPOKEN
     tasks = split_rows(_tasks(Random(f"audio digits {seed}"), kinds, length), split, count)
-    folder = None if embed else output.with_name(f"{output.stem}_audio")
-    write_rows(output, _rows(tasks, kinds, seed, bits, folder))
+    files = MediaFiles(output, "audio")
+    as_part = _embedded if embed else partial(_saved, files)
+    write_rows(output, (_row(task, kinds[task.kind], seed, bits, as_part) for task in tasks))
+    files.remove_unused()
     return output
 
 
@@ -122,15 +134,14 @@ def _tasks(rng: Random, kinds: dict[str, Kind], length: int | None) -> Iterator[
         yield Task(name, "".join(rng.choices("0123456789", k=length or rng.randint(*kinds[name].lengths))))
 
 
-def _rows(
-    tasks: Iterable[Task], kinds: dict[str, Kind], seed: int, bits: Literal[8, 16], folder: Path | None
-) -> Iterator[dict[str, Any]]:
-    for number, (name, digits) in enumerate(tasks, start=1):
-        rng, kind = Random(f"audio digits {seed} {name} {digits}"), kinds[name]
-        text = f"{rng.choice(kind.prompts)}\n\n{INSTRUCTION}"
-        audio = _audio_part(wav(_recording(kind, digits, rng), bits), number, folder)
-        message = {"role": "user", "content": [{"type": "input_text", "text": text}, audio]}
-        yield {"responses_create_params": {"input": [message]}, "expected_answer": digits, "subset": name}
+def _row(
+    task: Task, kind: Kind, seed: int, bits: Literal[8, 16], as_part: Callable[[str, bytes], Part]
+) -> dict[str, Any]:
+    rng = Random(f"audio digits {seed} {task.kind} {task.digits}")
+    text = f"{rng.choice(kind.prompts)}\n\n{INSTRUCTION}"
+    audio = {"type": "input_audio", **as_part(task.kind, wav(_recording(kind, task.digits, rng), bits))}
+    message = {"role": "user", "content": [{"type": "input_text", "text": text}, audio]}
+    return {"responses_create_params": {"input": [message]}, "expected_answer": task.digits, "subset": task.kind}
 
 
 def _recording(kind: Kind, digits: str, rng: Random) -> Samples:
@@ -141,13 +152,12 @@ def _recording(kind: Kind, digits: str, rng: Random) -> Samples:
     return with_noise(whole, round(peak * rng.uniform(0.01, 0.1)), rng)
 
 
-def _audio_part(data: bytes, number: int, folder: Path | None) -> dict[str, Any]:
-    if folder is None:
-        return {"type": "input_audio", "input_audio": {"data": b64encode(data).decode("ascii"), "format": "wav"}}
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{number:05}.wav"
-    file.write_bytes(data)
-    return {"type": "input_audio", "audio_path": f"{folder.name}/{file.name}"}
+def _embedded(kind: str, data: bytes) -> Part:
+    return {"input_audio": {"data": b64encode(data).decode("ascii"), "format": "wav"}}
+
+
+def _saved(files: MediaFiles, kind: str, data: bytes) -> Part:
+    return {"audio_path": files.save(data, kind, "wav")}
 
 
 if __name__ == "__main__":

@@ -36,16 +36,16 @@ def telephone(digits: str, rng: Random, peak: int) -> Samples:
 
 
 def beeps(digits: str, rng: Random, peak: int) -> Samples:
-    """Return a group of beeps per digit: as many as its value, and ten for 0."""
-    length_s, pitch = rng.uniform(0.03, 0.045), rng.uniform(500, 1000)
+    """Return a group of beeps per digit: as many as its value, and ten for 0. A person can count 5 per second."""
+    length_s, pitch = rng.uniform(0.1, 0.105), rng.uniform(500, 1000)
     beep, gap = tone([pitch], length_s, peak), silence(length_s)
     groups = [joined([beep] * (int(digit) or 10), gap) for digit in digits]
-    return joined(groups, silence(length_s * rng.uniform(5, 6)))
+    return joined(groups, silence(length_s * rng.uniform(4, 5)))
 
 
 def morse(digits: str, rng: Random, peak: int) -> Samples:
-    """Return Morse code: a dash and the pause between digits are as long as three dots."""
-    dot_s, pitch = rng.uniform(0.03, 0.042), rng.uniform(500, 1000)
+    """Return Morse code at 13 to 15 words per minute: a dash and a pause between digits last three dots."""
+    dot_s, pitch = rng.uniform(0.08, 0.09), rng.uniform(500, 1000)
     signals = {".": tone([pitch], dot_s, peak), "-": tone([pitch], 3 * dot_s, peak)}
     codes = [joined([signals[mark] for mark in MORSE[digit]], silence(dot_s)) for digit in digits]
     return joined(codes, silence(3 * dot_s))

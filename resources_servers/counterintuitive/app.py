@@ -88,13 +88,13 @@ class CounterintuitiveServer(SimpleResourcesServer):
         for answer in (expected, habitual):
             if not matches(form, answer, answer):
                 raise InvalidTask(f"{self.config.name}: '{answer}' does not have the form '{form}'. Fix the row.")
-        given = final_answer(body.response.last_text)
+        given, question = final_answer(body.response.last_text), _question(body)
         is_control = matches(form, expected, habitual)
         return BaseVerifyResponse.grade(
             body,
-            reward=float(given is not None and matches(form, expected, given)),
+            reward=float(given is not None and matches(form, expected, given, question)),
             extracted_answer=given,
-            trap=None if is_control else given is not None and matches(form, habitual, given),
+            trap=None if is_control else given is not None and matches(form, habitual, given, question),
         )
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
@@ -103,6 +103,13 @@ class CounterintuitiveServer(SimpleResourcesServer):
             **compute_pass_majority_metrics(tasks, _scores, ANSWER_KEY).metrics,
             **compute_subset_metrics(tasks, "subset", _scores, ANSWER_KEY),
         }
+
+
+def _question(body: VerifyRequest) -> str:
+    """Return the user's last message."""
+    items = body.responses_create_params.input_items
+    asked = [getattr(item, "content", None) for item in items if getattr(item, "role", None) == "user"]
+    return asked[-1] if asked and isinstance(asked[-1], str) else ""
 
 
 def _scores(row: Mapping[str, Any]) -> dict[str, float | None]:

@@ -29,23 +29,23 @@ def prepare(
     seed: int = 0,
     *,
     control_share: float = 0.2,
-    kind: Sequence[str] = (),
+    subset: Sequence[str] = (),
     split: Split | None = None,
 ) -> Path:
     """Write `count` rows, alternating between the kinds, and return their path.
 
     control_share: share of rows (0 to 1) whose rules are the usual ones
-    kind: use only this kind; repeat the flag for several
+    subset: only rows of this subset and their controls; repeat the flag for several
     split: only rows of this split; the two splits have no prompt in common
 
-    Raises `DataError` for an invalid share or kind; then nothing is written.
+    Raises `DataError` for an invalid share or an unknown subset; then nothing is written.
     """
     if not 0 <= control_share <= 1:
         raise DataError(f"control_share: {control_share} is not between 0 and 1.")
-    unknown = [name for name in kind if name not in KINDS]
+    unknown = [name for name in subset if name not in KINDS]
     if unknown:
-        raise DataError(f"kind: '{unknown[0]}' does not exist. The kinds are: {', '.join(KINDS)}.")
-    drawn = generated_rows(random.Random(f"counterintuitive {seed}"), kind or list(KINDS), control_share)
+        raise DataError(f"subset: '{unknown[0]}' does not exist. The subsets are: {', '.join(KINDS)}.")
+    drawn = generated_rows(random.Random(f"counterintuitive {seed}"), subset or list(KINDS), control_share)
     write_rows(output, split_rows(drawn, split, count, key=itemgetter("responses_create_params")))
     return output
 

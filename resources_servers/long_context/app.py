@@ -29,6 +29,8 @@ class LongContextConfig(BaseResourcesServerConfig):
 class Task(BaseModel):
     """The part of a row that decides the reward."""
 
+    question: str = ""
+    """Its words may be the unit of a number."""
     expected_answer: AnswerText | list[AnswerText]
     grader: Grader
     """How the answer is compared. A `list` needs its items in the expected order."""
@@ -89,7 +91,7 @@ class LongContextServer(SimpleResourcesServer):
 
     async def verify(self, body: LongContextVerifyRequest) -> BaseVerifyResponse:
         """Reward the exact answer; with `sources`, in proportion to its citations."""
-        result = graded(body.response.last_text, body.expected_answer, body.grader, body.sources)
+        result = graded(body.response.last_text, body.expected_answer, body.grader, body.sources, body.question)
         answer = result.answer or ""
         return BaseVerifyResponse.grade(
             body,
@@ -97,7 +99,7 @@ class LongContextServer(SimpleResourcesServer):
             reward_components=result.components,
             extracted_answer=result.answer,
             cited=result.cited,
-            distracted=float(any(is_same(wrong, answer, body.grader) for wrong in body.distractors)),
+            distracted=float(any(is_same(wrong, answer, body.grader, body.question) for wrong in body.distractors)),
         )
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:

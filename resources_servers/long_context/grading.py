@@ -6,7 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from nemo_gym.grading import final_answer, same_number, same_text, strip_reasoning, unwrapped
+from nemo_gym.grading import (
+    final_answer,
+    has_asked_unit,
+    number_in,
+    same_number,
+    same_text,
+    strip_reasoning,
+    unwrapped,
+)
 
 Grader = Literal["number", "text", "list"]
 Expected = str | list[str]
@@ -14,13 +22,18 @@ Expected = str | list[str]
 PENALTY_PER_PASSAGE = 0.1
 """For each cited passage on which the answer does not rest, besides its effect on F1."""
 
-_BLANK = "[\\s>*_`#-]{0,20}"
+_BLANK = "[\\s\u200b\ufeff>*_`#-]{0,20}"
 _SOURCES_LINE = re.compile(rf"{_BLANK}sources?[*_`]{{0,4}}\s?[:：](.*)", re.IGNORECASE | re.DOTALL)
 _ANSWER_LINE = re.compile(rf"{_BLANK}(?:final\s)?answer\b", re.IGNORECASE)
+_OTHER_LABEL = re.compile(
+    r"(?<=[\s,;.|])(?=[*_`]{0,4}(?:sources?|(?:final\s)?answer)[*_`]{0,4}\s?[:：])", re.IGNORECASE
+)
+"""The place before "Answer:" in the line of the sources, or before "Sources:" in that of the answer."""
+_ID = re.compile(r"(?<!\bnot )(?<![^\W_])P\d+(?![^\W_])", re.IGNORECASE | re.ASCII)
+"""The id of a passage, unless it is denied."""
 _SEPARATOR = re.compile(r"[,;]|[-=]>|→|\b(?:and|then)\b|(?:(?<= )|\A)(?:[-•*–]|\(?\d{1,2}[.)])(?= )", re.IGNORECASE)
 """Between the items of a list, or before each of them."""
 _QUOTES = "\"'“”‘’«»"
-_ID_BRACKETS = "[]() "
 
 
 class Graded(NamedTuple):
@@ -41,10 +54,10 @@ class Reply(NamedTuple):
     cited: list[str]
 
 
-def graded(text: str, expected: Expected, grader: Grader, sources: Sequence[str] | None) -> Graded:
+def graded(text: str, expected: Expected, grader: Grader, sources: Sequence[str] | None, question: str = "") -> Graded:
     """Return the reward of a reply. With `sources`, a right answer earns the F1 of its citations less a penalty."""
     reply = read_reply(text) if sources else Reply(final_answer(text), [])
-    is_right = reply.answer is not None and is_same(expected, reply.answer, grader)
+    is_right = reply.answer is not None and is_same(expected, reply.answer, grader, question)
     components = {"answer": float(is_right)}
     if isinstance(expected, list):
         components["list_f1"] = _list_f1(expected, items_of(reply.answer or ""))
@@ -55,14 +68,21 @@ def graded(text: str, expected: Expected, grader: Grader, sources: Sequence[str]
     return Graded(float(is_right) * max(0.0, f1 - penalty), components, reply.answer, reply.cited)
 
 
-def is_same(expected: Expected, answer: str, grader: Grader) -> bool:
-    """Return whether an answer is the expected number, text or list."""
+def is_same(expected: Expected, answer: str, grader: Grader, question: str = "") -> bool:
+    """Return whether an answer is the expected number, text or list. A unit may hold only words of the question."""
     if isinstance(expected, list):
         items = items_of(answer)
         return len(items) == len(expected) and all(map(_is_same_text, expected, items))
     if grader == "number":
-        return same_number(unwrapped(expected), unwrapped(answer).strip(_QUOTES)) is True
+        return _is_same_number(unwrapped(expected), unwrapped(answer).strip(_QUOTES), question)
     return _is_same_text(expected, answer)
+
+
+def _is_same_number(expected: str, answer: str, question: str) -> bool:
+    wanted, given = number_in(expected), number_in(answer)
+    if wanted is None or given is None or not has_asked_unit(given, wanted, question):
+        return False
+    return same_number(expected, answer) is True
 
 
 def items_of(answer: str) -> list[str]:
@@ -76,22 +96,27 @@ def items_of(answer: str) -> list[str]:
 def read_reply(text: str) -> Reply:
     """Return the final answer and the ids after the last "Sources:" at the beginning of a line.
 
-    The ids end with their paragraph or at the line of the answer.
+    The ids end with their paragraph or at the answer. If nothing follows in this paragraph, they are in the next one.
     """
-    lines = strip_reasoning(text).splitlines()
+    lines = [part for line in strip_reasoning(text).splitlines() for part in _labelled_parts(line)]
     starts = [number for number, line in enumerate(lines) if _SOURCES_LINE.match(line)]
     if not starts:
         return Reply(final_answer(text), [])
-    start = end = starts[-1]
-    while end < len(lines) and lines[end].strip() and not _ANSWER_LINE.match(lines[end]):
+    start = starts[-1]
+    end = start + 1
+    ids = _ID.findall(lines[start])
+    while end < len(lines) and (lines[end].strip() or not ids) and not _ANSWER_LINE.match(lines[end]):
+        ids += _ID.findall(lines[end])
         end += 1
-    found = _SOURCES_LINE.match(", ".join(lines[start:end]))
-    ids = [_id_in(item) for item in items_of(found[1] if found else "")]
-    return Reply(final_answer("\n".join([*lines[:start], *lines[end:]])), list(dict.fromkeys(ids)))
+    answer = final_answer("\n".join([*lines[:start], *lines[end:]]))
+    return Reply(answer, list(dict.fromkeys(map(str.upper, ids))))
 
 
-def _id_in(item: str) -> str:
-    return unwrapped(item).strip(_ID_BRACKETS).removesuffix(".").upper()
+def _labelled_parts(line: str) -> list[str]:
+    """Return a line or, if both the sources and the answer are in it, these two."""
+    is_labelled = _SOURCES_LINE.match(line) or _ANSWER_LINE.match(line)
+    parts = _OTHER_LABEL.split(line, maxsplit=1) if is_labelled else [line]
+    return [part.rstrip(" ,;.|") for part in parts] if len(parts) > 1 else parts
 
 
 def _is_same_text(expected: str, answer: str) -> bool:

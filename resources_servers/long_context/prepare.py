@@ -60,22 +60,22 @@ def prepare(
     seed: int = 0,
     *,
     lengths: Sequence[str] = ("4k", "8k", "16k"),
-    kinds: Sequence[str] = (),
+    subset: Sequence[str] = (),
     split: Split | None = None,
 ) -> Path:
     """Write `count` rows, alternating between the kinds and then the lengths, and return their path.
 
     lengths: size of the prompts in tokens, from 4k to 1m; repeat the flag for several
-    kinds: use only this kind of question; repeat the flag for several
-    split: only rows of this split; the two splits have no row in common
+    subset: only rows of this subset; repeat the flag for several
+    split: only rows of this split; the two splits have no question in common, at any length
 
-    Raises `DataError` for an unknown length or kind; then nothing is written.
+    Raises `DataError` for an unknown length or subset; then nothing is written.
     """
     _check("lengths", lengths, TOKENS)
-    _check("kinds", kinds, KINDS)
-    drawn = _assignments(random.Random(f"long context {seed}"), lengths, kinds or tuple(KINDS))
+    _check("subset", subset, KINDS)
+    drawn = _assignments(random.Random(f"long context {seed}"), lengths, subset or tuple(KINDS))
     # Archives are written only for the rows of the split, which saves most of the time for validation.
-    chosen = split_rows(drawn, split, count, key=lambda each: [each.kind, each.bucket, each.task.question])
+    chosen = split_rows(drawn, split, count, key=lambda each: each.task.question)
     write_rows(output, map(row_of, chosen))
     return output
 

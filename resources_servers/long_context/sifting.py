@@ -26,7 +26,11 @@ class Ranking(NamedTuple):
 def relevance(rng: random.Random, level: int) -> Task:
     """Ask for a value of which the archive has several versions, and give the rule which of them counts."""
     thing, city, attribute = a_thing(rng), rng.choice(CITIES), rng.choice(ATTRIBUTES)
-    rule, headings = rng.choice(RULES)(rng, _versions(rng, rng.randint(3, min(3 + level, MOST_VERSIONS))))
+    rank, count = rng.choice(RULES), rng.randint(3, min(3 + level, MOST_VERSIONS))
+    rule, headings = rank(rng, _versions(rng, count))
+    # The latest version is not the answer of a rule that does not ask for it.
+    while rank not in BY_DATE and headings[0] == _latest_first(headings)[0]:
+        rule, headings = rank(rng, _versions(rng, count))
     near = _near_duplicates(rng, thing, city, attribute)
     values = distinct(lambda: a_number(rng), len(headings), but=[fact.fields["value"] for fact in near])
     versions = [
@@ -115,3 +119,4 @@ RULES: tuple[Callable[[random.Random, list[Heading]], Ranking], ...] = (
     _by_genre,
     _by_date_unless_withdrawn,
 )
+BY_DATE = (_by_date, _by_date_unless_withdrawn)

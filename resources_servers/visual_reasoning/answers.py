@@ -9,8 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-from nemo_gym.grading import final_answer, normalised, number_in, same_text, unwrapped
-from nemo_gym.grading.numbers import Number
+from nemo_gym.grading import final_answer, has_asked_unit, normalised, number_in, same_text, unwrapped
 from resources_servers.visual_reasoning.tasks import Grader
 
 MINUTES_OF_DIAL = 12 * 60
@@ -18,7 +17,12 @@ MINUTES_OF_DIAL = 12 * 60
 _TIME = re.compile(
     r"(?P<hour>\d{1,2})\s?[:.h]\s?(?P<minute>\d{2})\s?(?:a\.?m\.?|p\.?m\.?|o['’]clock|h)?", re.IGNORECASE
 )
-_ARTICLE = re.compile(r"(?:a|an|the)\s+", re.IGNORECASE)
+_BEFORE_NAME = re.compile(r"(?:(?:a|an|the)\s+)?(?:exit\s+)?", re.IGNORECASE)
+_UNITS = {
+    "l": "litres", "liter": "litres", "liters": "litres", "kmh": "km/h", "kph": "km/h", "v": "volts", "w": "watts"
+}  # fmt: skip
+_UNIT = re.compile(rf"(?<=[\d\s])(?:{'|'.join(_UNITS)})\.?\Z", re.IGNORECASE)
+"""Other spellings of the gauges' units."""
 _MOVE = re.compile(r"up|down|left|right|[udlr]|[↑↓←→]", re.IGNORECASE)
 _MOVES = re.compile(rf"(?:(?:{_MOVE.pattern})[\s,;>-]*)+", re.IGNORECASE)
 _LETTER_OF_ARROW = {"↑": "U", "↓": "D", "←": "L", "→": "R"}
@@ -51,9 +55,10 @@ NO_ANSWER = Grade(0.0, None)
 
 
 def grade_number(answer: str, key: Key) -> Grade:
-    """Compare numbers. A unit may consist only of words of the question."""
-    given, expected = number_in(unwrapped(answer)), number_in(key.expected)
-    if given is None or expected is None or not _units_of(given) <= _words(key.question):
+    """Compare numbers. A unit may consist only of words of the question, or be a short form of them."""
+    plain = _UNIT.sub(lambda unit: f" {_UNITS[unit[0].lower().rstrip('.')]}", unwrapped(answer))
+    given, expected = number_in(plain), number_in(key.expected)
+    if given is None or expected is None or not has_asked_unit(given, expected, key.question):
         return NO_ANSWER
     is_right = abs(given.value - expected.value) <= Fraction(key.tolerance or 0)
     return Grade(float(is_right), _plain_number(given.value))
@@ -70,7 +75,7 @@ def grade_time(answer: str, key: Key) -> Grade:
 
 
 def grade_text(answer: str, key: Key) -> Grade:
-    given, expected = (_ARTICLE.sub("", normalised(text), count=1) for text in (answer, key.expected))
+    given, expected = (_BEFORE_NAME.sub("", normalised(text), count=1) for text in (answer, key.expected))
     return Grade(float(same_text(expected, given, keeps_case=False)), given)
 
 
@@ -104,14 +109,6 @@ def moves_in(text: str) -> str | None:
     if len(plain) > _LONGEST_MOVES or _MOVES.fullmatch(plain) is None:
         return None
     return "".join(_LETTER_OF_ARROW.get(move, move[0].upper()) for move in _MOVE.findall(plain))
-
-
-def _units_of(number: Number) -> set[str]:
-    return _words(number.unit) | ({"percent"} if number.is_percent else set())
-
-
-def _words(text: str) -> set[str]:
-    return {word.removesuffix("s") for word in re.findall(r"\w+", text.lower())}
 
 
 def _plain_number(value: Fraction) -> str:

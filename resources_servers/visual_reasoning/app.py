@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any, ClassVar
 
+from fastapi import FastAPI
 from pydantic import ConfigDict, Field
 
 from nemo_gym import (
@@ -11,6 +13,7 @@ from nemo_gym import (
     BaseSeedSessionRequest,
     BaseVerifyRequest,
     BaseVerifyResponse,
+    DataError,
     InvalidTask,
     NeMoGymResponseCreateParamsNonStreaming,
     NeMoGymResponseInputImage,
@@ -25,7 +28,7 @@ from nemo_gym import (
 )
 from nemo_gym.grading import AnswerText
 from resources_servers.visual_reasoning.answers import Key, graded
-from resources_servers.visual_reasoning.drawing import data_url, opened
+from resources_servers.visual_reasoning.drawing import data_url, opened, pillow
 from resources_servers.visual_reasoning.tasks import Grader
 from resources_servers.visual_reasoning.zooming import Part, enlarged
 
@@ -46,11 +49,17 @@ class VerifyRequest(BaseVerifyRequest):
     model_config = ConfigDict(extra="allow")
 
     question: str
+    """The question without the form of the answer. A number's unit may hold only words of it."""
     grader: Grader
+    """How the final answer is compared with the expected one."""
     expected_answer: AnswerText = Field(pattern=r"\S")
+    """The right answer, in the form that the grader reads, such as `9:05` or `17, 203`."""
     tolerance: AnswerText | None = Field(default=None, pattern=r"^\d+(\.\d+)?$")
+    """For `number` and `time`, how far an answer may be off; a time in minutes."""
     box: tuple[int, int, int, int] | None = None
+    """For `point`, the object's pixels: left, top, right, bottom. Each of them is a right answer."""
     reach: int | None = Field(default=None, gt=0)
+    """For `point`, the distance from the box, in pixels, at which the reward is 0."""
 
 
 class Pictures(SessionState):
@@ -73,8 +82,15 @@ class VisualReasoningServer(SimpleResourcesServer):
         "{subset}/pass@1[avg-of-{k}]/accuracy",
     )
 
+    def setup_webserver(self) -> FastAPI:
+        """Return the app. Raises `DataError` if Pillow is not installed."""
+        pillow("Image")
+        return super().setup_webserver()
+
     async def seed_session(self, body: SeedRequest, pictures: Pictures) -> None:
+        """Reject a row with an unreadable picture before the model spends any time on it."""
         pictures.urls = _pictures_of(body.responses_create_params)
+        await asyncio.to_thread(self._check_pictures, pictures.urls)
 
     @tool
     def zoom(
@@ -88,20 +104,23 @@ class VisualReasoningServer(SimpleResourcesServer):
         picture: Annotated[int, Field(description="Which picture, from 1 on")] = 1,
     ) -> list[NeMoGymResponseInputText | NeMoGymResponseInputImage]:
         """Show a part of the picture enlarged, up to 8 times and at most 768 pixels long."""
-        png, factor = enlarged(self._opened(pictures, picture), Part(x, y, w, h))
+        if not 1 <= picture <= len(pictures.urls):
+            raise ToolError(f"picture must be from 1 to {len(pictures.urls)}, found {picture}.")
+        png, factor = enlarged(opened(pictures.urls[picture - 1]), Part(x, y, w, h))
         title = f"Pixels {x} to {x + w} from the left and {y} to {y + h} from the top, {factor} times as large."
         return [NeMoGymResponseInputText(text=title), NeMoGymResponseInputImage(image_url=data_url(png))]
 
-    def _opened(self, pictures: Pictures, number: int) -> Any:
-        if not 1 <= number <= len(pictures.urls):
-            raise ToolError(f"picture must be from 1 to {len(pictures.urls)}, found {number}.")
-        try:
-            return opened(pictures.urls[number - 1])
-        except ValueError as error:
-            raise InvalidTask(
-                f"{self.config.name}: picture {number} of the row cannot be read: {error}. Fix the row.",
-                server=self.config.name,
-            ) from error
+    def _check_pictures(self, urls: list[str]) -> None:
+        for number, url in enumerate(urls, start=1):
+            try:
+                opened(url)
+            except DataError:
+                raise
+            except ValueError as error:
+                raise InvalidTask(
+                    f"{self.config.name}: picture {number} of the row cannot be read: {error}. Fix the row.",
+                    server=self.config.name,
+                ) from error
 
     async def verify(self, body: VerifyRequest) -> BaseVerifyResponse:
         key = Key(body.question, body.expected_answer, body.tolerance, body.box, body.reach)

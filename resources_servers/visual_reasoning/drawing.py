@@ -110,9 +110,10 @@ def opened(url: str) -> Any:
     head, comma, data = url.partition(",")
     if not head.startswith("data:image/") or not head.endswith(";base64") or not comma:
         raise ValueError("it is not a data URL with base64")
+    image = pillow("Image")
     try:
-        return pillow("Image").open(BytesIO(b64decode(data, validate=True))).convert("RGB")
-    except (OSError, SyntaxError) as error:
+        return image.open(BytesIO(b64decode(data, validate=True))).convert("RGB")
+    except (OSError, SyntaxError, image.DecompressionBombError) as error:
         raise ValueError("its data is not a complete image") from error
 
 

@@ -83,7 +83,9 @@ def _exit(rng: random.Random) -> Task:
     letters = rng.sample("ABCD", 4)
     exits = tuple(sorted(zip(letters, cells, strict=True)))
     picture = Maze(tuple(sorted(passages)), start, None, exits, rng.choice(WALLS))
-    question = "Only one of the exits A, B, C and D can be reached from S in the maze. Which one?"
+    question = (
+        "Only one of the exits A, B, C and D can be reached from S in the maze. Which one? Answer with its letter."
+    )
     return Task("maze", question, (picture,), "text", letters[0])
 
 

@@ -5,14 +5,15 @@ python resources_servers/visual_reasoning/prepare.py --count 500 --output <rows.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nemo_gym import Split, run_prepare, split_rows
+from nemo_gym.data.media_files import MediaFiles
 from nemo_gym.jsonl import write_rows
 from resources_servers.visual_reasoning.boards import zoom
 from resources_servers.visual_reasoning.charts import bar_chart, line_chart, pie_chart
@@ -37,8 +38,10 @@ def prepare(output: Path, count: int = 500, seed: int = 0, split: Split | None =
     embed: write the pictures into the rows, so that the file needs no folder
     """
     tasks = split_rows(_tasks(random.Random(f"visual reasoning {seed}")), split, count, key=lambda task: task.key)
-    as_part = _embedded if embed else _saver(output.with_name(f"{output.stem}_images"))
+    files = MediaFiles(output, "images")
+    as_part = _embedded if embed else partial(_saved, files)
     write_rows(output, (_row(task, as_part) for task in tasks))
+    files.remove_unused()
     return output
 
 
@@ -58,17 +61,8 @@ def _embedded(kind: str, png: bytes) -> Part:
     return {"image_url": data_url(png)}
 
 
-def _saver(folder: Path) -> Callable[[str, bytes], Part]:
-    """Return a function that saves a picture and returns its part of the row."""
-    folder.mkdir(parents=True, exist_ok=True)
-
-    def save(kind: str, png: bytes) -> Part:
-        # Named by its content, so that the rows of an earlier run keep their pictures.
-        name = f"{kind}_{hashlib.sha256(png).hexdigest()[:16]}.png"
-        (folder / name).write_bytes(png)
-        return {"image_path": f"{folder.name}/{name}"}
-
-    return save
+def _saved(files: MediaFiles, kind: str, png: bytes) -> Part:
+    return {"image_path": files.save(png, kind, "png")}
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ KINDS = ("circle", "square", "triangle", "star")
 CORNERS = {"triangle": 3, "square": 4}
 SMALLEST, LARGEST = 11, 21
 GAP = 5
-REACH = 40
+SHORTEST_REACH = 4
+"""Pixels. A picture whose target is nearer to another shape is drawn again."""
 
 
 class Look(NamedTuple):
@@ -60,6 +61,17 @@ class Shape:
     def box(self) -> tuple[int, int, int, int]:
         xs, ys = zip(*self.outline(), strict=True)
         return math.floor(min(xs)), math.floor(min(ys)), math.ceil(max(xs)), math.ceil(max(ys))
+
+    @property
+    def reach(self) -> int:
+        """Return half the size of the box."""
+        left, top, right, bottom = self.box
+        return min(right - left, bottom - top) // 2
+
+    def gap_to(self, other: Shape) -> float:
+        """Return the distance between the boxes of both."""
+        (left, top, right, bottom), (left_of, top_of, right_of, bottom_of) = self.box, other.box
+        return math.hypot(max(left_of - right, left - right_of, 0), max(top_of - bottom, top - bottom_of, 0))
 
     def is_near(self, other: Shape) -> bool:
         return math.dist(self.centre, other.centre) < self.radius + other.radius + GAP
@@ -174,10 +186,15 @@ def _missing(rng: random.Random) -> Task:
 
 
 def point(rng: random.Random) -> Task:
-    picture = _placed(rng, rng.sample(LOOKS, rng.randint(5, 9)))
-    target = rng.choice(picture.shapes)
+    reach = 0
+    while reach < SHORTEST_REACH:
+        picture = _placed(rng, rng.sample(LOOKS, rng.randint(5, 9)))
+        target = rng.choice(picture.shapes)
+        others = (shape for shape in picture.shapes if shape != target)
+        # A point in another shape earns nothing.
+        reach = min(target.reach, *(math.floor(target.gap_to(other)) for other in others))
     x, y = target.centre
     size = f"{Shapes.WIDTH} pixels wide and {Shapes.HEIGHT} pixels high"
     question = f"Point at the {target.look} in the picture, which is {size}."
     task = Task("point", question, (picture,), "point", f"{round(x)}, {round(y)}")
-    return replace(task, box=target.box, reach=REACH)
+    return replace(task, box=target.box, reach=reach)

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from nemo_gym.grading import number_in, same_number
+from nemo_gym.grading import has_asked_unit, number_in, same_number
 from tests.each_case import each_case
 
 
@@ -124,3 +124,24 @@ def test_different_numbers_are_not_equal(expected, answer):
 @each_case(("expected", "answer"), [("18", "x"), ("x", "18"), ("5 km", "5 miles"), ("5 hours", "5 h")])
 def test_comparing_other_texts_returns_none(expected, answer):
     assert same_number(expected, answer) is None
+
+
+@each_case(
+    ("answer", "is_asked"),
+    [
+        ("6", True),
+        ("6 crates", True),
+        ("6 crate", True),
+        ("6 boxes", True),
+        ("6 crates in Lima", True),
+        ("6 twice", False),
+        ("6 oder sieben", False),
+        ("6 withdrawn", False),
+        ("6%", False),
+        ("6 kilos", False),
+    ],
+)
+def test_unit_is_of_question_or_expected_answer(answer, is_asked):
+    question = "All are withdrawn. How many crates of wine are in Lima? Half is twice as much."
+    assert has_asked_unit(number_in(answer), number_in("6 boxes"), question) == is_asked
+    assert has_asked_unit(number_in("6%"), number_in("6"), "How many percent are there?")

@@ -14,14 +14,16 @@ from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.audio_digits.app import AudioDigitsServer
 from resources_servers.audio_digits.oracle import solve
 from resources_servers.audio_digits.prepare import KINDS, prepare
+from resources_servers.audio_digits.sounds import wav
 from resources_servers.audio_digits.speech import speech
-from resources_servers.audio_digits.tests.hearing import hear
+from resources_servers.audio_digits.tests.hearing import FRAME, RATE, hear, marks, samples_of
 
 FOLDER = Path(__file__).resolve().parents[1]
 needs_espeak = pytest.mark.skipif(
     shutil.which("espeak-ng") is None, reason="espeak-ng is not installed (apt-get install espeak-ng)"
 )
-LARGEST_ROW, LARGEST_EXAMPLE = 110_000, 20_000
+LARGEST_FILE, LARGEST_EXAMPLE = 100_000, 20_000
+"""Bytes."""
 
 
 def data_of(row):
@@ -40,11 +42,19 @@ def test_recordings_can_be_heard(tmp_path, bits):
     assert heard == [row["expected_answer"] for row in rows]
 
 
+@pytest.mark.parametrize(("kind", "shortest_s"), [("beeps", 0.095), ("morse", 0.075)])
+def test_tempo_can_be_followed_by_ear(tmp_path, kind, shortest_s):
+    for row in (row for row in made(tmp_path, 30) if row["subset"] == kind):
+        runs = marks(samples_of(b64decode(data_of(row))))
+        # At most 5 beeps per second, or 15 words per minute, which have dots of 80 ms. A frame is less exact.
+        assert min(length for _, length in runs) * FRAME / RATE >= shortest_s
+
+
 def test_example_recordings_can_be_heard():
     rows = list(read_rows(FOLDER / "data" / "example.jsonl"))
     assert {row["subset"] for row in rows} == {*KINDS, "spoken"}
     for row in rows:
-        assert len(data_of(row)) < LARGEST_EXAMPLE
+        assert len(b64decode(data_of(row))) < LARGEST_EXAMPLE
         if row["subset"] in KINDS:
             assert hear(row["subset"], data_of(row)) == row["expected_answer"]
 
@@ -69,13 +79,48 @@ def test_same_seed_makes_the_same_rows(tmp_path):
 
 def test_rows_are_small_and_of_one_format(tmp_path):
     rows = made(tmp_path, 600)
-    assert max(len(data_of(row)) for row in rows) < LARGEST_ROW
+    assert max(len(b64decode(data_of(row))) for row in rows) < LARGEST_FILE
     with wave.open(io.BytesIO(b64decode(data_of(rows[0])))) as file:
-        assert file.getparams()[:3] == (1, 2, 8000)
+        assert file.getparams()[:3] == (1, 1, 8000)
 
 
 def test_length_is_that_of_every_sequence(tmp_path):
     assert {len(row["expected_answer"]) for row in made(tmp_path, 9, length=2)} == {2}
+
+
+@pytest.mark.parametrize("length", [-1, 0, 101])
+def test_impossible_length_is_rejected(tmp_path, length):
+    with pytest.raises(DataError, match=f"length: must be from 1 to 100, found {length}"):
+        prepare(tmp_path / "digits.jsonl", 4, length=length)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_longest_sequence_can_be_earned(tmp_path):
+    server, rows = make_server(AudioDigitsServer), made(tmp_path, 1, length=100)
+    async with serving(server), rollout(server, **rows[0]) as attempt:
+        spaced = " ".join(rows[0]["expected_answer"])
+        assert (await attempt.verify(reply(f"Answer: {spaced}"))).reward == 1.0
+
+
+def test_interrupted_rerun_keeps_the_earlier_rows(tmp_path, monkeypatch):
+    output = prepare(tmp_path / "rows.jsonl", 6)
+    paths = [row["responses_create_params"]["input"][0]["content"][1]["audio_path"] for row in read_rows(output)]
+    before = {path: (tmp_path / path).read_bytes() for path in paths}
+
+    sounds = iter(range(2))
+
+    def interrupted(samples, bits):
+        if next(sounds, None) is None:
+            raise KeyboardInterrupt
+        return wav(samples, bits)
+
+    monkeypatch.setattr("resources_servers.audio_digits.prepare.wav", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(output, 6, seed=1)
+    assert {path: (tmp_path / path).read_bytes() for path in paths} == before
+    monkeypatch.undo()
+    prepare(output, 6, seed=1)
+    assert len(list((tmp_path / "rows_audio").iterdir())) == 6
 
 
 async def test_splits_share_nothing_and_reward_the_oracle(tmp_path):
@@ -106,10 +151,10 @@ def test_spoken_rows_are_made_with_espeak(tmp_path):
     assert rows == made(tmp_path, 40, voice="espeak-ng")
     spoken = [row for row in rows if row["subset"] == "spoken"]
     assert len(spoken) == 10
-    assert max(len(data_of(row)) for row in spoken) < LARGEST_ROW
+    assert max(len(b64decode(data_of(row))) for row in spoken) < LARGEST_FILE
     for row in spoken:
         with wave.open(io.BytesIO(b64decode(data_of(row)))) as file:
-            assert file.getparams()[:3] == (1, 2, 8000)
+            assert file.getparams()[:3] == (1, 1, 8000)
             # Even a fast voice takes a fifth of a second for a digit.
             assert file.getnframes() > 1600 * len(row["expected_answer"])
 

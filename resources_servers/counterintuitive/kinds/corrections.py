@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from nemo_gym.jsonl import JsonObject
 from resources_servers.counterintuitive.drafts import NAMES, Draft, Scenario, assistant, ending, place, system, user
@@ -15,9 +16,12 @@ CANCEL = (
     "Cancel the latest correction that still holds; the price before it holds again.",
     "Strike out the latest correction that still holds. The price from before it counts again.",
 )
-CANCELLED_AT_LAST = ("pcx", "pccx", "pccxx", "pcxcx", "pcccx")
+CANCELLED_AT_LAST = ("pcx", "pccxx", "pcxcx", "pccx", "pcccxx", "pccxcx", "pcccx", "pccccxx", "pcccxcx")
 NAMED_AT_LAST = ("pc", "pcc", "pcxc", "pccxc")
-"""Histories of a price: p names it, c corrects it, x cancels the latest correction."""
+"""Histories of a price: p names it, c corrects it, x cancels the latest correction.
+
+In the first row, p, the first and the second correction hold equally often.
+"""
 
 LETTERS: dict[str, Callable[[str], str]] = {
     "its first letter": lambda word: word[0],
@@ -66,7 +70,7 @@ def rule(rng: random.Random, is_twisted: bool) -> Draft:
     """Follow a rule that replaced the one which the conversation has practised so far."""
     rules, form = rng.choice(((LETTERS, "text"), (COUNTS, "number")))
     names = rng.sample(list(rules), 3)
-    words = rng.sample(WORDS, 4)
+    words = rng.sample(WORDS, 3)
     practised = rules[names[0]]
     messages = [user(f"I write one word at a time, and you reply with {names[0]}, as 'Answer: …' and nothing else.")]
     messages.append(assistant("Gladly."))
@@ -77,9 +81,19 @@ def rule(rng: random.Random, is_twisted: bool) -> Draft:
         messages += [user(f"From now on, reply with {changed} instead."), assistant(rng.choice(NOTED))]
     if not changes:
         messages += [user("Keep to the rule; you are doing well."), assistant(rng.choice(NOTED))]
-    messages.append(user(words[3]))
-    expected = rules[changes[-1] if changes else names[0]](words[3])
-    return Draft(messages, expected, practised(words[3]), "number" if form == "number" else "text")
+    asked = _evenly(rng, rules[changes[-1] if changes else names[0]], but=words)
+    messages.append(user(asked))
+    expected = rules[changes[-1] if changes else names[0]](asked)
+    return Draft(messages, expected, practised(asked), "number" if form == "number" else "text")
+
+
+def _evenly(rng: random.Random, follow: Callable[[str], str], *, but: Sequence[str]) -> str:
+    """Return a word, so that each result of the rule is equally likely."""
+    by_result: dict[str, list[str]] = {}
+    for word in WORDS:
+        if word not in but:
+            by_result.setdefault(follow(word), []).append(word)
+    return rng.choice(by_result[rng.choice(sorted(by_result))])
 
 
 def authority(rng: random.Random, is_twisted: bool) -> Draft:
@@ -95,36 +109,54 @@ def authority(rng: random.Random, is_twisted: bool) -> Draft:
         f"You keep {place(rng, (scene,))}. Several people write; each message begins with the sender's name. You keep "
         f"one figure: {thing}. {rights}. Acknowledge every message, but act only on valid changes."
     )
+    # Half of the answers are from the first person, so that ignoring all others does not pay.
+    is_by_guest = rng.random() < 0.5
+    while True:
+        turns = list(_turns(rng, people, values))
+        valid = _last_valid(turns) if is_twisted else turns[-1]
+        if not is_twisted or (valid != turns[-1] and (valid.speaker != people[0]) == is_by_guest):
+            break
     messages = [system(task)]
-    allowed = set(people[:1] if is_twisted else people)
-    valid = named = 0
-    for speaker, figure, guest in _turns(rng, people, values):
-        if guest is None:
-            named = figure
-            valid = named if speaker in allowed else valid
-            said = f"{speaker}: Please set it to {named}."
-        else:
-            allowed |= {guest} if speaker == people[0] else set()
-            said = f"{speaker}: {guest} may change it, too."
-        messages += [user(said), assistant(rng.choice(NOTED))]
+    for speaker, figure, guest in turns:
+        said = f"Please set it to {figure}." if guest is None else f"{guest} may change it, too."
+        messages += [user(f"{speaker}: {said}"), assistant(rng.choice(NOTED))]
     question = f"{rng.choice(people)}: What is {thing} now?{ending(rng, 'the number')}"
-    return Draft([*messages, user(question)], str(valid), str(named), "number")
+    return Draft([*messages, user(question)], str(valid.figure), str(turns[-1].figure), "number")
 
 
-def _turns(rng: random.Random, people: list[str], values: tuple[int, int]) -> Iterator[tuple[str, int, str | None]]:
-    """Yield who speaks, and a new figure or the person who may change it from now on. The first one has the right."""
+class Turn(NamedTuple):
+    """A message that sets the figure, or that allows a guest to change it from now on."""
+
+    speaker: str
+    figure: int
+    guest: str | None = None
+
+
+def _last_valid(turns: list[Turn]) -> Turn:
+    """Return the last change by the first speaker, or by a guest of that person."""
+    allowed, valid = {turns[0].speaker}, turns[0]
+    for turn in turns:
+        if turn.guest is None:
+            valid = turn if turn.speaker in allowed else valid
+        elif turn.speaker == turns[0].speaker:
+            allowed.add(turn.guest)
+    return valid
+
+
+def _turns(rng: random.Random, people: list[str], values: tuple[int, int]) -> Iterator[Turn]:
+    """Yield changes and permissions. The first person has the right to both, and the last turn is a change."""
     count = rng.randint(3, 5)
     figures = rng.sample(range(*values), count)
-    yield people[0], figures[0], None
+    yield Turn(people[0], figures[0])
     for figure in figures[1:]:
         speaker = rng.choice(people)
         if rng.random() < 0.6:
             # Only two people allow others, so that one of them often has no right to do so.
             host = rng.choice(people[:2])
             guest = rng.choice([each for each in people[1:] if each != host])
-            yield host, 0, guest
+            yield Turn(host, 0, guest)
             speaker = rng.choice((speaker, guest))
-        yield speaker, figure, None
+        yield Turn(speaker, figure)
 
 
 SCENARIOS: tuple[Scenario, ...] = (price, rule, authority)

@@ -86,7 +86,7 @@ def precedence(rng: random.Random, is_twisted: bool) -> Draft:
 
 def comparison(rng: random.Random, is_twisted: bool) -> Draft:
     meanings = _redefined(rng, USUAL_COMPARISONS, list(COMPARISONS), is_twisted=is_twisted)
-    lines = [(rng.randint(1, 9), rng.choice("><="), rng.randint(1, 9)) for _ in range(rng.randint(5, 8))]
+    lines = _lines(rng, meanings, rng.randint(5, 8))
     rules = "; ".join(f"'a {sign} b' says that {meaning}" for sign, meaning in meanings.items())
     shown = "\n".join(f"{a} {sign} {b}" for a, sign, b in lines)
     text = (
@@ -97,6 +97,17 @@ def comparison(rng: random.Random, is_twisted: bool) -> Draft:
         sum(COMPARISONS[each[sign]](a, b) for a, sign, b in lines) for each in (meanings, USUAL_COMPARISONS)
     )
     return Draft([user(text)], str(expected), str(habitual), "number")
+
+
+def _lines(rng: random.Random, meanings: Mapping[str, str], count: int) -> list[tuple[int, str, int]]:
+    """Return lines of which any number is equally likely to be true."""
+    lines: list[tuple[int, str, int]] = []
+    true = rng.randint(0, count)
+    while len(lines) < count:
+        a, sign, b = rng.randint(1, 9), rng.choice("><="), rng.randint(1, 9)
+        if COMPARISONS[meanings[sign]](a, b) == (len(lines) < true):
+            lines.append((a, sign, b))
+    return rng.sample(lines, count)
 
 
 def _redefined(

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections import Counter
 from itertools import islice
 
@@ -50,6 +51,36 @@ def test_constant_answers_earn_little(train):
     assert answers.most_common(1)[0][1] < len(train) / 20
 
 
+def prompts(row):
+    return [message["content"] for message in row["responses_create_params"]["input"]]
+
+
+def first_price(row):
+    *earlier, question = prompts(row)
+    return str(int(re.search(r"costs (\d+) euros", earlier[0])[1]) * int(re.search(r"euros do (\d+)", question)[1]))
+
+
+def last_of_named_person(row):
+    name = re.search(r"Only (\w+) may change it", prompts(row)[0])[1]
+    return [said[1] for text in prompts(row) if (said := re.match(rf"{name}: Please set it to (\d+)", text))][-1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "scenario", "guess", "highest"),
+    [
+        ("corrections", "price", first_price, 0.45),
+        ("corrections", "authority", last_of_named_person, 0.6),
+        ("corrections", "rule", None, 0.22),
+        ("redefined_operators", "comparison", None, 0.2),
+    ],
+)
+def test_blind_guesses_earn_little(kind, scenario, guess, highest):
+    rows = [row for row in drawn(kind, 0.0, 1200) if row["scenario"] == scenario]
+    answers = Counter(row["expected_answer"] for row in rows if guess or row["form"] == "number")
+    right = sum(guess(row) == row["expected_answer"] for row in rows) if guess else answers.most_common(1)[0][1]
+    assert right / answers.total() < highest
+
+
 def test_kinds_and_controls_have_their_shares(train):
     shares = Counter(row["subset"] for row in train)
     assert shares.keys() == {*KINDS, "control"}
@@ -75,7 +106,7 @@ def test_seed_decides_the_rows(tmp_path):
 
 
 def test_kinds_can_be_selected(tmp_path):
-    rows = read_rows(prepare(tmp_path / "rows.jsonl", 20, control_share=0, kind=["priority"]))
+    rows = read_rows(prepare(tmp_path / "rows.jsonl", 20, control_share=0, subset=["priority"]))
     assert {row["subset"] for row in rows} == {"priority"}
 
 
@@ -83,7 +114,7 @@ def test_kinds_can_be_selected(tmp_path):
     ("arguments", "message"),
     [
         ({"control_share": 1.5}, "control_share: 1.5 is not between"),
-        ({"kind": ["prio"]}, "'prio' does not exist. The kinds are: redefined_operators"),
+        ({"subset": ["prio"]}, "subset: 'prio' does not exist. The subsets are: redefined_operators"),
     ],
 )
 def test_invalid_argument_writes_nothing(tmp_path, arguments, message):

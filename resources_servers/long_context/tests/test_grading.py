@@ -7,7 +7,7 @@ import pytest
 from resources_servers.long_context.grading import graded
 from tests.each_case import each_case
 
-QUESTION = "What is the access code of the old boiler in Lima?"
+QUESTION = "How many crates of rice do the deliveries to Lima hold? Passages marked as withdrawn do not count."
 EXPECTED = [
     ("58213", "number", "58312"),
     ("7", "number", "8"),
@@ -27,7 +27,7 @@ RIGHT_FORMS = (
     "It is not {w}.\n\n**Answer**: {r}", "Answer: *{r}*", "Answer: “{r}”", "_Answer:_ {r}",
 )  # fmt: skip
 RIGHT_SPELLINGS = [
-    (0, ["58,213", "58213 crates", "58213.0", "+58213", "Answer: 58,213 litres"]),
+    (0, ["58,213", "58213 crates", "58213.0", "+58213", "58,213 crates", "**58213**."]),
     (1, ["7.0", "7 deliveries", "07"]),
     (2, ["dar es salaam", "DAR ES SALAAM", "Dar  es  Salaam", "'Dar es Salaam'"]),
     (3, ["k-317", "(K-317)", "[K-317]"]),
@@ -59,8 +59,11 @@ WRONG_FORMS = (
 )  # fmt: skip
 WRONG_SPELLINGS = [
     (0, ["58213 thousand", "58213 or so minus one", "around 58000", "58213-58312", "0.58213", "58.213.1", "31285",
-         "58213/2", "five eight two one three", "58214", "582130", "58213 and 58312", "1e5"]),
-    (1, ["7 or 8", "6 to 8", "at least 7", "7-8", "more than 6", "77", "0.7", "7/8", "7 dozen", "7 plus one"]),
+         "58213/2", "five eight two one three", "58214", "582130", "58213 and 58312", "1e5",
+         "58213 litres", "58213 withdrawn"]),
+    (1, ["7 or 8", "6 to 8", "at least 7", "7-8", "more than 6", "77", "0.7", "7/8", "7 dozen", "7 plus one",
+         "7 oder acht", "7 ou huit", "7 versus VIII", "7 falsch", "7 incorrectly", "7 gross", "7 twice", "7 double",
+         "7 triple", "7 score", "7 pairs", "7 kilo", "700%", "7%"]),
     (2, ["Salaam", "Dar es", "Dar", "Dar es Salaam, Cape Town", "Dar es Salaam in Tanzania", "Dar-es-Salam",
          "Dodoma", "first Dar es Salaam"]),
     (3, ["K317", "317", "K", "K-3170", "K-31", "K-317 or K-371", "K-371, K-317", "K-318", "box", "J-317"]),
@@ -83,8 +86,8 @@ def filled(form, expected, wrong):
     right = shown(expected)
     values = {
         "{r}": right, "{w}": wrong, "{question}": QUESTION, "{half}": right[: len(right) // 2],
-        "{invisible}": f"{right[:1]}\u200b{right[1:]}" if len(right) > 1 else f"{right}\u200b{right}",
-        "{soft}": f"{right[:1]}\u00ad{right[1:]}" if len(right) > 1 else f"{right}\u00ad{right}",
+        "{invisible}": f"{right[:1]}\u200b{right[1:]}" if right[1:].isalnum() else f"{right}\u200b{right}",
+        "{soft}": f"{right[:1]}\u00ad{right[1:]}" if right[1:].isalnum() else f"{right}\u00ad{right}",
         "{look_alike}": right.translate(LOOK_ALIKES),
     }  # fmt: skip
     for name, value in values.items():
@@ -111,13 +114,13 @@ def test_there_are_enough_answers():
 @each_case("answer", RIGHT)
 def test_right_answers_earn_the_reward(answer):
     text, (expected, grader, _) = answer
-    assert graded(text, expected, grader, None).reward == 1.0
+    assert graded(text, expected, grader, None, QUESTION).reward == 1.0
 
 
 @each_case("answer", WRONG)
 def test_wrong_answers_earn_nothing(answer):
     text, (expected, grader, _) = answer
-    assert graded(text, expected, grader, None).reward == 0.0
+    assert graded(text, expected, grader, None, QUESTION).reward == 0.0
 
 
 def test_list_items_count_in_their_place():
@@ -146,6 +149,13 @@ ALL_CITED = (
     "<think>Sources: P1\nAnswer: 1</think>Sources: P10001, P20002, P30003\nAnswer: 46",
     "Sources: P10001, P10001, P20002, P30003\nAnswer: 46", "- Sources: P10001, P20002, P30003\n- Answer: 46",
     "Sources: [P10001, P20002, P30003]\n\nAnswer: 46\n\nThe sum is 46.",
+    "Sources: P10001 P20002 P30003\nAnswer: 46", "Sources: [P10001] [P20002] [P30003]\nAnswer: 46",
+    "Sources: P10001, P20002 & P30003\nAnswer: 46", "Sources: P10001/P20002/P30003\nAnswer: 46",
+    "Sources: P10001 (north turbine), P20002 (loom), P30003\nAnswer: 46",
+    "Sources:\n\nP10001, P20002, P30003\n\nAnswer: 46", "Answer: 46\n\n**Sources:**\n\n- P10001\n- P20002\n- P30003",
+    "Sources: P10001, P20002, P30003 Answer: 46", "**Sources:** P10001, P20002, P30003. **Answer:** 46",
+    "Answer: 46; Sources: P10001, P20002, P30003", "Sources: “P10001”, ‘P20002’, «P30003»\nAnswer: 46",
+    "Sources: P10001, P20002, P30003, not P40004\nAnswer: 46",
 )  # fmt: skip
 EVERY_ID = ", ".join(f"P{number}" for number in range(10_000, 40_000))
 NOTHING_EARNED = (
@@ -153,8 +163,11 @@ NOTHING_EARNED = (
     "Sources:\nAnswer: 46", f"Sources: {EVERY_ID}\nAnswer: 46", "Sources: P99999\nAnswer: 46",
     "Sources: all of them\nAnswer: 46",
     "P10001, P20002, P30003\nAnswer: 46", "<think>Sources: P10001, P20002, P30003</think>\nAnswer: 46",
-    "Sources: P10001, P20002, P30003 Answer: 46", "Sources: P10001, P20002, P30003\nAnswer: 46 or 47",
-    "Sources: P10001, P20002, P30003\nAnswer: 46\nAnswer: 47", "Sources: P10001/P20002/P30003\nAnswer: 46",
+    "Sources: P10001, P20002, P30003\nAnswer: 46 or 47", "Sources: P10001, P20002, P30003 Answer: 46 or Answer: 47",
+    "Sources: P10001, P20002, P30003\nAnswer: 46\nAnswer: 47",
+    "Answer: 46 or Answer: 46 Sources: P10001 P20002 P30003",
+    "Sources: XP10001, P20002X, P300031\nAnswer: 46", "Sources: P10001\nAnswer: 46 |",
+    "Answer: 46\nSources:\n\nnone\n\n",
     "Sources: not P10001, not P20002, not P30003\nAnswer: 46", "Sources: [P*]\nAnswer: 46", "",
     "Sources: P10001, P20002, P30003\n\nSources: none\nAnswer: 46", "Sources: Р10001, Р20002, Р30003\nAnswer: 46",
 )  # fmt: skip
@@ -188,6 +201,7 @@ def test_citing_the_irrelevant_costs_f1_and_penalty(cited, f1, penalty):
         "answer": 1.0, "citation_f1": pytest.approx(f1), "penalty": pytest.approx(penalty)
     }  # fmt: skip
     assert result.reward == pytest.approx(max(0.0, f1 - penalty))
+    assert result == graded(f"Sources: {' '.join(cited)}. Answer: 46", "46", "number", SOURCES)
     assert graded(f"Sources: {', '.join(cited)}\nAnswer: 45", "46", "number", SOURCES).reward == 0.0
 
 

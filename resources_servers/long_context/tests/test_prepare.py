@@ -89,6 +89,28 @@ def test_latest_version_can_be_withdrawn(rows):
         assert max(versions, key=lambda each: each.day).is_withdrawn
 
 
+def test_latest_version_wins_only_by_date(rows):
+    asked = [row for row in rows if row["subset"] == "relevance"]
+    by_date = [
+        row for row in asked if "withdrawn" in row["question"] or "regardless of its revision" in row["question"]
+    ]
+    assert 0 < len(by_date) < len(asked)
+    for row in asked:
+        (versions,) = values(prompt_of(row), row["question"])
+        latest = max((each for each in versions if not each.is_withdrawn), key=lambda each: each.day)
+        assert (latest.fields["value"] == row["expected_answer"]) == (row in by_date), row["question"]
+
+
+def test_splits_share_no_question_at_any_length(tmp_path):
+    lengths = ["4k", "8k", "16k"]
+    train, validation = (
+        [row["question"] for row in made(tmp_path, count, lengths=lengths, subset=["count"], split=split)]
+        for split, count in (("train", 300), ("validation", 60))
+    )
+    assert len({*train}) == 300
+    assert not {*train} & {*validation}
+
+
 def test_sentences_of_needles_are_common_ones(rows):
     # For each kind of fact, the archive has many more statements than the question needs.
     kinds = Counter(each.kind for row in rows[:20] for each in statements(prompt_of(row), "in"))
@@ -96,7 +118,7 @@ def test_sentences_of_needles_are_common_ones(rows):
 
 
 def test_million_token_archive_has_distinct_ids(tmp_path):
-    (row,) = made(tmp_path, 1, lengths=["1m"], kinds=["relevance"])
+    (row,) = made(tmp_path, 1, lengths=["1m"], subset=["relevance"])
     ids = [passage[0] for passage in PASSAGE.findall(prompt_of(row))]
     assert len(ids) == len(set(ids)) == prompt_of(row).count("\n[P") > 4_000
     assert answer("relevance", prompt_of(row), row["question"]) == row["expected_answer"]
@@ -111,7 +133,7 @@ def test_same_seed_makes_the_same_rows(tmp_path):
     ("arguments", "message"),
     [
         ({"lengths": ["4k", "5k"]}, r"lengths: '5k' does not exist\. Choose from: 4k, 8k, .*1m\."),
-        ({"kinds": ["two_needles"]}, "kinds: 'two_needles' does not exist"),
+        ({"subset": ["two_needles"]}, "subset: 'two_needles' does not exist"),
         ({"lengths": "4k"}, r"lengths: '4k' is not a list"),
         ({"lengths": []}, "lengths: the list is empty"),
     ],
@@ -124,7 +146,7 @@ def test_unknown_lengths_and_kinds_are_rejected(tmp_path, arguments, message):
 
 def test_command_line_selects_kinds_and_lengths(tmp_path):
     output = tmp_path / "rows.jsonl"
-    words = ["--count", "2", "--lengths", "8k", "--kinds", "count", "--kinds", "citations", "--output", str(output)]
+    words = ["--count", "2", "--lengths", "8k", "--subset", "count", "--subset", "citations", "--output", str(output)]
     run_prepare(prepare, words)
     found = [(row["subset"], row["length_bucket"]) for row in read_rows(output)]
     assert found == [("count", "8k"), ("citations", "8k")]

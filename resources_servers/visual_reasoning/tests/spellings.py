@@ -5,6 +5,8 @@ from typing import NamedTuple
 from resources_servers.visual_reasoning.answers import Key
 
 COUNT = "How many red circles does the picture show?"
+TANK = "Which level does the gauge show, in litres? A value that is off by at most 1 counts."
+SPEED = "Which speed does the gauge show, in km/h? A value that is off by at most 2.5 counts."
 LEVEL = "Which pressure does the gauge show, in bar? A value that is off by at most 0.25 counts."
 
 
@@ -23,6 +25,14 @@ CASES = [
           "IV"]),
     Case("number", Key(LEVEL, "3.4", "0.25"), ["3.4", "3.40", "3.5", "3.2", "3.65", "3.15", "3.4 bar", "3.6 bars"],
          ["3.66", "3.1", "34", "0.34", "-3.4", "3,4", "3.4 volts", "3.4 kilobar", "6.8", "3–4", "3.4%", "10"]),
+    Case("number", Key(TANK, "23.7", "1"),
+         ["23.7", "23.7 litres", "23.7 liters", "23.7 liter", "23.7 l", "23.7 L", "23.7l", "24 litre"],
+         ["25", "23.7 gallons", "23.7 kl", "23.7 ml", "23.7 millilitres", "23.7 l or so", "2.37 l", "23.7 counts"]),
+    Case("number", Key(SPEED, "85", "2.5"), ["85", "85 km/h", "85 kmh", "85 KMH", "85kmh", "85 kph", "87.5 km/h"],
+         ["88", "85 mph", "85 m/s", "85 kmh or 90", "85 khm", "8.5 kmh"]),
+    Case("text", Key("Which one? Answer with its letter.", "A"),
+         ["A", "a", "Exit A", "exit A", "EXIT A", "the exit A", "The Exit a", "'A'"],
+         ["B", "Exit B", "A B", "exit A exit", "exitA", "an exit B", "AB", "Exit 1"]),
     Case("time", Key("What time is it?", "3:05", "1"),
          ["3:05", "03:05", "3.05", "15:05", "3:05 pm", "3:05 a.m.", "3:04", "3:06", "3h05", "3:05 o'clock"],
          ["3:07", "3:03", "1:15", "4:05", "3:5", "305", "3:65", "25:05", "9:05", "2:05", "3:50", "3:05:70", "3",

@@ -1,10 +1,11 @@
 """Rewards for right and wrong answers, the zoom tool, and rows that cannot be graded."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from nemo_gym import InvalidTask
+from nemo_gym import DataError, InvalidTask
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.visual_reasoning.answers import GRADERS, graded
@@ -123,12 +124,19 @@ async def test_bad_coordinates_are_explained_to_the_model(arguments, answer):
         ("data:image/png;base64,A", "Invalid base64"),
     ],
 )
-async def test_picture_that_cannot_be_read_fails_rollout(url, problem):
+async def test_unreadable_picture_fails_before_the_model(url, problem):
     image = {"type": "input_image", "image_url": url}
     row = {**BOARD, "responses_create_params": {"input": [{"role": "user", "content": [image]}]}}
-    async with rollout(make_server(VisualReasoningServer), **row) as attempt:
-        with pytest.raises(InvalidTask, match=f"visual_reasoning: picture 1 of the row cannot be read: {problem}"):
-            await attempt.call("zoom", x=0, y=0, w=10, h=10)
+    with pytest.raises(InvalidTask, match=f"visual_reasoning: picture 1 of the row cannot be read: {problem}"):
+        async with rollout(make_server(VisualReasoningServer), **row):
+            pass
+
+
+async def test_missing_pillow_stops_the_server_with_advice(monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    with pytest.raises(DataError, match=r"^visual_reasoning: Pillow is .* pip install 'nemo-gym\[vision]'"):
+        async with serving(make_server(VisualReasoningServer)):
+            pass
 
 
 @pytest.mark.parametrize(

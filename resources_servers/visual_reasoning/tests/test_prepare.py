@@ -1,5 +1,6 @@
 """Rows and their pictures: readable from the pixels alone, the same bytes every time, in files or in the row."""
 
+import itertools
 import random
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from nemo_gym.jsonl import read_rows
 from resources_servers.visual_reasoning.answers import Key, graded
 from resources_servers.visual_reasoning.drawing import data_url
 from resources_servers.visual_reasoning.prepare import KINDS, prepare
+from resources_servers.visual_reasoning.shapes import point
 from resources_servers.visual_reasoning.tasks import png_file
 from resources_servers.visual_reasoning.tests.seeing import decoded, see
 
@@ -80,6 +82,19 @@ def test_answers_do_not_depend_on_habits():
         answers = [make(rng).expected_answer for _ in range(300)]
         most = max(answers.count(answer) for answer in set(answers))
         assert most < 100, make.__name__
+
+
+def test_point_in_another_shape_earns_nothing():
+    rng = random.Random("points")
+    for task in (point(rng) for _ in range(100)):
+        key = Key(task.question, task.expected_answer, task.tolerance, task.box, task.reach)
+        left, top, right, bottom = task.box
+        assert 0 < task.reach <= max(right - left, bottom - top) / 2
+        for shape in task.pictures[0].shapes:
+            x, y = shape.centre
+            corners = itertools.product((shape.box[0], x, shape.box[2]), (shape.box[1], y, shape.box[3]))
+            rewards = {graded(f"Answer: {x}, {y}", "point", key).reward for x, y in corners}
+            assert rewards == {float(shape.box == task.box)}, task.question
 
 
 def test_missing_pillow_is_named(tmp_path):
