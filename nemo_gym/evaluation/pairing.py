@@ -41,7 +41,10 @@ class Pair:
         """Pair the tasks of an agent."""
         a, b = a.with_fields_of(b), b.with_fields_of(a)
         place_in_b = {task: place for place, task in enumerate(b.tasks)}
-        at_a = [place for place, task in enumerate(a.tasks) if task in place_in_b]
+        # Sorted, because rollouts end in any order, and the random draws should not depend on that.
+        at_a = sorted(
+            (place for place, task in enumerate(a.tasks) if task in place_in_b), key=lambda place: repr(a.tasks[place])
+        )
         tasks = [a.tasks[place] for place in at_a]
         at_b = [place_in_b[task] for task in tasks]
         shared = Subset(None, tasks, np.array(at_a, dtype=np.int64), np.array(at_b, dtype=np.int64))

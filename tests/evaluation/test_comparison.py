@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from nemo_gym.errors import DataError, UsageError
@@ -106,6 +108,19 @@ def test_agents_are_compared_alone_and_together(tmp_path):
     assert {agent: (each.tasks, each.difference.mean) for agent, each in found.items()} == {
         "first": (10, 1.0), "second": (30, 0.0), "overall": (40, 0.25)
     }  # fmt: skip
+
+
+def test_order_of_rollouts_does_not_matter(tmp_path):
+    chance = random.Random(4)
+    rows = [rollout(task, repeat, round(chance.random(), 1)) for task in range(12) for repeat in range(3)]
+    others = [rollout(task, repeat, round(chance.random(), 1)) for task in range(12) for repeat in range(3)]
+    b = write_rows(tmp_path / "b.jsonl", others)
+    in_order = rows_of(write_rows(tmp_path / "a.jsonl", rows), b)
+    chance.shuffle(rows)
+    for key, row in rows_of(write_rows(tmp_path / "shuffled.jsonl", rows), b).items():
+        found, expected = row.scored, in_order[key].scored
+        assert found.p_value == expected.p_value
+        assert found.difference.bounds(0.95) == pytest.approx(expected.difference.bounds(0.95))
 
 
 def run_of_two(path, *, has_failed):
