@@ -20,7 +20,8 @@ from nemo_gym.contract import open_environment
 from nemo_gym.process.head import head_app
 from nemo_gym.process.serve import load_module, server_class
 from nemo_gym.servers.base import SimpleServer
-from nemo_gym.testing import FakeModel, make_server, on_a_port
+from nemo_gym.testing import FakeModel, connected_server, make_server, on_a_port
+from responses_api_models.reward_model.app import RewardModel
 
 REPOSITORY = Path(__file__).parent.parent.parent
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
@@ -91,8 +92,15 @@ def _agent(name: str) -> SimpleServer:
 
 
 def _model(name: str, endpoint: str) -> SimpleServer:
+    if name == "reward_model":
+        # It needs an endpoint with routes of its own, or none.
+        return connected_server(RewardModel, {"name": name, "host": "127.0.0.1", "port": 0, "api": "embedded"})
     path = REPOSITORY / "responses_api_models" / name / "configs" / f"{name}.yaml"
-    words = [f"+policy_base_url={endpoint}/v1", "+policy_api_key=nothing", "+policy_model_name=sample"]
+    words = [
+        word
+        for model in ("policy", "reward", "genrm")
+        for word in (f"+{model}_base_url={endpoint}/v1", f"+{model}_api_key=nothing", f"+{model}_model_name=sample")
+    ]
     run = config.load([path], words, skip_dotenv=True, require_servers=True)
     server = next(each for each in run.servers_of("responses_api_models") if each.implementation == name)
     return make_server(_class_of(run, server), **server.settings)

@@ -89,7 +89,7 @@ TEXTS = st.text(max_size=200) | st.sampled_from([
 ])  # fmt: skip
 PLAYED = ["mcqa", "math_with_judge", "structured_outputs", "instruction_following", "calendar", "text_to_sql",
           "example_tool_call_multireward", "workplace_assistant", "reasoning_gym", "counterintuitive",
-          "long_context", "multiple_intents"]  # fmt: skip
+          "long_context", "multiple_intents", "visual_reasoning", "audio_digits"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PLAYED)
