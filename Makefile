@@ -13,7 +13,7 @@ endif
 DEV := $(VENV)/.installed-dev$(if $(NATIVE),-native)
 DEMO_CONFIGS := configs/demo.yaml
 
-.PHONY: demo train-demo dev rl test test-all lint lock clean
+.PHONY: demo train-demo dev docs rl test test-all lint lock clean
 
 demo: $(VENV)/.installed
 	$(BIN)/ng_e2e_collect_rollouts "+config_paths=[$(DEMO_CONFIGS)]" +split=example +num_repeats=4 \
@@ -35,6 +35,10 @@ test: $(DEV)
 # All tests, the slow ones too.
 test-all: $(DEV)
 	$(PYTEST)
+
+# Build the documentation without the network: docs/_build/html/index.html
+docs: $(DEV)
+	PYTHONPATH=docs/_ext $(BIN)/python -m pages docs/_build
 
 # Install the packages for the examples of TRL in their own environment (1.5 GB), where tests/frameworks/test_trl.py
 # finds them. They are not locked, because not every index has torch for the CPU. With a GPU: make rl RL_TORCH=torch
@@ -86,4 +90,4 @@ lock:
 	    $(call pinned,requirements.lock requirements-dev.lock)
 
 clean:
-	rm -rf $(VENV) $(RL_VENV) results
+	rm -rf $(VENV) $(RL_VENV) results docs/_build

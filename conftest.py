@@ -38,7 +38,8 @@ THEIRS = (
 """Packages that test processes import, besides the folders of this repository."""
 SLOW = (
     "tests/end_to_end", "tests/launcher", "tests/faults", "tests/published/style", "tests/rollouts", "tests/cli",
-    "tests/examples", "tests/frameworks", "tests/sandbox", "tests/scaffold", "tests/security",
+    "tests/docs/test_pages.py", "tests/examples", "tests/frameworks", "tests/sandbox", "tests/scaffold",
+    "tests/security",
 )  # fmt: skip
 """Test folders that start many processes and wait for them."""
 ONLY_IN_TEST_ALL = (
@@ -62,7 +63,9 @@ ONLY_IN_TEST_ALL = (
     "tests/cli/test_spelling.py",
     "tests/cli/test_status.py",
     "tests/cli/test_validate.py",
-    "tests/contract/test_manual.py",
+    "tests/docs/test_pages.py",
+    "tests/docs/test_running.py",
+    "tests/docs/test_site.py",
     "tests/end_to_end/test_all_examples.py",
     "tests/end_to_end/test_collection.py",
     "tests/end_to_end/test_health_check.py",

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 REPOSITORY = Path(__file__).parent.parent
 CODE = ("nemo_gym", "resources_servers", "responses_api_agents", "responses_api_models", "bench", "examples")
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md", "examples/README.md", "*/*/README.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**/*.md", "examples/README.md", "*/*/README.md")
 AVOIDED = {
     "name the exact verb (return, raise, report, print, send)": r"\b(told|tells?|telling)\b",
     "name the thing": r"\b(whatever it|whoever|whichever|nobody|somebody)\b",

@@ -90,7 +90,7 @@ def _type_words(annotation: object) -> str:
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
-        return "|".join(_type_words(each) for each in arguments if each is not type(None))
+        return "|".join(dict.fromkeys(_type_words(each) for each in arguments if each is not type(None)))
     if origin in (typing.Annotated, list):
         return _type_words(arguments[0])
     if origin is tuple:

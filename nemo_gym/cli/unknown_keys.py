@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from nemo_gym.config.overrides import parse_override
-from nemo_gym.config.reserved import RESERVED_KEYS, SHARED_KEYS
+from nemo_gym.config.reserved import TOP_LEVEL_KEYS
 from nemo_gym.config.settings import ENVIRONMENT_SERVERS, SERVER_TYPES
 from nemo_gym.config.sources import known_keys
 from nemo_gym.config.suggestions import closest
@@ -22,7 +22,7 @@ def unknown_keys(
     `settings` has the command's keys by all their names. A key meant as one of the `missing` settings is left out,
     because the error about that setting names it, too. The config is read only if needed.
     """
-    keys = {*settings.values(), *RESERVED_KEYS, *SHARED_KEYS}
+    keys = {*settings.values(), *TOP_LEVEL_KEYS}
     unknown = {word: key for word in words if (key := _added_key(word)) and key not in keys}
     if not unknown:
         return {}

@@ -98,6 +98,8 @@ def parse_settings(
     except ValidationError as error:
         problems = _explained(error, block, origins, ())
     near = [line for line, key in _near_misses(model_class, settings, (), block, origins) if not _named(key, problems)]
+    # A class that forbids other keys reports a misspelt one as well, but without the hint.
+    problems = [problem for problem in problems if not any(line.startswith(problem) for line in near)]
     if parsed is None or near:
         raise ConfigError("\n".join(problems + near))
     return parsed

@@ -58,11 +58,17 @@ class DatasetSource(Frozen):
     """A location to download a dataset from."""
 
     type: Literal["huggingface", "gitlab", "url"]
+    """The kind of place."""
     repo_id: str | None = None
+    """The dataset at Hugging Face, as `organization/name`."""
     dataset_name: str | None = None
+    """The name of the GitLab package."""
     version: str | None = None
+    """The version of the GitLab package."""
     artifact_fpath: str | None = None
+    """The file in the dataset or package."""
     url: str | None = Field(default=None, pattern="^https?://[^/]+/.*[^/]$")
+    """The address of the file, with `https://` or `http://`."""
     revision: str | None = None
     """The branch, tag or commit of a Hugging Face dataset; by default its main branch."""
     sha256: str | None = Field(default=None, pattern="^[0-9a-fA-F]{64}$")
@@ -87,17 +93,23 @@ class DatasetConfig(Frozen):
     """One dataset of an agent. Keys beyond these are ignored."""
 
     name: str
+    """A name for messages and lists."""
     type: Literal["train", "validation", "example", "benchmark"]
+    """The purpose. A collection names it as its `split`."""
     jsonl_fpath: str
+    """The file of the rows, one JSON object per line."""
     num_repeats: int = Field(default=1, ge=1)
+    """How often each row is run."""
     license: str | None = Field(default=None, validate_default=True)
     """One of `LICENSES` for training data; not checked for other types."""
     source: DatasetSource | None = None
+    """The place to download the file from."""
     huggingface_identifier: DatasetSource | None = None
     """The old form of `source`; both are kept in sync."""
     gitlab_identifier: DatasetSource | None = None
     """The old form of `source`; may be set together with the other old form."""
     prompt_config: str | None = None
+    """A prompt file that turns the fields of a row into the request."""
     prepare_script: str | None = None
     """A file whose function `prepare` makes the dataset."""
     prepare_args: Mapping[str, object] = Field(default_factory=dict)
@@ -193,9 +205,12 @@ class HeadConfig(Frozen):
     """The head server's address."""
 
     host: str = "127.0.0.1"
+    """The address on which it listens. Default: `default_host`."""
     port: int = Field(default=DEFAULT_HEAD_SERVER_PORT, ge=0, le=65535)
+    """Its port; 0 for any free one."""
     port_is_fixed: bool = False
     expose_secrets: bool = False
+    """Return the configuration with its secrets, if only this machine can reach the head server."""
 
 
 class PortRange(NamedTuple):

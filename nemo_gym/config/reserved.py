@@ -1,38 +1,184 @@
-"""Top-level keys with a fixed meaning, which are never server instances."""
+"""Top-level keys with a fixed meaning. The configuration reference of the documentation is made from this file."""
 
-RESERVED_KEYS = frozenset({
-    # the sources of the configuration
-    "config_paths", "_inherit_from", "_copy",
-    # addresses and access
-    "default_host", "use_absolute_ip", "head_server", "disallowed_ports", "port_range_low", "port_range_high",
-    "run_token", "loopback_requires_token", "allowed_hosts", "allow_policy_override", "hf_token",
-    # processes
-    "dry_run", "process_start_method", "replicas", "restart_limit", "model_endpoint_readiness_timeout_seconds",
-    "ray_head_node_address", "nemo_gym_log_dir", "results_dir", "cache_dir",
-    # Python environments
-    "auto_install", "head_server_deps", "allow_openai_version_skew", "python_version", "pip_install_verbose",
-    "uv_pip_set_python", "uv_cache_dir", "uv_venv_dir", "skip_venv_if_present",
-    # rollouts
-    "observability_enabled", "model_call_capture_dir", "token_id_capture", "skip_verification",
-    "skip_verification_reward", "model_cache",
-    # parameters of commands
-    "entrypoint", "verbose", "json", "query", "component_name",
-})  # fmt: skip
+from __future__ import annotations
 
-SHARED_KEYS = frozenset({
-    # the model
-    "policy_base_url", "policy_api_key", "policy_model_name", "policy_model",
-    # checks and servers
-    "error_on_almost_servers", "uvicorn_timeout_worker_healthcheck", "uvicorn_logging_show_200_ok",
-    "profiling_enabled", "profiling_results_dirpath", "sandbox",
-    # connections
-    "global_aiohttp_connector_limit", "global_aiohttp_connector_limit_per_host",
-    "global_aiohttp_client_request_debug", "global_aiohttp_tcp_keepalive_idle_seconds",
-    "global_aiohttp_tcp_keepalive_interval_seconds", "global_aiohttp_tcp_keepalive_probes",
-    # experiment trackers and hubs
-    "wandb_project", "wandb_name", "wandb_api_key", "mlflow_tracking_uri", "mlflow_tracking_token",
-    "mlflow_experiment_name", "mlflow_run_name", "upload_rollouts", "upload_rollouts_to_wandb",
-    "rollout_collection_driver", "hf_organization", "hf_collection_name", "hf_collection_slug", "hf_dataset_prefix",
-    "gitlab_url", "gitlab_token", "delete_from_gitlab",
+from typing import Literal
+
+from nemo_gym.jsonl import JsonObject
+
+# The classes below are never instantiated: they are tables of keys with types, defaults and meanings. They are not
+# pydantic models, because every command imports this module and building the models would take longer than the rest.
+
+
+class SourceKeys:
+    """Sources of the configuration."""
+
+    config_paths: list[str]
+    """The YAML files to merge, in order; a file may include others with the same key. Also `--config FILE`."""
+    _inherit_from: str
+    """In any block: take over the block at this dotted path, which is removed. The block's own keys win."""
+    _copy: str
+    """In any block: the same as `_inherit_from`, but the other block is kept."""
+    error_on_almost_servers: bool = True
+    """Whether a block that resembles a server but is invalid is an error. Otherwise it is skipped with a warning."""
+
+
+class AddressKeys:
+    """Addresses and access."""
+
+    default_host: str = "127.0.0.1"
+    """The host of servers that do not set one. Other machines can reach a run only through another address."""
+    use_absolute_ip: bool = False
+    """Use this machine's address as `default_host`."""
+    head_server: JsonObject
+    """The address of the head server, see below."""
+    port_range_low: int = 10_001
+    """The first port for servers that do not set one."""
+    port_range_high: int = 20_000
+    """The last port for servers that do not set one."""
+    disallowed_ports: list[int] = []  # noqa: RUF012 - never changed
+    """Ports that `find_open_port` does not return to server folders that call it."""
+    run_token: str | Literal[False] | None = None
+    """The token that calls to the servers must carry, at least 16 characters. By default, a run that other machines
+    can reach makes its own. `false` opens the run to everyone who can reach it."""
+    loopback_requires_token: bool = False
+    """Require the token on loopback addresses, too, because other accounts share the machine."""
+    allowed_hosts: list[str] = []  # noqa: RUF012
+    """Further host names by which browsers and proxies may call the servers."""
+    allow_policy_override: bool = False
+    """Whether a row may name the endpoint, the key and the model of its model calls."""
+
+
+class ModelKeys:
+    """The policy model."""
+
+    policy_base_url: str | list[str]
+    """The URL of the policy's endpoint, including `/v1`. A list is used in turn. Also `--model-url`."""
+    policy_api_key: str
+    """The endpoint's key. Keep it in `env.yaml`, because others can see command lines. Also `--model-api-key`."""
+    policy_model_name: str
+    """The model's name at the endpoint. Also `--model`."""
+    policy_model: JsonObject
+    """The model server that shipped configs refer to. The config of a model server defines it."""
+    model_cache: str | None = None
+    """An absolute folder that keeps the endpoint's replies, to answer equal requests. For evaluations only."""
+
+
+class ProcessKeys:
+    """Processes."""
+
+    replicas: int | Literal["auto"] = 1
+    """The number of processes of each server that does not set its own. `auto` is one per core."""
+    process_start_method: Literal["fork", "spawn"] = "fork"
+    """How servers start. Forking is faster; `spawn` is for folders whose imports do not survive a fork."""
+    ray_head_node_address: str | None = None
+    """The Ray cluster for folders that use Ray. By default, Ray is started on this machine."""
+    results_dir: str = "results"
+    """A folder for results, for server folders that read this key. It starts at the working directory."""
+    cache_dir: str = "cache"
+    """The folder of caches, such as separate Python environments. It starts at the working directory."""
+    uv_cache_dir: str | None = None
+    """The cache folder of uv, which installs the separate environments."""
+    uv_venv_dir: str | None = None
+    """The folder of the separate environments. Default: `environments` in `cache_dir`."""
+    profiling_enabled: bool = False
+    """Profile every server from its start to its end; `GET /stats` writes the profile so far."""
+    profiling_results_dirpath: str = "results/profiling"
+    """The folder of the profiles, one file per server."""
+    uvicorn_logging_show_200_ok: bool = False
+    """Log successful requests, too."""
+    global_aiohttp_connector_limit: int = 0
+    """The maximum number of open connections of a server's own HTTP session; 0 for no limit."""
+    global_aiohttp_connector_limit_per_host: int = 0
+    """The same per host."""
+    global_aiohttp_client_request_debug: bool = False
+    """For server folders that read this key. Nothing else does."""
+    sandbox: JsonObject
+    """The provider of sandboxes and its options, such as `{docker: {…}}`, for folders with a `sandbox_provider`."""
+
+
+class RolloutKeys:
+    """Rollouts and their records."""
+
+    observability_enabled: bool = False
+    """Record every model call of each rollout in `model_call_capture_dir`."""
+    model_call_capture_dir: str | None = None
+    """The folder of these records. An absolute path, because each server runs in its own folder."""
+    token_id_capture: JsonObject
+    """Token ids of model calls, recorded for training, see below."""
+    skip_verification: bool = False
+    """Do not grade: every agent that does not set it itself returns `skip_verification_reward`."""
+    skip_verification_reward: float = 0.0
+    """The reward of rollouts that are not graded."""
+
+
+class ExportKeys:
+    """Experiment trackers and hubs."""
+
+    wandb_project: str | None = None
+    """The Weights & Biases project. A run is exported if all `wandb_` keys are set."""
+    wandb_name: str | None = None
+    """The name of the run in the project."""
+    wandb_api_key: str | None = None
+    """The key of the account."""
+    mlflow_tracking_uri: str | None = None
+    """The MLflow server. A run is exported if all `mlflow_` keys are set."""
+    mlflow_tracking_token: str | None = None
+    """The token of the MLflow server."""
+    mlflow_experiment_name: str | None = None
+    """The experiment to which the run belongs."""
+    mlflow_run_name: str | None = None
+    """The name of the run."""
+    upload_rollouts: bool = True
+    """Whether the rollouts are exported, too, and not only the metrics."""
+    upload_rollouts_to_wandb: bool = True
+    """The older name of `upload_rollouts`."""
+    hf_token: str | None = None
+    """The Hugging Face token for datasets that are not public."""
+    gitlab_url: str | None = None
+    """The address of the GitLab project's API. Default: the part of `mlflow_tracking_uri` that names it."""
+    gitlab_token: str | None = None
+    """The token for the project. Default: `mlflow_tracking_token`."""
+
+
+class IgnoredKeys:
+    """Accepted, but without effect."""
+
+    head_server_deps: object
+    """The head server needs no packages of its own."""
+    allow_openai_version_skew: object
+    """Folders may use any version of `openai`."""
+    python_version: object
+    """Separate environments use the Python of the command."""
+    pip_install_verbose: object
+    """The output of an installer is shown if it fails."""
+    uv_pip_set_python: object
+    """The installer always gets the interpreter of the environment."""
+    skip_venv_if_present: object
+    """Environments are always reused as long as their packages are the same."""
+    uvicorn_timeout_worker_healthcheck: object
+    """Workers are watched by the launcher."""
+    global_aiohttp_tcp_keepalive_idle_seconds: object
+    """Connections within a run are local or are checked before use."""
+    global_aiohttp_tcp_keepalive_interval_seconds: object
+    """See `global_aiohttp_tcp_keepalive_idle_seconds`."""
+    global_aiohttp_tcp_keepalive_probes: object
+    """See `global_aiohttp_tcp_keepalive_idle_seconds`."""
+    rollout_collection_driver: object
+    """There is one collector."""
+
+
+KEY_TABLES: tuple[type, ...] = (
+    SourceKeys, AddressKeys, ModelKeys, ProcessKeys, RolloutKeys, ExportKeys, IgnoredKeys
+)  # fmt: skip
+"""All keys that are not parameters of commands, by subject."""
+_COMMAND_KEYS = frozenset({
+    "auto_install", "component_name", "delete_from_gitlab", "dry_run", "entrypoint", "hf_collection_name",
+    "hf_collection_slug", "hf_dataset_prefix", "hf_organization", "json", "model_endpoint_readiness_timeout_seconds",
+    "nemo_gym_log_dir", "query", "restart_limit", "verbose",
 })  # fmt: skip
-"""Further top-level keys that commands, servers or shipped configs read."""
+"""Parameters of commands that a configuration may set for every command, even for those that do not read them."""
+TOP_LEVEL_KEYS = _COMMAND_KEYS.union(*(table.__annotations__ for table in KEY_TABLES))
+"""The top-level keys that any command accepts."""
+RESERVED_KEYS = TOP_LEVEL_KEYS - {"policy_model", "sandbox"}
+"""Those that are never server instances."""

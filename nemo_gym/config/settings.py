@@ -89,7 +89,9 @@ class BaseRunServerConfig(BaseServerConfig):
     """Settings of a server that is started from a folder."""
 
     entrypoint: str
+    """The file of the server's class in its folder, usually `app.py`."""
     domain: Domain | None = None
+    """The subject of the environment, for lists."""
     isolated: bool = False
     """Run it in its own virtual environment, with the packages of its requirements.txt."""
     workers: int | None = Field(default=None, ge=1)
@@ -127,6 +129,7 @@ class BaseResourcesServerConfig(BaseRunServerInstanceConfig):
     """Settings of a resources server."""
 
     expose_tools_over_mcp: bool = False
+    """Also offer the tools over MCP, at `/mcp`."""
     session_idle_s: float = 3600.0
     """Seconds without a call after which a rollout's state is dropped."""
     group_verification: GroupVerification | None = None
@@ -139,8 +142,11 @@ class BaseResponsesAPIAgentConfig(BaseRunServerInstanceConfig):
     """Settings of an agent server."""
 
     skip_verification: bool = False
+    """Do not grade: return the row with `skip_verification_reward`."""
     skip_verification_reward: float = 0.0
+    """The reward of rollouts that are not graded."""
     token_id_capture: bool = False
+    """Record the token ids of this agent's model calls, if the block `token_id_capture` is enabled."""
 
 
 class BaseResponsesAPIModelConfig(BaseRunServerInstanceConfig):

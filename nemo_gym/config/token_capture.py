@@ -22,6 +22,7 @@ class TokenCaptureConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: StrictBool = False
+    """Whether anything is recorded."""
     all_agents: StrictBool = False
     """Whether the calls of all agents are recorded. Otherwise those whose own block sets `token_id_capture`."""
     dir: Path | None = None
@@ -29,6 +30,7 @@ class TokenCaptureConfig(BaseModel):
     sink: str | None = None
     """The class that stores the tokens, `module:Class`; by default files in `dir`."""
     sink_kwargs: JsonObject = Field(default_factory=dict)
+    """Arguments for the class that `sink` names."""
     rebuild_response: StrictBool = True
     """Whether `response.output` of a result gets the recorded tokens."""
     max_mask_fraction: float | None = Field(default=None, ge=0, le=1, strict=True)

@@ -19,7 +19,7 @@ from tests.frameworks.engine import MAX_MODEL_LEN, MODEL, OLDER_MODEL, PROGRAM, 
 
 ACTOR = Path(__file__).with_name("nemo_rl_actor.py")
 REPOSITORY = ACTOR.parents[2]
-PAGE = REPOSITORY / "docs" / "frameworks.md"
+PAGE = REPOSITORY / "docs" / "training" / "frameworks.md"
 TIMEOUT_S = 100.0
 
 

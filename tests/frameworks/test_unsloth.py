@@ -14,7 +14,7 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "resources_servers" / "reasoning_gym"
 SCRIPT = FOLDER / "scripts" / "create_dataset.py"
 CONFIG = "resources_servers/reasoning_gym/configs/resources_only.yaml"
-PAGE = Path(__file__).parents[2] / "docs" / "frameworks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "training" / "frameworks.md"
 TIMEOUT_S = 60.0
 
 

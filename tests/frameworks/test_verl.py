@@ -13,7 +13,7 @@ import pytest
 from tests.frameworks.counting import SAMPLING, add, counting_row
 from tests.frameworks.engine import decode
 
-PAGE = Path(__file__).parents[2] / "docs" / "frameworks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "training" / "frameworks.md"
 SAMPLING_PARAMS = {**SAMPLING, "top_k": -1, "repetition_penalty": 1.0, "logprobs": True}
 PROMPT_LENGTH, RESPONSE_LENGTH = 2000, 400
 TIMEOUT_S = 100.0
