@@ -135,12 +135,15 @@ def fitted(written: bytes) -> bytes:
 
 
 def write_rows(path: Path, rows: Iterable[object]) -> int:
-    """Write a file atomically and return its row count. Raise `WriteFailed` on a full disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a file atomically and return its row count.
+
+    Raise `WriteFailed` on a full disk, or if the path cannot be written to; then no row has been requested.
+    """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     count = 0
+    file = _opened(path, partial)
     try:
-        with partial.open("wb") as file:
+        with file:
             for row in rows:
                 file.write(dump_line(row))
                 count += 1
@@ -148,12 +151,24 @@ def write_rows(path: Path, rows: Iterable[object]) -> int:
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
+        # Other errors may come from the rows, such as an input that cannot be read.
         if error.errno not in FULL:
             raise
         raise WriteFailed(f"{path}: cannot be written ({error.strerror}).") from error
     finally:
         partial.unlink(missing_ok=True)
     return count
+
+
+def _opened(path: Path, partial: Path) -> BinaryIO:
+    """Open the file that is to replace the one at `path`."""
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return partial.open("wb")
+    except OSError as error:
+        raise WriteFailed(f"{path}: cannot be written ({error.strerror}). Check the path.") from error
 
 
 class Appender:

@@ -27,6 +27,7 @@ NEIGHBOURS = {
     ("evaluation", "data"),
     ("evaluation", "rollouts"),
     ("training", "contract"),
+    ("training", "data"),
     ("training", "launcher"),
     ("training", "rollouts"),
     ("contract", "data"),
@@ -72,7 +73,8 @@ ALIASES = {
 
 OPEN_TO_PLUGINS = {
     "nemo_gym", "nemo_gym.grading", "nemo_gym.dialects", "nemo_gym.testing", "nemo_gym.jsonl",
-    "nemo_gym.data.chat_tasks", "nemo_gym.data.sources", "nemo_gym.data.splits", "nemo_gym.data.tables",
+    "nemo_gym.data.chat_tasks", "nemo_gym.data.media_files", "nemo_gym.data.sources", "nemo_gym.data.splits",
+    "nemo_gym.data.tables",
 }  # fmt: skip
 
 BUILT_ON = {("genrm_model", "vllm_model"), ("multiple_intents", "workplace_assistant")}

@@ -38,8 +38,9 @@ SHOWN_IN_ROW = 3
 ABSENT = "–"
 BINS = 10
 BAR_WIDTH = 40
-_IN_PERCENT = re.compile(r"(.*/)?(pass|majority)@")
-"""Metrics whose values are in percent. All others are as the verifier returned them."""
+_OF_ATTEMPTS = re.compile(r"(.*/)?(pass|majority)@")
+PERCENT_SUFFIX = "_pct"
+"""Metrics with this suffix and those of attempts are in percent. All others are as the verifier returned them."""
 
 
 def show(table: Table) -> None:
@@ -218,7 +219,7 @@ def _chosen(agent: JsonObject) -> list[str]:
     """Return the metrics to show: the key metrics without the rows' own numbers, and pass@k if they lack it."""
     echoed = {f"mean/{field}" for field in agent.get("row_fields", ())}
     chosen = {*agent["key_metrics"]} - {REWARD} - echoed
-    if not any(_IN_PERCENT.match(name) for name in chosen):
+    if not any(_OF_ATTEMPTS.match(name) for name in chosen):
         for pattern in ("pass@{k}", "majority@{k}"):
             chosen |= highest_k_metrics(agent["agent_metrics"], pattern, ["accuracy"]).keys()
     return sorted(chosen)
@@ -235,10 +236,11 @@ def _shown(agent: JsonObject, name: str) -> str:
 
 def _percent_factor(agent: JsonObject, name: str) -> int:
     """Return what a metric's values must be multiplied with to be in percent, 0 if they are not shares."""
-    if _IN_PERCENT.match(name):
+    if _OF_ATTEMPTS.match(name) or name.endswith(PERCENT_SUFFIX):
         return 1
     metrics = agent["agent_metrics"]
-    field = name.removeprefix(PESSIMISTIC).removeprefix("mean/")
+    # A subset's mean has the unit of the overall mean.
+    field = name.rpartition("mean/")[2]
     low, high = metrics.get(f"min/{field}"), metrics.get(f"max/{field}")
     is_share = low in (0, 1) and high in (0, 1)
     if field == "reward" and low is not None and high is not None:

@@ -19,7 +19,9 @@ class DeclaredReward(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     range: tuple[float, float] | None = None
+    """The lowest and the highest reward."""
     higher_is_better: bool = True
+    """Whether the highest reward is the best one."""
 
     @field_validator("range")
     @classmethod

@@ -18,7 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema
 
 from nemo_gym.config.process import ProcessSettings
-from nemo_gym.config.settings import BaseResourcesServerConfig
+from nemo_gym.config.settings import GROUP_KEY, BaseResourcesServerConfig
 from nemo_gym.contract.environment import Environment, Solution, agents_of
 from nemo_gym.contract.play import play
 from nemo_gym.data.gather import file_of
@@ -29,6 +29,7 @@ from nemo_gym.process.serve import complete_server_class, load_module
 from nemo_gym.schemas.row import AGENT_REF_KEY, PARAMS_KEY
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.group_verification import verifies_groups
 from nemo_gym.servers.mcp.tools import McpTool, harvest
 from nemo_gym.servers.name_clashes import listed_tools
 from nemo_gym.servers.tools.handlers import Handler, is_class_of
@@ -61,7 +62,8 @@ async def schema_of(environment: Environment) -> JsonObject:
     examples = list(_rows_in_files(environment))
     _add_undeclared(row, examples)
     config = type(server).model_fields["config"].annotation
-    own = _fields_of([config] if is_class_of(config, BaseModel) else [], BaseResourcesServerConfig.model_fields)
+    shared = {*BaseResourcesServerConfig.model_fields} - ({GROUP_KEY} if verifies_groups(type(server)) else set())
+    own = _fields_of([config] if is_class_of(config, BaseModel) else [], shared)
     added, note = await _added(environment, server)
     details = {
         "tools": list(_tools(server, examples).values()),
@@ -96,7 +98,7 @@ def _fields_of(models: Iterable[type[BaseModel]], others: Iterable[str]) -> Fiel
     """Return the fields of models, except `others`. A field that any model requires is required."""
     left_out, found = set(others), Fields()
     for model in models:
-        meanings = _meanings(model)
+        meanings = field_docstrings(model)
         for name, info in model.model_fields.items():
             if name in left_out or (name in found and not info.is_required()):
                 continue
@@ -105,8 +107,8 @@ def _fields_of(models: Iterable[type[BaseModel]], others: Iterable[str]) -> Fiel
     return found
 
 
-def _meanings(model: type[BaseModel]) -> dict[str, str]:
-    """Return the docstrings of a model's fields."""
+def field_docstrings(model: type) -> dict[str, str]:
+    """Return the docstrings of a class's annotated attributes, such as a model's fields."""
     found: dict[str, str] = {}
     for cls in model.__mro__[::-1]:
         if cls.__module__ == "builtins" or cls is BaseModel:

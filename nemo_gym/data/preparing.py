@@ -11,8 +11,11 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from nemo_gym.config.wording import counted
+from nemo_gym.data.media_files import MEDIA, media_folder
+from nemo_gym.data.splits import check_count
 from nemo_gym.errors import UsageError, UserError
-from nemo_gym.jsonl import read_rows
+from nemo_gym.jsonl import read_raw_lines, read_rows
 from nemo_gym.paths import INSTALL_ROOT, PACKAGE_DIR
 
 SHARED_HELP = {
@@ -25,6 +28,9 @@ SHARED_HELP = {
 }
 """Help texts of the usual parameters, for functions that do not describe them."""
 
+INTERRUPTED = 130
+"""The exit code for Ctrl-C, as in shells."""
+
 _PARAMETER_LINE = re.compile(r"^(?P<indent> *)(?P<name>\w+): +(?P<text>\S.*(?:\n(?P=indent) +\S.*)*)", re.MULTILINE)
 
 
@@ -35,17 +41,23 @@ def run_prepare(prepare: Callable[..., object], arguments: Sequence[str] | None 
     is required, a sequence's flag may be repeated, and a bool's takes no value. Help texts come from
     `Annotated[..., "text"]` or from lines `name: text` in the docstring.
 
-    Ends the process with code 1 if `prepare` raises a `UserError`, and with code 2 for wrong usage. Raises `TypeError`
-    if an annotation cannot be turned into a flag.
+    Prints the number of rows in the file whose path `prepare` returns. Ends the process with code 1 if `prepare`
+    raises a `UserError`, with code 2 for wrong usage, and with code 130 for Ctrl-C. Raises `TypeError` if an
+    annotation cannot be turned into a flag.
     """
     parser = _parser_of(prepare)
     given = vars(parser.parse_args(arguments))
     try:
-        prepare(**given)
+        check_count(given.get("count"))
+        made = prepare(**given)
+        if isinstance(made, Path):
+            print(_summary_of(made))  # noqa: T201 - the output of a command
     except UsageError as error:
         parser.error(str(error))
     except UserError as error:
         parser.exit(1, f"{error}\n")
+    except KeyboardInterrupt:
+        parser.exit(INTERRUPTED, "Interrupted.\n")
 
 
 def shared_rows(name: str) -> list[dict[str, Any]]:
@@ -56,6 +68,12 @@ def shared_rows(name: str) -> list[dict[str, Any]]:
     packaged = PACKAGE_DIR / "shared_data"
     folder = packaged if packaged.is_dir() else INSTALL_ROOT / "data"
     return list(read_rows(folder / name))
+
+
+def _summary_of(path: Path) -> str:
+    folders = [folder for folder in (media_folder(path, media) for media in MEDIA) if folder.is_dir()]
+    files = f", with files in {' and '.join(map(str, folders))}" if folders else ""
+    return f"{counted(sum(1 for _ in read_raw_lines(path)), 'row')} in {path}{files}"
 
 
 def _parser_of(prepare: Callable[..., object]) -> argparse.ArgumentParser:

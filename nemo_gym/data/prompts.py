@@ -23,7 +23,9 @@ class PromptConfig(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     user: str
+    """The user message. `{field}` inserts a field of the row; `{{` and `}}` are literal braces."""
     system: str | None = None
+    """A system message before it, with the same placeholders."""
 
     @field_validator("user", "system")
     @classmethod

@@ -20,6 +20,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from nemo_gym import paths
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.data import huggingface
+from nemo_gym.data.splits import check_count
 from nemo_gym.errors import DataError, UserError
 
 FUNCTION = "prepare"
@@ -51,7 +52,9 @@ class Script(NamedTuple):
         hub_problem = _hub_problem(self.program)
         with _importing_from(self.program), self._failing(hub_problem):
             function = self._function()
-            return Path(str(function(**self._checked(function, arguments))))
+            checked = self._checked(function, arguments)
+            check_count(checked.get("count"))
+            return Path(str(function(**checked)))
 
     def _function(self) -> Callable[..., object]:
         function: Callable[..., object] | None = getattr(_imported(self.program), FUNCTION, None)

@@ -30,15 +30,24 @@ def split_rows(
     with. Pass `key` if a row has fields that do not belong to the task, such as a number: it returns the part of the
     row, as JSON, that is hashed.
 
-    Raises `DataError` if the stream ends, or brings nothing new for `200 * count + 10,000` rows.
+    Raises `DataError` if `count` is below 1, and if the stream ends or brings nothing new for
+    `200 * count + 10,000` rows.
     """
-    if split is None:
-        yield from islice(rows, max(count, 0))
-        return
+    check_count(count)
+    return islice(rows, count) if split is None else _rows_of(rows, split, count, key)
+
+
+def check_count(count: object) -> None:
+    """Raise `DataError` if a number of rows is below 1, because it would replace a file by an empty one."""
+    if isinstance(count, int) and count < 1:
+        raise DataError(f"count: must be at least 1, found {count}.")
+
+
+def _rows_of(rows: Iterable[Row], split: Split, count: int, key: Callable[[Row], object] | None) -> Iterator[Row]:
     seen: set[bytes] = set()
     patience = DRAWS_PER_ROW * count + MORE_DRAWS
     draws_left = patience
-    for row in rows if count > 0 else ():
+    for row in rows:
         digest = _digest(key(row) if key else row)
         if digest not in seen and split_of(digest) == split:
             seen.add(digest)

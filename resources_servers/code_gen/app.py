@@ -35,6 +35,7 @@ class CodeGenConfig(BaseResourcesServerConfig):
     debug: bool = False
     """Whether to add a failed test's input, output and expected output to the metadata."""
     memory_limit_mb: int = Field(1024, ge=64)
+    """Memory of one test in MiB."""
     allow_unconfined: bool = False
     """If no sandbox is available, run programs without one, with limits on time and memory only."""
 

@@ -35,6 +35,7 @@ class InstructionFollowingConfig(BaseResourcesServerConfig):
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     loose: bool = False
+    """Also count constraints that are met without the answer's first line, last line or asterisks."""
 
 
 class Task(BaseModel):

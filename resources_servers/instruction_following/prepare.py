@@ -35,8 +35,6 @@ def prepare(output: Path, count: int = 100, seed: int = 0, split: Split | None =
 
     ifbench: use the constraints of IFBench as well, which is then no longer out of the distribution of the rows
     """
-    if count < 1:
-        raise DataError(f"--count {count}: must be at least 1.")
     rows = split_rows(_rows(random.Random(seed), ifbench), split, count, key=itemgetter("prompt"))
     write_rows(output, ({**row, "id": number} for number, row in enumerate(rows)))
     return output

@@ -75,8 +75,6 @@ def prepare(
         raise UsageError("argument --mixture: not allowed with argument --generator")
     if category and (generator or mixture):
         raise UsageError(f"argument --category: not allowed with argument --{'mixture' if mixture else 'generator'}")
-    if count < 1:
-        raise DataError(f"--count {count}: at least one row is needed.")
     generators = read_mixture(mixture) if mixture else [Generator(name=name) for name in generator]
     _check(generators)
     if not is_installed():

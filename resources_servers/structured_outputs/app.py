@@ -47,6 +47,7 @@ class StructuredOutputsConfig(BaseResourcesServerConfig):
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     xml_coerce_types: bool = True
+    """Read XML texts as numbers, booleans and nulls if the schema expects them."""
 
 
 class StructuredOutputsRunRequest(BaseRunRequest):

@@ -130,6 +130,21 @@ def test_shares_of_one_table_are_in_percent() -> None:
     assert shown([agent_with(lost)])[1] == "mean/reward -1"
 
 
+def test_shares_of_subsets_and_of_pairs_are_in_percent() -> None:
+    found = {
+        "mean/wer": 0.5, "min/wer": 0, "max/wer": 1, "beeps/mean/wer": 1.0,
+        "judged_pairs_pct": 100.0, "letter/ties_pct": 43.3333,
+    }  # fmt: skip
+    assert shown([agent_with(found, key_metrics=found)])[2:] == [
+        "beeps/mean/wer 100%",
+        "judged_pairs_pct 100%",
+        "letter/ties_pct 43.33%",
+        "max/wer 1",
+        "mean/wer 50%",
+        "min/wer 0",
+    ]
+
+
 def test_numbers_of_the_rows_are_not_shown() -> None:
     assert shown([agent_with({"mean/reward": 1.0, "mean/level": 3.0}, row_fields=["level"])]) == [
         "metric a",

@@ -165,6 +165,19 @@ async def test_prompt_decides_which_fields_it_needs(tmp_path: Path, monkeypatch:
     assert schema["examples"] == [row]
 
 
+async def test_group_verification_is_a_setting_of_its_servers() -> None:
+    with open_environment(REPOSITORY / "resources_servers" / "genrm_compare") as environment:
+        schema = await schema_of(environment)
+    setting = schema[DETAILS_KEY]["settings"]["properties"]["group_verification"]
+    assert setting["description"] == "Required if the server's class overrides `verify_group`."
+
+
+async def test_every_field_of_visual_reasoning_is_described() -> None:
+    with open_environment(REPOSITORY / "resources_servers" / "visual_reasoning") as environment:
+        schema = await schema_of(environment)
+    assert [name for name, field in schema["properties"].items() if "description" not in field] == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: f"{folder.parent.name}/{folder.name}")
 async def test_examples_fit_the_schema(folder: Path) -> None:

@@ -144,9 +144,7 @@ def test_rows_of_programs_must_not_name_files(folder: Path) -> None:
     row = row_of(image("images/a.PNG"))
     check_embedded(with_media(with_media_dir(row, folder)), "rows[3]")
     for given in (row, with_media_dir(row, folder)):
-        with pytest.raises(
-            InvalidTask, match=r"rows\[3\]: responses_create_params.*image_path names a file"
-        ):
+        with pytest.raises(InvalidTask, match=r"rows\[3\]: responses_create_params.*image_path names a file"):
             check_embedded(given, "rows[3]")
 
 

@@ -110,6 +110,49 @@ def test_usage_error_exits_with_2(capsys):
     assert capsys.readouterr().err.endswith("error: --a: not with --b\n")
 
 
+def test_ctrl_c_exits_with_130_in_one_line(capsys):
+    with pytest.raises(SystemExit, match="130"):
+        run_prepare(failing(KeyboardInterrupt()), ["--output", "x"])
+    assert capsys.readouterr().err == "Interrupted.\n"
+
+
+@each_case("count", ["0", "-3"])
+@each_case("name", ["mcqa --split validation", "visual_reasoning", "short_answer_judge", "equivalence_llm_judge"])
+def test_count_below_one_keeps_the_file(tmp_path, capsys, name, count):
+    folder, *words = name.split()
+    prepare = importlib.import_module(f"resources_servers.{folder}.prepare").prepare
+    output = tmp_path / "rows.jsonl"
+    output.write_text("{}\n")
+    with pytest.raises(SystemExit, match="1"):
+        run_prepare(prepare, [*words, "--count", count, "--output", str(output)])
+    assert capsys.readouterr().err == f"count: must be at least 1, found {count}.\n"
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("rows.jsonl", "{}\n")]
+
+
+def test_unwritable_output_is_reported_in_one_line(tmp_path, capsys):
+    (tmp_path / "folder.jsonl").mkdir()
+    (tmp_path / "file").touch()
+    prepare = importlib.import_module("resources_servers.visual_reasoning.prepare").prepare
+    for output, problem in {
+        tmp_path / "folder.jsonl": "Is a directory",
+        tmp_path / "file" / "rows.jsonl": "File exists",
+        Path("/proc/rows.jsonl"): "No such file or directory",
+    }.items():
+        with pytest.raises(SystemExit, match="1"):
+            run_prepare(prepare, ["--count", "1", "--output", str(output)])
+        assert capsys.readouterr().err == f"{output}: cannot be written ({problem}). Check the path.\n"
+    assert list((tmp_path / "folder.jsonl").iterdir()) == []
+
+
+def test_rows_and_folder_are_printed(tmp_path, capsys):
+    prepare = importlib.import_module("resources_servers.audio_digits.prepare").prepare
+    output = tmp_path / "rows.jsonl"
+    run_prepare(prepare, ["--count", "2", "--embed", "--output", str(output)])
+    assert capsys.readouterr().out == f"2 rows in {output}\n"
+    run_prepare(prepare, ["--count", "1", "--output", str(output)])
+    assert capsys.readouterr().out == f"1 row in {output}, with files in {tmp_path / 'rows_audio'}\n"
+
+
 def test_bug_keeps_its_traceback():
     with pytest.raises(KeyError):
         run_prepare(failing(KeyError("bug")), ["--output", "x"])

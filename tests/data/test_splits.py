@@ -9,7 +9,7 @@ from itertools import count, islice
 import pytest
 
 from nemo_gym import DataError
-from nemo_gym.data.splits import split_rows
+from nemo_gym.data.splits import Split, split_rows
 from nemo_gym.jsonl import JsonObject
 
 
@@ -66,8 +66,10 @@ def test_exhausted_generator_is_reported_with_count(rows: Iterator[JsonObject]) 
     )
 
 
-def test_nothing_is_drawn_for_no_rows() -> None:
-    assert list(split_rows(sums(0), "validation", 0)) == []
+@pytest.mark.parametrize("split", ["validation", None])
+def test_count_below_one_is_rejected(split: Split | None) -> None:
+    with pytest.raises(DataError, match="count: must be at least 1, found 0"):
+        split_rows(sums(0), split, 0)
 
 
 def test_without_split_the_first_rows_are_kept() -> None:

@@ -70,25 +70,15 @@ def test_sql_has_single_and_multi_step_agents(agents):
     }
 
 
-def test_planned_rollouts_are_scored_or_failed(finished, agents):
+def test_planned_rollouts_are_all_scored(finished, agents):
     planned = len(agents) * EXAMPLES * REPEATS
-    failed = rows_of(finished.folder / "all_failures.jsonl")
-    assert len(finished.scored) + len(failed) == planned
-    summary = re.search(r"(\d+) planned = (\d+) scored \+ (\d+) failed.* \+ 0 unresolved", finished.printed)
-    assert summary is not None, finished.printed
-    assert tuple(map(int, summary.groups())) == (planned, len(finished.scored), len(failed))
-    # The policy acts at random, but every environment can grade its replies. As a judge, it does not give verdicts.
-    assert {(row["agent_ref"]["name"], row["_ng_failure_class"]) for row in failed} <= {
-        ("equivalence_llm_judge_simple_agent", "judge_failed"),
-        ("math_with_judge_simple_agent", "judge_failed"),
-        ("rubric_judge_simple_agent", "judge_failed"),
-        ("short_answer_judge_simple_agent", "judge_failed"),
-    }
+    failures = finished.folder / "all_failures.jsonl"
+    assert [row["_ng_failure_class"] for row in (rows_of(failures) if failures.exists() else [])] == []
+    assert f"{planned} planned = {planned} scored + 0 failed" in finished.printed
 
 
 def test_every_agent_ran_all_of_its_rows(finished, agents):
-    ended = [*finished.scored, *rows_of(finished.folder / "all_failures.jsonl")]
-    assert Counter(row["agent_ref"]["name"] for row in ended) == dict.fromkeys(agents, EXAMPLES * REPEATS)
+    assert Counter(row["agent_ref"]["name"] for row in finished.scored) == dict.fromkeys(agents, EXAMPLES * REPEATS)
     metrics = orjson.loads((finished.folder / "all_aggregate_metrics.json").read_bytes())
     assert {each["agent_ref"]["name"] for each in metrics} == set(agents)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym import DataError, run_prepare
+from nemo_gym import DataError
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.instruction_following.app import InstructionFollowingServer
@@ -144,15 +144,6 @@ def test_row_combines_only_different_kinds():
         ids = row(random.Random(seed), seed)["instruction_id_list"]
         named = [kinds[id_] for id_ in ids if len(ids) > 1]
         assert len(set(named)) == len(named)
-
-
-def test_count_below_one_is_rejected(tmp_path, capsys):
-    with pytest.raises(DataError, match="must be at least 1"):
-        prepare(tmp_path / "rows.jsonl", count=0)
-    with pytest.raises(SystemExit, match="1"):
-        run_prepare(prepare, ["--output", str(tmp_path / "rows.jsonl"), "--count", "0"])
-    assert "--count 0" in capsys.readouterr().err
-    assert not (tmp_path / "rows.jsonl").exists()
 
 
 def test_command_of_the_readme_works(tmp_path):

@@ -51,7 +51,7 @@ def test_command_rejects_an_unknown_generator(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("order", "problem"),
     [
-        ({"count": 0}, "--count 0: at least one row is needed"),
+        ({"count": 0}, "count: must be at least 1, found 0"),
         ({"generator": ["maze", "maze"]}, "maze: listed twice"),
         ({"mixture": "[{name: maze, config: {seed: 1}}]"}, r"maze: config\.seed: use --seed"),
         ({"mixture": "[{name: maze, config: {size: 1}}]"}, r"maze: config\.size: use --count"),

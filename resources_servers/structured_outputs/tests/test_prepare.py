@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym import DataError, run_prepare
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout
 from resources_servers.structured_outputs.app import SUBMIT as ROUTE
@@ -85,15 +84,6 @@ def test_any_text_can_be_written_in_every_format(text):
     schema = {"type": "object", "properties": {"text": {"const": text.strip()}, "more": {"const": 1}}}
     for format_ in FORMATS:
         assert first_problem(written({"text": text.strip(), "more": 1}, format_), format_, json.dumps(schema)) is None
-
-
-def test_count_below_one_is_rejected(tmp_path, capsys):
-    with pytest.raises(DataError, match="must be at least 1"):
-        prepare(tmp_path / "rows.jsonl", count=0)
-    with pytest.raises(SystemExit, match="1"):
-        run_prepare(prepare, ["--output", str(tmp_path / "rows.jsonl"), "--count", "0"])
-    assert "--count 0" in capsys.readouterr().err
-    assert not (tmp_path / "rows.jsonl").exists()
 
 
 def test_command_of_the_readme_works(tmp_path):
