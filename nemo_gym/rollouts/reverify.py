@@ -38,7 +38,7 @@ from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.rollouts.runner import Runner
 from nemo_gym.rollouts.subject import ServerBlock
 from nemo_gym.schemas.rollout import ReverifyMode
-from nemo_gym.schemas.row import Row, TaskKey
+from nemo_gym.schemas.row import MEDIA_DIR_KEY, PARAMS_KEY, Row, TaskKey
 
 UNSAFE = "unsafe_"
 KEYS_SHOWN = 20
@@ -206,7 +206,7 @@ class Reverification:
         for number, raw in read_raw_lines(source):
             rollout = Row(parse_row(raw, source, number))
             if self.lines.get(rollout.key) == number and rollout.key not in done:
-                yield Row({**orjson.loads(self.inputs[rollout.key]), "response": rollout.response})
+                yield _as_answered(Row(orjson.loads(self.inputs[rollout.key])), rollout)
 
     def _in_order_of_tasks(self, done: KeySet, groups: GroupedTasks) -> Iterator[Row]:
         source, rollouts = _source(self.job), self.job.rollouts_jsonl_fpath
@@ -232,7 +232,7 @@ class Reverification:
                     absent={repeat: "no stored rollout" for repeat in rest if repeat not in others},
                 )
             for repeat, offset in offsets.items():
-                yield rows[repeat].with_fields({"response": row_at(source, offset).response})
+                yield _as_answered(rows[repeat], row_at(source, offset))
 
     async def output(self, client: ServerClient) -> RunFiles:
         """Return the output files. Unless forced, raise `DataError` if a server may need the rollout's state."""
@@ -320,6 +320,16 @@ async def reverify(
             raise first_of(errors) from None
         finally:
             summary.close()
+
+
+def _as_answered(row: Row, rollout: Row) -> Row:
+    """Return a row with its stored response."""
+    fields = {**row.fields, "response": rollout.response}
+    if MEDIA_DIR_KEY in fields and MEDIA_DIR_KEY not in rollout.fields:
+        # A scored rollout contains the data of the files that the row names. They may have moved since.
+        fields[PARAMS_KEY] = rollout.params
+        del fields[MEDIA_DIR_KEY]
+    return Row(fields)
 
 
 def _check_at_once(stored: Stored, grouped: Mapping[str, str]) -> None:

@@ -207,3 +207,17 @@ def test_mismatched_inputs_are_rejected_before_servers_start(stored):
     write(stored, "run.jsonl", [])
     assert "run.jsonl does not contain rollouts" in graded(stored, CONFIG, code=1).err
     assert not (stored.folder / "new.jsonl").exists()
+
+
+def test_images_that_have_moved_are_taken_from_the_rollouts(stored):
+    def with_part(row, part):
+        content = [{"type": "input_image", **part}]
+        return {**row, "responses_create_params": {"input": [{"role": "user", "content": content}]}}
+
+    url = "data:image/png;base64,AAAA"
+    write(stored, "in.jsonl", [with_part(asked(0), {"image_path": "gone.png"}) | {"_ng_media_dir": "nowhere"}])
+    write(stored, "run.jsonl", [with_part(done("right", 0), {"image_url": url})])
+    write(stored, "run_failures.jsonl", [])
+    graded(stored, CONFIG)
+    (row,) = read(stored, "new.jsonl").values()
+    assert (row["reward"], row["responses_create_params"]["input"][0]["content"][0]["image_url"]) == (1.0, url)
