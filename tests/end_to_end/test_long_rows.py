@@ -31,7 +31,7 @@ def prompt_of(row):
 @pytest.fixture(scope="module")
 def collected(shared_workplace):
     """The rows, of which the last one has twice the length, and the rollouts by row. The model answers the first."""
-    path = prepare(shared_workplace.folder / "rows.jsonl", len(KINDS), lengths=["1m"], kinds=KINDS)
+    path = prepare(shared_workplace.folder / "rows.jsonl", len(KINDS), lengths=["1m"], subset=KINDS)
     rows = rows_of(path)
     message = rows[-1]["responses_create_params"]["input"][0]
     message["content"] += message["content"]
