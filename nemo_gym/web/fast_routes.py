@@ -254,22 +254,21 @@ class Received:
     async def is_complete(self) -> bool:
         """Receive the body. Return whether the caller has sent all of it before hanging up."""
         message = await self.receive()
-        chunks = [message]
+        self._messages = [message]
         while message.get("more_body", False):
             message = await self.receive()
-            chunks.append(message)
-        if message["type"] != "http.request":
-            self._messages = chunks
-            return False
-        # Joining a single chunk copies nothing.
-        self.replace(b"".join([each.get("body", b"") for each in chunks]))
-        return True
+            self._messages.append(message)
+        is_complete: bool = message["type"] == "http.request"
+        if is_complete and len(self._messages) > 1:
+            self.replace(b"".join([each.get("body", b"") for each in self._messages]))
+        return is_complete
 
     def body(self) -> bytes:
         """Return the complete body."""
         if self._json is not None:
             return dump_json(self._json)
-        return b"".join([each.get("body", b"") for each in self._messages])
+        body: bytes = self._messages[0].get("body", b"")
+        return body
 
     def replace(self, body: bytes) -> None:
         """Go on with another body."""
