@@ -9,7 +9,7 @@ import pytest
 
 from nemo_gym.jsonl import read_rows
 from resources_servers.audio_digits.prepare import prepare
-from tests.rows import rows_of
+from tests.end_to_end.behind_endpoint import collect_behind
 
 LISTENER = Path(__file__).parents[2] / "resources_servers" / "audio_digits" / "tests" / "listener.py"
 ENVIRONMENT = "resources_servers/audio_digits/configs/audio_digits.yaml"
@@ -34,20 +34,7 @@ def collect(shared_workplace, run_endpoint, rows):
     """Return a function that collects the rows with a model server in front of the listener."""
 
     def collected(model_server):
-        output = shared_workplace.folder / f"{model_server}.jsonl"
-        config = f"responses_api_models/{model_server}/configs/{model_server}.yaml"
-        with run_endpoint(LISTENER) as endpoint:
-            run = shared_workplace.start_servers(
-                f"+config_paths=[{ENVIRONMENT},{config}]", f"+policy_base_url={endpoint}/v1", "+policy_api_key=none",
-                "+policy_model_name=listener",
-            )  # fmt: skip
-            finished = shared_workplace.run(
-                "ng_collect_rollouts", f"+head_server.port={run.head.rpartition(':')[2]}",
-                f"+input_jsonl_fpath={rows}", f"+output_jsonl_fpath={output}",
-            )  # fmt: skip
-            run.end()
-        assert finished.code == 0, finished.err
-        return rows_of(output), rows_of(output.with_name(f"{model_server}_failures.jsonl"))
+        return collect_behind(shared_workplace, run_endpoint(LISTENER), model_server, ENVIRONMENT, rows)
 
     return collected
 

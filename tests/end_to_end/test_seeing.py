@@ -9,7 +9,7 @@ import pytest
 
 from nemo_gym.jsonl import read_rows
 from resources_servers.visual_reasoning.prepare import KINDS, prepare
-from tests.rows import rows_of
+from tests.end_to_end.behind_endpoint import collect_behind
 
 WATCHER = Path(__file__).parents[2] / "resources_servers" / "visual_reasoning" / "tests" / "watcher.py"
 ENVIRONMENT = "resources_servers/visual_reasoning/configs/visual_reasoning.yaml"
@@ -36,27 +36,15 @@ def collect(shared_workplace, run_endpoint, rows):
     """Return a function that collects the rows with a model server in front of the watcher."""
 
     def collected(model_server):
-        output = shared_workplace.folder / f"{model_server}.jsonl"
-        config = f"responses_api_models/{model_server}/configs/{model_server}.yaml"
-        with run_endpoint(WATCHER) as endpoint:
-            run = shared_workplace.start_servers(
-                f"+config_paths=[{ENVIRONMENT},{config}]", f"+policy_base_url={endpoint}/v1", "+policy_api_key=none",
-                "+policy_model_name=watcher",
-            )  # fmt: skip
-            finished = shared_workplace.run(
-                "ng_collect_rollouts", f"+head_server.port={run.head.rpartition(':')[2]}",
-                f"+input_jsonl_fpath={rows}", f"+output_jsonl_fpath={output}",
-            )  # fmt: skip
-            run.end()
-        assert finished.code == 0, finished.err
-        return rows_of(output)
+        return collect_behind(shared_workplace, run_endpoint(WATCHER), model_server, ENVIRONMENT, rows)
 
     return collected
 
 
 @pytest.mark.parametrize("model_server", ["openai_model", "vllm_model"])
 def test_every_pixel_arrives_at_the_endpoint(collect, model_server):
-    scored = collect(model_server)
+    scored, failed = collect(model_server)
+    assert failed == []
     assert len(scored) == EACH * len(READABLE)
     assert [row["subset"] for row in scored if row["reward"] != 1.0] == []
     for row in scored:

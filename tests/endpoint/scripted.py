@@ -7,17 +7,14 @@ the current turn; after the last turn, answers are empty.
 """
 
 import json
-import os
 import re
-import socket
-import sys
-import threading
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+
+from tests.endpoint.program import serve
 
 NEST = "nested lists: "
 
@@ -69,13 +66,5 @@ async def models(request: Request) -> JSONResponse:
 app = Starlette(routes=[Route("/v1/models", models), Route("/v1/responses", responses, methods=["POST"])])
 
 
-def main() -> None:
-    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
-    print(listener.getsockname()[1], flush=True)  # noqa: T201 - this is how a test learns the port
-    # The test's process holds the other end of stdin; if it dies, this process ends too.
-    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
-    uvicorn.Server(uvicorn.Config(app, log_level="critical")).run(sockets=[listener])
-
-
 if __name__ == "__main__":
-    main()
+    serve(app)

@@ -4,18 +4,14 @@
 received requests as `{path, headers, body}`; `DELETE /seen` clears the list.
 """
 
-import argparse
 import asyncio
-import os
-import socket
-import sys
-import threading
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
+
+from tests.endpoint.program import NoteRequests, serve
 
 seen: list[dict] = []
 failures_left: dict[str, int] = {}
@@ -223,31 +219,6 @@ async def moved(request: Request) -> Response:
     return RedirectResponse(f"/{request.path_params['path']}")
 
 
-class NoteRequests:
-    """Middleware that records each request before it is handled."""
-
-    def __init__(self, app):
-        self.app = app
-
-    async def __call__(self, scope, receive, send):
-        if scope["type"] != "http" or scope["path"] == "/seen":
-            await self.app(scope, receive, send)
-            return
-        request = Request(scope, receive)
-        raw = await request.body()
-        body = await request.json() if raw else None
-        seen.append(
-            {"path": scope["path"], "headers": dict(request.headers), "body": body, "client": scope["client"][1]}
-        )
-
-        waiting = [{"type": "http.request", "body": raw, "more_body": False}]
-
-        async def replay():
-            return waiting.pop() if waiting else await receive()
-
-        await self.app(scope, replay, send)
-
-
 app = Starlette(
     routes=[
         Route("/v1/models", models),
@@ -258,18 +229,8 @@ app = Starlette(
         Route("/seen", seen_requests, methods=["GET", "DELETE"]),
     ]
 )
-app.add_middleware(NoteRequests)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int, default=0)
-    listener = socket.create_server(("127.0.0.1", parser.parse_args().port), backlog=4096)
-    print(listener.getsockname()[1], flush=True)  # noqa: T201 - this is how a test learns the port
-    # The test's process holds the other end of stdin; if it dies, this process ends too.
-    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
-    uvicorn.Server(uvicorn.Config(app, log_level="critical")).run(sockets=[listener])
+app.add_middleware(NoteRequests, seen=seen)
 
 
 if __name__ == "__main__":
-    main()
+    serve(app)

@@ -10,22 +10,18 @@ and calls such as `get_weather({"city": "Oslo"})`. The turn `meet NAME 2` waits 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import os
 import re
-import socket
-import sys
-import threading
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+
+from tests.endpoint.program import serve
 
 PROGRAM = Path(__file__)
 MODEL, OLDER_MODEL = "policy", "policy-of-an-older-engine"
@@ -288,15 +284,5 @@ def make_app() -> Starlette:
     return app
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Serve a strict chat endpoint with token ids.")
-    parser.add_argument("--port", type=int, default=0)
-    listener = socket.create_server(("127.0.0.1", parser.parse_args().port), backlog=4096)
-    print(listener.getsockname()[1], flush=True)  # noqa: T201 - this is how a test learns the port
-    # The test's process holds the other end of stdin; if it dies, this process ends too.
-    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
-    uvicorn.Server(uvicorn.Config(make_app(), log_level="critical")).run(sockets=[listener])
-
-
 if __name__ == "__main__":
-    main()
+    serve(make_app())

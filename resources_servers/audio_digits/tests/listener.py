@@ -3,17 +3,13 @@
 `python listener.py` prints its port, then serves until its input ends. It speaks Responses and Chat Completions.
 """
 
-import os
-import socket
-import sys
-import threading
-
-import uvicorn
 from hearing import hear
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+
+from tests.endpoint.program import serve
 
 KIND_BY_WORD = {"telephone": "dtmf", "beep": "beeps", "Morse": "morse"}
 
@@ -49,13 +45,9 @@ async def models(request: Request) -> JSONResponse:
 
 
 if __name__ == "__main__":
-    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
-    print(listener.getsockname()[1], flush=True)  # noqa: T201 - this is how a test learns the port
-    # The test's process holds the other end of stdin; if it dies, this process ends too.
-    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     routes = [
         Route("/v1/models", models),
         Route("/v1/responses", responses, methods=["POST"]),
         Route("/v1/chat/completions", chat_completions, methods=["POST"]),
     ]
-    uvicorn.Server(uvicorn.Config(Starlette(routes=routes), log_level="critical")).run(sockets=[listener])
+    serve(Starlette(routes=routes))

@@ -6,13 +6,8 @@ they are the same, it answers with the text that the request's `user` holds.
 """
 
 import json
-import os
-import socket
-import sys
-import threading
 
 import numpy as np
-import uvicorn
 from PIL import Image
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -20,6 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from resources_servers.visual_reasoning.tests.seeing import decoded, see
+from tests.endpoint.program import serve
 
 PART = {"x": 400, "y": 300, "w": 380, "h": 330}
 FACTOR = 2
@@ -78,13 +74,9 @@ async def models(request: Request) -> JSONResponse:
 
 
 if __name__ == "__main__":
-    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
-    print(listener.getsockname()[1], flush=True)  # noqa: T201 - this is how a test learns the port
-    # The test's process holds the other end of stdin; if it dies, this process ends too.
-    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     routes = [
         Route("/v1/models", models),
         Route("/v1/responses", responses, methods=["POST"]),
         Route("/v1/chat/completions", chat_completions, methods=["POST"]),
     ]
-    uvicorn.Server(uvicorn.Config(Starlette(routes=routes), log_level="critical")).run(sockets=[listener])
+    serve(Starlette(routes=routes))

@@ -3,18 +3,14 @@
 The model name selects a fault. `--port 0` prints the port; it serves until its input ends. `GET /seen` lists bodies.
 """
 
-import argparse
 import json
-import os
-import socket
-import sys
-import threading
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+
+from tests.endpoint.program import serve
 
 ROLES = ("system", "user", "assistant", "response_1", "response_2", "principle")
 CONTEXT_LENGTH = 400
@@ -103,15 +99,5 @@ app = Starlette(
 )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int, default=0)
-    listener = socket.create_server(("127.0.0.1", parser.parse_args().port))
-    print(listener.getsockname()[1], flush=True)  # noqa: T201 - the test reads the port
-    # The test's process holds the other end of stdin; if it dies, this process ends too.
-    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
-    uvicorn.Server(uvicorn.Config(app, log_level="critical")).run(sockets=[listener])
-
-
 if __name__ == "__main__":
-    main()
+    serve(app)

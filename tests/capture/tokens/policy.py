@@ -6,17 +6,14 @@ the prompt, the sampled tokens and their log-probabilities of each call.
 
 from __future__ import annotations
 
-import os
 import random
-import socket
-import sys
-import threading
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+
+from tests.endpoint.program import serve
 
 calls: list[dict] = []
 WORDS = ("yes", "no", "perhaps", "never", "always")
@@ -64,13 +61,9 @@ async def sampled_so_far(request: Request) -> JSONResponse:
 
 
 if __name__ == "__main__":
-    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
-    print(listener.getsockname()[1], flush=True)  # noqa: T201 - this is how a test learns the port
-    # The test's process holds the other end of stdin; if it dies, this process ends too.
-    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     routes = [
         Route("/v1/models", models),
         Route("/v1/chat/completions", chat_completions, methods=["POST"]),
         Route("/sampled", sampled_so_far),
     ]
-    uvicorn.Server(uvicorn.Config(Starlette(routes=routes), log_level="critical")).run(sockets=[listener])
+    serve(Starlette(routes=routes))
