@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from array import array
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 
-from nemo_gym.jsonl import parse_row, read_lines_at
 from nemo_gym.rollouts.budget import Budget
 from nemo_gym.rollouts.group_order import TaskOrder
 from nemo_gym.rollouts.groups import GroupedTasks
@@ -16,7 +14,7 @@ from nemo_gym.rollouts.opening import OpenRun
 from nemo_gym.rollouts.outcome import Record, Summary
 from nemo_gym.rollouts.precision import Precision
 from nemo_gym.rollouts.recording import OnRecord
-from nemo_gym.schemas.row import Row, rows_in
+from nemo_gym.schemas.row import Row, offsets_by, rows_at, rows_in
 
 
 class Dispatch:
@@ -102,14 +100,8 @@ def shuffled_by_repeat(path: Path) -> Iterator[Row]:
 
     Any beginning of this order is a random sample of the tasks, which a file sorted by subject would not give.
     """
-    offsets: dict[int, array[int]] = {}
-    for offset, (number, raw) in read_lines_at(path):
-        offsets.setdefault(Row(parse_row(raw, path, number)).key.repeat, array("Q")).append(offset)
+    offsets = offsets_by(path, lambda key: key.repeat)
     chance = random.Random(0)
-    with path.open("rb") as file:
-        for repeat in sorted(offsets):
-            places = offsets[repeat]
-            chance.shuffle(places)
-            for offset in places:
-                file.seek(offset)
-                yield Row(parse_row(file.readline(), path, 0))
+    for repeat in sorted(offsets):
+        chance.shuffle(offsets[repeat])
+        yield from rows_at(path, offsets[repeat])

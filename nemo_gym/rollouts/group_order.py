@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from functools import partial
@@ -14,7 +13,7 @@ from nemo_gym.jsonl import JsonObject, parse_row, read_lines_at
 from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.resume import EarlierRun
-from nemo_gym.schemas.row import Row, rows_in
+from nemo_gym.schemas.row import Row, offsets_by, rows_at, rows_in
 
 
 def check_groups(path: Path, grouped: Mapping[str, str], settings: CollectionSettings) -> None:
@@ -99,22 +98,12 @@ def offsets_of(path: Path, tasks: Container[int]) -> dict[int, dict[int, int]]:
     return found
 
 
-def row_at(path: Path, offset: int) -> Row:
-    """Return the row at an offset of a file."""
-    with path.open("rb") as file:
-        file.seek(offset)
-        return Row(parse_row(file.readline(), path, 0))
-
-
 def response_at(path: Path, offset: int) -> JsonObject | None:
     """Return the response of the row at an offset of a file."""
-    return row_at(path, offset).response
+    return next(rows_at(path, [offset])).response
 
 
 def rows_by_task(path: Path) -> Iterator[list[Row]]:
     """Yield the rows of each task of a file. They may be apart, because a resumed run may add repeats at the end."""
-    places: dict[int, array[int]] = {}
-    for offset, (number, raw) in read_lines_at(path):
-        places.setdefault(Row(parse_row(raw, path, number)).key.task, array("Q")).append(offset)
-    for offsets in places.values():
-        yield [row_at(path, offset) for offset in offsets]
+    for offsets in offsets_by(path, lambda key: key.task).values():
+        yield list(rows_at(path, offsets))

@@ -20,7 +20,7 @@ from nemo_gym.errors import ConfigError, DataError, EnvironmentFailed, JudgeFail
 from nemo_gym.jsonl import Appender, parse_row, read_lines, read_lines_at, read_raw_lines, read_rows, write_rows
 from nemo_gym.rollouts.attempts import AttemptLimits
 from nemo_gym.rollouts.collector import allowed_connections, first_of
-from nemo_gym.rollouts.group_order import offsets_of, response_at, row_at
+from nemo_gym.rollouts.group_order import offsets_of, response_at
 from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.job import (
     AttemptSettings,
@@ -38,7 +38,7 @@ from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.rollouts.runner import Runner
 from nemo_gym.rollouts.subject import ServerBlock
 from nemo_gym.schemas.rollout import ReverifyMode
-from nemo_gym.schemas.row import MEDIA_DIR_KEY, PARAMS_KEY, Row, TaskKey
+from nemo_gym.schemas.row import MEDIA_DIR_KEY, PARAMS_KEY, Row, TaskKey, rows_at
 
 UNSAFE = "unsafe_"
 KEYS_SHOWN = 20
@@ -231,8 +231,8 @@ class Reverification:
                     responses={repeat: others[repeat] for repeat in rest if repeat in others},
                     absent={repeat: "no stored rollout" for repeat in rest if repeat not in others},
                 )
-            for repeat, offset in offsets.items():
-                yield _as_answered(rows[repeat], row_at(source, offset))
+            for repeat, rollout in zip(offsets, rows_at(source, offsets.values()), strict=True):
+                yield _as_answered(rows[repeat], rollout)
 
     async def output(self, client: ServerClient) -> RunFiles:
         """Return the output files. Unless forced, raise `DataError` if a server may need the rollout's state."""

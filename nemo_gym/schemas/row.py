@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from array import array
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import orjson
 
-from nemo_gym.jsonl import JsonObject, read_rows
+from nemo_gym.jsonl import JsonObject, parse_row, read_lines_at, read_rows
 
 TASK_INDEX_KEY = "_ng_task_index"
 ROLLOUT_INDEX_KEY = "_ng_rollout_index"
@@ -270,6 +271,22 @@ class Row:
 def rows_in(path: Path) -> Iterator[Row]:
     """Yield the rows of a file."""
     return map(Row, read_rows(path))
+
+
+def rows_at(path: Path, offsets: Iterable[int]) -> Iterator[Row]:
+    """Yield the rows at these offsets of a file."""
+    with path.open("rb") as file:
+        for offset in offsets:
+            file.seek(offset)
+            yield Row(parse_row(file.readline(), path, 0))
+
+
+def offsets_by(path: Path, number_of: Callable[[TaskKey], int]) -> dict[int, array[int]]:
+    """Return the offsets of a file's rows by the number of their task or repeat, both in the order of the file."""
+    offsets: dict[int, array[int]] = {}
+    for offset, (number, raw) in read_lines_at(path):
+        offsets.setdefault(number_of(Row(parse_row(raw, path, number)).key), array("Q")).append(offset)
+    return offsets
 
 
 def mirror_mask(result: JsonObject) -> None:
