@@ -124,15 +124,15 @@ class InternalClient:
 def _request_head(method: str, path: str, authority: str, headers: RawHeaders, body: RequestBody) -> bytes:
     lines = [_first_lines(method, path, authority)]
     for name, value in headers:
-        if name.lower() in OWN_HEADERS:
-            raise ValueError(f"{method} {path}: the client adds the header {name!r} itself; leave it out.")
-        lines.append(b"%b: %b\r\n" % (name, value))
-    if body or method in NEEDS_LENGTH:
-        lines.append(b"content-length: %d\r\n" % (len(body) if isinstance(body, bytes) else sum(map(len, body))))
-    lines.append(b"\r\n")
+        lines += _begin_header(name), value
+    has_length = bool(body) or method in NEEDS_LENGTH
+    if has_length:
+        lines.append(b"\r\ncontent-length: %d" % (len(body) if isinstance(body, bytes) else sum(map(len, body))))
+    lines.append(b"\r\n\r\n")
     head = b"".join(lines)
-    # Each line adds one of each. Any more would smuggle in another header or request.
-    if head.count(b"\n") != len(lines) + 1 or head.count(b"\r") != len(lines) + 1:
+    # The request line, `Host`, these headers and an empty line. Any more would smuggle in another header or request.
+    breaks = 3 + len(headers) + has_length
+    if head.count(b"\n") != breaks or head.count(b"\r") != breaks:
         broken = next(name for name, value in headers if {*b"\r\n"} & {*name, *value})
         # Without its value, because headers contain keys.
         raise ValueError(f"{method} {path}: the header {broken!r} holds a line break.")
@@ -150,7 +150,14 @@ def check_request_line(method: str, path: str) -> None:
 @lru_cache(maxsize=1024)
 def _first_lines(method: str, path: str, authority: str) -> bytes:
     check_request_line(method, path)
-    return f"{method} {path} HTTP/1.1\r\nhost: {authority}\r\n".encode("ascii")
+    return f"{method} {path} HTTP/1.1\r\nhost: {authority}".encode("ascii")
+
+
+@lru_cache(maxsize=1024)
+def _begin_header(name: bytes) -> bytes:
+    if name.lower() in OWN_HEADERS:
+        raise ValueError(f"the client adds the header {name!r} itself; leave it out.")
+    return b"\r\n%b: " % name
 
 
 class _SplitUrl(NamedTuple):

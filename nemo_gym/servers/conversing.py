@@ -26,6 +26,7 @@ from nemo_gym.schemas.rollout import ADDED_ONLY_HEADER, AggregateMetrics, Aggreg
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.conversation import Conversation, Cookies, check_response, cookies_of
 from nemo_gym.servers.tools.tool import INDEPENDENT_TOOLS_HEADER
+from nemo_gym.web.json_response import WrittenJson
 
 NO_SUCH_ROUTE = (404, 405)
 ADDED_ONLY = [(ADDED_ONLY_HEADER.encode(), b"true")]
@@ -87,14 +88,14 @@ class ConversingAgent(SimpleResponsesAPIAgent):
             answered = {**row, **conversation.added, "response": conversation.response}
             if not self.config.skip_verification:
                 graded = await _graded(self, answered, conversation)
-                return Response(graded, media_type="application/json")
+                return WrittenJson(graded)
             check_response(conversation.plain_response(), self.config.model_server.name)
         except BaseException:
             await _close_surely(self, session)
             raise
         await _close(self, conversation.session)
         unverified = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
-        return Response(orjson.dumps({**answered, **unverified}), media_type="application/json")
+        return WrittenJson(orjson.dumps({**answered, **unverified}))
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
         """Return the resources server's metrics over all graded rollouts."""

@@ -24,6 +24,7 @@ from nemo_gym.http.reply import Reply
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.rollout import FAILURE_HEADER
 from nemo_gym.schemas.row import FAILURE_CLASS_KEY, FAILURE_SERVER_KEY, JUDGE_ERROR_KEY, Row
+from nemo_gym.web.json_response import WrittenJson
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ def judge_failsafe(verify_fn: Verify) -> Verify:
             given = signature.bind(*arguments, **named).arguments
             body = given.get("body") or next(value for value in given.values() if isinstance(value, BaseModel))
             row = {**body.model_dump(mode="json"), **failure_fields(error)}
-            return mark_failed(Response(orjson.dumps(row), media_type="application/json"), error)
+            return mark_failed(WrittenJson(orjson.dumps(row)), error)
 
     return graded
 
@@ -94,4 +95,4 @@ class JudgeFailures:
             row = orjson.loads(result.body)
         else:
             row = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
-        return Response(orjson.dumps({**row, **marks}), media_type="application/json")
+        return WrittenJson(orjson.dumps({**row, **marks}))

@@ -36,6 +36,7 @@ from nemo_gym.schemas.rollout import INPUT_AT_HEADER
 from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, TokenIDLogProbMixin
 from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, bare, is_class_of, with_signature
 from nemo_gym.web.fast_routes import FastRoute
+from nemo_gym.web.json_response import WrittenJson
 
 logger = logging.getLogger(__name__)
 
@@ -220,7 +221,7 @@ def _with_tokens_written(answer: object) -> object:
     for item, fields in zip(answer.output, written["output"], strict=True):
         if isinstance(item, TokenIDLogProbMixin):
             fields |= {name: getattr(item, name) for name in tokens}
-    return starlette.responses.Response(dump_json(written), media_type="application/json")
+    return WrittenJson(dump_json(written))
 
 
 async def _answer_chat_completions(body: ChatCompletionCreateParams, ask: Ask) -> object:

@@ -45,6 +45,7 @@ from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, bare, end
 from nemo_gym.servers.tools.tool import RESERVED_NAMES, Tool, add_tool_routes, tools_of
 from nemo_gym.servers.verify_requests import leaves_response_to_us, loads_without_tokens
 from nemo_gym.web.fast_routes import FastRoute
+from nemo_gym.web.json_response import WrittenJson
 
 ResultT = TypeVar("ResultT")
 
@@ -204,7 +205,7 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
         async def seed(request: Request, arguments: dict[str, object]) -> object:
             result = await in_new_session(sessions, request, lambda: handler.call(request, sessions, arguments))
             says_nothing = result is None or (type(result) is BaseSeedSessionResponse and not result.model_extra)
-            return Response(b"{}", media_type="application/json") if says_nothing else result
+            return WrittenJson(b"{}") if says_nothing else result
 
         returns = handler.signature.return_annotation
         return endpoint_of(handler, seed, returns=object if returns in (None, handler.signature.empty) else returns)
@@ -331,5 +332,5 @@ async def _echo(request: Request, added: JsonObject) -> Response:
     ending = dump_json(added)[1:]
     if NOT_EMPTY.match(body) and not any(f'"{name}"'.encode() in body for name in added):
         # The body does not contain these fields, so they can be appended without parsing it.
-        return Response(b"".join((body[:-1], b",", ending)), media_type="application/json")
-    return Response(dump_json({**await request.json(), **added}), media_type="application/json")
+        return WrittenJson(b"".join((body[:-1], b",", ending)))
+    return WrittenJson(dump_json({**await request.json(), **added}))

@@ -6,8 +6,7 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -49,6 +48,13 @@ class _Session:
     calls: int = 0
     """The number of calls that are using the states."""
 
+    def __enter__(self) -> None:
+        self.calls += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.calls -= 1
+        self.used_at = time.monotonic()
+
 
 class SessionStore:
     """The states of all running rollouts of one server."""
@@ -83,16 +89,9 @@ class SessionStore:
         assert isinstance(state, kind)
         return state
 
-    @contextmanager
-    def in_use(self, session_id: str) -> Iterator[None]:
+    def in_use(self, session_id: str) -> AbstractContextManager[None]:
         """Keep a rollout's states from counting as idle while a call uses them."""
-        session = self._sessions[session_id]
-        session.calls += 1
-        try:
-            yield
-        finally:
-            session.calls -= 1
-            session.used_at = time.monotonic()
+        return self._sessions[session_id]
 
     def fail(self, session_id: str, failure: RolloutError) -> None:
         """Record a rollout's failure until the rollout is dropped. Only the first failure counts."""

