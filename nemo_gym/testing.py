@@ -154,7 +154,8 @@ def make_server(
     """Return a server with the settings from its folder's config; `settings` override single keys.
 
     Calls to the names of `servers` reach these, and all others reach `model`. A text as `model` is not a model, but
-    the setting of that name. Raise `DataError` if config and `settings` together are incomplete.
+    the setting of that name. Raise `DataError` if config and `settings` together are incomplete. The folder of a class
+    that was defined in a notebook is the working folder.
     """
     name, block = _block_of(_folder_of(cls))
     return connected_server(cls, {**block, **TEST_ADDRESS, "name": name, **settings}, model=model, servers=servers)
@@ -186,7 +187,11 @@ def connected_server(
 
 
 def _folder_of(cls: type[SimpleServer]) -> Path:
-    return Path(inspect.getfile(cls)).parent
+    try:
+        return Path(inspect.getfile(cls)).parent
+    except (OSError, TypeError):
+        # A class that was defined in a notebook or an interpreter has no file.
+        return Path.cwd()
 
 
 def _name_of(server: SimpleServer) -> str:

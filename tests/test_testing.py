@@ -1,6 +1,9 @@
 """Helpers for authors' tests: servers from their folders, in-process rollouts, models with given replies."""
 
 import asyncio
+import sys
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -229,3 +232,21 @@ async def test_row_rejected_by_the_agent_is_reported():
     agent = make_server(SimpleAgent, resources_server=COUNTER)
     with pytest.raises(DataError, match=r"the row's 'responses_create_params\.temperature' is invalid for run of "):
         await run(agent, responses_create_params={"input": [], "temperature": "hot"})
+
+
+CELL = """
+from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
+
+class Short(SimpleResourcesServer):
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return float(len(body.response.last_text) < 5)
+"""
+
+
+async def test_class_in_a_notebook_needs_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    notebook = ModuleType("notebook_without_a_file")
+    monkeypatch.setitem(sys.modules, notebook.__name__, notebook)
+    monkeypatch.chdir(tmp_path)
+    exec(CELL, notebook.__dict__)
+    async with rollout(make_server(notebook.Short)) as attempt:
+        assert (await attempt.verify(reply("ok"))).reward == 1.0

@@ -44,15 +44,20 @@ class ModelCallRecord(BaseModel):
 
     model_call_id: str = Field(default_factory=lambda: f"call_{uuid4().hex}")
     dialect: Dialect
+    """The API of the call."""
     model_ref: ModelServerRef | None = None
+    """The model server."""
     started_at: float
     """Seconds since the epoch."""
     completed_at: float | None = None
+    """Seconds since the epoch."""
     latency_ms: float | None = None
+    """Time to the end of the answer."""
     latency_ttft_ms: float | None = None
     """Time to the first byte of a stream; None if the answer was not streamed."""
     status_code: int | None = None
     error_category: ErrorCategory | None = None
+    """The reason why the call failed or its record is not complete."""
     request: object = None
     response: object = None
     request_raw: str | None = None
@@ -81,10 +86,14 @@ class TokenUsage(BaseModel):
     """Token counts of one call; zero if the answer does not report them."""
 
     tokens_in: int = 0
+    """Tokens of the requests."""
     tokens_out: int = 0
+    """Tokens of the answers."""
     tokens_reasoning: int = 0
+    """The part of `tokens_out` that was reasoning."""
     tokens_total: int = 0
     cached_tokens: int = 0
+    """The part of `tokens_in` that the endpoint had cached."""
 
     @classmethod
     def of(cls, response: object) -> Self:
@@ -121,7 +130,9 @@ class ModelCallMetrics(TokenUsage):
     """Sums over the model calls of a rollout."""
 
     latency_total_ms: float = 0.0
+    """The sum of the calls' latencies."""
     num_calls: int = 0
+    """The number of calls, including failed ones."""
 
     @classmethod
     def over(cls, calls: Sequence[ModelCallRecord]) -> Self:

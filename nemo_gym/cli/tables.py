@@ -39,6 +39,8 @@ ABSENT = "–"
 BINS = 10
 BAR_WIDTH = 40
 _OF_ATTEMPTS = re.compile(r"(.*/)?(pass|majority)@")
+TOKENS_SUFFIX = "_tokens"
+"""Counts, even if they are always 0 or 1."""
 PERCENT_SUFFIX = "_pct"
 """Metrics with this suffix and those of attempts are in percent. All others are as the verifier returned them."""
 
@@ -242,7 +244,7 @@ def _percent_factor(agent: JsonObject, name: str) -> int:
     # A subset's mean has the unit of the overall mean.
     field = name.rpartition("mean/")[2]
     low, high = metrics.get(f"min/{field}"), metrics.get(f"max/{field}")
-    is_share = low in (0, 1) and high in (0, 1)
+    is_share = low in (0, 1) and high in (0, 1) and not field.endswith(TOKENS_SUFFIX)
     if field == "reward" and low is not None and high is not None:
         is_share = low >= 0 and high <= 1
     return 100 if "mean/" in name and is_share else 0

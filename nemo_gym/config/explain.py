@@ -19,8 +19,10 @@ from nemo_gym.schemas.row import PARAMS_KEY
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
-METADATA_KEYS = frozenset({"verified", "verified_url", "description", "value", "license", "domain", "datasets"})
-"""Keys for human readers in published server blocks; server classes need not define them."""
+METADATA_KEYS = frozenset(
+    {"verified", "verified_url", "description", "value", "license", "domain", "capability", "task_type", "datasets"}
+)
+"""Keys for human readers in server blocks; server classes need not define them."""
 
 _UNION_MEMBER = re.compile(r"[A-Z]|.*[\[(-]|(?:str|int|float|bool|bytes|none|dict|list|tuple|set|literal|any)$")
 """Pydantic's names for members of a union: `ModelServerRef`, `list[str]`, `function-after`, `int`."""

@@ -28,7 +28,8 @@ _FLOAT = r"""^(?:
     |\.(?:nan|NaN|NAN))$"""
 
 _HINTS = {
-    "mapping values are not allowed": "Quote a value that contains ': '; otherwise check the indentation.",
+    "mapping values are not allowed": "Quote a value that contains ': '; otherwise check the indentation and the line "
+    "above, which may lack a ':'.",
     "cannot start any token": "Indent with spaces, not tabs, and quote a value that begins with a special character.",
     "did not find expected key": "Check the indentation of this line and the previous one, and unclosed quotes.",
     "could not find expected ':'": "Write each line of a mapping as `key: value`, with the colon and the space.",

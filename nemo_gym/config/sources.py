@@ -15,7 +15,7 @@ from nemo_gym.config.models import Origin
 from nemo_gym.config.overrides import Override, apply_override, parse_override
 from nemo_gym.config.reading import read_yaml, shown
 from nemo_gym.config.settings import DUMMY_MODEL, MODEL_TIER, POLICY_MODEL, SERVER_TYPES
-from nemo_gym.config.suggestions import closest
+from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest
 from nemo_gym.config.tree import Key, Node, merge, node_of, walk
 from nemo_gym.errors import ConfigPathNotFoundError, MalformedConfigPathsError, OverrideError
 from nemo_gym.paths import search_roots
@@ -225,7 +225,12 @@ class _Files:
 
     def config_paths_of(self, tree: Node) -> list[Node]:
         """Return the paths that a tree lists in `config_paths`."""
-        return self.items(tree.mapping[CONFIG_PATHS]) if CONFIG_PATHS in tree.mapping else []
+        if CONFIG_PATHS in tree.mapping:
+            return self.items(tree.mapping[CONFIG_PATHS])
+        for key, node in tree.mapping.items():
+            if isinstance(node.value, list) and closest(CONFIG_PATHS, [str(key)], CERTAINLY_MEANT):
+                raise MalformedConfigPathsError(f"{node.origin}: nothing reads {key}. Did you mean '{CONFIG_PATHS}'?")
+        return []
 
     def items(self, node: Node) -> list[Node]:
         """Return the paths in a `config_paths` value, each with its origin. A `${…}` may refer to a whole list."""

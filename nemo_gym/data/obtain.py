@@ -88,10 +88,13 @@ class Obtainer:
 
 
 def target_of(relative: str) -> Path:
-    """Return the target path, in the search root that already has the deepest of the path's folders."""
+    """Return the target path, in the search root that already has the deepest of the path's folders.
+
+    The installation needs two of them, such as `resources_servers/mcqa`: its own `data/` is not the user's.
+    """
     path = Path(relative)
     for folder in path.parents:
         found = paths.find(folder, Path.is_dir)
-        if found is not None:
+        if found is not None and not (len(folder.parts) == 1 and found == paths.INSTALL_ROOT / folder):
             return found / path.relative_to(folder)
     return path

@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from nemo_gym import paths
+from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import ConfigPathNotFoundError, DataError
 from nemo_gym.jsonl import JsonObject, read_lines, read_rows, write_rows
@@ -34,8 +35,12 @@ class PromptConfig(BaseModel):
             names = [name for _, name, _, _ in Formatter().parse(template or "") if name is not None]
         except ValueError as error:
             raise ValueError(f"{error}; double each literal brace: {{{{ or }}}}") from error
-        if any(not name or name[0].isdecimal() for name in names):
-            raise ValueError("'{}' does not name a field of the row; double each literal brace: {{ or }}")
+        for name in names:
+            # A quote begins the key of a JSON object that the template shows.
+            if name.strip()[:1] in ("", "'", '"') or name[0].isdecimal():
+                raise ValueError(
+                    f"'{{{name}}}' does not name a field of the row; double each literal brace: {{{{ or }}}}"
+                )
         return template
 
 
@@ -55,7 +60,10 @@ def load_prompt_config(path: str | Path) -> PromptConfig:
 def _read_prompt(found: Path, changed_at: int) -> PromptConfig:
     """Read a prompt file. Cached per modification time, because agents load their prompt in every rollout."""
     try:
-        return PromptConfig.model_validate(yaml.safe_load(found.read_text("utf-8-sig")))
+        content = yaml.safe_load(found.read_text("utf-8-sig"))
+        if isinstance(content, dict):
+            _check_keys(content, found)
+        return PromptConfig.model_validate(content)
     except ValidationError as error:
         problems = "; ".join(
             ": ".join(map(str, [*problem["loc"], problem["msg"].removeprefix("Value error, ")]))
@@ -66,6 +74,14 @@ def _read_prompt(found: Path, changed_at: int) -> PromptConfig:
         ) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise DataError(f"{found}: not readable as UTF-8 YAML: {error}") from error
+
+
+def _check_keys(content: dict[object, object], found: Path) -> None:
+    """Raise `DataError` for a misspelled key. Prompts of published folders may have further ones."""
+    for key in content:
+        meant = closest(str(key), PromptConfig.model_fields, CERTAINLY_MEANT)
+        if meant is not None and meant not in content:
+            raise DataError(f"{found}: '{key}' is not a key of a prompt. Did you mean '{meant}'?")
 
 
 # Published tests clear the cache between prompts of the same name.

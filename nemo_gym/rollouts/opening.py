@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nemo_gym.config.secret_values import SecretValues
-from nemo_gym.errors import DataError
+from nemo_gym.errors import DataError, InvalidTask
 from nemo_gym.jsonl import read_rows, write_rows
 from nemo_gym.rollouts.amending import Amending
 from nemo_gym.rollouts.group_order import check_groups
@@ -78,16 +78,14 @@ def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: Secre
     fingerprint = Fingerprint.of(prompt) if prompt else None
     if settings.resume_from_cache and files.materialized.exists() and files.results.exists():
         before = read_record(files.record)
-        earlier = EarlierRun.read(files, limit)
-        (accept_lines if settings.resume_from_cache == "force" else check_lines)(files)
+        is_forced = settings.resume_from_cache == "force"
+        earlier = EarlierRun.read(files, limit, retries_invalid=is_forced)
+        (accept_lines if is_forced else check_lines)(files)
         amending = Amending(plan, files, subject, fingerprint, earlier, before)
-        notes = list(amending.amend(force=settings.resume_from_cache == "force").notes())
+        notes = list(amending.amend(force=is_forced).notes())
         check_groups(files.materialized, plan.grouped, settings)
         summary = earlier.count(rows_in(files.materialized))
-        if summary.given_up:
-            notes.append(
-                f"tasks not retried after too many failures: {summary.given_up} (raise +max_attempts to retry them)"
-            )
+        notes += _given_up(summary, is_forced=is_forced)
     else:
         before, earlier, notes = None, EarlierRun(limit=limit), []
         summary = Summary(planned=_begin(plan, files))
@@ -96,6 +94,14 @@ def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: Secre
     )
     keeper = RecordKeeper(files.record, record, summary, secrets, prices)
     return OpenRun(files, plan, settings, summary, earlier, keeper, secrets, notes, prices)
+
+
+def _given_up(summary: Summary, *, is_forced: bool) -> Iterator[str]:
+    invalid = 0 if is_forced else summary.failed_by_cause[InvalidTask.failure_class]
+    if invalid:
+        yield f"invalid tasks, not retried: {invalid} (correct their rows and add --resume=force to retry them)"
+    if failed := summary.given_up - invalid:
+        yield f"tasks not retried after too many failures: {failed} (raise +max_attempts to retry them)"
 
 
 def _begin(plan: TaskPlan, files: RunFiles) -> int:

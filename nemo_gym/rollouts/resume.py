@@ -78,13 +78,16 @@ class EarlierRun:
     usage: Usage = field(default_factory=Usage)
 
     @classmethod
-    def read(cls, files: RunFiles, limit: int) -> EarlierRun:
-        """Read the outcomes from the run's files. Truncate an incomplete last line, so that its task runs again."""
+    def read(cls, files: RunFiles, limit: int, *, retries_invalid: bool = False) -> EarlierRun:
+        """Read the outcomes from the run's files. Truncate an incomplete last line, so that its task runs again.
+
+        With `retries_invalid`, an invalid row may run again, because it may have been corrected.
+        """
         for path in (files.results, files.failures, files.materialized):
             cut_torn_line(path)
         earlier = cls(limit=limit)
         earlier.scored = KeySet(earlier._rewarded(files.results))
-        earlier.failures = failures_in(files.failures, usage=earlier.usage)
+        earlier.failures = failures_in(files.failures, usage=earlier.usage, retries_invalid=retries_invalid)
         return earlier
 
     def _rewarded(self, results: Path) -> Iterator[TaskKey]:
@@ -135,7 +138,7 @@ class EarlierRun:
         return failures.is_final or failures.attempts >= self.limit
 
 
-def failures_in(path: Path, *, usage: Usage | None = None) -> dict[TaskKey, Failures]:
+def failures_in(path: Path, *, usage: Usage | None = None, retries_invalid: bool = False) -> dict[TaskKey, Failures]:
     """Return the failed attempts in a file, grouped by task, and add their tokens to `usage`."""
     found: dict[TaskKey, Failures] = {}
     for key, row in keyed_rows(path):
@@ -143,11 +146,12 @@ def failures_in(path: Path, *, usage: Usage | None = None) -> dict[TaskKey, Fail
             usage.add(row)
         cause = str(row.failure_class)
         before = found.get(key)
+        is_invalid = cause == InvalidTask.failure_class
         found[key] = Failures(
             attempts=before.attempts + 1 if before else 1,
             cause=cause,
             message=(row.failure_message or "")[:MESSAGE_CHARACTERS],
-            is_final=bool(before and before.is_final) or row.is_terminal or cause == InvalidTask.failure_class,
+            is_final=bool(before and before.is_final) or row.is_terminal or (is_invalid and not retries_invalid),
         )
     return found
 

@@ -45,6 +45,7 @@ class Fingerprint(BaseModel):
     sha256: str
     bytes: int
     rows: int | None = None
+    """The number of lines that are not blank."""
 
     @classmethod
     def of(cls, path: Path) -> Fingerprint:
@@ -63,11 +64,14 @@ class Outcomes(BaseModel):
 
     planned: int
     scored: int
+    """Including those of earlier sessions."""
     kept: int
     """The number of scored rollouts that existed when the session started."""
     failed: dict[str, int]
+    """The number of failed rollouts, by the cause of the last attempt."""
     unresolved: int
     repeated_attempts: int
+    """The number of failed attempts in this session that were followed by a retry."""
 
     @classmethod
     def of(cls, summary: Summary) -> Outcomes:
@@ -91,12 +95,16 @@ class Session(BaseModel):
     reason: str | None = None
     """The error that stopped the session."""
     started_at: str
+    """In ISO 8601, UTC."""
     ended_at: str | None = None
     command: list[str]
+    """The command line, with its secrets masked."""
     pid: int
     host: str
     versions: dict[str, str]
+    """The versions of nemo_gym and Python."""
     outcomes: Outcomes
+    """The counts of planned rollouts and of each outcome."""
     concurrency: int | None = None
     """How many rollouts may run at once; the latest value if the limit is adaptive."""
     concurrency_steps: list[JsonObject] | None = None
@@ -113,12 +121,19 @@ class RunRecord(Session):
     """The latest session of a run, with the earlier ones."""
 
     config_hash: str | None = None
+    """A hash of all servers' settings."""
     models: dict[str, JsonObject] = Field(default_factory=dict)
+    """The settings of each model server, without addresses and keys."""
     policy_model_name: str | None = None
+    """The name of the policy, if a model server reads it."""
     input: Fingerprint
+    """The task file, with its SHA-256 and numbers of bytes and rows."""
     prompt: Fingerprint | None = None
+    """The prompt file, if the run has one."""
     settings: JsonObject
+    """The settings of the collection."""
     earlier_sessions: list[Session] = Field(default_factory=list)
+    """The earlier sessions of a resumed run, without the fields from `config_hash` on."""
 
     @classmethod
     def begin(

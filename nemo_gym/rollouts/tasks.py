@@ -202,7 +202,7 @@ class TaskPlan:
             prepared = self._prepared(row, prompt)
             ResponseCreateParams.model_validate(with_empty_media(prepared.fields)[PARAMS_KEY])
         except KeyError as error:
-            return str(error.args[0])
+            return f"{error.args[0]}."
         except DataError as error:
             return str(error)
         except ValidationError as error:

@@ -85,6 +85,14 @@ def test_generated_datasets_are_made_without_permission(plain, dead_hub):
     assert workplace.run(*COLLATE).err == ""
 
 
+def test_file_in_a_new_folder_is_made_in_the_working_folder(plain):
+    # The installation has a folder with this name, too.
+    workplace = plain(GENERATED, dataset(jsonl_fpath="data/made_here.jsonl"))
+    finished = workplace.run(*COLLATE)
+    assert finished.code == 0, finished.err
+    assert (workplace.folder / "data" / "made_here.jsonl").is_file()
+
+
 def test_changed_arguments_make_the_file_again(plain):
     workplace = plain(GENERATED, dataset(prepare_args={"split": "train", "count": 4}))
     path = workplace.folder / f"{FOLDER}/data/train.jsonl"

@@ -130,6 +130,11 @@ def test_shares_of_one_table_are_in_percent() -> None:
     assert shown([agent_with(lost)])[1] == "mean/reward -1"
 
 
+def test_token_counts_are_not_in_percent() -> None:
+    one_each = {"mean/output_tokens": 1.0, "min/output_tokens": 1, "max/output_tokens": 1}
+    assert "mean/output_tokens 1" in shown([agent_with(one_each)])
+
+
 def test_shares_of_subsets_and_of_pairs_are_in_percent() -> None:
     found = {
         "mean/wer": 0.5, "min/wer": 0, "max/wer": 1, "beeps/mean/wer": 1.0,

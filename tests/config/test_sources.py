@@ -234,6 +234,7 @@ def test_paths_without_comma_are_recognized(project, text):
         ("a: 1\nconfig_paths: b.yaml", "main.yaml:2: config_paths must be a list of paths"),
         ("config_paths: {a: 1}", "main.yaml:1: config_paths must be a list of paths"),
         ("config_paths:\n- [a.yaml]", "main.yaml:2: every item of config_paths must be the path of a YAML file"),
+        ("config_path: [a.yaml]", "main.yaml:1: nothing reads config_path. Did you mean 'config_paths'?"),
     ],
 )
 def test_invalid_config_paths_are_rejected(project, text, expected):

@@ -52,6 +52,9 @@ def test_edited_prompt_is_read_again(tmp_path):
         ("user: 'Write {0}.'", "does not name a field of the row"),
         ("user: 'An open { brace'", "; double each literal brace: {{ or }}"),
         ("user: fine\nsystem: 'closed }'", "system: Single '}' encountered"),
+        ('user: |-\n  Reply with {\n  "answer": 1}', "does not name a field of the row; double each literal brace"),
+        ("user: fine\nsytem: misspelled", "'sytem' is not a key of a prompt. Did you mean 'system'?"),
+        ("users: misspelled", "'users' is not a key of a prompt. Did you mean 'user'?"),
     ],
 )
 def test_invalid_prompt_is_reported_with_its_path(tmp_path, text, words):
@@ -61,6 +64,11 @@ def test_invalid_prompt_is_reported_with_its_path(tmp_path, text, words):
         load_prompt_config(str(path))
     assert str(error.value).startswith(f"{path}: ")
     assert words in str(error.value)
+
+
+def test_further_keys_of_a_prompt_are_ignored(tmp_path):
+    (tmp_path / "prompt.yaml").write_text("user: hello\nlicense: MIT\nusers: 3\n")
+    assert load_prompt_config(tmp_path / "prompt.yaml").user == "hello"
 
 
 def test_missing_prompt_reports_the_searched_folders(tmp_path, monkeypatch):

@@ -94,6 +94,15 @@ async def test_invalid_task_is_not_retried_when_resuming(run_tasks, make_task, a
     run = await run_tasks(None, resume_from_cache=True)
     assert agent.state()["begun"] == []
     assert run.summary.failed_by_cause == {"invalid_task": 1}
+    assert run.notes == ["invalid tasks, not retried: 1 (correct their rows and add --resume=force to retry them)"]
+
+
+async def test_corrected_invalid_task_is_retried_when_forced(run_tasks, make_task):
+    await run_tasks([make_task(0, **failing("invalid_task", 9))])
+    corrected = {**make_task(0), "act": "ok"}
+    run = await run_tasks([corrected], resume_from_cache="force")
+    assert (run.summary.scored, run.summary.failed) == (1, 0)
+    assert run.notes == ["unscored rollouts of the earlier run whose row has changed: 1"]
 
 
 async def test_reply_may_decide_about_its_retry(run_tasks, make_task, agent):

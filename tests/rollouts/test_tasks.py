@@ -283,7 +283,7 @@ def test_input_in_addition_to_prompt_is_rejected(refusal_of, prompt):
 
 def test_missing_prompt_field_reports_available_ones(refusal_of, prompt):
     message = refusal_of({"question": "q", "lang": "German", "agent_ref": MATH}, prompt_config=prompt)
-    assert message == "in.jsonl:1: the prompt uses 'language', but the row has only: agent_ref, lang, question"
+    assert message == "in.jsonl:1: the prompt uses 'language', but the row has only: agent_ref, lang, question."
 
 
 def test_agent_missing_in_num_repeats_is_reported(refusal_of):
