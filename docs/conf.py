@@ -1,5 +1,8 @@
 """Settings of Sphinx for the documentation. `make docs` builds it."""
 
+from pygments.lexers import JsonLexer
+from sphinx.highlighting import lexers
+
 from nemo_gym import __version__
 
 project = "nemo_gym"
@@ -16,6 +19,7 @@ myst_links_external_new_tab = True
 nitpicky = False
 default_role = "code"
 highlight_language = "none"
+lexers["jsonl"] = JsonLexer()
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 90
 add_module_names = False

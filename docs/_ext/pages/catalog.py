@@ -11,13 +11,18 @@ from nemo_gym.config.settings import AGENT_TIER, RESOURCES_TIER, ServerType
 from nemo_gym.config.sources import gather
 from nemo_gym.config.tree import plain
 from nemo_gym.config.wording import counted
+from nemo_gym.contract.environment import open_configs
 from nemo_gym.data import catalog
 from nemo_gym.data.catalog import Component
 from nemo_gym.jsonl import JsonObject, read_raw_lines, read_rows
+from nemo_gym.servers.name_clashes import listed_tools
 from pages.markdown import code, summary_of, table, title_of, toctree
 
 USERS = "user_simulation_agent"
+STEP_BY_STEP, ONE_REQUEST = "step by step", "one request"
 STEPPED = ("gymnasium_agent", "aviary_agent")
+MEDIA = {"input_image": "pictures", "input_audio": "sounds"}
+"""The types of content parts that are not text."""
 SANDBOXES = {"ConfinedPython", "grade_code"}
 
 
@@ -34,6 +39,13 @@ def environments(repository: Path) -> str:
         for domain, members in sorted(by_domain.items())
     ]
     return "\n".join([*parts, _pages(RESOURCES_TIER, found)])
+
+
+def properties(repository: Path) -> str:
+    """Return a table of the properties of all environments."""
+    found = [each for each in catalog.environments(_silent) if each.kind == "environment"]
+    header = ("environment", "structure", "capability", "task type", "domain", "verification", "tools", "also")
+    return table(header, (_properties_row(each, repository) for each in found))
 
 
 def benchmarks(repository: Path) -> str:
@@ -63,7 +75,7 @@ def _environment_row(component: Component, repository: Path) -> tuple[str, ...]:
     agents = _agents(component)
     datasets = [dataset for _, settings in agents for dataset in settings.get("datasets") or ()]
     licences = dict.fromkeys(str(dataset["license"]) for dataset in datasets if dataset.get("license"))
-    tools = _tools(component.path.parent.parent, datasets, repository)
+    tools = _tools(component, datasets, repository)
     sizes = ", ".join(f"{dataset['name']} {_size(dataset, repository)}" for dataset in datasets)
     return (
         _link(RESOURCES_TIER, component),
@@ -72,6 +84,58 @@ def _environment_row(component: Component, repository: Path) -> tuple[str, ...]:
         _form([implementation for implementation, _ in agents]) + (f", {counted(tools, 'tool')}" if tools else ""),
         f"{sizes}; {', '.join(licences) or 'Apache 2.0'}",
     )
+
+
+def _properties_row(component: Component, repository: Path) -> tuple[str, ...]:
+    agents = _agents(component)
+    datasets = [dataset for _, settings in agents for dataset in settings.get("datasets") or ()]
+    tools = _tools(component, datasets, repository)
+    form = _form([implementation for implementation, _ in agents])
+    settings = [settings for _, settings in _implementations(component, RESOURCES_TIER)]
+    code_of_server = _code_of(component, repository)
+    states = _states(code_of_server)
+    verification = _graded_by(component, repository)
+    if verification == "a program" and form == STEP_BY_STEP:
+        verification = "rewards of the steps"
+    elif verification == "a program" and _verifies(code_of_server, states):
+        verification = "the final state"
+    varies = any(implementation == "aviary_agent" for implementation, _ in agents)
+    return (
+        _link(RESOURCES_TIER, component),
+        "several steps" if form == ONE_REQUEST and tools else form.partition(" with ")[0],
+        *(next(str(each[key]) for each in settings if key in each) for key in ("capability", "task_type")),
+        str(component.domain or "other").replace("_", " "),
+        verification.replace("comparison of all answers to a task", "comparison"),
+        "any" if varies else str(tools or ""),
+        ", ".join((["state"] if states else []) + _media(datasets, repository)),
+    )
+
+
+def _states(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names of the classes for the state of a rollout."""
+    return {
+        node.name
+        for node in nodes
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(base, ast.Name) and base.id == "SessionState" for base in node.bases)
+    }
+
+
+def _verifies(nodes: Iterable[ast.AST], states: set[str]) -> bool:
+    """Return whether a `verify` method receives the state of its rollout."""
+    return any(
+        isinstance(argument.annotation, ast.Name) and argument.annotation.id in states
+        for node in nodes
+        if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef) and node.name == "verify"
+        for argument in node.args.args
+    )
+
+
+def _media(datasets: list[JsonObject], repository: Path) -> list[str]:
+    """Return the kinds of data that the example rows contain besides text."""
+    files = [repository / dataset["jsonl_fpath"] for dataset in datasets if dataset.get("type") == "example"]
+    text = "".join(path.read_text("utf-8") for path in files if path.is_file())
+    return [name for part, name in MEDIA.items() if part in text]
 
 
 def _pages(folder: str, components: Iterable[Component]) -> str:
@@ -118,7 +182,7 @@ def _agents(component: Component) -> list[tuple[str, JsonObject]]:
 def _form(agents: list[str]) -> str:
     if USERS in agents:
         return "conversation with a simulated user"
-    return "step by step" if any(agent in STEPPED for agent in agents) else "one request"
+    return STEP_BY_STEP if any(agent in STEPPED for agent in agents) else ONE_REQUEST
 
 
 def _graded_by(component: Component, repository: Path) -> str:
@@ -148,14 +212,19 @@ def _names_in(source: str) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
 
 
-def _tools(folder: Path, datasets: list[JsonObject], repository: Path) -> int:
-    """Return the number of tools: those that the code marks, or those that the example rows offer."""
-    marked = sum(
-        any(_is_tool(decorator) for decorator in node.decorator_list)
-        for path in folder.glob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    )
+def _tools(component: Component, datasets: list[JsonObject], repository: Path) -> int:
+    """Return the number of tools: those that the server lists, or those that the example rows offer."""
+    code_of_server = _code_of(component, repository)
+    if any(isinstance(node, ast.FunctionDef) and node.name == "tools" for node in code_of_server):
+        # Its list depends on the config.
+        with open_configs([str(component.path)]) as environment:
+            listed = len(listed_tools(environment.server()))
+    else:
+        listed = sum(
+            any(_is_tool(decorator) for decorator in node.decorator_list)
+            for node in code_of_server
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        )
     examples = [repository / dataset["jsonl_fpath"] for dataset in datasets if dataset.get("type") == "example"]
     offered = {
         tool.get("name")
@@ -164,7 +233,19 @@ def _tools(folder: Path, datasets: list[JsonObject], repository: Path) -> int:
         for row in read_rows(path)
         for tool in row.get("responses_create_params", {}).get("tools") or ()
     }
-    return max(marked, len(offered))
+    return max(listed, len(offered))
+
+
+def _code_of(component: Component, repository: Path) -> list[ast.AST]:
+    """Return all syntax nodes of an environment's folder, and of the folders whose server it derives from."""
+    nodes = _nodes(component.path.parent.parent)
+    modules = [str(node.module).split(".") for node in nodes if isinstance(node, ast.ImportFrom)]
+    others = {names[1] for names in modules if names[0] == RESOURCES_TIER} - {component.path.parent.parent.name}
+    return [*nodes, *(node for name in sorted(others) for node in _nodes(repository / RESOURCES_TIER / name))]
+
+
+def _nodes(folder: Path) -> list[ast.AST]:
+    return [node for path in sorted(folder.glob("*.py")) for node in ast.walk(ast.parse(path.read_text("utf-8")))]
 
 
 def _is_tool(decorator: ast.expr) -> bool:

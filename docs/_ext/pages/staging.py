@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from pages import api, catalog, commands, configuration
+from pages import api, catalog, commands, configuration, records
 from pages.links import relinked
 
 MARKER = re.compile(r"^<!-- made from the code: ([\w.]+) -->$", re.MULTILINE)
@@ -15,9 +15,12 @@ MADE: dict[str, Callable[[Path], str]] = {
     "configuration": configuration.configuration,
     "commands": lambda repository: commands.commands(),
     "environments": catalog.environments,
+    "properties": catalog.properties,
     "benchmarks": catalog.benchmarks,
     "agents": catalog.servers("responses_api_agents"),
     "models": catalog.servers("responses_api_models"),
+    "run_record": lambda repository: records.run_record(),
+    "model_calls": lambda repository: records.model_calls(),
     **{module: lambda repository, module=module: api.api(module) for module in api.MODULES},  # type: ignore[misc]
 }
 SERVERS = ("resources_servers", "responses_api_agents", "responses_api_models", "benchmarks")
