@@ -26,6 +26,20 @@ from nemo_gym.data import catalog
 REPOSITORY = Path(__file__).parents[2]
 LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
 """The elements that a browser loads, each with the attribute that says from where."""
+GOALS = {
+    "see the first scored rollouts": "get_started/quickstart",
+    "write an environment of one's own": "tutorials/single_step",
+    "grade with a judge": "tutorials/llm_judge",
+    "run a public benchmark": "benchmarks/evaluation",
+    "compare two models": "benchmarks/compare_and_gate",
+    "train with NeMo RL": "training/nemo_rl",
+    "make data for SFT or DPO": "training/offline",
+    "serve a model with vLLM": "servers/vllm",
+    "find the cause of a message": "troubleshooting/configuration_errors",
+    "bring folders of the published package": "contribute/published_folders",
+}
+"""What a newcomer wants, and the page for it."""
+CLICKS = 3
 STYLE_URL = re.compile(r"url\(\s*['\"]?(?:https?:)?//|@import\s")
 
 
@@ -55,12 +69,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
 class Elements(HTMLParser):
     """The anchors of a page, its links, and what it loads."""
 
-    def __init__(self, page: Path) -> None:
+    def __init__(self, text: str) -> None:
         super().__init__()
         self.ids: set[str] = set()
         self.links: list[str] = []
         self.loaded: list[str] = []
-        self.feed(page.read_text("utf-8"))
+        self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = dict(attrs)
@@ -73,14 +87,17 @@ class Elements(HTMLParser):
 
 def test_pages_load_nothing_from_other_hosts(site: Site) -> None:
     foreign = [
-        (page.name, address) for page in site.pages() for address in Elements(page).loaded if urlsplit(address).netloc
+        (page.name, address)
+        for page in site.pages()
+        for address in Elements(page.read_text("utf-8")).loaded
+        if urlsplit(address).netloc
     ]
     foreign += [(path.name, "a style") for path in site.folder.rglob("*.css") if STYLE_URL.search(path.read_text())]
     assert foreign == []
 
 
 def test_links_and_anchors_resolve(site: Site) -> None:
-    elements = {page: Elements(page) for page in site.pages()}
+    elements = {page: Elements(page.read_text("utf-8")) for page in site.pages()}
     broken = []
     for page, found in elements.items():
         for link in found.links:
@@ -92,6 +109,23 @@ def test_links_and_anchors_resolve(site: Site) -> None:
             if not target.is_file() or (address.fragment and unquote(address.fragment) not in known):
                 broken.append((str(page.relative_to(site.folder)), link))
     assert broken == []
+
+
+def test_goals_are_three_clicks_from_home(site: Site) -> None:
+    """The links in the text suffice, without those of the sidebar."""
+    reached = {site.folder / "index.html"}
+    for _ in range(CLICKS):
+        reached |= {target for page in reached for target in linked_from(page)}
+    assert {goal for goal, page in GOALS.items() if site.folder / f"{page}.html" not in reached} == set()
+
+
+def linked_from(page: Path) -> Iterator[Path]:
+    """Yield the pages of the site to which the text of a page links."""
+    _, _, rest = page.read_text("utf-8").partition("<article")
+    for link in Elements(rest.partition("</article>")[0]).links:
+        address = urlsplit(link)
+        if not address.netloc and address.path.endswith(".html"):
+            yield (page.parent / unquote(address.path)).resolve()
 
 
 def test_every_page_has_markdown_next_to_it(site: Site) -> None:
