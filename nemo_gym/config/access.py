@@ -20,6 +20,8 @@ RUN_TOKEN_ENV_VAR = "NEMO_GYM_RUN_TOKEN"
 LOOPBACK_TOKEN_KEY = "loopback_requires_token"
 ALLOWED_HOSTS_KEY = "allowed_hosts"
 POLICY_OVERRIDE_KEY = "allow_policy_override"
+PROTECTING_KEYS = (RUN_TOKEN_KEY, LOOPBACK_TOKEN_KEY)
+"""Keys without which a run may be open, so that their values must be resolvable."""
 
 _TOKEN = re.compile(r"[!-~]{16,}")
 _HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f.]*:[0-9a-f:.]+")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from nemo_gym.config import checks, ports
-from nemo_gym.config.access import check_access
+from nemo_gym.config.access import PROTECTING_KEYS, check_access
 from nemo_gym.config.default_models import notes_of_defaults
 from nemo_gym.config.directives import follow_directives
 from nemo_gym.config.explain import explain_validation, near_misses
@@ -59,7 +59,8 @@ def load(
     tree = join_dummy_models(tree)
     blocks, almost = find_blocks(tree)
     resolver = Resolver(tree)
-    values = _plain_values(tree, resolver, {block.name for block in blocks})
+    values, unresolved = _plain_values(tree, resolver, {block.name for block in blocks})
+    checks.check_all_resolved([one for one in unresolved if one.path[0] in PROTECTING_KEYS], sources.env)
     places = origins(tree)
     checks.check_start_method(values, places)
     check_access(values, places)
@@ -95,15 +96,17 @@ def load(
     )
 
 
-def _plain_values(tree: Node, resolver: Resolver, names: set[str]) -> dict[str, object]:
-    """Return the resolvable top-level values that are not servers."""
+def _plain_values(tree: Node, resolver: Resolver, names: set[str]) -> tuple[dict[str, object], list[Unresolved]]:
+    """Return the resolvable top-level values that are not servers, and the problems of the others."""
     values: dict[str, object] = {}
+    problems = list[Unresolved]()
     for key in tree.mapping:
         if str(key) not in names:
             value, unresolved = resolver.resolve((key,))
+            problems.extend(unresolved)
             if not unresolved:
                 values[str(key)] = value
-    return values
+    return values, problems
 
 
 class _Built(NamedTuple):

@@ -10,6 +10,8 @@ from nemo_gym.testing import call, reply
 
 HUGE = 300_000
 """In characters: longer than any real answer, to reveal grading that is slower than linear."""
+BLANK_LINES = 150_000
+"""A pattern such as `^\\s*Answer` needs time quadratic in their number."""
 
 NO_TOOL = "no_such_tool"
 ODD_ARGUMENTS = (
@@ -45,6 +47,7 @@ def odd_answers(tool_names: Iterable[str] = ()) -> dict[str, Response]:
         "an item of a hosted tool": _answer_of({"type": "web_search_call", "id": "search", "status": "completed"}),
         "an empty text": reply(""),
         "spaces": reply(" \n\t "),
+        "blank lines": reply("\n" * BLANK_LINES),
         "control characters": reply("\x00\x07\u202e"),
         "invalid numbers": reply("NaN inf -inf 1e999"),
         "a huge text": reply("x" * HUGE),

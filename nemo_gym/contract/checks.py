@@ -6,7 +6,7 @@ import asyncio
 import math
 import re
 import statistics
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -16,9 +16,12 @@ from pydantic import ValidationError
 
 from nemo_gym.calls.problems import faults_of_row
 from nemo_gym.config import explain_params
+from nemo_gym.config.explain import with_known_fields
 from nemo_gym.config.wording import counted
-from nemo_gym.contract.answers import odd_answers
+from nemo_gym.contract.answers import ODD_ARGUMENTS, odd_answers
+from nemo_gym.contract.arguments import odd_arguments
 from nemo_gym.contract.environment import Environment, Oracle, Solution, own_configs, own_servers
+from nemo_gym.contract.hooks import misspelled_hooks
 from nemo_gym.contract.play import Played, act, grade, play
 from nemo_gym.contract.tasks import Task
 from nemo_gym.errors import NemoGymError, SignatureError
@@ -27,7 +30,7 @@ from nemo_gym.schemas.responses import Response, ResponseCreateParams
 from nemo_gym.schemas.row import PARAMS_KEY
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.name_clashes import listed_tools
-from nemo_gym.testing import reply, rollout, serving
+from nemo_gym.testing import call, reply, rollout, serving
 from nemo_gym.web.failures import fault_in
 
 EXAMPLES = 5
@@ -60,6 +63,8 @@ class Checkup:
     environment: Environment
     tasks: Sequence[Task]
     verify_s: list[float] = field(default_factory=list)
+    slow: list[tuple[float, str]] = field(default_factory=list)
+    """The odd answers whose grading exceeded the limit, with their grading times."""
 
     async def play(self, server: SimpleServer, row: JsonObject, items: Solution) -> Played:
         """Play an attempt and record its grading time."""
@@ -139,6 +144,9 @@ async def _tools_are_described(checkup: Checkup) -> str:
     tools = listed_tools(checkup.environment.server())
     bare = [tool.name for tool in tools if not tool.description]
     problems = [f"without a docstring: {', '.join(bare)}"] if bare else []
+    folder = f"{checkup.environment.folder.resolve()}/"
+    # A misspelled hook breaks other promises, too, but without its name.
+    problems += [hook.removeprefix(folder) for hook in misspelled_hooks(checkup.environment.server_class)]
     for tool in tools:
         for name, schema in tool.parameters["properties"].items():
             if not schema.keys() & {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}:
@@ -180,7 +188,8 @@ def _faults(route: object, row: JsonObject, needed_by: str) -> list[str]:
         return []
     body = {PARAMS_KEY: {"input": []}, **row, "response": reply().model_dump(mode="json")}
     _, problems = route.body_field.validate(body, {}, loc=("body",))
-    return faults_of_row(list(problems), needed_by) if problems else []
+    kind = route.body_field.field_info.annotation
+    return faults_of_row([with_known_fields(each, kind) for each in problems or ()], needed_by) if problems else []
 
 
 async def _oracle_earns_all(checkup: Checkup) -> str:
@@ -244,22 +253,53 @@ async def _sessions_are_apart(checkup: Checkup) -> str:
 
 async def _odd_answers_are_graded(checkup: Checkup) -> str:
     async with checkup.server() as server:
-        answers = odd_answers(_tool_names(server, checkup.environment.rows))
+        tools = _tools_of(server, checkup.environment.rows)
+        answers = odd_answers(tools)
         for name, answer in answers.items():
-            for number, row in enumerate(checkup.environment.rows, start=1):
-                async with rollout(server, **row) as attempt:
-                    try:
-                        played = checkup.graded(await grade(attempt, answer, checkup.rivals(row, None)))
-                    except Exception as error:
-                        raise Broken(f"row {number}, {name}: {_fault(checkup.environment, error)}") from error
-                if not math.isfinite(played.reward):
-                    raise Broken(f"row {number}, {name}: the reward is {played.reward}")
-    return f"{len(answers)} kinds"
+            await _is_graded_for_each_row(checkup, server, name, answer)
+        calls = await _odd_calls_are_answered(checkup, server, tools)
+    return f"{len(answers)} kinds" + (f", {counted(calls, 'odd call')}" if calls else "")
 
 
-def _tool_names(server: SimpleServer, rows: Sequence[JsonObject]) -> list[str]:
-    named = [tool.get("name") for row in rows for tool in row.get(PARAMS_KEY, {}).get("tools") or []]
-    return list(dict.fromkeys([*(tool.name for tool in listed_tools(server)), *filter(None, named)]))
+async def _is_graded_for_each_row(checkup: Checkup, server: SimpleServer, name: str, answer: Response) -> None:
+    for number, row in enumerate(checkup.environment.rows, start=1):
+        async with rollout(server, **row) as attempt:
+            try:
+                played = checkup.graded(await grade(attempt, answer, checkup.rivals(row, None)))
+            except Exception as error:
+                raise Broken(f"row {number}, {name}: {_fault(checkup.environment, error)}") from error
+        if not math.isfinite(played.reward):
+            raise Broken(f"row {number}, {name}: the reward is {played.reward}")
+        if played.verify_s > VERIFY_LIMIT_S:
+            # The other rows would take as long.
+            checkup.slow.append((played.verify_s, f"row {number}, {name}"))
+            return
+
+
+async def _odd_calls_are_answered(checkup: Checkup, server: SimpleServer, tools: Mapping[str, JsonObject]) -> int:
+    """Call each tool with malformed and with unknown arguments for each row, and return the number of such calls."""
+    calls = [
+        call(name).model_copy(update={"arguments": arguments})
+        for name, parameters in tools.items()
+        for arguments in (*ODD_ARGUMENTS, *odd_arguments(parameters))
+    ]
+    for number, row in enumerate(checkup.environment.rows, start=1):
+        async with rollout(server, **row) as attempt:
+            for each in calls:
+                try:
+                    await attempt.send(each)
+                except Exception as error:
+                    called = f"row {number}, {each.name} called with {each.arguments[:60]!r}"
+                    raise Broken(f"{called}: {_fault(checkup.environment, error)}") from error
+    return len(calls)
+
+
+def _tools_of(server: SimpleServer, rows: Sequence[JsonObject]) -> dict[str, JsonObject]:
+    """Return the JSON Schemas of the arguments of all tools that the server lists or a row names."""
+    named = [tool for row in rows for tool in row.get(PARAMS_KEY, {}).get("tools") or [] if tool.get("name")]
+    return {tool["name"]: tool.get("parameters") or {} for tool in named} | {
+        tool.name: tool.parameters for tool in listed_tools(server)
+    }
 
 
 async def _verify_is_quick(checkup: Checkup) -> str:
@@ -267,7 +307,8 @@ async def _verify_is_quick(checkup: Checkup) -> str:
         raise Broken("no answer could be graded, so the grading time is unknown")
     middle, worst = statistics.median(checkup.verify_s), max(checkup.verify_s)
     if worst > VERIFY_LIMIT_S:
-        raise Broken(f"grading one answer took {worst:.1f} s")
+        place = f" ({max(checkup.slow)[1]})" if checkup.slow else ""
+        raise Broken(f"grading one answer took {worst:.1f} s{place}")
     return f"{middle * 1000:.1f} ms, {worst * 1000:.0f} ms at worst"
 
 

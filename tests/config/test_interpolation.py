@@ -106,3 +106,9 @@ def test_unresolvable_value_reports_location_and_reason(project, monkeypatch, se
     message = project.refusal(ConfigInterpolationError, server(settings) + rest)
     assert message.startswith("main.yaml:5: weather.resources_servers.weather.x")
     assert expected in message
+
+
+@pytest.mark.parametrize("key", ["run_token", "loopback_requires_token"])
+def test_protecting_keys_must_be_resolvable(project, key):
+    with pytest.raises(ConfigInterpolationError, match=f"{key} reads the environment variable NO_SUCH_VARIABLE"):
+        project.load_text(f"{server('x: 1')}{key}: ${{oc.env:NO_SUCH_VARIABLE}}\n")

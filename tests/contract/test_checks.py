@@ -45,6 +45,14 @@ from nemo_gym.grading import JudgeConfig
 class Judged(BaseResourcesServerConfig):
     judge: JudgeConfig
 """
+HINT = """SHARED = []
+from pydantic import BaseModel, ConfigDict
+
+class Hint(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = ""
+"""
 ORACLE = """
 from nemo_gym.testing import call
 
@@ -148,6 +156,13 @@ def test_sound_environment_keeps_all_promises(folder):
             "odd answers are graded",
             "row 1, no output: app.py:25: IndexError",
         ),
+        (
+            "app.py",
+            "SHARED.append(number)",
+            "if number < 1: raise ToolError('only positive numbers')",
+            "odd answers are graded",
+            """row 1, add called with '{"number": 0}': app.py:20: NameError: name 'ToolError' is not defined""",
+        ),
         ("app.py", '        """Add to the sum."""\n', "", "tools are described and typed", "without a docstring: add"),
         (
             "data/example.jsonl",
@@ -234,6 +249,34 @@ def test_rows_that_ask_for_nothing_are_not_counted(folder):
 def test_grading_time_is_unknown_if_nothing_is_graded(folder):
     change(folder / "app.py", "return float(state.total == body.wanted)", "return float('nan')")
     assert "no answer could be graded" in broken_promises(folder)["grading is quick"]
+
+
+def test_quadratic_pattern_is_named_once(folder, monkeypatch):
+    monkeypatch.setattr("nemo_gym.contract.checks.VERIFY_LIMIT_S", 0.3)
+    monkeypatch.setattr("nemo_gym.contract.answers.BLANK_LINES", 20_000)
+    change(folder / "app.py", "import random", "import random, re")
+    change(
+        folder / "app.py", "return float(", "re.search('(?m)^\\\\s*Answer', body.response.last_text); return float("
+    )
+    found = broken_promises(folder)
+    assert list(found) == ["grading is quick"]
+    assert re.fullmatch(r"grading one answer took .* s \(row 1, blank lines\)", found["grading is quick"])
+
+
+def test_misspelled_hook_is_reported_with_its_line(folder):
+    hook = "    async def seed_sesion(self, body: BaseSeedSessionRequest) -> None: ...\n\n"
+    change(folder / "app.py", "    async def verify", f"{hook}    async def verify")
+    assert broken_promises(folder) == {
+        "tools are described and typed": (
+            "app.py:24: SumServer.seed_sesion is never called. Did you mean 'seed_session'?"
+        )
+    }
+
+
+def test_helper_with_similar_name_is_not_a_hook(folder):
+    change(folder / "app.py", "return float(", "self.verified(); return float(")
+    change(folder / "app.py", "    @tool", "    def verified(self): ...\n    def seeds(self): ...\n\n    @tool")
+    assert broken_promises(folder) == {}
 
 
 def test_missing_oracle_breaks_promises_that_need_it(folder):
@@ -429,6 +472,15 @@ def test_misspelt_row_field_is_reported_once(folder):
     )
     assert found["odd answers are graded"].startswith("row 2, no output: the row lacks 'wanted'")
     assert not any("422" in detail or len(detail) > 300 for detail in found.values())
+
+
+def test_unknown_row_field_gets_a_suggestion(folder):
+    change(folder / "app.py", "    wanted: int\n", "    wanted: int\n    hint: Hint | None = None\n")
+    change(folder / "app.py", "SHARED = []", HINT)
+    change(folder / "data/example.jsonl", '"wanted":3', '"wanted":3,"hint":{"txt":"x"}')
+    assert broken_promises(folder)["rows are valid and name existing tools"] == (
+        "row 2: the row's 'hint.txt' is invalid for verify of sums: unknown setting. Did you mean 'text'?"
+    )
 
 
 def test_misspelt_request_of_a_row_is_recognised(folder):

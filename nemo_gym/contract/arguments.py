@@ -1,0 +1,65 @@
+"""Arguments that fit a tool's schema, but not the task: names that do not exist, zeros, and empty lists and texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+UNKNOWN = "no_such_value"
+MOST_LEVELS = 8
+"""A schema may contain itself."""
+
+
+def odd_arguments(parameters: Mapping[str, Any]) -> Iterator[str]:
+    """Yield odd arguments of a tool with this JSON Schema, as a model would write them.
+
+    Malformed arguments do not reach a tool's code. These do, unless the schema has a rule for formats or patterns.
+    """
+    shared = parameters.get("$defs") or {}
+    for text in (UNKNOWN, ""):
+        yield json.dumps(_object_of(parameters, text, shared, MOST_LEVELS))
+
+
+def _object_of(schema: Mapping[str, Any], text: str, shared: Mapping[str, Any], levels: int) -> dict[str, object]:
+    properties = schema.get("properties") or {}
+    required = [name for name in properties if name in (schema.get("required") or ())]
+    # Optional values are given once, and only at the top level, because a schema may contain itself.
+    given = properties if text and levels == MOST_LEVELS else required
+    return {name: _value_of(properties[name], text, shared, levels - 1) for name in given}
+
+
+def _value_of(schema: object, text: str, shared: Mapping[str, Any], levels: int) -> object:
+    if not isinstance(schema, Mapping) or levels <= 0:
+        return None
+    if "$ref" in schema:
+        return _value_of(shared.get(str(schema["$ref"]).rpartition("/")[2]), text, shared, levels - 1)
+    if "const" in schema:
+        return schema["const"]
+    if schema.get("enum"):
+        return schema["enum"][0]
+    for key in ("anyOf", "oneOf", "allOf"):
+        if schema.get(key):
+            return _value_of(schema[key][0], text, shared, levels - 1)
+    kind = schema.get("type")
+    match kind[0] if isinstance(kind, list) and kind else kind:
+        case "integer" | "number":
+            return _number_of(schema)
+        case "boolean":
+            return False
+        case "array":
+            least = schema.get("minItems", 1 if text else 0)
+            return [_value_of(schema.get("items"), text, shared, levels - 1)] * least
+        case "object":
+            return _object_of(schema, text, shared, levels)
+        case "null":
+            return None
+        case _:
+            return text.ljust(schema.get("minLength", 0), "x")[: schema.get("maxLength")]
+
+
+def _number_of(schema: Mapping[str, Any]) -> float:
+    """Return the number closest to zero within the bounds."""
+    low = max(0.0, schema.get("minimum", 0), schema.get("exclusiveMinimum", -1) + 1)
+    number = float(min(low, schema.get("maximum", low), schema.get("exclusiveMaximum", low + 1) - 1))
+    return int(number) if number.is_integer() else number
