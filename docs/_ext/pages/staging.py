@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from pages import api, catalog, commands, configuration, records
+from pages import api, catalog, commands, configuration, messages, records
 from pages.links import relinked
 
-MARKER = re.compile(r"^<!-- made from the code: ([\w.]+) -->$", re.MULTILINE)
+MARKER = re.compile(r"^<!-- made from the code: ([\w. ]+) -->$", re.MULTILINE)
 """A line of a written page that is replaced by what the code says."""
 MADE: dict[str, Callable[[Path], str]] = {
     "configuration": configuration.configuration,
+    "configuration errors": messages.configuration_errors,
     "commands": lambda repository: commands.commands(),
     "environments": catalog.environments,
     "properties": catalog.properties,
