@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from nemo_gym import config
 from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, SettingsT, settings_from
+from nemo_gym.config.published import HF_TOKEN_KEY_NAME
 from nemo_gym.config.wording import counted
 from nemo_gym.data import huggingface
 from nemo_gym.data.gitlab import Project
@@ -92,5 +94,10 @@ def delete_from_gitlab(words: list[str]) -> int:
 def _read(words: list[str], program: str, model: type[SettingsT]) -> tuple[SettingsT, Mapping[str, object]]:
     """Return a command's settings, and all top-level values."""
     line = Options(program, model, takes_config=False).read(words)
-    plain = config.load(line.paths, line.overrides).plain
+    plain = {**_token_of_environment(), **config.load(line.paths, line.overrides).plain}
     return settings_from(model, plain), plain
+
+
+def _token_of_environment() -> dict[str, str]:
+    token = os.environ.get(huggingface.TOKEN)
+    return {HF_TOKEN_KEY_NAME: token} if token else {}

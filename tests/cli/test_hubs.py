@@ -270,6 +270,14 @@ def test_uploaded_file_becomes_split_in_collection(workplace, hub):
 
 
 @has_library
+def test_upload_takes_token_from_variable(workplace, hub):
+    workplace.env |= {"HF_TOKEN": "hf_right"}
+    finished = workplace.run("ng_upload_dataset_to_hf", *UPLOAD[1:], "+dataset_name=sums")
+    assert finished.code == 0, finished.err
+    assert set(hub.files) == {("us/Nemotron-RL-sums", "train.jsonl")}
+
+
+@has_library
 def test_unnamed_dataset_is_named_after_its_environment(workplace, hub):
     words = ("+create_pr=true", "+commit_message=Sums", "+hf_dataset_prefix=Ours", "--storage", "hf")
     finished = workplace.run("ng", "dataset", "upload", *UPLOAD, *words)
