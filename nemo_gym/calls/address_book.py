@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -15,10 +15,18 @@ from nemo_gym.config.model_cache import model_cache_of
 from nemo_gym.config.models import RunConfig
 from nemo_gym.config.observability import CAPTURE_DIR_KEY, ModelCallCaptureConfig, is_enabled
 from nemo_gym.config.process import OtherServer, ProcessSettings
-from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS, GROUP_KEY, RESOURCES_TIER, SERVER_TYPES
+from nemo_gym.config.settings import (
+    AGENT_TIER,
+    DEPTH_KEY,
+    ENVIRONMENT_SERVERS,
+    GROUP_KEY,
+    RESOURCES_TIER,
+    SERVER_TYPES,
+)
 from nemo_gym.config.suggestions import ADD_A_FILE
 from nemo_gym.config.token_capture import TOKEN_CAPTURE_KEY, TokenCaptureConfig
 from nemo_gym.errors import ServerCallError
+from nemo_gym.http.json_depth import DEEPEST_REQUEST
 
 
 class Address(NamedTuple):
@@ -41,6 +49,9 @@ class AddressBook:
     grouped: Mapping[str, str] = field(default_factory=dict)
     """The resources server that verifies all rollouts of a task together, by all names of the agents that use one.
     A server's own book does not list them."""
+    depths: Mapping[str, int] = field(default_factory=dict)
+    """How deep a row may nest, by all names of the agents whose servers have a limit of their own. A server's own book
+    does not list them."""
     shortcuts: Mapping[str, str] = field(default_factory=dict)
     """Unix sockets on which servers listen too, by server name."""
     run_token: str | None = field(default=None, repr=False)
@@ -81,6 +92,7 @@ class AddressBook:
             token_capture=TokenCaptureConfig.of(run.plain),
             capturing=frozenset(capturing),
             grouped=grouped_agents(run),
+            depths=row_depths(run),
             shortcuts=run.shortcuts,
             run_token=run.run_token,
             run_id=run.run_id,
@@ -106,6 +118,7 @@ class AddressBook:
             token_capture=TokenCaptureConfig.of(config),
             capturing=frozenset(name for name, instance in instances.items() if _asks_for_tokens(config, instance)),
             grouped={name: server for name, instance in instances.items() if (server := _groups_of(config, instance))},
+            depths={name: depth for name, instance in instances.items() if (depth := _depth_of(config, instance))},
             allows_policy_override=allows_policy_override(config),
             model_cache=model_cache_of(config),
         )
@@ -149,6 +162,25 @@ def grouped_agents(run: RunConfig) -> dict[str, str]:
     return found
 
 
+def row_depths(run: RunConfig) -> dict[str, int]:
+    """Return how deep a row may nest, by all names of the agents whose servers have a limit of their own."""
+    found = {}
+    for name, agent in run.by_any_name():
+        used = agent.settings.get("resources_server") if agent.type == AGENT_TIER else None
+        server = run.servers.get(str(used.get("name"))) if isinstance(used, Mapping) else None
+        if depth := _depth_among([agent.settings, *([server.settings] if server else [])]):
+            found[name] = depth
+    return found
+
+
+def _depth_among(blocks: Iterable[Mapping[str, Any]]) -> int | None:
+    """Return the smallest limit of an agent and its resources server, None if neither sets one."""
+    limits = [block.get(DEPTH_KEY) for block in blocks]
+    if all(limit is None for limit in limits):
+        return None
+    return min(limit if isinstance(limit, int) else DEEPEST_REQUEST for limit in limits)
+
+
 def _instance_of(config: Mapping[str, Any], name: str) -> str:
     """Resolve the name of an `environment_servers` block to its agent instance; return other names unchanged."""
     # The bound ends a cycle of names: a chain has no more links than there are names.
@@ -189,6 +221,16 @@ def _groups_of(config: Mapping[str, Any], instance: str) -> str | None:
         servers = _block(_block(config, str(server)), RESOURCES_TIER)
         if any(_block(servers, each).get(GROUP_KEY) is not None for each in servers):
             return str(server)
+    return None
+
+
+def _depth_of(config: Mapping[str, Any], instance: str) -> int | None:
+    """Return how deep the rows of an agent may nest, None if its servers do not set a limit."""
+    agents = _block(_block(config, instance), AGENT_TIER)
+    for name in agents:
+        agent = _block(agents, name)
+        servers = _block(_block(config, str(_block(agent, "resources_server").get("name"))), RESOURCES_TIER)
+        return _depth_among([agent, *(_block(servers, each) for each in servers)])
     return None
 
 

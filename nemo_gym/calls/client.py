@@ -107,10 +107,11 @@ class ServerClient(BaseModel):
         except HeadServerNotFoundError:
             raise
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            # The message has the cause. In a notebook, its traceback of a hundred lines would hide the message.
             raise HeadServerNotFoundError(
                 f"no head server answers at {url} ({str(error).strip()}). Start the servers with ng_run, or name the "
                 "run with +head_server.host=… +head_server.port=…"
-            ) from error
+            ) from None
         address_book = replace(
             AddressBook.of_published(config),
             shortcuts={str(name): str(path) for name, path in (config.get(SHORTCUTS_KEY) or {}).items()},

@@ -24,7 +24,7 @@ def collate(words: list[str]) -> int:
     run = load_without_model(line.paths, line.overrides)
     settings = settings_from(PreparationSettings, run.plain)
     obtainer = Obtainer(run, running.note, may_download=settings.should_download, hub=settings.data_source)
-    for made in prepare(run, settings, obtainer.path_of):
+    for made in prepare(run, settings, obtainer.path_of, remade=obtainer.remade):
         sources = ", ".join(map(str, made.datasets))
         running.say(
             f"{made.type}: {counted(made.rows, 'row')} in {made.path} (metrics: {made.metrics.name}), from {sources}"

@@ -53,6 +53,8 @@ NAME = re.compile(r"[\w./-]*\w[\w./-]*")
 """A bare word that may be a name or a path, not an override or part of one that the shell has split."""
 TEXT = re.compile(r"[^+~=][^=]*")
 """A bare word that may be a search query."""
+FILES = ("input_glob", "rollouts_jsonl_fpath", "input_jsonl_fpath")
+"""The settings that a bare path of rows or rollouts may be meant for; a command's first one is suggested."""
 
 
 _TIERS = tuple(f"{tier}/" for tier in {*SERVER_TYPES, *(selector.folder for selector in SELECTORS)})
@@ -146,7 +148,7 @@ class Options(Generic[SettingsT]):
         names = [word for word in words if pattern.fullmatch(word)]
         key = self.named_by or ("entrypoint" if "entrypoint" in self.model.model_fields else None)
         if names and key is None:
-            hint = f". Did you mean '{self._flag_for(names[0])}'?" if self.takes_config else ""
+            hint = f". Did you mean '{self._flag_for(names)}'?" if self.takes_config else ""
             parser.error(f"'{names[0]}' is neither a flag nor a setting (+key=value){hint}")
         if self.named_by and is_list(self.model.model_fields[self.named_by]):
             return self._listed(words)
@@ -162,8 +164,14 @@ class Options(Generic[SettingsT]):
         given = [f"++{self.named_by}={orjson.dumps(names).decode()}"] if names else []
         return [*(word for word in words if word not in names), *given]
 
-    def _flag_for(self, word: str) -> str:
-        """Return the flag that is missing before a config's name or file."""
+    def _flag_for(self, words: Sequence[str]) -> str:
+        """Return the flag that is missing before the first of these names or files."""
+        word = words[0]
+        file = next((key for key in FILES if key in self.model.model_fields), None)
+        if word.endswith(".jsonl") and file is not None:
+            # The shell has replaced a pattern by the files that match it.
+            meant = ",".join(words) if file == "input_glob" else word
+            return f"{flag_names(file)[0]} {meant}"
         if word.endswith((".yaml", ".yml")):
             return f"--config {word}"
         name = word.partition("/")[0]
@@ -264,7 +272,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         stop = "" if message.endswith("?") else "."
-        self.exit(2, f"Error: {message}{stop} '{self.prog} --help' lists all settings.\n")
+        self.exit(2, f"Error: {message}{stop} --help lists all settings.\n")
 
 
 def _usage(program: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +36,8 @@ from nemo_gym.rollouts.outcome import Record, Summary
 from nemo_gym.rollouts.progress import Progress
 from nemo_gym.rollouts.reverify import Begun, Graders, Reverification, ReverificationJob, Stored
 from nemo_gym.rollouts.reverify import reverify as grade_again
-from nemo_gym.rollouts.subject import blocks_of_config, blocks_of_run
+from nemo_gym.rollouts.run_record import RecordKeeper
+from nemo_gym.rollouts.subject import RunSubject, blocks_of_config, blocks_of_run
 
 
 class JudgeSettings(CommandSettings):
@@ -165,20 +167,25 @@ def _write(
     _note_if_nothing_failed(planned)
     secrets = secrets_of(run)
     reporter = FailureReporter(running.note, mask=secrets.mask)
+    subject = RunSubject.of_config(client.global_config_dict) if servers is None else RunSubject.of_run(run)
     begun: Begun | None = None
+    keeper: RecordKeeper | None = None
     progress: Progress
 
     def on_record(record: Record, summary: Summary) -> None:
         reporter.take(record)
         progress.advance(record, summary)
+        if keeper is not None and keeper.is_due():
+            keeper.write()
 
     async def work() -> list[JsonObject] | None:
-        nonlocal begun, progress
+        nonlocal begun, progress, keeper
         try:
             files = await planned.output(client)
             with locked(files):
                 begun = planned.begin(files)
-                with Progress(begun.summary) as progress:
+                keeper = planned.record(begun, subject, secrets)
+                with keeper.until_the_end() if keeper else nullcontext(), Progress(begun.summary) as progress:
                     hide = secrets.mask_bytes if secrets else None
                     await while_up(servers, grade_again(client, planned, begun, on_record=on_record, hide=hide))
                 return None if planned.job.disable_aggregation else await _metrics(client, planned, files)

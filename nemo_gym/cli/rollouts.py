@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from omegaconf import OmegaConf
 
-from nemo_gym.calls.address_book import grouped_agents
+from nemo_gym.calls.address_book import grouped_agents, row_depths
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.running import live_runs
 from nemo_gym.cli import running
@@ -65,8 +65,8 @@ def collect(words: list[str]) -> int:
     runs = live_runs()
     client = running.client_for(run, runs, [job.agent_name] if job.agent_name else [])
     rows = find_input(job.input_jsonl_fpath)
-    grouped = client.address_book.grouped
-    plan = TaskPlan(rows, job, client.agent_names(), elsewhere=running.choices_by_agent(runs), grouped=grouped)
+    book, elsewhere = client.address_book, running.choices_by_agent(runs)
+    plan = TaskPlan(rows, job, client.agent_names(), elsewhere=elsewhere, grouped=book.grouped, depths=book.depths)
     files = RunFiles(results=job.output_jsonl_fpath)
     subject = RunSubject.of_config(client.global_config_dict)
     with locked(files), open_run(plan, files, subject, secrets=secrets_of(run)) as opened:
@@ -124,18 +124,21 @@ def _serve_and_collect(
 
 def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> TaskPlan:
     rows = RunFiles(results=job.output_jsonl_fpath).prepared / f"{job.split}.jsonl"
-    grouped = grouped_agents(run_config)
+    grouped, depths = grouped_agents(run_config), row_depths(run_config)
     if job.reuse_existing_data_preparation and rows.exists():
-        return TaskPlan(rows, job, agents, grouped=grouped, is_gathered=True)
+        return TaskPlan(rows, job, agents, grouped=grouped, depths=depths, is_gathered=True)
     datasets = datasets_of_split(run_config, job.split, Obtainer(run_config, running.note).path_of)
     for agent, dataset, path in datasets:
         prompt = dataset.prompt_config or job.prompt_config
         # Checked before gathering, so that errors name the original file and line.
         TaskPlan(
-            path, job.model_copy(update={"agent_name": agent, "limit": None, "prompt_config": prompt}), agents
+            path,
+            job.model_copy(update={"agent_name": agent, "limit": None, "prompt_config": prompt}),
+            agents,
+            depths=depths,
         ).check()
     write_rows(rows, rows_of(datasets, copies=job.num_repeats is None))
-    return TaskPlan(rows, job, agents, grouped=grouped, datasets=datasets, is_gathered=True)
+    return TaskPlan(rows, job, agents, grouped=grouped, depths=depths, datasets=datasets, is_gathered=True)
 
 
 def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServers | None = None) -> int:

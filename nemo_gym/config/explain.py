@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from nemo_gym.config.masking import MASK, is_secret_key, mask_text
@@ -23,6 +24,9 @@ METADATA_KEYS = frozenset(
     {"verified", "verified_url", "description", "value", "license", "domain", "capability", "task_type", "datasets"}
 )
 """Keys for human readers in server blocks; server classes need not define them."""
+
+KNOWN_FIELDS = "known_fields"
+"""The known fields in the `ctx` of a problem with an unknown one."""
 
 _UNION_MEMBER = re.compile(r"[A-Z]|.*[\[(-]|(?:str|int|float|bool|bytes|none|dict|list|tuple|set|literal|any)$")
 """Pydantic's names for members of a union: `ModelServerRef`, `list[str]`, `function-after`, `int`."""
@@ -122,6 +126,18 @@ def problems_of(details: Iterable[ErrorDetails]) -> dict[str, str]:
     return {key: _sentence(found).removesuffix(".") for key, found in problems.items()}
 
 
+def with_known_fields(detail: Mapping[str, Any], body: object) -> dict[str, Any]:
+    """Return a problem of a request body. If it is an unknown field, add the known ones; `body` is the body's type."""
+    model = _model_in(body)
+    for part in detail["loc"][1:-1]:
+        fields = _fields_of(model) if model else {}
+        if part in fields:
+            model = _model_in(fields[part].annotation)
+    if detail["type"] != "extra_forbidden" or model is None:
+        return dict(detail)
+    return {**detail, "ctx": {KNOWN_FIELDS: [*_fields_of(model)]}}
+
+
 def near_misses(
     model_class: type[BaseModel], settings: Mapping[str, object], *, block: str, origins: Mapping[str, Origin]
 ) -> list[str]:
@@ -195,7 +211,7 @@ def _problem(detail: ErrorDetails, path: tuple[str, ...], known: tuple[str, ...]
         like = closest(path[-1], keys, CERTAINLY_MEANT)
         return f"it is missing; is '{like}' a typo for it?" if like else f"it is missing; add `{path[-1]}: …`"
     if kind == "extra_forbidden":
-        hint = did_you_mean(path[-1], known)
+        hint = did_you_mean(path[-1], known or detail.get("ctx", {}).get(KNOWN_FIELDS, ()))
         return f"unknown setting.{hint}" if hint else "unknown setting"
     if kind == "value_error":
         return message.removeprefix("Value error, ")
@@ -237,7 +253,7 @@ def _near_misses(
     origins: Mapping[str, Origin],
 ) -> Iterator[tuple[str, str]]:
     """Yield a message for each misspelt key, and the key."""
-    fields = {field.alias or name: field for name, field in model_class.model_fields.items()}
+    fields = _fields_of(model_class)
     if model_class.model_config.get("extra") != "allow":
         # The YAML spells out defaults to be overridden, so a field at its default counts as unset.
         unset = [name for name, field in fields.items() if name not in settings or settings[name] == field.default]
@@ -255,6 +271,10 @@ def _near_misses(
         inner, given = _model_in(field.annotation), settings.get(name)
         if inner and isinstance(given, Mapping):
             yield from _near_misses(inner, given, (*path, name), block, origins)
+
+
+def _fields_of(model_class: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in model_class.model_fields.items()}
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:

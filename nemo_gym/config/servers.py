@@ -211,7 +211,8 @@ def parse_server(
     except ValidationError as error:
         if "entrypoint" not in settings and not block.node.origin.line:
             return None, [_unknown_server(block, others)], []
-        return None, [explain_validation(error, block=block.key, origins=places)], []
+        hint = _meant_server(block, others) if "entrypoint" not in settings else ""
+        return None, [explain_validation(error, block=block.key, origins=places) + hint], []
     problems = _misspelt_dataset_keys(block, settings, places)
     if problems:
         return None, problems, []
@@ -233,6 +234,14 @@ def parse_server(
         isolated=generic.isolated,
     )
     return server, [], []
+
+
+def _meant_server(block: Block, others: Sequence[Block]) -> str:
+    """Return advice for a block of a file without an entrypoint, which probably changes a server of another file."""
+    whole = [other for other in others if other.tier == block.tier and "entrypoint" in other.node.mapping]
+    same_folder = [other.name for other in whole if other.implementation == block.implementation]
+    meant = same_folder[0] if len(same_folder) == 1 else closest(block.name, [other.name for other in whole])
+    return f" Or name the block '{meant}', to change that server." if meant else ""
 
 
 def _unknown_server(block: Block, others: Sequence[Block]) -> str:

@@ -32,6 +32,8 @@ ENVIRONMENT_SERVERS = "environment_servers"
 """The key, in the position of a tier, of a block that defines an alias of an agent."""
 
 
+DEPTH_KEY = "max_request_depth"
+"""The key of a server's limit on the nesting depth of a request."""
 GROUP_KEY = "group_verification"
 """The key of a resources server that verifies all rollouts of a task together."""
 

@@ -66,7 +66,7 @@ class Interpreter(NamedTuple):
 
     def script(self, path: str) -> list[str]:
         """Return the command that runs a script with the standard library only."""
-        return [self.path, "-s", "-P", "-B", path]
+        return [self.path, "-s", "-P", "-B", "-S", path]
 
 
 def sandboxed(

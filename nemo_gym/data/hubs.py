@@ -8,7 +8,7 @@ from pathlib import Path
 from nemo_gym.config.models import DatasetConfig, DatasetSource
 from nemo_gym.data import huggingface
 from nemo_gym.data.gitlab import Project
-from nemo_gym.data.sources import HUGGINGFACE, HuggingFace, Source, Url, address_of, fetch_to, size_note
+from nemo_gym.data.sources import HuggingFace, Source, Url, address_of, fetch_to, hub_address, size_note
 from nemo_gym.errors import DataError
 
 Notice = Callable[[str], None]
@@ -39,7 +39,7 @@ def described(dataset: DatasetConfig, source: DatasetSource, target: Path) -> st
     if source.type == "gitlab":
         return f"package {source.dataset_name} {source.version} on GitLab ({source.artifact_fpath})"
     if source.type == "huggingface" and source.artifact_fpath is None:
-        return f"{HUGGINGFACE}/datasets/{source.repo_id} (split {dataset.type})"
+        return f"{hub_address()}/datasets/{source.repo_id} (split {dataset.type})"
     public = _public(source, dataset.type)
     return f"{address_of(public)}{size_note(public, target)}"
 

@@ -19,6 +19,11 @@ def record_arguments(path: Path, arguments: Mapping[str, object]) -> None:
     _write(path, {**_record_of(path), "prepare_args": _plain(arguments)})
 
 
+def was_made_with(path: Path, arguments: Mapping[str, object]) -> bool:
+    """Return whether a file was made with these `prepare_args` and was not changed since."""
+    return _record_of(path).get("prepare_args") == _plain(arguments)
+
+
 def record_input(path: Path, source: Path) -> None:
     """Record that a new file was made from the file `source`."""
     _write(path, {"input": {"path": os.path.relpath(source, path.parent), "sha256": sha256_of(source)}})

@@ -8,6 +8,7 @@ from pathlib import Path
 import orjson
 
 from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject
 
 CLOSE = 5e-3
 """Tolerance for numbers from 1, which are rounded to two decimals."""
@@ -19,15 +20,19 @@ def contradictions(path: Path, measured: Mapping[str, object]) -> Iterator[str]:
 
     Yield nothing if the file does not exist. Raise `DataError` if it is not a JSON object.
     """
-    if not path.is_file():
-        return
+    if path.is_file():
+        yield from _differences(earlier_metrics(path), measured, "")
+
+
+def earlier_metrics(path: Path) -> JsonObject:
+    """Read a metrics file. Raise `DataError` if it is not a JSON object."""
     try:
         earlier = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError as error:
         raise DataError(f"{path}:{error.lineno}:{error.colno}: not valid JSON ({error.msg}). Remove it.") from error
     if not isinstance(earlier, dict):
         raise DataError(f"{path}: expected a JSON object, found {type(earlier).__name__}. Remove it.")
-    yield from _differences(earlier, measured, "")
+    return earlier
 
 
 def _differences(earlier: Mapping[str, object], now: Mapping[str, object], above: str) -> Iterator[str]:

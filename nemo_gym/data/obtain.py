@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nemo_gym import paths
@@ -30,6 +30,8 @@ class Obtainer:
     may_download: bool = True
     hub: str | None = None
     """The only hub from which to download; by default the one of the dataset's source."""
+    remade: set[Path] = field(default_factory=set)
+    """The files that were made again, so that earlier metrics do not apply to them."""
 
     def path_of(self, agent: ServerConfig, dataset: DatasetConfig) -> Path:
         """Return the path of a dataset's file, which is made again if its `prepare_args` or its input have changed.
@@ -45,12 +47,15 @@ class Obtainer:
             self.notice(f"{found} {reason}")
         with process_config(view_of(self.run)), may_download(self.may_download):
             try:
-                return self._obtained(agent, dataset)
+                path = self._obtained(agent, dataset)
             except DownloadNeeded as needed:
                 advice = str(needed) if dataset.type == "benchmark" else f"{needed} {DOWNLOAD}"
                 if found is None:
                     raise DataError(missing_file(agent, dataset, advice)) from needed
                 raise DataError(f"dataset '{dataset.name}': {found} {reason}. {advice}") from needed
+        if found is not None:
+            self.remade.add(path)
+        return path
 
     def _obtained(self, agent: ServerConfig, dataset: DatasetConfig) -> Path:
         if dataset.type == "benchmark":

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nemo_gym import paths
-from nemo_gym.config import RunConfig, explain_params, misspelt_params
+from nemo_gym.calls.address_book import row_depths
+from nemo_gym.config import DatasetConfig, RunConfig, explain_params, misspelt_params
 from nemo_gym.config.wording import counted
 from nemo_gym.data.gather import AgentDataset, PathOf, missing_file, no_dataset, rows_of
-from nemo_gym.data.measures import contradictions
+from nemo_gym.data.made import was_made_with
+from nemo_gym.data.measures import contradictions, earlier_metrics
 from nemo_gym.data.media import with_empty_media, with_media, with_media_dir
-from nemo_gym.data.rows import parse_task
+from nemo_gym.data.prompts import INPUT_AND_PROMPT
+from nemo_gym.data.rows import check_depth
 from nemo_gym.data.statistics import dataset_statistics, write_metrics
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject, read_raw_lines, read_rows, write_rows
+from nemo_gym.http.json_depth import DEEPEST_REQUEST
+from nemo_gym.jsonl import JsonObject, parse_row, read_raw_lines, read_rows, write_rows
 from nemo_gym.schemas.responses import ResponseCreateParams
 from nemo_gym.schemas.row import PARAMS_KEY
 
@@ -53,16 +57,21 @@ class Collated(NamedTuple):
     """The source files."""
 
 
-def prepare(run: RunConfig, settings: PreparationSettings, path_of: PathOf) -> list[Collated]:
+def prepare(
+    run: RunConfig, settings: PreparationSettings, path_of: PathOf, *, remade: Collection[Path] = ()
+) -> list[Collated]:
     """Check, measure and collate every dataset of the mode's types.
+
+    `remade` are files that `path_of` has made again. Their metrics replace the earlier ones.
 
     Raise `DataError` before collating anything if a file is missing, rows are invalid or metrics contradict earlier
     ones. All invalid rows are counted, and the first ones are listed.
     """
-    datasets = _in_scope(run, settings, path_of)
+    datasets, depths = _in_scope(run, settings, path_of), row_depths(run)
     for path in dict.fromkeys(each.path for each in datasets):
-        _check_rows(path, [each for each in datasets if each.path == path])
-    _measure_all(datasets, overwrite=settings.overwrite_metrics_conflicts)
+        own = [each for each in datasets if each.path == path]
+        _check_rows(path, own, depth=min(depths.get(each.agent, DEEPEST_REQUEST) for each in own))
+    _measure_all(datasets, overwrite=settings.overwrite_metrics_conflicts, remade=remade)
     for path in dict.fromkeys(each.path for each in datasets):
         own = [each for each in datasets if each.path == path]
         write_rows(path.with_name(f"{path.stem}_prepare.jsonl"), map(with_media, rows_of(own, copies=True)))
@@ -102,7 +111,7 @@ def unobtainable_files(run: RunConfig) -> list[str]:
     ]
 
 
-def _check_rows(path: Path, datasets: Sequence[AgentDataset]) -> None:
+def _check_rows(path: Path, datasets: Sequence[AgentDataset], *, depth: int) -> None:
     has_prompt = any(each.dataset.prompt_config for each in datasets)
     bad: list[int] = []
     shown: list[str] = []
@@ -110,7 +119,9 @@ def _check_rows(path: Path, datasets: Sequence[AgentDataset]) -> None:
     for number, raw in read_raw_lines(path):
         count += 1
         try:
-            if problem := _problem(with_media_dir(parse_task(raw, path, number), path.parent), has_prompt=has_prompt):
+            row = parse_row(raw, path, number)
+            check_depth(raw, path, number, depth)
+            if problem := _problem(with_media_dir(row, path.parent), has_prompt=has_prompt):
                 raise DataError(f"{path}:{number}: {problem}")
         except DataError as error:
             bad.append(number)
@@ -131,6 +142,8 @@ def _problem(row: JsonObject, *, has_prompt: bool) -> str | None:
         return misspelt_params(row) or without
     if not isinstance(params or {}, dict):
         return f"{PARAMS_KEY} must be an object, found {type(params).__name__}."
+    if has_prompt and "input" in (params or {}):
+        return INPUT_AND_PROMPT
     given = {"input": [], **(params or {})} if has_prompt else params
     try:
         ResponseCreateParams.model_validate(with_empty_media({**row, PARAMS_KEY: given})[PARAMS_KEY])
@@ -141,7 +154,7 @@ def _problem(row: JsonObject, *, has_prompt: bool) -> str | None:
     return None
 
 
-def _measure_all(datasets: Sequence[AgentDataset], *, overwrite: bool) -> None:
+def _measure_all(datasets: Sequence[AgentDataset], *, overwrite: bool, remade: Collection[Path]) -> None:
     problems: list[str] = []
     for path, dataset in {each.path: each.dataset for each in reversed(datasets)}.items():
         measured = dataset_statistics(read_rows(path))
@@ -149,7 +162,8 @@ def _measure_all(datasets: Sequence[AgentDataset], *, overwrite: bool) -> None:
         conflict = path.with_name(f"{target.stem}_conflict.json")
         written = {**dataset.model_dump(mode="json", exclude_defaults=True), **measured}
         whole = {**dataset.model_dump(mode="json"), **measured}
-        if not overwrite and (found := list(contradictions(target, whole))):
+        is_new = path in remade or _has_outdated_metrics(path, target, dataset)
+        if not (overwrite or is_new) and (found := list(contradictions(target, whole))):
             write_metrics(conflict, written)
             problems.append(f"{target}: {'; '.join(found)}. The current metrics are in {conflict}.")
         else:
@@ -158,6 +172,15 @@ def _measure_all(datasets: Sequence[AgentDataset], *, overwrite: bool) -> None:
     if problems:
         advice = "Correct the data, or accept the new metrics with +overwrite_metrics_conflicts=true."
         raise DataError("\n".join([*problems, advice]))
+
+
+def _has_outdated_metrics(path: Path, metrics: Path, dataset: DatasetConfig) -> bool:
+    """Return whether another command has made a file again since its metrics were written."""
+    arguments = dataset.prepare_args
+    if not (metrics.is_file() and was_made_with(path, arguments)):
+        return False
+    earlier = earlier_metrics(metrics).get("prepare_args", arguments)
+    return bool(earlier != dataset.model_dump(mode="json")["prepare_args"])
 
 
 def _collate(type_: str, datasets: Sequence[AgentDataset], folder: Path) -> Collated:

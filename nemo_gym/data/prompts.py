@@ -17,6 +17,8 @@ from nemo_gym.errors import ConfigPathNotFoundError, DataError
 from nemo_gym.jsonl import JsonObject, read_lines, read_rows, write_rows
 from nemo_gym.schemas.row import PARAMS_KEY
 
+INPUT_AND_PROMPT = "prompt_config is set, but the row has responses_create_params.input. Remove one of them."
+
 
 class PromptConfig(BaseModel):
     """A prompt template. `{field}` inserts a field of the row; `{{` and `}}` are literal braces."""

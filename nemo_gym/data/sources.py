@@ -137,11 +137,16 @@ def name_of(source: Source) -> str:
     return name
 
 
+def hub_address() -> str:
+    """Return the address of the Hugging Face Hub, which may be replaced by a variable."""
+    return (os.environ.get(huggingface.ENDPOINT) or HUGGINGFACE).rstrip("/")
+
+
 def address_of(source: Source) -> str:
     """Return the address from which a source's file is downloaded, which may be on a mirror."""
     url = source.url
-    if isinstance(source, HuggingFace) and (endpoint := os.environ.get(huggingface.ENDPOINT)):
-        return url.replace(HUGGINGFACE, endpoint.rstrip("/"), 1)
+    if isinstance(source, HuggingFace) and os.environ.get(huggingface.ENDPOINT):
+        return url.replace(HUGGINGFACE, hub_address(), 1)
     mirror = os.environ.get(MIRROR_ENV_VAR)
     if not mirror:
         return url

@@ -61,8 +61,11 @@ def _differences(a: RunRecord, b: RunRecord) -> Iterator[SetupDifference]:
         yield from _changed("settings", key, a.settings.get(key), b.settings.get(key))
     for name in sorted({*a.versions, *b.versions}):
         yield from _changed("version", name, a.versions.get(name), b.versions.get(name))
+    if (a.regraded is None) != (b.regraded is None):
+        again = "A" if a.regraded else "B"
+        yield SetupDifference("settings", f"only {again} was graded again, so the servers' settings are not compared")
     # The hash includes the settings of models, so it says nothing new if these differ.
-    if not models and a.config_hash != b.config_hash:
+    elif not models and a.config_hash != b.config_hash:
         yield SetupDifference("settings", "the settings of the servers (config_hash)")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, model_validator
 
 from nemo_gym import paths
 from nemo_gym.calls.client import ServerClient
@@ -38,7 +38,16 @@ def _in_folder_first(path: Path, info: ValidationInfo) -> Path:
     return folder / path if folder and (folder / path).is_file() else path
 
 
-PromptFile = Annotated[Path, AfterValidator(_in_folder_first)]
+def _is_there(path: Path, info: ValidationInfo) -> Path:
+    # Report a missing file at server start, with its config line, instead of with every verdict.
+    context = info.context or {}
+    if context.get("checks_files") and paths.find(path, Path.is_file) is None:
+        places = ", ".join(dict.fromkeys(map(str, (context["folder"], *paths.search_roots()))))
+        raise ValueError(f"there is no file '{path}' in {places}")
+    return path
+
+
+PromptFile = Annotated[Path, AfterValidator(_in_folder_first), AfterValidator(_is_there)]
 """A text file in the server's folder, or else in one of the search roots."""
 
 
@@ -66,16 +75,6 @@ class JudgeConfig(BaseModel):
     swap: tuple[str, str] | None = None
     """Two fields whose values are swapped to detect a judge that favours a position. The first label counts only if
     the judge gives it in both orders."""
-
-    @field_validator("prompt")
-    @classmethod
-    def _is_there(cls, path: Path, info: ValidationInfo) -> Path:
-        # Report a missing file at server start, with its config line, instead of with every verdict.
-        context = info.context or {}
-        if context.get("checks_files") and paths.find(path, Path.is_file) is None:
-            places = ", ".join(dict.fromkeys(map(str, (context["folder"], *paths.search_roots()))))
-            raise ValueError(f"there is no file '{path}' in {places}")
-        return path
 
     @model_validator(mode="after")
     def _swapped_fields_are_in_prompt(self, info: ValidationInfo) -> JudgeConfig:

@@ -16,6 +16,7 @@ import os
 import resource
 import select
 import signal
+import site
 import struct
 import sys
 import time
@@ -29,6 +30,10 @@ if __name__ == "__main__":
     from check_calls import ERROR_TAIL, Pipes, answer_calls, verdict  # type: ignore[import-not-found]
 
     sys.path.pop()
+    # Python starts without `site`, which would add installed packages to the path. Programs also expect its builtins.
+    site.setquit()
+    site.setcopyright()
+    site.sethelper()
 else:
     from nemo_gym.grading.check_calls import ERROR_TAIL, Pipes, answer_calls, verdict
 

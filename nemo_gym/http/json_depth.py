@@ -6,8 +6,10 @@ import re
 
 DEEPEST_ANSWER = 90
 """The limit for a model's answer. The requests that contain it are a few levels deeper, and may be 100 levels deep."""
+DEEPEST_REQUEST = 100
+"""The limit for a request to a server, unless its `max_request_depth` is set."""
 DEEPEST_ROW = 200
-"""The limit for a row of a file. orjson cannot write more than 254 levels, so one row would end the run."""
+"""The limit for a row of a file, whatever its servers accept. orjson cannot write more than 254 levels."""
 
 _QUOTES_AND_BRACKETS = b'"[]{}'
 _ALL_ELSE = bytes(set(range(256)) - set(_QUOTES_AND_BRACKETS))

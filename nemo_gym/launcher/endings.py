@@ -11,6 +11,7 @@ from nemo_gym.launcher.base import ServerProcess
 
 EXIT_PATIENCE_S = 1.0
 LOG_PATIENCE_S = 0.5
+OUT_OF_MEMORY = " If memory ran out, which dmesg shows, use fewer replicas or workers, or load less data."
 
 
 def how_it_ended(process: ServerProcess) -> str:
@@ -36,7 +37,8 @@ def failure_of(process: ServerProcess, how: str, when: str) -> LaunchError:
     deadline = time.monotonic() + LOG_PATIENCE_S
     while not process.log_has_ended and time.monotonic() < deadline:
         time.sleep(0.01)
-    return LaunchError(f"server '{process.name}' {how}{when}.{tails([process])}")
+    advice = OUT_OF_MEMORY if how == ended(-signal.SIGKILL) else ""
+    return LaunchError(f"server '{process.name}' {how}{when}.{advice}{tails([process])}")
 
 
 def tails(processes: Sequence[ServerProcess]) -> str:

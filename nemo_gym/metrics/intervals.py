@@ -41,7 +41,8 @@ def mean_interval(values_by_task: Values, level: float = 0.95) -> Interval:
     """Return the mean over all rollouts with its confidence interval. Raise `ValueError` without any rollout.
 
     Student's interval with cluster-robust standard errors. Values that are all 0 or 1 get Wilson's interval, with
-    repeats counted as the number of independent rollouts that has the same standard error.
+    repeats counted as the number of independent rollouts that has the same standard error. If all values are between
+    0 and 1, so are finite bounds: such values are shares, whose mean cannot be elsewhere.
     """
     groups = [values for values in values_by_task.values() if values]
     if not groups:
@@ -54,7 +55,10 @@ def mean_interval(values_by_task: Values, level: float = 0.95) -> Interval:
     if all(value in (0.0, 1.0) for values in groups for value in values):
         return _of_shares(mean, variance, level, count, rollouts)
     half = two_sided_quantile(level, count - 1) * sqrt(variance)
-    return Interval(mean, mean - half, mean + half, count, rollouts)
+    low, high = mean - half, mean + half
+    if count > 1 and all(0 <= value <= 1 for values in groups for value in values):
+        low, high = max(low, 0.0), min(high, 1.0)
+    return Interval(mean, low, high, count, rollouts)
 
 
 def wilson_interval(successes: float, trials: int, level: float = 0.95) -> Interval:

@@ -90,7 +90,8 @@ class RolloutCollectionHelper(BaseModel):
         files = RunFiles(results=config.output_jsonl_fpath)
         try:
             rows = find_input(config.input_jsonl_fpath)
-            plan = TaskPlan(rows, config, client.agent_names(), grouped=client.address_book.grouped)
+            book = client.address_book
+            plan = TaskPlan(rows, config, client.agent_names(), grouped=book.grouped, depths=book.depths)
             with locked(files), open_run(plan, files, RunSubject.of_config(client.global_config_dict)) as run:
                 await collect(client, run)
                 if not config.disable_aggregation:

@@ -16,7 +16,7 @@ from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.line_digests import accept_lines, check_lines
 from nemo_gym.rollouts.outcome import Summary
 from nemo_gym.rollouts.resume import EarlierRun, max_attempts
-from nemo_gym.rollouts.run_record import Fingerprint, RecordKeeper, RunRecord, read_record
+from nemo_gym.rollouts.run_record import Fingerprint, RecordKeeper, RunRecord, read_record, recorded_settings
 from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.rollouts.tasks import TaskPlan
 from nemo_gym.rollouts.usage import PriceFile
@@ -57,16 +57,8 @@ def open_run(
     the output.
     """
     run = _opened(plan, files, subject or RunSubject(), secrets or SecretValues())
-    try:
+    with run.record.until_the_end():
         yield run
-    except Exception as error:
-        run.record.end("stopped", str(error) or repr(error))
-        raise
-    except BaseException:
-        run.record.end("interrupted")
-        raise
-    finally:
-        run.record.end("finished")
 
 
 def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: SecretValues) -> OpenRun:
@@ -90,7 +82,12 @@ def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: Secre
         before, earlier, notes = None, EarlierRun(limit=limit), []
         summary = Summary(planned=_begin(plan, files))
     record = RunRecord.begin(
-        subject, settings, summary, input_file=Fingerprint.of(plan.input), prompt=fingerprint, earlier=before
+        subject,
+        recorded_settings(settings),
+        summary,
+        input_file=Fingerprint.of(plan.input),
+        prompt=fingerprint,
+        earlier=before,
     )
     keeper = RecordKeeper(files.record, record, summary, secrets, prices)
     return OpenRun(files, plan, settings, summary, earlier, keeper, secrets, notes, prices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -64,6 +65,15 @@ class Summary:
     """The model calls of this run that the cache answered, None without a cache. Known when the run has ended."""
     ended_by: str | None = None
     """The limit at which this run started no further rollout; None if all could start."""
+    began_at: float | None = None
+    """The monotonic time at which the first rollout started; None before that."""
+    finished_earlier: int = 0
+    """The number of tasks with an outcome when the first rollout started."""
+
+    def begin(self) -> None:
+        """Start the clock with the first rollout. Reading earlier results may take long before that."""
+        if self.began_at is None:
+            self.began_at, self.finished_earlier = time.monotonic(), self.finished
 
     @property
     def failed(self) -> int:

@@ -1,4 +1,4 @@
-"""Progress of a collection: a progress bar in a terminal, otherwise one line per 10 %."""
+"""Progress of a collection: a progress bar in a terminal, otherwise one line per 10 % of what is left to do."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ class Progress:
     def __init__(self, summary: Summary, stream: TextIO = sys.stderr) -> None:
         self._stream = stream
         self._total = summary.planned
-        self._finished_earlier: int | None = None
-        self._started_at = time.monotonic()
         self._next_tenth = 1
         self._summary = summary
         self._bar = _bar(self._total, stream, self._state) if stream.isatty() else None
@@ -37,13 +35,12 @@ class Progress:
 
     def advance(self, record: Record, summary: Summary) -> None:
         """Show that another task has ended."""
-        if self._finished_earlier is None:
-            # Tasks finished by an earlier run are known only now and must not count in the rate.
-            self._finished_earlier = summary.finished - 1
         self._summary = summary
+        # Tenths of what this run has to do: a resumed run has no rate before a tenth of it is done.
+        done, owed = summary.finished - summary.finished_earlier, max(1, self._total - summary.finished_earlier)
         # The bar redraws itself ten times a second.
-        if self._bar is None and summary.finished * 10 >= self._next_tenth * self._total:
-            self._next_tenth = summary.finished * 10 // self._total + 1
+        if self._bar is None and done * 10 >= self._next_tenth * owed:
+            self._next_tenth = done * 10 // owed + 1
             words = self._words(summary)
             print(
                 f"{summary.finished}/{self._total} rollouts ({summary.finished * 100 // self._total} %), "
@@ -56,8 +53,8 @@ class Progress:
         return {"completed": self._summary.finished - self._summary.never_ended, **self._words(self._summary)}
 
     def _words(self, summary: Summary) -> dict[str, str]:
-        elapsed_s = max(time.monotonic() - self._started_at, 1e-9)
-        rate = (summary.finished - summary.never_ended - (self._finished_earlier or 0)) / elapsed_s
+        ended = 0 if summary.began_at is None else summary.finished - summary.never_ended - summary.finished_earlier
+        rate = ended / max(time.monotonic() - (summary.began_at or 0), 1e-9)
         left_s = (self._total - summary.finished) / rate if rate else 0.0
         mean = summary.mean_reward
         return {

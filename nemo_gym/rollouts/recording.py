@@ -40,6 +40,7 @@ class Recorder:
             self.summary.repeat(record, failed_before=failed_before)
             failed_before = record.cause
 
+        self.summary.begin()
         record = await run_to_its_end(self.runner, row, self.limits, on_repeat=repeat, on_lost=self.watch.confirm)
         if record.outcome is not Outcome.UNRESOLVED:
             (self.results if record.outcome is Outcome.SCORED else self.failures).write(record.row.fields)

@@ -14,7 +14,8 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from nemo_gym.calls.client import ServerClient
-from nemo_gym.config.settings import AGENT_TIER, GROUP_KEY, RESOURCES_TIER
+from nemo_gym.config.secret_values import SecretValues
+from nemo_gym.config.settings import AGENT_TIER, GROUP_KEY, POLICY_MODEL, RESOURCES_TIER
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import ConfigError, DataError, EnvironmentFailed, JudgeFailed, RolloutError, ServerCallError
 from nemo_gym.jsonl import Appender, parse_row, read_lines, read_lines_at, read_raw_lines, read_rows, write_rows
@@ -34,9 +35,10 @@ from nemo_gym.rollouts.line_digests import LineDigests, accept_lines
 from nemo_gym.rollouts.outcome import Summary
 from nemo_gym.rollouts.recording import OnRecord, Recorder
 from nemo_gym.rollouts.resume import KeySet, cut_torn_line, keyed_rows, max_attempts
+from nemo_gym.rollouts.run_record import Fingerprint, RecordKeeper, RunRecord, read_record
 from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.rollouts.runner import Runner
-from nemo_gym.rollouts.subject import ServerBlock
+from nemo_gym.rollouts.subject import RunSubject, ServerBlock
 from nemo_gym.schemas.rollout import ReverifyMode
 from nemo_gym.schemas.row import MEDIA_DIR_KEY, PARAMS_KEY, Row, TaskKey, rows_at
 
@@ -91,13 +93,18 @@ class Graders:
     """The single resources server of a configuration without agents, which grades all rollouts."""
     in_groups: frozenset[str] = frozenset()
     """The resources servers that verify all rollouts of a task together."""
+    policies: frozenset[str] = frozenset()
+    """The model servers of the agents, which are not called."""
 
     @classmethod
     def among(cls, blocks: Iterable[ServerBlock], aliases: Mapping[str, str] | None = None) -> Graders:
         """Collect the resources server named by each agent. `aliases` maps further agent names to agents."""
-        of_agent, resources, in_groups = {}, [], []
+        of_agent, resources, in_groups, policies = {}, [], [], {POLICY_MODEL}
         for block in blocks:
             named = block.settings.get("resources_server")
+            model = block.settings.get("model_server")
+            if block.tier == AGENT_TIER and isinstance(model, Mapping):
+                policies.add(str(model.get("name")))
             if block.tier == AGENT_TIER and isinstance(named, Mapping) and "name" in named:
                 of_agent[block.name] = str(named["name"])
             elif block.tier == RESOURCES_TIER:
@@ -106,7 +113,7 @@ class Graders:
                     in_groups.append(block.name)
         of_agent |= {alias: of_agent[agent] for alias, agent in (aliases or {}).items() if agent in of_agent}
         only = resources[0] if len(resources) == 1 and not of_agent else None
-        return cls(of_agent, only, frozenset(in_groups))
+        return cls(of_agent, only, frozenset(in_groups), frozenset(policies))
 
     def find(self, agent: str | None) -> str | None:
         """Return the resources server for an agent's rollouts, None if it is unknown."""
@@ -137,6 +144,8 @@ class Begun(NamedTuple):
     files: RunFiles
     done: KeySet
     summary: Summary
+    earlier: RunRecord | None = None
+    """The record of an output that is continued."""
 
 
 @dataclass(frozen=True)
@@ -262,6 +271,7 @@ class Reverification:
             )
         results.parent.mkdir(parents=True, exist_ok=True)
         files.metrics.unlink(missing_ok=True)
+        earlier = read_record(files.record) if keeps and is_there else None
         if keeps and is_there:
             cut_torn_line(results)
             if not files.digests.exists():
@@ -273,7 +283,35 @@ class Reverification:
             accept_lines(files)
         done = KeySet(key for key, _ in keyed_rows(results))
         kept = sum(key in done for key in self.lines)
-        return Begun(files, done, Summary(planned=len(self.lines), scored=kept, kept=kept))
+        return Begun(files, done, Summary(planned=len(self.lines), scored=kept, kept=kept), earlier)
+
+    def record(self, begun: Begun, subject: RunSubject, secrets: SecretValues) -> RecordKeeper | None:
+        """Start the record of the output; None if the output is the stored rollouts, whose record stays.
+
+        `subject` is the configuration that grades. The policy and the settings are those of the stored rollouts.
+        """
+        rollouts = self.job.rollouts_jsonl_fpath
+        if begun.files.results.samefile(rollouts):
+            return None
+        source = read_record(RunFiles(results=rollouts).record)
+        models = source.models if source else {}
+        limits = {} if self.job.limit is None else {"limit": self.job.limit}
+        record = RunRecord.begin(
+            subject.model_copy(
+                update={
+                    "models": models | {k: v for k, v in subject.models.items() if k not in self.graders.policies},
+                    "policy_model_name": source.policy_model_name if source else None,
+                }
+            ),
+            (source.settings if source else {}) | limits,
+            begun.summary,
+            input_file=source.input if source else Fingerprint.of(self.job.materialized_inputs_jsonl_fpath),
+            prompt=source.prompt if source else None,
+            earlier=begun.earlier,
+            regraded=Fingerprint.of(_source(self.job)),
+        )
+        # Its tokens were counted when the rollouts were collected.
+        return RecordKeeper(begun.files.record, record, begun.summary, secrets, counts_usage=False)
 
     def _read(self) -> Sequence[Path]:
         return (self.job.materialized_inputs_jsonl_fpath, self.job.rollouts_jsonl_fpath, _source(self.job))

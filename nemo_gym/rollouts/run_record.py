@@ -10,7 +10,8 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -132,6 +133,8 @@ class RunRecord(Session):
     """The prompt file, if the run has one."""
     settings: JsonObject
     """The settings of the collection."""
+    regraded: Fingerprint | None = None
+    """The rollouts that `ng eval reverify` graded again. The input, the settings and the policy are theirs."""
     earlier_sessions: list[Session] = Field(default_factory=list)
     """The earlier sessions of a resumed run, without the fields from `config_hash` on."""
 
@@ -139,15 +142,15 @@ class RunRecord(Session):
     def begin(
         cls,
         subject: RunSubject,
-        settings: CollectionSettings,
+        settings: JsonObject,
         summary: Summary,
         *,
         input_file: Fingerprint,
         prompt: Fingerprint | None,
         earlier: RunRecord | None,
+        regraded: Fingerprint | None = None,
     ) -> RunRecord:
         """Return the record of a run that starts now in this process. `earlier` is the record of a resumed run."""
-        recorded = settings.model_dump(mode="json", exclude=OMITTED_SETTINGS)
         return cls(
             started_at=_now(),
             command=masked_command(sys.argv),
@@ -160,7 +163,8 @@ class RunRecord(Session):
             policy_model_name=subject.policy_model_name,
             input=input_file,
             prompt=prompt,
-            settings=masked(recorded),
+            settings=masked(settings),
+            regraded=regraded,
             earlier_sessions=[*earlier.earlier_sessions, earlier.as_earlier()] if earlier else [],
         )
 
@@ -174,6 +178,11 @@ class RunRecord(Session):
         session = Session.model_validate(self.model_dump(include=set(Session.model_fields)))
         # Because the reader holds the lock, a session recorded as running must have been killed.
         return session.model_copy(update={"state": "killed"}) if session.state == "running" else session
+
+
+def recorded_settings(settings: CollectionSettings) -> JsonObject:
+    """Return the settings that a record contains."""
+    return settings.model_dump(mode="json", exclude=OMITTED_SETTINGS)
 
 
 def read_record(path: Path) -> RunRecord | None:
@@ -197,9 +206,12 @@ class RecordKeeper:
         summary: Summary,
         secrets: SecretValues,
         prices: PriceFile | None = None,
+        *,
+        counts_usage: bool = True,
     ) -> None:
         self._secrets = secrets
         self._prices = prices
+        self._counts_usage = counts_usage
         self._path = path
         self._record = record
         self._summary = summary
@@ -225,7 +237,8 @@ class RecordKeeper:
         with self._writing:
             self._written_at = time.monotonic()
             self._record.outcomes = Outcomes.of(self._summary)
-            self._record.usage = self._summary.usage.as_dict(self._prices)
+            if self._counts_usage:
+                self._record.usage = self._summary.usage.as_dict(self._prices)
             cached = self._summary.model_cache
             self._record.model_cache = None if cached is None else cached._asdict()
             self._record.ended_by = self._summary.ended_by
@@ -248,6 +261,20 @@ class RecordKeeper:
             self._record.concurrency_steps = [step.as_dict() for step in self._concurrency.steps]
         else:
             self._record.concurrency = self._concurrency
+
+    @contextmanager
+    def until_the_end(self) -> Iterator[None]:
+        """Record how the run ends."""
+        try:
+            yield
+        except Exception as error:
+            self.end("stopped", str(error) or repr(error))
+            raise
+        except BaseException:
+            self.end("interrupted")
+            raise
+        finally:
+            self.end("finished")
 
     def end(self, state: State, reason: str | None = None) -> None:
         """Record how the run ended. Only the first call has an effect."""

@@ -18,10 +18,11 @@ from nemo_gym import paths
 from nemo_gym.config import explain_params
 from nemo_gym.data.gather import AgentDataset, numbered_rows_of
 from nemo_gym.data.media import with_empty_media, with_media_dir
-from nemo_gym.data.prompts import PromptConfig, apply_prompt_to_row, load_prompt_config
-from nemo_gym.data.rows import parse_task
+from nemo_gym.data.prompts import INPUT_AND_PROMPT, PromptConfig, apply_prompt_to_row, load_prompt_config
+from nemo_gym.data.rows import check_depth
 from nemo_gym.data.skills import load_skill_directory
 from nemo_gym.errors import ConfigError, DataError
+from nemo_gym.http.json_depth import DEEPEST_REQUEST
 from nemo_gym.jsonl import Line, RawLine, parse_row, read_raw_lines
 from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.rollouts.numbering import TaskNumbers, digest_of
@@ -68,6 +69,8 @@ class TaskPlan:
     """For each agent of other runs, the override that selects its run."""
     grouped: Mapping[str, str] = field(default_factory=dict)
     """The resources server that verifies all repeats of a task together, by agent."""
+    depths: Mapping[str, int] = field(default_factory=dict)
+    """How deep a row may nest, by agent, if its servers have a limit of their own."""
     datasets: Sequence[AgentDataset] = ()
     """The datasets from which the input was gathered; empty if it is the user's own file."""
     is_gathered: bool = False
@@ -160,9 +163,11 @@ class TaskPlan:
         no_such_agent = self._unknown_agent(self.settings.agent_name) if self.settings.agent_name else None
         for number, raw in self._raw_lines():
             try:
-                row = Row(parse_task(raw, self.input, number))
+                row = Row(parse_row(raw, self.input, number))
                 if no_such_agent and row.agent is None:
                     raise ConfigError(f"agent_name: {no_such_agent}")
+                accepted = self.depths.get(str(row.agent or self.settings.agent_name), DEEPEST_REQUEST)
+                check_depth(raw, self.input, number, accepted)
                 if problem := self._problem(row, prompt):
                     raise DataError(f"{self.input}:{number}: {problem}")
             except DataError as error:
@@ -197,7 +202,7 @@ class TaskPlan:
         if params is not None and not isinstance(params, dict):
             return f"{PARAMS_KEY} must be an object, found {type(params).__name__}."
         if prompt is not None and "input" in (params or {}):
-            return "prompt_config is set, but the row has responses_create_params.input. Remove one of them."
+            return INPUT_AND_PROMPT
         try:
             prepared = self._prepared(row, prompt)
             ResponseCreateParams.model_validate(with_empty_media(prepared.fields)[PARAMS_KEY])

@@ -10,6 +10,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nemo_gym.config.explain import with_known_fields
+
 MAX_PROBLEMS = 100
 """Further problems are left out."""
 LONGEST_INPUT = 2000
@@ -19,7 +21,9 @@ LONGEST_INPUT = 2000
 async def invalid_body_response(request: Request, error: Exception) -> Response:
     """Return status 422 and every problem with its location, even if the input cannot be written as JSON."""
     assert isinstance(error, RequestValidationError)
-    problems = [_as_json(each) for each in error.errors()[:MAX_PROBLEMS]]
+    body = getattr(request.scope.get("route"), "body_field", None)
+    kind = body.field_info.annotation if body else None
+    problems = [_as_json(with_known_fields(each, kind)) for each in error.errors()[:MAX_PROBLEMS]]
     return Response(json.dumps({"detail": problems}), 422, media_type="application/json")
 
 

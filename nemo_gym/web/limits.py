@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nemo_gym.http.json_depth import DEEPEST_REQUEST
+
 MEBIBYTE = 1024 * 1024
 
 
@@ -17,7 +19,7 @@ class CallLimits:
     """Calls that wait. Further ones are rejected with 503 and may be retried."""
     body_bytes: int = 256 * MEBIBYTE
     """The size of a request's body."""
-    body_depth: int = 100
+    body_depth: int = DEEPEST_REQUEST
     """The nesting depth of a JSON body. Parsers and validators recurse, and so would a handler."""
 
 

@@ -55,9 +55,10 @@ class Sampler:
                     return value
         except RecursionError as error:
             raise SchemaError("#", "it nests without an end") from error
-        problem = next(iter(self._validator.iter_errors(value)))
-        at = pointer_to("#", *problem.schema_path)
-        raise SchemaError(at, f"no valid instance was found in {TRIES} tries; of the last one, {problem.message:.200}")
+        problem = self._validator.problem(value)
+        assert problem is not None  # `is_valid` has just rejected the value
+        reason = f"no valid instance was found in {TRIES} tries; of the last one, {problem.message:.200}"
+        raise SchemaError(problem.pointer, reason)
 
 
 class _Draw:

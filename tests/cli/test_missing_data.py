@@ -98,13 +98,22 @@ def test_changed_arguments_make_the_file_again(plain):
     path = workplace.folder / f"{FOLDER}/data/train.jsonl"
     assert workplace.run(*COLLATE).code == 0
     workplace = plain(GENERATED, dataset(prepare_args={"split": "train", "count": 6}))
-    finished = workplace.run(*COLLATE, "+overwrite_metrics_conflicts=true")
-    assert (finished.code, len(made(workplace))) == (0, 6)
+    finished = workplace.run(*COLLATE)
+    assert (finished.code, len(made(workplace))) == (0, 6), finished.err
+    assert orjson.loads(path.with_name("train_metrics.json").read_bytes())["Number of examples"] == 6
     assert finished.err.startswith(f"{path} was made with other prepare_args")
     assert workplace.run(*COLLATE).err == ""
+    # Another command may have made it again.
+    workplace = plain(GENERATED, dataset(prepare_args={"split": "train", "count": 7}))
+    words = ("--config", "run.yaml", "--model-type", "sample_model", "--split", "train", "--output", "out.jsonl")
+    assert workplace.run("ng_e2e_collect_rollouts", *words).code == 0
+    assert len(made(workplace)) == 7
+    finished = workplace.run(*COLLATE)
+    assert (finished.code, finished.err) == (0, "")
     # A file that somebody copied there is theirs.
     path.write_bytes(ROW)
     workplace = plain(GENERATED, dataset(prepare_args={"split": "train", "count": 8}))
+    assert "Correct the data" in workplace.run(*COLLATE).err
     assert workplace.run(*COLLATE, "+overwrite_metrics_conflicts=true").err == ""
     assert path.read_bytes() == ROW
 
@@ -188,3 +197,12 @@ def test_run_makes_its_missing_split(plain):
     assert finished.code == 0, finished.err
     assert "4 planned = 4 scored" in finished.out
     assert len(made(workplace)) == 4
+
+
+def test_split_without_file_name_is_described_at_the_endpoint_in_use(plain):
+    source = {"type": "huggingface", "repo_id": "us/sums"}
+    workplace = plain(GENERATED, dataset(source=source))
+    public = workplace.run(*COLLATE)
+    assert "It comes from https://huggingface.co/datasets/us/sums (split train). Add " in public.err
+    workplace.env["HF_ENDPOINT"] = "http://hub.example/"
+    assert "It comes from http://hub.example/datasets/us/sums (split train). Add " in workplace.run(*COLLATE).err

@@ -119,6 +119,35 @@ def test_stored_rollouts_are_graded_without_agent_or_model(stored):
     assert (stored.folder / "new_failures.jsonl").read_bytes() == b""
 
 
+def test_run_record_has_subject_of_stored_rollouts(stored):
+    record = {
+        "started_at": "2026-01-01T00:00:00+00:00", "command": ["ng"], "pid": 1, "host": "h", "versions": {},
+        "outcomes": {"planned": 3, "scored": 3, "kept": 0, "failed": {}, "unresolved": 0, "repeated_attempts": 0},
+        "models": {"policy_model": {"openai_model": "m"}}, "policy_model_name": "m", "config_hash": "abc",
+        "input": {"path": "rows.jsonl", "sha256": "0f", "bytes": 1}, "settings": {"num_repeats": 2},
+        "state": "finished",
+    }  # fmt: skip
+    stored.write("run_run.json", orjson.dumps(record).decode())
+    graded(stored, CONFIG, "--limit", "1")
+    graded(stored, CONFIG, "--resume")
+    found = orjson.loads((stored.folder / "new_run.json").read_bytes())
+    same = ("models", "policy_model_name", "settings")
+    assert {key: found[key] for key in same} == {key: record[key] for key in same}
+    assert (found["input"]["sha256"], found["regraded"]["path"]) == ("0f", "run.jsonl")
+    assert (found["state"], found["outcomes"]["scored"], found["outcomes"]["kept"]) == ("finished", 3, 1)
+    assert [session["outcomes"]["scored"] for session in found["earlier_sessions"]] == [1]
+    assert "reverify" in found["command"]
+    compared = stored.run("ng", "eval", "compare", "run.jsonl", "new.jsonl")
+    assert "is missing, so its settings are not compared" not in compared.out + compared.err
+    assert "only B was graded again, so the servers' settings are not compared" in compared.out + compared.err
+
+
+def test_record_of_collection_survives_added_rollouts(stored):
+    stored.write("run_run.json", "the record")
+    graded(stored, CONFIG, "+output_jsonl_fpath=run.jsonl", "--judge-failed-only", "--append")
+    assert (stored.folder / "run_run.json").read_text() == "the record"
+
+
 def test_judge_failures_are_graded_and_others_kept(stored):
     finished = graded(stored, CONFIG, "--judge-failed-only")
     rewards = {key: row["reward"] for key, row in read(stored, "new.jsonl").items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import pydantic
 import pytest
@@ -131,6 +132,24 @@ def test_override_of_unknown_server_gets_a_suggestion(project, word, meant):
     assert message.startswith(f"command line: {word}: ")
     assert meant in message
     assert "\n" not in message
+
+
+@each_case(
+    ("block", "meant"),
+    [
+        ("wether: {resources_servers: {weather: {limit: 5}}}", "weather"),
+        ("other: {resources_servers: {weather: {limit: 5}}}", "weather"),
+        ("wether: {resources_servers: {mcqa: {limit: 5}}}", "weather"),
+        ("policy_modle: {responses_api_models: {mine: {limit: 5}}}", "policy_model"),
+        ("rain: {resources_servers: {mcqa: {limit: 5}}}", None),
+    ],
+)
+def test_block_that_changes_unknown_server_gets_a_suggestion(project, block, meant):
+    project.write(base=WHOLE)
+    message = project.refusal(ConfigError, f"config_paths: [base.yaml]\n{block}")
+    path = ".".join(re.findall(r"(\w+): {", block))
+    assert message.startswith(f"main.yaml:2: {path}.entrypoint: it is missing; add `entrypoint: …`.")
+    assert re.findall(r"Or name the block '(\w+)', to change that server", message) == ([meant] if meant else [])
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,19 @@ async def test_each_limit_is_enforced(python):
     assert (await tried(python, "while True: pass", trial_s=0.3)).how == "out of time"
 
 
+async def test_only_the_standard_library_can_be_imported(python):
+    python.allow_unconfined = True
+    shown = "import sys\nassert not [path for path in sys.path if 'packages' in path], sys.path\n"
+    assert (await tried(python, f"{shown}import pip")).error.endswith("ModuleNotFoundError: No module named 'pip'\n")
+
+
+@pytest.mark.parametrize("statement", ["exit(0)", "quit()", "help", "copyright", "credits", "license"])
+async def test_builtins_of_interactive_sessions_are_defined(python, statement):
+    python.allow_unconfined = True
+    trial = await tried(python, statement)
+    assert (trial.how, trial.error) == ("finished", "")
+
+
 NAMESPACES = """
 import ctypes, errno, os, platform
 libc = ctypes.CDLL(None, use_errno=True)

@@ -26,6 +26,7 @@ class Broken(SimpleResourcesServer):
         return 1.0
 """
 FAILS_WHEN_BUILT = CLASS + "\n    def model_post_init(self, context):\n        raise RuntimeError('no dice')\n"
+KILLED = " If memory ran out, which dmesg shows, use fewer replicas or workers, or load less data."
 FORGETS_VERIFY = "from nemo_gym import SimpleResourcesServer\n\n\nclass Broken(SimpleResourcesServer):\n    pass\n"
 
 
@@ -58,7 +59,8 @@ def launched(workplace, source, settings="difficulty: 1"):
 def test_failed_start_shows_the_last_log_lines(workplace, source, how, last_line):
     said = launched(workplace, source).err.splitlines()
     process = "broken"
-    assert said[0] == f"Error: server '{process}' {how} before it was ready."
+    advice = KILLED if "SIGKILL" in how else ""
+    assert said[0] == f"Error: server '{process}' {how} before it was ready.{advice}"
     assert said[1] == f"The last lines of {process}'s log:"
     assert said[-1] == f"    {last_line}"
 

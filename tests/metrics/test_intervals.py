@@ -42,6 +42,12 @@ def test_bounds_without_evidence_are_infinite():
     assert always.low < 0.7
 
 
+def test_bounds_of_shares_are_shares():
+    assert mean_interval({"a": [0.0], "b": [0.1], "c": [0.9]}).low == 0.0
+    assert mean_interval({"a": [1.0], "b": [0.2], "c": [0.9]}).high == 1.0
+    assert mean_interval({"a": [0.0], "b": [0.1], "c": [1.5]}).low < 0.0
+
+
 def test_pass_at_k_counts_draws_without_replacement():
     assert pass_at_k([1.0, 0.0, 0.0, 0.0], 2) == pytest.approx(0.5)
     assert pass_at_k([0.25, 0.75, 0.5], 2) == 0.75

@@ -26,6 +26,7 @@ class Terminal(io.StringIO):
 
 def show(stream, records, planned):
     summary = Summary(planned=planned)
+    summary.begin()
     with Progress(summary, stream) as progress:
         for record in records:
             summary.count(record)
@@ -57,13 +58,32 @@ def test_earlier_results_affect_mean_but_not_rate():
     stream = io.StringIO()
     with Progress(summary, stream) as progress:
         summary.scored = summary.kept = 900
+        summary.begin()
         time.sleep(0.1)
+        for _ in range(10):
+            summary.count(GOOD)
+            progress.advance(GOOD, summary)
+    (line,) = stream.getvalue().splitlines()
+    assert line.startswith("910/1000 rollouts (91 %), ")
+    assert 0 < rate_in(line) <= 100
+    assert "mean reward 0.255" in line
+
+
+def test_rate_does_not_count_time_before_first_rollout():
+    summary, stream = Summary(planned=20), io.StringIO()
+    with Progress(summary, stream) as progress:
+        summary.scored = summary.kept = 10
+        time.sleep(0.5)
+        summary.begin()
         summary.count(GOOD)
         progress.advance(GOOD, summary)
     (line,) = stream.getvalue().splitlines()
-    assert line.startswith("901/1000 rollouts (90 %), ")
-    assert float(re.search(r"([\d.,]+)/s", line)[1].replace(",", "")) <= 10
-    assert "mean reward 0.251" in line
+    assert line.startswith("11/20 rollouts (55 %), ")
+    assert rate_in(line) > 10
+
+
+def rate_in(line):
+    return float(re.search(r"([\d.,]+)/s", line)[1].replace(",", ""))
 
 
 def test_terminal_shows_a_bar_with_the_same_words():
@@ -89,6 +109,7 @@ def last_frame(stream):
 
 def test_bar_catches_up_after_a_burst():
     summary, stream = Summary(planned=8), Terminal()
+    summary.begin()
     with Progress(summary, stream) as progress:
         for _ in range(5):
             summary.count(GOOD)
@@ -100,6 +121,7 @@ def test_bar_catches_up_after_a_burst():
 
 def test_unended_tasks_are_not_shown_as_done():
     summary, stream = Summary(planned=8), Terminal()
+    summary.begin()
     with Progress(summary, stream) as progress:
         for _ in range(5):
             summary.count(GOOD)

@@ -94,6 +94,11 @@ async def test_config_grader_overrides_the_rows():
     assert await rewards({**CHOICE, "options": None}, ["billing"], grader="exact") == [1.0]
 
 
+async def test_oracle_matches_pattern_of_config_grader():
+    row = {"expected_answer": "0?4:10", "example_match": "04:10"}
+    assert await rewards(row, solve(row), grader="regex") == [1.0]
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [

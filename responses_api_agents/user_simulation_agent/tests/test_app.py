@@ -246,6 +246,22 @@ async def test_row_without_valid_user_is_rejected(arena, row):
         await run(agent_on(arena, model("policy_model", "x")), **row)
 
 
+@pytest.mark.parametrize(
+    ("user", "problem"),
+    [
+        ({"fact": {"size": "L"}}, r"'user\.fact' .*: unknown setting\. Did you mean 'facts'\?"),
+        (
+            {"answers": [{"asked": ["x"], "say": "y"}]},
+            r"answers\.0\.say' .*: unknown setting\. Did you mean 'says'\?",
+        ),
+        ({"colour": "red"}, r"'user\.colour' .*: unknown setting$"),
+    ],
+)
+async def test_misspelt_field_of_user_gets_a_suggestion(arena, user, problem):
+    with pytest.raises(DataError, match=problem):
+        await run(agent_on(arena, model("policy_model", "x")), **{**ROW, "user": user})
+
+
 async def test_failing_tool_or_policy_is_attributed(arena):
     with pytest.raises(EnvironmentFailed, match="of nothing"):
         await run(agent_on(arena, model("policy_model", call("explode"))), **ROW)
@@ -291,6 +307,15 @@ async def test_custom_prompt_is_filled_in_or_rejected(arena, tmp_path):
     path.write_text("{mood}")
     with pytest.raises(DataError, match="'mood'"):
         await run(agent_on(arena, model("policy_model", "Hm?"), **settings), **ROW)
+
+
+def test_missing_prompt_is_reported_with_its_key(tmp_path):
+    given = {"host": "h", "port": 1, "entrypoint": "app.py", "name": "a", "model_server": POLICY}
+    with pytest.raises(ValueError, match=r"user_prompt\n.*there is no file 'no\.md' in "):
+        UserSimulationAgentConfig.model_validate(
+            {"resources_server": ARENA, **given, "user_prompt": "no.md"},
+            context={"folder": tmp_path, "checks_files": True},
+        )
 
 
 @pytest.mark.parametrize("settings", [{"max_user_turns": 0}, {"max_steps": None}, {"stop_marker": ""}])

@@ -1,16 +1,18 @@
-"""Validation by jsonschema-rs, of a whole sample or of a single value."""
+"""Validation of a whole sample or of a single value; jsonschema-rs checks what is not common."""
 
 from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn, Protocol
 
 from nemo_gym.jsonl import JsonObject
+from responses_api_models.sample_model.json_schema.common_keywords import (
+    CommonValidator,
+    Problem,
+    uncommon_part,
+)
 from responses_api_models.sample_model.json_schema.references import Schema, SchemaError, pointer_to
-
-if TYPE_CHECKING:
-    import jsonschema_rs
 
 _OWN_KEYWORDS = frozenset({
     "type", "minimum", "maximum", "multipleOf", "minLength", "maxLength", "pattern", "format",
@@ -18,19 +20,44 @@ _OWN_KEYWORDS = frozenset({
 """Keywords that apply to a value without a look into it, in the same way in each draft."""
 
 
-def validator_of(schema: Schema) -> jsonschema_rs.Validator:
+class Validator(Protocol):
+    """A compiled schema."""
+
+    def is_valid(self, value: object) -> bool:
+        """Return whether the value meets the schema."""
+
+    def problem(self, value: object) -> Problem | None:
+        """Return the first violation, None if the value is valid."""
+
+
+def validator_of(schema: Schema) -> Validator:
     """Return a validator that checks formats. Raise `SchemaError` if the schema itself is invalid."""
-    try:
-        import jsonschema_rs
-    except ImportError as error:
-        reason = "it is checked by jsonschema-rs, which is not installed: pip install 'nemo-gym[schema]'"
-        raise SchemaError("#", reason) from error
-    try:
-        return jsonschema_rs.validator_for(schema, validate_formats=True, retriever=_refuse)
-    except jsonschema_rs.ValidationError as error:
-        raise SchemaError(pointer_to("#", *error.instance_path), f"not a JSON Schema: {error.message}") from error
-    except ValueError as error:
-        raise SchemaError("#", f"not a JSON Schema: {error}") from error
+    uncommon = uncommon_part(schema)
+    return CommonValidator(schema) if uncommon is None else _FullValidator(schema, uncommon)
+
+
+class _FullValidator:
+    """A validator for every keyword."""
+
+    def __init__(self, schema: Schema, uncommon: str) -> None:
+        try:
+            import jsonschema_rs
+        except ImportError as error:
+            reason = "only jsonschema-rs checks it, which is not installed: pip install 'nemo-gym[schema]'"
+            raise SchemaError(uncommon, reason) from error
+        try:
+            self._validator = jsonschema_rs.validator_for(schema, validate_formats=True, retriever=_refuse)
+        except jsonschema_rs.ValidationError as error:
+            raise SchemaError(pointer_to("#", *error.instance_path), f"not a JSON Schema: {error.message}") from error
+        except ValueError as error:
+            raise SchemaError("#", f"not a JSON Schema: {error}") from error
+
+    def is_valid(self, value: object) -> bool:
+        return self._validator.is_valid(value)
+
+    def problem(self, value: object) -> Problem | None:
+        errors = self._validator.iter_errors(value)
+        return next((Problem(pointer_to("#", *error.schema_path), error.message) for error in errors), None)
 
 
 def meets_own_keywords(value: object, schema: JsonObject) -> bool:
@@ -39,7 +66,7 @@ def meets_own_keywords(value: object, schema: JsonObject) -> bool:
 
 
 @lru_cache(maxsize=512)
-def _validator_of_text(schema: str) -> jsonschema_rs.Validator:
+def _validator_of_text(schema: str) -> Validator:
     return validator_of(json.loads(schema))
 
 
