@@ -34,6 +34,7 @@ html_copy_source = False
 html_show_sourcelink = False
 html_show_search_summary = False
 html_show_sphinx = False
+html_show_copyright = False
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#3a6b00", "color-brand-content": "#2f6a00"},
     "dark_css_variables": {"color-brand-primary": "#9ad14b", "color-brand-content": "#9ad14b"},
