@@ -148,7 +148,8 @@ class Options(Generic[SettingsT]):
         names = [word for word in words if pattern.fullmatch(word)]
         key = self.named_by or ("entrypoint" if "entrypoint" in self.model.model_fields else None)
         if names and key is None:
-            hint = f". Did you mean '{self._flag_for(names)}'?" if self.takes_config else ""
+            flag = self._flag_for(names) if self.takes_config else None
+            hint = f". Did you mean '{flag}'?" if flag else ""
             parser.error(f"'{names[0]}' is neither a flag nor a setting (+key=value){hint}")
         if self.named_by and is_list(self.model.model_fields[self.named_by]):
             return self._listed(words)
@@ -164,14 +165,14 @@ class Options(Generic[SettingsT]):
         given = [f"++{self.named_by}={orjson.dumps(names).decode()}"] if names else []
         return [*(word for word in words if word not in names), *given]
 
-    def _flag_for(self, words: Sequence[str]) -> str:
-        """Return the flag that is missing before the first of these names or files."""
+    def _flag_for(self, words: Sequence[str]) -> str | None:
+        """Return the first of these names or files with the flag that is missing, if the command has one."""
         word = words[0]
-        file = next((key for key in FILES if key in self.model.model_fields), None)
-        if word.endswith(".jsonl") and file is not None:
+        if word.endswith(".jsonl"):
+            file = next((key for key in FILES if key in self.model.model_fields), None)
             # The shell has replaced a pattern by the files that match it.
             meant = ",".join(words) if file == "input_glob" else word
-            return f"{flag_names(file)[0]} {meant}"
+            return f"{flag_names(file)[0]} {meant}" if file else None
         if word.endswith((".yaml", ".yml")):
             return f"--config {word}"
         name = word.partition("/")[0]

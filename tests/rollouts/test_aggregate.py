@@ -60,7 +60,8 @@ def groups_of(rewards: list[list[float]]) -> list[dict[str, object]]:
     ("rewards", "low", "high"),
     [
         ([[n % 2] for n in range(10)], 0.2366, 0.7634),
-        ([[0.0], [0.5], [1.0]], -0.742, 1.742),
+        ([[0.0], [1.0], [2.0]], -1.484, 3.484),
+        ([[0.0], [0.5], [1.0]], 0.0, 1.0),
         ([[1.0, 0.0]], None, None),
         ([[0.5]] * 9, None, None),
     ],
