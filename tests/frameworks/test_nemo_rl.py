@@ -19,7 +19,7 @@ from tests.frameworks.engine import MAX_MODEL_LEN, MODEL, OLDER_MODEL, PROGRAM, 
 
 ACTOR = Path(__file__).with_name("nemo_rl_actor.py")
 REPOSITORY = ACTOR.parents[2]
-PAGE = REPOSITORY / "docs" / "training" / "frameworks.md"
+PAGE = REPOSITORY / "docs" / "training" / "nemo_rl.md"
 TIMEOUT_S = 100.0
 
 
@@ -160,9 +160,8 @@ def test_engine_without_token_ids_is_tokenized_for_training(train):
 @pytest.mark.slow
 async def test_documented_message_logs(run):
     address = urlsplit(run.head)
-    section = PAGE.read_text().partition("\n## NeMo RL\n")[2]
     names: dict[str, Any] = {}
-    exec(re.search(r"```python\n(.*?)```", section, re.DOTALL).group(1), names)
+    exec(re.search(r"```python file=check_batch.py\n(.*?)```", PAGE.read_text(), re.DOTALL).group(1), names)
     head = BaseServerConfig(host=address.hostname, port=address.port)
     batch = rows(counting_row(add(1), "One.", goal=1), counting_row("Done."))
     logs = {index: log async for index, log in names["message_logs"](batch, head)}

@@ -14,17 +14,16 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "resources_servers" / "reasoning_gym"
 SCRIPT = FOLDER / "scripts" / "create_dataset.py"
 CONFIG = "resources_servers/reasoning_gym/configs/resources_only.yaml"
-PAGE = Path(__file__).parents[2] / "docs" / "training" / "frameworks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "training" / "unsloth.md"
 TIMEOUT_S = 60.0
 
 
 def rewards(url, rows, texts):
     """Return the rewards of the documented function, which the trainer calls with a completion per row."""
-    section = PAGE.read_text().partition("\n## Unsloth\n")[2]
     names: dict[str, Any] = {}
-    exec(re.search(r"```python\n(.*?)```", section, re.DOTALL).group(1), names)
+    exec(re.search(r"```python file=gym_reward.py\n(.*?)```", PAGE.read_text(), re.DOTALL).group(1), names)
     completions = [[{"role": "assistant", "content": text}] for text in texts]
-    return names["gym_reward"](completions, rows, url=url, prompts=[None] * len(rows))
+    return names["gym_reward"](completions, list(map(json.dumps, rows)), url=url, prompts=[None] * len(rows))
 
 
 def test_verify_alone_rewards_completions(run):

@@ -13,7 +13,7 @@ import pytest
 from tests.frameworks.counting import SAMPLING, add, counting_row
 from tests.frameworks.engine import decode
 
-PAGE = Path(__file__).parents[2] / "docs" / "training" / "frameworks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "training" / "verl.md"
 SAMPLING_PARAMS = {**SAMPLING, "top_k": -1, "repetition_penalty": 1.0, "logprobs": True}
 PROMPT_LENGTH, RESPONSE_LENGTH = 2000, 400
 TIMEOUT_S = 100.0
@@ -33,8 +33,7 @@ def in_thread():
 
 def documented_rollouts(head):
     """Return the object that the documentation defines, connected to a run."""
-    section = PAGE.read_text().partition("\n## verl\n")[2]
-    code = re.search(r"```python\n(.*?)```", section, re.DOTALL).group(1)
+    code = re.search(r"```python file=gym_rollouts.py\n(.*?)```", PAGE.read_text(), re.DOTALL).group(1)
     names: dict[str, type] = {}
     exec(code, names)
     address = urlsplit(head)
