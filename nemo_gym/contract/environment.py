@@ -249,7 +249,10 @@ def example_rows(run: RunConfig, server_name: str) -> Iterator[JsonObject]:
             prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
             path = file_of(agent, dataset)
             for row in read_rows(path):
-                prepared = apply_prompt_to_row(row, prompt) if prompt else row
+                try:
+                    prepared = apply_prompt_to_row(row, prompt) if prompt else row
+                except KeyError as error:
+                    raise DataError(f"{path}: {error.args[0]} (prompt: {dataset.prompt_config}).") from error
                 yield with_media(with_media_dir(prepared, path.parent))
 
 

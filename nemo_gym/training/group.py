@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from nemo_gym.errors import RolloutError
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.row import Row
 from nemo_gym.training.policies import VERSION_AT_END_KEY, VERSION_KEY
 from nemo_gym.training.trajectory import Trajectory, sequences_of, trajectory_of
 
@@ -54,5 +55,5 @@ class Group:
 
     @property
     def rewards(self) -> list[float]:
-        """The rewards of the rollouts that did not fail."""
-        return [each.reward for each in self.rollouts if each.reward is not None]
+        """The rewards of the rollouts that may be trained: they neither failed nor are masked."""
+        return [each.reward for each in self.rollouts if each.reward is not None and not Row(each.result).is_masked]

@@ -399,6 +399,15 @@ def test_invalid_server_settings_are_reported_with_line(folder, setting, message
         pass
 
 
+def test_prompt_that_does_not_fit_is_reported_with_file(folder):
+    (folder / "prompt.yaml").write_text("user: 'Add up to {wantd}.'\n")
+    path = "resources_servers/sums/data/example.jsonl"
+    change(folder / "configs/sums.yaml", path, f"{path}, prompt_config: resources_servers/sums/prompt.yaml")
+    message = r"example\.jsonl: the prompt uses 'wantd', but the row has only: .*sums/prompt\.yaml"
+    with pytest.raises(DataError, match=message), open_environment(folder):
+        pass
+
+
 def test_missing_example_rows_are_reported_with_config_line(folder):
     change(folder / "configs/sums.yaml", "data/example.jsonl", "data/exmple.jsonl")
     message = r"configs/sums\.yaml:12: sums_simple_agent\.datasets: dataset 'example': file '.*exmple\.jsonl' not"
