@@ -25,6 +25,8 @@ from tests.docs.shell import POLL_S, NotInTimeError, PythonSession, Result, Shel
 
 OFFLINE = "http://127.0.0.1:9"
 """A proxy that refuses connections, so that a page cannot depend on another host."""
+SETTINGS_OF_CI = ("CI", "BUILD_NUMBER")
+"""Variables by which pytest prints more than it does for the reader of a page."""
 PARSERS = {
     "json": orjson.loads,
     "jsonl": lambda text: [orjson.loads(line) for line in text.splitlines()],
@@ -39,6 +41,8 @@ def environment(workplace: Workplace, endpoint: str) -> dict[str, str]:
     """Return the variables of a page's shell."""
     env = workplace.env | {"COLUMNS": "120", "PYTHONUNBUFFERED": "1", "PIP_NO_INDEX": "1", "UV_OFFLINE": "1"}
     env["PATH"] = f"{SCRIPTS}:{env['PATH']}"
+    for name in SETTINGS_OF_CI:
+        env.pop(name, None)
     env |= dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), OFFLINE)
     env |= dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1,localhost")
     return env | ({"ENDPOINT": f"{endpoint}/v1"} if endpoint else {})
