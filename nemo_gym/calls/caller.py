@@ -24,7 +24,7 @@ from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.connection import RequestBody
 from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.internal import InternalClient
-from nemo_gym.http.reply import NoFreeConnection, Reply, ReplyTimedOut, Timeouts
+from nemo_gym.http.reply import JSON_HEADER, NoFreeConnection, Reply, ReplyTimedOut, Timeouts
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.schemas.responses import MODEL_PATHS
 from nemo_gym.schemas.rollout import (
@@ -46,7 +46,6 @@ OVERLOADED_PATIENCE_S = 120.0
 BACKOFF = Backoff(first_s=0.05, factor=2, longest_s=2.0)
 UNAVAILABLE = 503
 
-JSON_HEADER = (b"content-type", b"application/json")
 _ROLLOUT = ROLLOUT_HEADER.encode()
 _TIME_LEFT = TIME_LEFT_HEADER.encode()
 _POLICY = POLICY_HEADER.encode()

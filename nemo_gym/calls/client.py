@@ -16,7 +16,7 @@ from nemo_gym.calls.running import run_token_for
 from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, RUN_TOKEN_KEY, configured_token
 from nemo_gym.config.models import RUN_ID_KEY, SHORTCUTS_KEY, HeadConfig, RunConfig
 from nemo_gym.config.published import maybe_get_global_config_dict, module_config
-from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.config.settings import BaseServerConfig, http_url
 from nemo_gym.errors import HeadServerNotFoundError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Reply
@@ -93,12 +93,12 @@ class ServerClient(BaseModel):
         host, port = head_server_config.host, head_server_config.port
         head_address = BaseServerConfig(host=host, port=port)
         run_token = run_token or configured_token(maybe_get_global_config_dict() or {}) or run_token_for(host, port)
-        url = f"http://{host}:{port}/global_config_dict_yaml"
+        url = f"{http_url(host, port)}/global_config_dict_yaml"
         headers = {RUN_TOKEN_HEADER: run_token} if run_token else {}
         try:
             reply = httpx.get(url, headers=headers, timeout=HEAD_TIMEOUT_S, **PLAIN_HTTP)
             if reply.status_code == UNAUTHORISED:
-                raise HeadServerNotFoundError(wants_token(f"http://{host}:{port}"))
+                raise HeadServerNotFoundError(wants_token(http_url(host, port)))
             if reply.status_code != OK:
                 raise ValueError(f"HTTP status {reply.status_code}")
             config = OmegaConf.create(orjson.loads(reply.content))
@@ -207,7 +207,7 @@ def setup_server_client(head_server_config: Head | None = None) -> ServerClient:
 def get_server_url(server_name: str) -> str:
     """Return a server's URL from the configuration of this process."""
     host, port = AddressBook.of_published(module_config(PUBLISHED_NAME)).address_of(server_name)
-    return f"http://{host}:{port}"
+    return http_url(host, port)
 
 
 async def raise_for_status(response: Reply | ClientResponse) -> None:

@@ -117,11 +117,15 @@ def run_at(host: str, port: int) -> RunRecord | None:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process with this pid exists."""
+    """Return whether a process with this pid exists. One that has ended, but that its parent ignores, does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         pass
-    return True
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return True
+    return state != "Z"

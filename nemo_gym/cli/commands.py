@@ -35,6 +35,7 @@ NAME_A_FOLDER = ("--resources-server", "--environment", "--benchmark")
 COMMANDS = (
     Command("env", "start", "ng_run", "env:start", "Start the servers of a config and keep them up", True),
     Command("env", "status", "ng_status", "env:status", "Show the running servers and whether they answer"),
+    Command("env", "top", "", "top:top", "Show live how busy the running servers are"),
     Command(
         "env", "init", "ng_init_resources_server", "init:init", "Create the folder of a new environment or benchmark"
     ),
@@ -66,6 +67,11 @@ COMMANDS = (
     Command("eval", "reverify", "", "reverify:reverify", "Grade stored rollouts again"),
     Command("eval", "compare", "ng_compare", "compare:compare", "Compare runs task by task, with intervals and gates"),
     Command("eval", "profile", "ng_reward_profile", "results:profile", "Compute reward statistics per task"),
+    Command("", "view", "ng_view", "view:view", "Look at rollouts in a browser, or export them as one HTML file"),
+    Command("eval", "show", "", "show:show", "Print rollouts as conversations"),
+    Command("eval", "ps", "", "control:ps", "List the running collections"),
+    Command("eval", "ctl", "", "control:ctl", "Pause, retune, drain or stop a running collection"),
+    Command("eval", "wait", "", "control:wait", "Wait for the end of a collection"),
     Command("list", "benchmarks", "ng_list_benchmarks", "catalog:benchmarks", "List the benchmarks"),
     Command("list", "environments", "", "catalog:environments", "List the environments"),
     Command("list", "resources-servers", "", "catalog:resources_servers", "List the resources servers"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Coroutine
@@ -11,10 +12,11 @@ from typing import TypeVar
 
 from omegaconf import OmegaConf
 
-from nemo_gym.calls.address_book import grouped_agents, row_depths
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.running import live_runs
+from nemo_gym.calls.task_rules import TaskRules
 from nemo_gym.cli import running
+from nemo_gym.cli.background import is_in_background, start_in_background
 from nemo_gym.cli.failure_reporter import FailureReporter
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import StartSettings
@@ -34,6 +36,7 @@ from nemo_gym.launcher.warm import WarmStarter
 from nemo_gym.memory import settle_memory, tend_memory
 from nemo_gym.rollouts.aggregate import aggregate
 from nemo_gym.rollouts.collector import collect as collect_rollouts
+from nemo_gym.rollouts.control.control import Control
 from nemo_gym.rollouts.job import CollectJob, EndToEndJob, RunFiles
 from nemo_gym.rollouts.lock import locked
 from nemo_gym.rollouts.matching import place_of
@@ -62,11 +65,13 @@ def collect(words: list[str]) -> int:
     running.interrupt_on_signals()
     run = load_as_written(line.paths, line.overrides)
     job = settings_from(CollectJob, run.plain)
+    if job.detach and not is_in_background():
+        return start_in_background(job.output_jsonl_fpath)
     runs = live_runs()
     client = running.client_for(run, runs, [job.agent_name] if job.agent_name else [])
     rows = find_input(job.input_jsonl_fpath)
-    book, elsewhere = client.address_book, running.choices_by_agent(runs)
-    plan = TaskPlan(rows, job, client.agent_names(), elsewhere=elsewhere, grouped=book.grouped, depths=book.depths)
+    rules, elsewhere = client.address_book.task_rules, running.choices_by_agent(runs)
+    plan = TaskPlan(rows, job, client.agent_names(), elsewhere=elsewhere, rules=rules)
     files = RunFiles(results=job.output_jsonl_fpath)
     subject = RunSubject.of_config(client.global_config_dict)
     with locked(files), open_run(plan, files, subject, secrets=secrets_of(run)) as opened:
@@ -74,6 +79,7 @@ def collect(words: list[str]) -> int:
         if code != INTERRUPTED:
             shown = masked(OmegaConf.to_container(client.global_config_dict))
             export(run.plain, shown, files.metrics, files.results, running.note)
+        opened.record.exits_with(code)
         return code
 
 
@@ -100,12 +106,16 @@ def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | N
         with running.launch_for(run_config, settings, starter, on_line=None):
             running.say(f"{counted(len(run_config.servers), 'server')} can be started")
         return 0
+    if job.detach and not is_in_background():
+        return start_in_background(job.output_jsonl_fpath)
     files = RunFiles(results=job.output_jsonl_fpath)
     # Opened before any server starts, so that an existing or locked output is rejected at once.
     with locked(files):
         plan = _prepare(run_config, job, agents)
         with open_run(plan, files, RunSubject.of_run(run_config), secrets=secrets_of(run_config)) as opened:
-            return _serve_and_collect(run_config, settings, starter, opened)
+            code = _serve_and_collect(run_config, settings, starter, opened)
+            opened.record.exits_with(code)
+            return code
 
 
 def _serve_and_collect(
@@ -124,9 +134,9 @@ def _serve_and_collect(
 
 def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> TaskPlan:
     rows = RunFiles(results=job.output_jsonl_fpath).prepared / f"{job.split}.jsonl"
-    grouped, depths = grouped_agents(run_config), row_depths(run_config)
+    rules = TaskRules.of_run(run_config)
     if job.reuse_existing_data_preparation and rows.exists():
-        return TaskPlan(rows, job, agents, grouped=grouped, depths=depths, is_gathered=True)
+        return TaskPlan(rows, job, agents, rules=rules, is_gathered=True)
     datasets = datasets_of_split(run_config, job.split, Obtainer(run_config, running.note).path_of)
     for agent, dataset, path in datasets:
         prompt = dataset.prompt_config or job.prompt_config
@@ -135,10 +145,10 @@ def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Task
             path,
             job.model_copy(update={"agent_name": agent, "limit": None, "prompt_config": prompt}),
             agents,
-            depths=depths,
+            rules=rules,
         ).check()
     write_rows(rows, rows_of(datasets, copies=job.num_repeats is None))
-    return TaskPlan(rows, job, agents, grouped=grouped, depths=depths, datasets=datasets, is_gathered=True)
+    return TaskPlan(rows, job, agents, rules=rules, datasets=datasets, is_gathered=True)
 
 
 def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServers | None = None) -> int:
@@ -179,7 +189,8 @@ async def _collect(
     tending = asyncio.create_task(tend_memory())
     try:
         with Progress(run.summary) as progress:
-            collecting = collect_rollouts(client, run, on_record=on_record)
+            control = Control(run, on_stop=_stop_this_process)
+            collecting = collect_rollouts(client, run, on_record=on_record, control=control)
             await while_up(servers, collecting)
         if run.settings.disable_aggregation:
             return None
@@ -192,6 +203,11 @@ async def _collect(
     finally:
         tending.cancel()
         await client.aclose()
+
+
+def _stop_this_process() -> None:
+    # The handlers of this signal end the command in order.
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def while_up(servers: RunningServers | None, work: Coroutine[object, None, ResultT]) -> ResultT:

@@ -47,14 +47,15 @@ PERCENT_SUFFIX = "_pct"
 
 def show(table: Table) -> None:
     """Print a table."""
-    _console().print(table)
+    console().print(table)
 
 
-def _console() -> Console:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = PIPED_WIDTH
-    return console
+def console() -> Console:
+    """Return a console for standard output: the terminal, or lines of a fixed width in a file or pipe."""
+    found = Console(highlight=False)
+    if not found.is_terminal:
+        found.width = PIPED_WIDTH
+    return found
 
 
 def _table(*columns: str | Column, title: str | None = None) -> Table:
@@ -97,6 +98,26 @@ def kept_and_dropped(kept: int, dropped: Mapping[str, int]) -> Table:
     return table
 
 
+def collections(found: Sequence[JsonObject]) -> Table:
+    """Return a table of running collections."""
+    names = ("run", "state", "ended", "running", "per second", "mean reward", "minutes", "process", "output")
+    table = _table(*(Column(name, justify="right" if name in names[2:8] else "left") for name in names))
+    for each in found:
+        mean = each.get("mean_reward")
+        table.add_row(
+            each["run_id"][:8],
+            each["state"],
+            f"{each['planned'] - each['unresolved']}/{each['planned']}" if "planned" in each else ABSENT,
+            f"{each['running']}/{each['concurrency']}" if "running" in each else ABSENT,
+            f"{each['rollouts_per_s']:g}" if "rollouts_per_s" in each else ABSENT,
+            ABSENT if mean is None else f"{mean:.3f}",
+            f"{each['seconds'] / 60:.1f}",
+            str(each["pid"]),
+            Text(each["output"], overflow="fold"),
+        )
+    return table
+
+
 def components(found: Sequence[Component]) -> Table:
     """Return a table of components, one row each, without empty columns."""
     columns = {
@@ -118,7 +139,7 @@ def components(found: Sequence[Component]) -> Table:
 
 def benchmarks(found: Sequence[Component]) -> Table:
     """Return a table of benchmarks: their size, and whether their data exists; if it fits, also their licence."""
-    is_narrow = _console().width < NARROW
+    is_narrow = console().width < NARROW
     numbers = (Column(heading, justify="right") for heading in ("rows", "repeats"))
     headings = ("data",) if is_narrow else ("licence", "data", "description")
     texts = (Column(heading, overflow="fold") for heading in headings)
@@ -244,7 +265,8 @@ def _percent_factor(agent: JsonObject, name: str) -> int:
     # A subset's mean has the unit of the overall mean.
     field = name.rpartition("mean/")[2]
     low, high = metrics.get(f"min/{field}"), metrics.get(f"max/{field}")
-    is_share = low in (0, 1) and high in (0, 1) and not field.endswith(TOKENS_SUFFIX)
+    is_count = field.endswith(TOKENS_SUFFIX) or field in agent.get("integer_fields", ())
+    is_share = low in (0, 1) and high in (0, 1) and not is_count
     if field == "reward" and low is not None and high is not None:
         is_share = low >= 0 and high <= 1
     return 100 if "mean/" in name and is_share else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from math import isclose
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -24,11 +25,11 @@ from nemo_gym.metrics.pass_at_k import highest_k_metrics
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.ledger import Ledger, ledgers_of
 from nemo_gym.schemas.rollout import AggregateMetrics
-from nemo_gym.schemas.row import AGENT_REF_KEY, Row
+from nemo_gym.schemas.row import AGENT_REF_KEY, PRIVATE_PREFIX, SECONDS_KEY, Row
 
 STRIPPED = frozenset({
     "response", "responses_create_params", "ng_model_call_capture", "ng_agent_observations", "ng_trajectory",
-    "_ng_token_capture",
+    "_ng_token_capture", SECONDS_KEY,
 })  # fmt: skip
 AGGREGATION_TIMEOUT_S = 600.0
 JSON = {"content-type": "application/json"}
@@ -41,7 +42,7 @@ PESSIMISTIC = "pessimistic/"
 AgentMetrics = JsonObject
 """`{agent_ref: {name}, agent_metrics, key_metrics, group_level_metrics}`.
 
-A run adds `ledger`, `failed_tasks` and `row_fields`.
+A run adds `ledger`, `failed_tasks`, `row_fields` and `integer_fields`.
 """
 
 
@@ -50,9 +51,10 @@ async def aggregate(client: ServerClient, files: RunFiles) -> list[AgentMetrics]
 
     `ledger` counts the agent's planned, scored, failed (by cause) and unresolved rollouts. Means cover the scored
     rollouts; `pessimistic/mean/reward` also counts each failed one as 0. `failed_tasks` lists tasks without a score,
-    `row_fields` the numeric fields that only repeat the rows.
-    An agent without scored rollouts has only these entries. If an agent does not return its metrics, write those of
-    the others and raise `DataError`.
+    `row_fields` the numeric fields that only repeat the rows, `integer_fields` those that are integers in all
+    rollouts.
+    An agent without scored rollouts has only the first two entries. If an agent does not return its metrics, write
+    those of the others and raise `DataError`.
     """
     ledgers = await asyncio.to_thread(ledgers_of, files)
     return await aggregate_all(client, [files.results], files.metrics, ledgers=ledgers)
@@ -74,12 +76,12 @@ async def aggregate_all(
     ledgers = ledgers or {}
     gate = asyncio.Semaphore(ASKED_AT_ONCE)
     with ExitStack() as stack:
-        bodies = await asyncio.to_thread(_bodies, results, written.parent, stack)
+        asked = await asyncio.to_thread(_asked, results, written.parent, stack)
         _forget(written)
         answers = await asyncio.gather(
             *(
-                _metrics_of(client, agent, server_of(agent), bodies.get(agent), gate)
-                for agent in sorted({*bodies, *ledgers})
+                _metrics_of(client, agent, server_of(agent), asked.get(agent), gate)
+                for agent in sorted({*asked, *ledgers})
             )
         )
     metrics = [_with_ledger(_with_intervals(answer), ledgers) for answer in answers if not isinstance(answer, str)]
@@ -142,9 +144,28 @@ def _with_ledger(metrics: AgentMetrics, ledgers: Mapping[str, Ledger]) -> AgentM
     }
 
 
-def _bodies(results: Sequence[Path], folder: Path, stack: ExitStack) -> dict[str, IO[bytes]]:
-    """Return the request body for each agent. Large bodies are spooled to disk to keep only one in memory."""
-    bodies: dict[str, IO[bytes]] = {}
+@dataclass(frozen=True)
+class _Asked:
+    """The rollouts of an agent, as they are sent to it."""
+
+    body: IO[bytes]
+    is_integer: dict[str, bool] = field(default_factory=dict)
+    """The numeric and boolean fields, each with whether it is an integer in all rollouts."""
+
+    def add(self, rollout: JsonObject) -> None:
+        for name, value in rollout.items():
+            if isinstance(value, int | float) and not name.startswith(PRIVATE_PREFIX):
+                is_integer = isinstance(value, int) and not isinstance(value, bool)
+                self.is_integer[name] = is_integer and self.is_integer.get(name, True)
+        self.body.write(encode_json(rollout))
+
+    def integer_fields(self) -> list[str]:
+        return sorted(name for name, is_integer in self.is_integer.items() if is_integer)
+
+
+def _asked(results: Sequence[Path], folder: Path, stack: ExitStack) -> dict[str, _Asked]:
+    """Return the request for each agent. Large bodies are spooled to disk to keep only one in memory."""
+    asked: dict[str, _Asked] = {}
     for path in results:
         for line in read_lines(path):
             row = Row(line.row)
@@ -152,17 +173,17 @@ def _bodies(results: Sequence[Path], folder: Path, stack: ExitStack) -> dict[str
             if agent is None:
                 what = f"{AGENT_REF_KEY}.name is missing. Was this file written by a collection?"
                 raise DataError(f"{path}:{line.number}: {what}")
-            body = bodies.get(agent)
-            if body is None:
+            of_agent = asked.get(agent)
+            if of_agent is None:
                 spooled = SpooledTemporaryFile(KEPT_IN_MEMORY_BYTES, dir=str(folder))  # noqa: SIM115 - the stack closes it
-                body = bodies[agent] = stack.enter_context(spooled)
-                body.write(b'{"verify_responses":[')
+                of_agent = asked[agent] = _Asked(stack.enter_context(spooled))
+                of_agent.body.write(b'{"verify_responses":[')
             else:
-                body.write(b",")
-            body.write(encode_json(_stripped(row)))
-    for body in bodies.values():
-        body.write(b"]}")
-    return bodies
+                of_agent.body.write(b",")
+            of_agent.add(_stripped(row))
+    for each in asked.values():
+        each.body.write(b"]}")
+    return asked
 
 
 def _forget(path: Path) -> None:
@@ -171,15 +192,17 @@ def _forget(path: Path) -> None:
 
 
 async def _metrics_of(
-    client: ServerClient | None, agent: str, server: str, body: IO[bytes] | None, gate: asyncio.Semaphore
+    client: ServerClient | None, agent: str, server: str, asked: _Asked | None, gate: asyncio.Semaphore
 ) -> AgentMetrics | str:
     """Return an agent's metrics, or an error message."""
-    if body is None:
+    if asked is None:
         return {AGENT_REF_KEY: {"name": agent}, **AggregateMetrics().model_dump()}
+    body, integers = asked.body, asked.integer_fields()
+    known = {AGENT_REF_KEY: {"name": agent}, **({"integer_fields": integers} if integers else {})}
     if client is None:
         body.seek(0)
         rows = orjson.loads(body.read())["verify_responses"]
-        return {AGENT_REF_KEY: {"name": agent}, **compute_aggregate_metrics(rows).model_dump()}
+        return {**known, **compute_aggregate_metrics(rows).model_dump()}
     timeouts = Timeouts(read_s=AGGREGATION_TIMEOUT_S, total_s=AGGREGATION_TIMEOUT_S)
     async with gate:
         body.seek(0)
@@ -190,7 +213,7 @@ async def _metrics_of(
     answer = await reply.read()
     try:
         if reply.ok:
-            return {AGENT_REF_KEY: {"name": agent}, **AggregateMetrics.model_validate_json(answer).model_dump()}
+            return {**known, **AggregateMetrics.model_validate_json(answer).model_dump()}
     except ValidationError:
         pass  # reported below, like any other invalid reply
     return f"{server} did not return metrics: /aggregate_metrics returned {reply.status}: {readable(answer)}"

@@ -96,6 +96,10 @@ class Budget:
         self._has_rows = False
         self._wake_all()
 
+    def more_rows(self) -> None:
+        """Take note that there are rollouts to start again."""
+        self._has_rows = True
+
     def end(self) -> None:
         """Take note that a rollout has ended."""
         self._wake_one()

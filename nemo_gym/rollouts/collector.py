@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
+from functools import partial
 from operator import sub
 
 from nemo_gym.calls.client import ServerClient
@@ -14,7 +15,9 @@ from nemo_gym.http.open_files import most_incoming_calls, open_files_limit, rais
 from nemo_gym.http.reply_cache import Counts, counts_of
 from nemo_gym.jsonl import Appender, WriteFailed
 from nemo_gym.rollouts.attempts import AttemptLimits
-from nemo_gym.rollouts.concurrency import AdaptiveLimit
+from nemo_gym.rollouts.concurrency import AdaptiveLimit, FixedLimit
+from nemo_gym.rollouts.control.control import MOST_AT_ONCE, Control, Floor
+from nemo_gym.rollouts.control.listening import listening
 from nemo_gym.rollouts.dispatch import Dispatch
 from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.line_digests import LineDigests
@@ -28,15 +31,19 @@ from nemo_gym.schemas.row import Row
 
 logger = logging.getLogger(__name__)
 
-MOST_AT_ONCE = 16_384
-"""The upper limit of `auto`."""
 SYNC_EVERY_S = 1.0
 
 
 async def collect(
-    client: ServerClient, run: OpenRun, *, on_record: OnRecord = lambda record, summary: None
+    client: ServerClient,
+    run: OpenRun,
+    *,
+    on_record: OnRecord = lambda record, summary: None,
+    control: Control | None = None,
 ) -> Summary:
     """Run every pending task of a run. `on_record` is called for each ended task after its record is written.
+
+    `control` carries out what people ask of the collection through its socket.
 
     Memory use grows with the number of rollouts in flight, not with the data. Records are synced to disk within about
     a second.
@@ -44,10 +51,14 @@ async def collect(
     summary, settings = run.summary, run.settings
     wanted = settings.num_samples_in_parallel
     most = allowed_connections(MOST_AT_ONCE if wanted == "auto" else wanted)
-    limit = AdaptiveLimit(most) if wanted == "auto" else None
-    run.record.runs_with(most if limit is None else limit)
-    groups = GroupedTasks(client, run.plan.grouped) if run.has_groups else None
+    groups = GroupedTasks(client, run.plan.rules.grouped) if run.largest_group else None
     dispatch = Dispatch(run, groups)
+    control = control or Control(run)
+    control.allowed = allowed_connections
+    control.limit = AdaptiveLimit(most) if wanted == "auto" else FixedLimit(most)
+    control.continues_a_group = dispatch.continues_a_group
+    control.head_server = f"{client.head_server_config.host}:{client.head_server_config.port}"
+    run.record.runs_with(control.limit)
     cached_before = _calls_of_cache(client)
     try:
         hide = run.secrets.mask_bytes if run.secrets else None
@@ -56,17 +67,22 @@ async def collect(
             Appender(run.files.results, hide=hide, announce=digests.add) as results,
             Appender(run.files.failures, hide=hide) as failures,
         ):
-            at_once = min(most, max(1, summary.planned - summary.finished))
             tokens = RecordedTokens.of(client)
-            runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s, tokens=tokens, groups=groups)
+            timeout_s = settings.rollout_timeout_s
+            runner = Runner(client, rollout_timeout_s=timeout_s, tokens=tokens, groups=groups, is_timed=True)
             watch = RunWatch(client)
-            async with asyncio.TaskGroup() as group, kept_until_the_end(tokens):
+            async with (
+                asyncio.TaskGroup() as group,
+                kept_until_the_end(tokens),
+                listening(control, run.collection),
+            ):
                 limits = AttemptLimits.of(settings, run.earlier.limit)
-                recorder = Recorder(runner, limits, watch, results, failures, summary, dispatch.watching(on_record))
-                work = _Work(run, recorder, digests=digests, limit=limit, dispatch=dispatch)
+                take = dispatch.watching(on_record)
+                recorder = Recorder(runner, limits, watch, results, failures, summary, take, control)
+                work = _Work(run, recorder, control, digests=digests, dispatch=dispatch)
                 keeping = group.create_task(work.keep())
                 watching = group.create_task(watch.watch())
-                await dispatch.ending(work.run(dispatch.rows(), at_once))
+                await dispatch.ending(work.run(dispatch.rows()))
                 keeping.cancel()
                 watching.cancel()
             if tokens is not None:
@@ -78,7 +94,7 @@ async def collect(
         raise _with_advice(error, run) from error
     finally:
         summary.close()
-        summary.ended_by = dispatch.ended_by()
+        summary.ended_by = dispatch.ended_by() or summary.ended_by
         cached = _calls_of_cache(client)
         if cached is not None and cached_before is not None:
             summary.model_cache = Counts(*map(sub, cached, cached_before))
@@ -92,53 +108,69 @@ class _Work:
         self,
         run: OpenRun,
         recorder: Recorder,
+        control: Control,
         *,
         digests: LineDigests,
-        limit: AdaptiveLimit | None,
         dispatch: Dispatch,
     ) -> None:
         self._run = run
         self._dispatch = dispatch
         self._admit = dispatch.admit
         self._recorder = recorder
+        self._control = control
         self._digests = digests
-        self._limit = limit
         self._workers = 0
 
-    async def run(self, tasks: Iterator[Row], most: int) -> None:
+    async def run(self, tasks: Iterator[Row]) -> None:
         """Run all tasks."""
         async with asyncio.TaskGroup() as workers:
-            self.begin(workers, tasks, most)
+            self._widen(workers, tasks)
+            self._control.floor = Floor(
+                is_open=lambda: self._workers > 0,
+                widen=partial(self._widen, workers, tasks),
+                spawn=workers.create_task,
+                more_rows=self._dispatch.more_rows,
+                no_more_rows=self._dispatch.no_more_rows,
+            )
 
-    def begin(self, group: asyncio.TaskGroup, tasks: Iterator[Row], most: int) -> None:
+    def _widen(self, group: asyncio.TaskGroup, tasks: Iterator[Row]) -> None:
         """Start workers up to the current limit. They all take their tasks from the iterator."""
-        wanted = most if self._limit is None else min(most, self._limit.limit)
+        summary = self._run.summary
+        wanted = min(self._control.limit.limit, max(1, summary.planned - summary.finished))
         while self._workers < wanted:
             self._workers += 1
-            group.create_task(self._through(group, tasks, most))
+            group.create_task(self._through(group, tasks))
 
-    async def _through(self, group: asyncio.TaskGroup, tasks: Iterator[Row], most: int) -> None:
+    async def _through(self, group: asyncio.TaskGroup, tasks: Iterator[Row]) -> None:
         # All workers share one iterator, so a task is created only when a slot is free.
-        # Admitted before the row is taken, because the rollouts before it may show that it is not needed.
-        while self._admit is None or await self._admit():
-            row = next(tasks, None)
+        while await self._may_start():
+            row, failed_before = self._control.next_again() or self._next(tasks)
             if row is None:
                 self._dispatch.no_more_rows()
                 break
             began_at = time.monotonic()
-            cause = await self._recorder.run(row, failed_before=self._run.earlier.cause_of(row))
-            if self._limit is None:
-                continue
-            if self._limit.ended(time.monotonic() - began_at, was_overloaded=cause == Overloaded.failure_class):
-                self.begin(group, tasks, most)
-            if self._workers > self._limit.limit:
-                break
+            cause = await self._recorder.run(row, failed_before=failed_before)
+            took_s = time.monotonic() - began_at
+            if self._control.limit.ended(took_s, was_overloaded=cause == Overloaded.failure_class):
+                self._widen(group, tasks)
         self._workers -= 1
+
+    async def _may_start(self) -> bool:
+        """Return whether another rollout may start, once the run is not paused and its budget allows it."""
+        if not await self._control.may_start() or self._workers > self._control.limit.limit:
+            return False
+        # Admitted before the row is taken, because the rollouts before it may show that it is not needed.
+        return self._admit is None or await self._admit()
+
+    def _next(self, tasks: Iterator[Row]) -> tuple[Row | None, str | None]:
+        row = next(tasks, None)
+        return row, None if row is None else self._run.earlier.cause_of(row)
 
     async def keep(self) -> None:
         """Sync the written records to disk periodically."""
         while True:
             await asyncio.sleep(SYNC_EVERY_S)
+            self._control.sample()
             await asyncio.to_thread(self._sync)
 
     def _sync(self) -> None:

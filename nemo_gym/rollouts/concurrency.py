@@ -58,6 +58,17 @@ class Step:
         }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class FixedLimit:
+    """A concurrency limit that stays as it is."""
+
+    limit: int
+
+    def ended(self, seconds: float, *, was_overloaded: bool = False) -> bool:
+        """Return that the limit has not changed."""
+        return False
+
+
 @dataclass
 class AdaptiveLimit:
     """A concurrency limit that grows while throughput grows, and shrinks if a server or endpoint is overloaded.
@@ -68,12 +79,13 @@ class AdaptiveLimit:
 
     most: int
     """The upper bound, for example the available connections."""
+    first: int = FIRST_LIMIT
     clock: Callable[[], float] = time.monotonic
     steps: list[Step] = field(default_factory=list)
     """The latest steps, at most `STEPS_KEPT`."""
 
     def __post_init__(self) -> None:
-        self.limit = min(FIRST_LIMIT, self.most)
+        self.limit = min(self.first, self.most)
         self._phase = Phase.DOUBLING
         self._began_at = self._window_at = self.clock()
         self._seconds: list[float] = []

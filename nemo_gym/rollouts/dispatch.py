@@ -25,7 +25,7 @@ class Dispatch:
         self._run = run
         self._settings = run.settings
         self._order = None if groups is None else TaskOrder(run.files, run.earlier, groups)
-        self._budget = Budget(run.settings, run.summary, run.prices, self._continues_a_group)
+        self._budget = Budget(run.settings, run.summary, run.prices, self.continues_a_group)
         wanted = run.settings.until_halfwidth
         self._precision = None if wanted is None else Precision(wanted, run.files.results)
         self._is_over = False
@@ -59,12 +59,17 @@ class Dispatch:
         """Awaited before each rollout: whether it may start. None if all may."""
         return self._budget.admit if self._budget.admits else None
 
-    def _continues_a_group(self) -> bool:
+    def continues_a_group(self) -> bool:
+        """Return whether the next rollout belongs to a group that has begun, so it must start."""
         return self._order is not None and self._order.continues_a_group()
 
     def no_more_rows(self) -> None:
         """Take note that all rollouts have started."""
         self._budget.no_more_rows()
+
+    def more_rows(self) -> None:
+        """Take note that there are rollouts to start again."""
+        self._budget.more_rows()
 
     async def ending(self, work: Coroutine[object, None, None]) -> None:
         """Await the work; cancel it when the time of `max_seconds` is over."""

@@ -18,12 +18,7 @@ from nemo_gym.schemas.row import Row, offsets_by, rows_at, rows_in
 
 def check_groups(path: Path, grouped: Mapping[str, str], settings: CollectionSettings) -> None:
     """Raise `ConfigError` if groups among these tasks could not become complete. `grouped` are servers by agent."""
-    if not grouped:
-        return
-    sizes: Counter[tuple[int, str]] = Counter()
-    for row in rows_in(path):
-        if row.agent in grouped:
-            sizes[row.key.task, str(row.agent)] += 1
+    sizes = group_sizes(path, grouped)
     if not sizes:
         return
     (_, agent), least = min(sizes.items(), key=lambda item: item[1])
@@ -42,6 +37,15 @@ def check_groups(path: Path, grouped: Mapping[str, str], settings: CollectionSet
             f"rollouts must run at once. Set num_samples_in_parallel (--concurrency) to {most} or more, or lower "
             "num_repeats."
         )
+
+
+def group_sizes(path: Path, grouped: Container[str]) -> Counter[tuple[int, str]]:
+    """Return the number of repeats that are verified together, by task and agent."""
+    sizes: Counter[tuple[int, str]] = Counter()
+    for row in rows_in(path) if grouped else ():
+        if row.agent in grouped:
+            sizes[row.key.task, str(row.agent)] += 1
+    return sizes
 
 
 class TaskOrder:

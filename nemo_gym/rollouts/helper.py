@@ -91,7 +91,7 @@ class RolloutCollectionHelper(BaseModel):
         try:
             rows = find_input(config.input_jsonl_fpath)
             book = client.address_book
-            plan = TaskPlan(rows, config, client.agent_names(), grouped=book.grouped, depths=book.depths)
+            plan = TaskPlan(rows, config, client.agent_names(), rules=book.task_rules)
             with locked(files), open_run(plan, files, RunSubject.of_config(client.global_config_dict)) as run:
                 await collect(client, run)
                 if not config.disable_aggregation:
@@ -176,7 +176,7 @@ class _ExamplesRun:
         semaphore: AbstractAsyncContextManager[Any] | None,
     ) -> None:
         self._client = client
-        grouped = client.address_book.grouped
+        grouped = client.address_book.task_rules.grouped
         groups = GroupedTasks(client, grouped) if grouped else None
         self._examples = [[_Example(row, row)] for row in rows] if groups is None else _in_groups(rows, groups)
         # Callers read the token ids, so results are parsed in full.

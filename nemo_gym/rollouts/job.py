@@ -61,6 +61,8 @@ class CollectionSettings(AttemptSettings):
     """Resume an earlier run of the same output. force: even if its rows or its model have changed."""
     overwrite: bool = False
     """Replace the files of an earlier run."""
+    detach: bool = False
+    """Collect in the background, and print where. 'ng eval wait' waits for the end."""
     disable_aggregation: bool = False
     """Skip the metrics at the end."""
     interleave_repeats: bool = False
@@ -171,6 +173,11 @@ class RunFiles(BaseModel):
     def logs(self) -> Path:
         """The servers' logs of an end-to-end run."""
         return self._beside("_logs")
+
+    @property
+    def output_of_command(self) -> Path:
+        """What a collection in the background has printed."""
+        return self._beside("_output.log")
 
     @property
     def prepared(self) -> Path:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.errors import DataError, InvalidTask
 from nemo_gym.jsonl import read_rows, write_rows
 from nemo_gym.rollouts.amending import Amending
-from nemo_gym.rollouts.group_order import check_groups
+from nemo_gym.rollouts.control.registry import Collection, registered
+from nemo_gym.rollouts.group_order import check_groups, group_sizes
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.line_digests import accept_lines, check_lines
 from nemo_gym.rollouts.outcome import Summary
@@ -39,12 +41,13 @@ class OpenRun:
     notes: list[str] = field(default_factory=list)
     """Notes for the user about the resumed run."""
     prices: PriceFile | None = None
+    collection: Collection | None = None
+    """Its entry in the list of running collections."""
 
-    @property
-    def has_groups(self) -> bool:
-        """Whether it has tasks whose repeats are verified together."""
-        grouped = self.plan.grouped
-        return bool(grouped) and any(row.agent in grouped for row in rows_in(self.files.materialized))
+    @cached_property
+    def largest_group(self) -> int:
+        """The largest number of repeats that are verified together; 0 if no task's are."""
+        return max(group_sizes(self.files.materialized, self.plan.rules.grouped).values(), default=0)
 
 
 @contextmanager
@@ -57,7 +60,7 @@ def open_run(
     the output.
     """
     run = _opened(plan, files, subject or RunSubject(), secrets or SecretValues())
-    with run.record.until_the_end():
+    with run.record.until_the_end(), registered(files, run.record.identity) as run.collection:
         yield run
 
 
@@ -75,7 +78,7 @@ def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: Secre
         (accept_lines if is_forced else check_lines)(files)
         amending = Amending(plan, files, subject, fingerprint, earlier, before)
         notes = list(amending.amend(force=is_forced).notes())
-        check_groups(files.materialized, plan.grouped, settings)
+        check_groups(files.materialized, plan.rules.grouped, settings)
         summary = earlier.count(rows_in(files.materialized))
         notes += _given_up(summary, is_forced=is_forced)
     else:
@@ -110,7 +113,7 @@ def _begin(plan: TaskPlan, files: RunFiles) -> int:
     staged = files.materialized.with_name(f".{files.materialized.name}.staged")
     try:
         planned = write_rows(staged, (row.fields for row in plan.rows()))
-        check_groups(staged, plan.grouped, plan.settings)
+        check_groups(staged, plan.rules.grouped, plan.settings)
         for path in (*leftovers, files.metrics, files.record, files.digests):
             path.unlink(missing_ok=True)
         staged.replace(files.materialized)

@@ -118,6 +118,16 @@ class Summary:
         else:
             self.unresolved += 1
 
+    def reopen(self, cause: str | None) -> None:
+        """Count a task without a score as one that runs again. `cause` is that of its last failure, if it failed."""
+        if cause is None:
+            self.unresolved -= 1
+        else:
+            self.failed_by_cause[cause] -= 1
+            # Without its last failure, a cause is no longer shown.
+            self.failed_by_cause = +self.failed_by_cause
+            self.failed_before[cause] += 1
+
     def close(self) -> None:
         """Count tasks that did not end as unresolved, or as failed if an attempt of theirs has failed."""
         self.never_ended = self.planned - self.finished

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nemo_gym.errors import RolloutCancelled
 from nemo_gym.jsonl import Appender
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
+from nemo_gym.rollouts.control.control import CANCELLED, Control
 from nemo_gym.rollouts.outcome import Outcome, Record, Summary
 from nemo_gym.rollouts.run_watch import RunWatch
-from nemo_gym.rollouts.runner import Runner
+from nemo_gym.rollouts.runner import Runner, failed
 from nemo_gym.schemas.row import Row
 
 OnRecord = Callable[[Record, Summary], None]
@@ -27,6 +29,8 @@ class Recorder:
     summary: Summary
     on_record: OnRecord
     """Called for each ended task after its record is written."""
+    control: Control | None = None
+    """Cancels single rollouts; None if that is not possible."""
 
     async def run(self, row: Row, *, failed_before: str | None = None) -> str | None:
         """Run one task. Return why it, or its last failed attempt, failed.
@@ -41,10 +45,31 @@ class Recorder:
             failed_before = record.cause
 
         self.summary.begin()
-        record = await run_to_its_end(self.runner, row, self.limits, on_repeat=repeat, on_lost=self.watch.confirm)
+        record = await self._record_of(row, repeat)
         if record.outcome is not Outcome.UNRESOLVED:
             (self.results if record.outcome is Outcome.SCORED else self.failures).write(record.row.fields)
         self.summary.count(record, failed_before=failed_before)
+        if self.control is not None:
+            self.control.end(record)
         self.on_record(record, self.summary)
         await self.runner.ended(row, record)
         return record.cause or failed_before
+
+    async def _record_of(self, row: Row, on_repeat: Callable[[Record], None]) -> Record:
+        if self.control is None:
+            return await run_to_its_end(self.runner, row, self.limits, on_repeat=on_repeat, on_lost=self.watch.confirm)
+        if self.control.is_cancelled(row.key):
+            return failed(row, RolloutCancelled(CANCELLED))
+        running = self.control.running(row)
+
+        def repeat(record: Record) -> None:
+            on_repeat(record)
+            running.attempt = record.row.attempt + 1
+
+        try:
+            with running:
+                return await run_to_its_end(
+                    self.runner, row, self.limits, on_repeat=repeat, on_lost=self.watch.confirm
+                )
+        except RolloutCancelled as error:
+            return failed(row.of_attempt(running.attempt) if running.attempt != row.attempt else row, error)

@@ -134,6 +134,12 @@ class EarlierRun:
         failures = self.failures.get(row.key) if self.failures else None
         return failures.cause if failures else None
 
+    def given_up(self) -> Iterator[tuple[TaskKey, Failures]]:
+        """Yield the tasks that are not tried again, with their failures."""
+        for key, failures in self.failures.items():
+            if key not in self.scored and self._is_given_up(failures):
+                yield key, failures
+
     def _is_given_up(self, failures: Failures) -> bool:
         return failures.is_final or failures.attempts >= self.limit
 

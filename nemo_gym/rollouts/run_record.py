@@ -22,20 +22,27 @@ from pydantic import BaseModel, Field, ValidationError
 from nemo_gym.config.masking import MASK, is_secret_key, mask_text, masked
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.rollouts.concurrency import AdaptiveLimit
+from nemo_gym.rollouts.concurrency import AdaptiveLimit, FixedLimit
 from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.rollouts.outcome import Summary
 from nemo_gym.rollouts.subject import RunSubject
+from nemo_gym.rollouts.timeline import Point, Timeline
 from nemo_gym.rollouts.usage import PriceFile
 from nemo_gym.version import __version__
 
 logger = logging.getLogger(__name__)
 
-OMITTED_SETTINGS = {"output_jsonl_fpath", "resume_from_cache", "overwrite"}
+OMITTED_SETTINGS = {"output_jsonl_fpath", "resume_from_cache", "overwrite", "detach"}
 WRITE_EVERY_S = 5.0
+CONTROL_KEPT = 200
+
+EXIT_CODES = {"interrupted": 130, "stopped": 1}
+"""The exit codes of commands that did not reach their end."""
 
 State = Literal["running", "finished", "interrupted", "stopped", "killed"]
 
+_POINT = re.compile(r"\[\s+([-\d.e]+,\s+\d+,\s+\d+)\s+\]")
+"""A point of the progress, which takes five lines otherwise."""
 _NAMED_VALUE = re.compile(r"([\w.-]+)(['\"]?\s*[:=]\s*)(['\"]?)([^\s'\",{}\[\]]+)")
 
 
@@ -110,6 +117,13 @@ class Session(BaseModel):
     """How many rollouts may run at once; the latest value if the limit is adaptive."""
     concurrency_steps: list[JsonObject] | None = None
     """The steps of an adaptive limit."""
+    control: list[JsonObject] | None = None
+    """What was asked of the session with `ng eval ctl`: `at`, `verb`, its arguments and the answer."""
+    progress: list[Point] = Field(default_factory=list)
+    """At most 300 points, each with the seconds since the first rollout started, the rollouts that had ended, and
+    those that were running."""
+    exit_code: int | None = None
+    """The exit code of the command, known once it has ended."""
     usage: JsonObject | None = None
     """The tokens of the run's rollouts so far, and their cost if the run has a price file."""
     model_cache: JsonObject | None = None
@@ -121,6 +135,8 @@ class Session(BaseModel):
 class RunRecord(Session):
     """The latest session of a run, with the earlier ones."""
 
+    run_id: str | None = None
+    """The id of the run, which stays the same when it is resumed."""
     config_hash: str | None = None
     """A hash of all servers' settings."""
     models: dict[str, JsonObject] = Field(default_factory=dict)
@@ -216,8 +232,10 @@ class RecordKeeper:
         self._record = record
         self._summary = summary
         self._written_at = -WRITE_EVERY_S
-        self._concurrency: int | AdaptiveLimit | None = None
+        self._concurrency: FixedLimit | AdaptiveLimit | None = None
         self._writing = Lock()
+        self.timeline = Timeline()
+        self._record.run_id = self.identity
         self.write()
 
     @property
@@ -242,25 +260,35 @@ class RecordKeeper:
             cached = self._summary.model_cache
             self._record.model_cache = None if cached is None else cached._asdict()
             self._record.ended_by = self._summary.ended_by
+            self._record.progress = list(self.timeline.points)
             self._note_concurrency()
             try:
-                text = self._record.model_dump_json(indent=2) + "\n"
+                text = _POINT.sub(_on_one_line, self._record.model_dump_json(indent=2)) + "\n"
                 partial.write_bytes(self._secrets.mask_bytes(text.encode()))
                 partial.replace(self._path)
             except OSError as error:
                 logger.warning("%s: cannot write the run's record (%s)", self._path, error.strerror)
                 partial.unlink(missing_ok=True)
 
-    def runs_with(self, concurrency: int | AdaptiveLimit) -> None:
-        """Set how many rollouts may run at once. An adaptive limit is read at every write."""
+    def runs_with(self, concurrency: FixedLimit | AdaptiveLimit) -> None:
+        """Set how many rollouts may run at once. The limit is read at every write."""
         self._concurrency = concurrency
 
+    def note_control(self, entry: JsonObject) -> None:
+        """Add what was asked of the collection, before the answer is sent."""
+        self._record.control = [*(self._record.control or ()), entry][-CONTROL_KEPT:]
+        self.write()
+
+    def exits_with(self, code: int) -> None:
+        """Record the exit code of the command."""
+        self._record.exit_code = code
+        self.write()
+
     def _note_concurrency(self) -> None:
-        if isinstance(self._concurrency, AdaptiveLimit):
+        if self._concurrency is not None:
             self._record.concurrency = self._concurrency.limit
+        if isinstance(self._concurrency, AdaptiveLimit):
             self._record.concurrency_steps = [step.as_dict() for step in self._concurrency.steps]
-        else:
-            self._record.concurrency = self._concurrency
 
     @contextmanager
     def until_the_end(self) -> Iterator[None]:
@@ -279,10 +307,15 @@ class RecordKeeper:
     def end(self, state: State, reason: str | None = None) -> None:
         """Record how the run ended. Only the first call has an effect."""
         if self._record.state == "running":
+            self._record.exit_code = EXIT_CODES.get(state, self._record.exit_code)
             self._record.state = state
             self._record.reason = reason and mask_text(reason)
             self._record.ended_at = _now()
             self.write()
+
+
+def _on_one_line(point: re.Match[str]) -> str:
+    return f"[{' '.join(point[1].split())}]"
 
 
 def masked_command(words: Sequence[str]) -> list[str]:

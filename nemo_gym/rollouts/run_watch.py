@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.running import live_runs, run_at
+from nemo_gym.config.settings import http_url
 from nemo_gym.errors import LaunchError, ServerCallError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import NoFreeConnection, NotConnected, Timeouts
@@ -84,4 +85,4 @@ class RunWatch:
         return False
 
     def _ended(self, how: str) -> LaunchError:
-        return LaunchError(f"the run at http://{self._head.host}:{self._head.port} has ended{how}. {self._advice}")
+        return LaunchError(f"the run at {http_url(self._head.host, self._head.port)} has ended{how}. {self._advice}")

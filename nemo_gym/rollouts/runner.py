@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
@@ -43,6 +44,7 @@ from nemo_gym.schemas.row import (
     FAILURE_RETRYABLE_KEY,
     MASK_KEY,
     MEDIA_DIR_KEY,
+    SECONDS_KEY,
     Row,
     mirror_mask,
 )
@@ -75,9 +77,14 @@ class Runner:
         loads: Loads = loads_opaque,
         tokens: RecordedTokens | None = None,
         groups: GroupedTasks | None = None,
+        is_timed: bool = False,
     ) -> None:
-        """`tokens` adds the recorded tokens to the results, if the run records any. `groups` has the grouped tasks."""
+        """`tokens` adds the recorded tokens to the results, if the run records any. `groups` has the grouped tasks.
+
+        `is_timed` adds the duration of each attempt to its record.
+        """
         self.groups = groups
+        self._is_timed = is_timed
         self._client = client
         self._timeout_s = rollout_timeout_s
         self._capture = _capture_of(client)
@@ -88,6 +95,13 @@ class Runner:
         """Run one task to its end. Raises only if it is cancelled, or if too many rollouts lack recorded tokens."""
         if self.groups is not None:
             await self.groups.announce(row)
+        began_at = time.monotonic()
+        record = await self._recorded(row)
+        if self._is_timed:
+            record.row.fields[SECONDS_KEY] = round(time.monotonic() - began_at, 3)
+        return record
+
+    async def _recorded(self, row: Row) -> Record:
         if self._tokens is None:
             return await self._attempt(row)
         record = await self._tokens.run(row, self._attempt)

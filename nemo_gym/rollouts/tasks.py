@@ -15,6 +15,7 @@ import orjson
 from pydantic import ValidationError
 
 from nemo_gym import paths
+from nemo_gym.calls.task_rules import TaskRules
 from nemo_gym.config import explain_params
 from nemo_gym.data.gather import AgentDataset, numbered_rows_of
 from nemo_gym.data.media import with_empty_media, with_media_dir
@@ -67,10 +68,7 @@ class TaskPlan:
     """The running agents."""
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     """For each agent of other runs, the override that selects its run."""
-    grouped: Mapping[str, str] = field(default_factory=dict)
-    """The resources server that verifies all repeats of a task together, by agent."""
-    depths: Mapping[str, int] = field(default_factory=dict)
-    """How deep a row may nest, by agent, if its servers have a limit of their own."""
+    rules: TaskRules = field(default_factory=TaskRules)
     datasets: Sequence[AgentDataset] = ()
     """The datasets from which the input was gathered; empty if it is the user's own file."""
     is_gathered: bool = False
@@ -166,7 +164,7 @@ class TaskPlan:
                 row = Row(parse_row(raw, self.input, number))
                 if no_such_agent and row.agent is None:
                     raise ConfigError(f"agent_name: {no_such_agent}")
-                accepted = self.depths.get(str(row.agent or self.settings.agent_name), DEEPEST_REQUEST)
+                accepted = self.rules.depths.get(str(row.agent or self.settings.agent_name), DEEPEST_REQUEST)
                 check_depth(raw, self.input, number, accepted)
                 if problem := self._problem(row, prompt):
                     raise DataError(f"{self.input}:{number}: {problem}")

@@ -18,6 +18,10 @@ from nemo_gym.schemas.row import Row
 PER = 1_000_000
 """Prices are for this many tokens."""
 DEFAULT_MODEL = "default"
+USER_USAGE_KEY = "user_usage"
+"""The usage of the model that played the user. Agents add it to their rollouts."""
+USER_MODEL_KEY = "user_model"
+"""The name of that model, as its endpoint returned it."""
 _DATE = re.compile(r"-\d{4}(-\d\d){0,2}$|-\d{6,8}$")
 """The end of names such as `small-2026-01-31` and `small-20260131`."""
 
@@ -94,7 +98,10 @@ class Tokens(NamedTuple):
 
 @dataclass
 class Usage:
-    """The tokens of a run's rollouts by model, as the endpoints reported them. Judges' calls are not included."""
+    """The tokens of a run's rollouts by model, as the endpoints reported them: of the policy and of simulated users.
+
+    Judges' calls are not included.
+    """
 
     by_model: dict[str, Tokens] = field(default_factory=dict)
     rollouts: int = 0
@@ -109,7 +116,12 @@ class Usage:
             self.unknown += row.failure_class is None
             return
         self.rollouts += 1
-        model = str((row.response or {}).get("model"))
+        self._add(str((row.response or {}).get("model")), tokens)
+        of_user = row.fields.get(USER_USAGE_KEY)
+        if isinstance(of_user, dict) and (tokens := _tokens_of(of_user)) is not None:
+            self._add(str(row.fields.get(USER_MODEL_KEY)), tokens)
+
+    def _add(self, model: str, tokens: Tokens) -> None:
         self.by_model[model] = tokens.plus(self.by_model.get(model, Tokens()))
 
     @property

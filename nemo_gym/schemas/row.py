@@ -32,6 +32,8 @@ JUDGE_ERROR_KEY = "_ng_failure_judge_error"
 TERMINAL_KEY = "_ng_failure_terminal"
 NO_PERSIST_KEY = "_ng_no_persist"
 TOKEN_CAPTURE_RESULT_KEY = "_ng_token_capture"
+SECONDS_KEY = "_ng_seconds"
+"""The duration of the recorded attempt, from sending the row to its agent until the reply was read."""
 GROUP_RESULT_KEY = "_ng_group"
 """The size of the group with which a rollout was verified, how many were compared, and which are missing."""
 MEDIA_DIR_KEY = "_ng_media_dir"
@@ -58,6 +60,7 @@ _OUTCOME = frozenset(
         FAILURE_RETRYABLE_KEY,
         TERMINAL_KEY,
         NO_PERSIST_KEY,
+        SECONDS_KEY,
         TOKEN_CAPTURE_RESULT_KEY,
         GROUP_RESULT_KEY,
     }

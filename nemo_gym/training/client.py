@@ -9,7 +9,7 @@ from typing import Any, Self
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.access import POLICY_OVERRIDE_KEY
 from nemo_gym.config.model_cache import MODEL_CACHE_KEY
-from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.config.settings import BaseServerConfig, http_url
 from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.context.group import LEAST_GROUP
 from nemo_gym.data.media import check_embedded
@@ -66,7 +66,7 @@ class TrainingClient:
         if self._client.address_book.model_cache is not None:
             await self._client.aclose()
             raise UsageError(
-                f"the run at http://{self._head.host}:{self._head.port} answers model calls from a cache "
+                f"the run at {http_url(self._head.host, self._head.port)} answers model calls from a cache "
                 f"({MODEL_CACHE_KEY}), so it cannot be used for training. Start it without that key."
             )
         self._tokens = RecordedTokens.of(self._client)
@@ -114,7 +114,7 @@ class TrainingClient:
             return
         if not self._opened().address_book.allows_policy_override:
             raise UsageError(
-                f"set_policy: the run at http://{self._head.host}:{self._head.port} does not allow other policies. "
+                f"set_policy: the run at {http_url(self._head.host, self._head.port)} does not allow other policies. "
                 f"Start it with +{POLICY_OVERRIDE_KEY}=true."
             )
         self._policies.replace(self._policies.changed(urls, model, api_key), version)
@@ -135,7 +135,7 @@ class TrainingClient:
         if repeats < 1:
             raise UsageError(f"repeats={repeats}: each task needs at least one rollout.")
         client = self._opened()
-        grouped = client.address_book.grouped
+        grouped = client.address_book.task_rules.grouped
         runner = PolicyRunner(
             client,
             self._policies,
@@ -161,7 +161,7 @@ class TrainingClient:
         return self._client
 
     def _prepared(self, rows: Iterable[JsonObject], sampling: Mapping[str, object], repeats: int) -> Iterator[Task]:
-        agents, grouped = self.agents, self._opened().address_book.grouped
+        agents, grouped = self.agents, self._opened().address_book.task_rules.grouped
         for number, given in enumerate(rows):
             row = Row(given)
             name = row.agent or (agents[0] if len(agents) == 1 and AGENT_REF_KEY not in given else None)

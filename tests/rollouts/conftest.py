@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 
 from nemo_gym import jsonl
 from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.running import RunRecord, add_run, remove_run
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.rollouts.collector import OnRecord, collect
@@ -65,15 +68,27 @@ def shared_agent() -> Iterator[RowAgent]:
 
 
 @pytest.fixture
-def agent(shared_agent: RowAgent) -> RowAgent:
-    """The agent shared by all tests, with empty records."""
+def agent(
+    shared_agent: RowAgent, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RowAgent]:
+    """The agent shared by all tests, with empty records. Its run is recorded, as those of commands are."""
     shared_agent.begin_again()
-    return shared_agent
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runs")))
+    record = RunRecord(
+        pid=shared_agent.process.pid,
+        host="127.0.0.1",
+        port=shared_agent.port,
+        working_dir=os.getcwd(),
+        started_at=time.time(),
+    )
+    add_run(record)
+    yield shared_agent
+    remove_run(record)
 
 
 @pytest.fixture
 def mortal_agent() -> Iterator[RowAgent]:
-    """A separate agent that the test may kill."""
+    """A separate agent that the test may kill. Its run is not recorded, like those on other machines."""
     with RowAgent() as started:
         yield started
 

@@ -20,6 +20,7 @@ async def test_metrics_of_each_agent_are_written(run_tasks, make_task, client):
     assert metrics == [
         {
             "agent_ref": {"name": "sound"},
+            "integer_fields": ["number"],
             "agent_metrics": {"mean/reward": 0.5, "pessimistic/mean/reward": pytest.approx(1 / 3)},
             "key_metrics": {"mean/reward": 0.5},
             "group_level_metrics": [],
@@ -36,6 +37,13 @@ async def test_metrics_of_each_agent_are_written(run_tasks, make_task, client):
         }
     ]
     assert orjson.loads(run.files.metrics.read_bytes()) == metrics
+
+
+async def test_integer_fields_are_listed(run_tasks, make_task, client):
+    first = {"calls": 1, "is_solved": True, "score": 1, "_ng_private": 1}
+    run = await run_tasks([make_task(0, **first), make_task(1, **first | {"calls": 0, "score": 0.5})])
+    (metrics,) = await aggregate(client, run.files)
+    assert metrics["integer_fields"] == ["calls", "number"]
 
 
 async def test_groups_include_their_completeness(run_tasks, make_task, client):

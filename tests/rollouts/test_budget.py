@@ -42,6 +42,16 @@ async def test_run_ends_before_token_limit_is_exceeded(run_tasks, run_again, mak
     assert run.summary.usage.tokens == Tokens(60, 0, 80)
 
 
+async def test_tokens_of_simulated_users_count(run_tasks, make_task, prices):
+    user = {"user_model": "small", "user_usage": {"input_tokens": 1, "output_tokens": 2}}
+    run = await run_tasks(
+        [make_task(n, **user) for n in range(20)], num_samples_in_parallel=1, max_total_tokens=40, prices=prices
+    )
+    # Ten tokens per rollout: seven of the policy, and three of the user.
+    assert (run.summary.scored, run.summary.usage.tokens) == (4, Tokens(16, 0, 24))
+    assert run.summary.usage.by_model["small"] == Tokens(4, 0, 8)
+
+
 async def test_rollouts_in_progress_count_against_limit(run_tasks, make_task):
     # Four start at once. As soon as one has ended, it and the three in progress make 28 tokens.
     run = await run_tasks([make_task(n) for n in range(20)], num_samples_in_parallel=4, max_total_tokens=30)

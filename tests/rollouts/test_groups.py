@@ -29,11 +29,13 @@ from nemo_gym import (
 )
 from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.task_rules import TaskRules
 from nemo_gym.config.process import OtherServer
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import ConfigError, UsageError
 from nemo_gym.http.internal import split_url
 from nemo_gym.rollouts.collector import collect
+from nemo_gym.rollouts.control.control import Control, Refused
 from nemo_gym.rollouts.helper import RolloutCollectionHelper
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.opening import open_run
@@ -121,7 +123,7 @@ async def servers(timeout_s: float = 1000.0):
                 ServerClient(
                     head_server_config=BaseServerConfig(host=addresses[AGENT].host, port=addresses[AGENT].port),
                     global_config_dict=OmegaConf.create({}),
-                    address_book=AddressBook(dict(addresses), grouped={AGENT: SERVER}),
+                    address_book=AddressBook(dict(addresses), task_rules=TaskRules(grouped={AGENT: SERVER})),
                 )
             )
             return clients[-1]
@@ -139,7 +141,9 @@ def written(path: Path, tasks: int = 1, **fields: object) -> Path:
     return path
 
 
-async def collected(client: ServerClient, input_file: Path, name: str = "out", on_record=None, **settings: Any):
+async def collected(
+    client: ServerClient, input_file: Path, name: str = "out", on_record=None, steer=None, **settings: Any
+):
     """Collect the input's rollouts, 4 of each task by default."""
     files = RunFiles(results=input_file.with_name(f"{name}.jsonl"))
     given = {"agent_name": AGENT, "num_repeats": 4, "retry_pause_s": 0, **settings}
@@ -147,10 +151,13 @@ async def collected(client: ServerClient, input_file: Path, name: str = "out", o
         input_file,
         CollectionSettings(output_jsonl_fpath=files.results, **given),
         client.agent_names(),
-        grouped=client.address_book.grouped,
+        rules=client.address_book.task_rules,
     )
     with open_run(plan, files) as run:
-        await collect(client, run, **({"on_record": on_record} if on_record else {}))
+        control = Control(run)
+        if steer:
+            steer(control)
+        await collect(client, run, control=control, **({"on_record": on_record} if on_record else {}))
     return files
 
 
@@ -395,6 +402,45 @@ SETTINGS = {
     "least 4 rollouts must run at once.": {"num_samples_in_parallel": 3},
     "num_samples_in_parallel=auto: ": {"num_samples_in_parallel": "auto"},
 }
+
+
+@pytest.mark.parametrize("verb", ["drain", "pause"])
+async def test_drain_and_pause_begin_between_groups(tmp_path, verb):
+    controls: list[Control] = []
+
+    async def steer(row: RowView) -> None:
+        if row.key == (1, 0):
+            getattr(controls[0], verb)()
+
+    def on_record(record, summary) -> None:
+        if summary.scored == 8:
+            controls[0].resume()
+
+    acts.before = steer
+    async with servers() as client:
+        tasks = written(tmp_path / "in.jsonl", tasks=3)
+        files = await collected(client(), tasks, on_record=on_record, steer=controls.append, num_samples_in_parallel=4)
+    complete = Counter(row["_ng_task_index"] for row in rows_of(files.results))
+    assert complete == ({0: 4, 1: 4} if verb == "drain" else {0: 4, 1: 4, 2: 4})
+    assert {row["_ng_group"]["compared"] for row in rows_of(files.results)} == {4}
+
+
+async def test_concurrency_below_a_group_is_refused(tmp_path):
+    controls: list[Control] = []
+    refused: list[str] = []
+
+    async def retune(row: RowView) -> None:
+        for wanted in (3, None):
+            with pytest.raises(Refused) as error:
+                controls[0].set_concurrency(wanted)
+            refused.append(str(error.value))
+        assert controls[0].set_concurrency(4)["concurrency"] == 4
+
+    acts.before = retune
+    async with servers() as client:
+        files = await collected(client(), written(tmp_path / "in.jsonl"), steer=controls.append)
+    assert len(rows_of(files.results)) == 4
+    assert all("at least 4 must run at once" in each for each in refused)
 
 
 async def test_settings_that_break_groups_are_refused(tmp_path):

@@ -16,7 +16,7 @@ import yaml
 from nemo_gym import errors
 
 ENTRIES = Path("docs", "troubleshooting", "configuration_errors.yaml")
-OTHER_SUBJECTS = ("errors.py", "training/", "evaluation/", "scaffold/")
+OTHER_SUBJECTS = ("errors.py", "training/", "evaluation/", "scaffold/", "rollouts/control/")
 """Parts of the package whose errors are not about the configuration."""
 DATASETS = ("data/benchmarks.py", "data/gather.py", "data/obtain.py")
 """Files whose `DataError`s are about the paths in a configuration."""

@@ -1,0 +1,91 @@
+"""Requirements of the agents' servers on their tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+from omegaconf import OmegaConf
+
+from nemo_gym.config.models import RunConfig
+from nemo_gym.config.settings import AGENT_TIER, DEPTH_KEY, GROUP_KEY, RESOURCES_TIER
+from nemo_gym.http.json_depth import DEEPEST_REQUEST
+
+Block = Mapping[str, Any]
+
+
+class AgentBlocks(NamedTuple):
+    """The settings of an agent, and of the resources server that it uses."""
+
+    name: str
+    agent: Block
+    server_name: str
+    server: Block | None
+    """None if the agent does not use one of this configuration."""
+
+
+@dataclass(frozen=True)
+class TaskRules:
+    """The requirements of the agents' servers on rows and rollouts, by all names of the agents."""
+
+    grouped: Mapping[str, str] = field(default_factory=dict)
+    """The resources server that verifies all rollouts of a task together, for agents that use one."""
+    depths: Mapping[str, int] = field(default_factory=dict)
+    """How deep a row may nest, for agents whose servers have a limit of their own."""
+
+    @classmethod
+    def of_run(cls, run: RunConfig) -> Self:
+        """Return the rules of the servers of a run."""
+        return cls.of(agents_of_run(run))
+
+    @classmethod
+    def of(cls, agents: Iterable[AgentBlocks]) -> Self:
+        """Return the rules of these agents."""
+        grouped, depths = {}, {}
+        for each in agents:
+            if each.server and each.server.get(GROUP_KEY) is not None:
+                grouped[each.name] = each.server_name
+            if depth := _smallest_depth(each.agent, each.server):
+                depths[each.name] = depth
+        return cls(grouped, depths)
+
+
+def agents_of_run(run: RunConfig) -> Iterator[AgentBlocks]:
+    """Yield the agents of a run, by all their names."""
+    for name, agent in run.by_any_name():
+        if agent.type == AGENT_TIER:
+            used = agent.settings.get("resources_server")
+            server = str(used.get("name")) if isinstance(used, Mapping) else ""
+            found = run.servers.get(server)
+            yield AgentBlocks(name, agent.settings, server, found.settings if found else None)
+
+
+def published_agents(config: Block, instances: Mapping[str, str]) -> Iterator[AgentBlocks]:
+    """Yield the agents of a published configuration. `instances` has the instance of each name."""
+    for name, instance in instances.items():
+        agent = _implementation(config, instance, AGENT_TIER)
+        if agent is not None:
+            server = str(block_in(agent, "resources_server").get("name"))
+            yield AgentBlocks(name, agent, server, _implementation(config, server, RESOURCES_TIER))
+
+
+def block_in(config: Block, key: str) -> Block:
+    """Return the mapping under a key, or an empty one if the value is unresolved or not a mapping."""
+    if OmegaConf.is_config(config) and (OmegaConf.is_interpolation(config, key) or OmegaConf.is_missing(config, key)):
+        return {}
+    block = config.get(key)
+    return block if isinstance(block, Mapping) else {}
+
+
+def _implementation(config: Block, instance: str, tier: str) -> Block | None:
+    implementations = block_in(block_in(config, instance), tier)
+    return next((block_in(implementations, name) for name in implementations), None)
+
+
+def _smallest_depth(agent: Block, server: Block | None) -> int | None:
+    """Return the smallest limit of an agent and its resources server, None if neither sets one."""
+    limits = [block.get(DEPTH_KEY) for block in (agent, server) if block is not None]
+    if all(limit is None for limit in limits):
+        return None
+    return min(limit if isinstance(limit, int) else DEEPEST_REQUEST for limit in limits)

@@ -1,0 +1,57 @@
+"""Start a collection in the background."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from nemo_gym.cli import running
+from nemo_gym.rollouts.control.registry import Collection, collections_here
+from nemo_gym.rollouts.job import RunFiles
+
+IN_BACKGROUND_ENV_VAR = "NEMO_GYM_IN_BACKGROUND"
+"""Set in the process that collects, whose command line says --detach, too."""
+START_S = 20.0
+"""How long to wait for the first news. Preparing the data may take longer, but errors of the configuration do not."""
+POLL_S = 0.1
+
+
+def is_in_background() -> bool:
+    """Return whether this process is the one in the background."""
+    return IN_BACKGROUND_ENV_VAR in os.environ
+
+
+def start_in_background(output: Path) -> int:
+    """Run this command again in the background. Return once it has begun, or with its exit code if it ends before."""
+    files = RunFiles(results=output)
+    log = files.output_of_command
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as printed:
+        begins_at = printed.tell()
+        process = subprocess.Popen(
+            [sys.executable, *sys.orig_argv[1:]],
+            env=os.environ | {IN_BACKGROUND_ENV_VAR: "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + START_S
+    while (collection := _collection_of(process.pid)) is None and time.monotonic() < deadline:
+        if process.poll() is not None:
+            running.note(log.read_bytes()[begins_at:].decode(errors="replace").rstrip())
+            return process.returncode
+        time.sleep(POLL_S)
+    name = f", run {collection.run_id}" if collection else ", still preparing its data"
+    running.say(f"collecting in the background: process {process.pid}{name}")
+    running.say(f"rollouts: {output}")
+    running.say(f"printed:  {log}")
+    running.say(f"next:     ng eval ctl {output} status | ng eval wait {output}")
+    return 0
+
+
+def _collection_of(pid: int) -> Collection | None:
+    return next((each for each in collections_here() if each.pid == pid), None)

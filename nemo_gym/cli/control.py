@@ -1,0 +1,241 @@
+"""Commands that list running collections, speak to one, and wait for its end."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from nemo_gym.calls.running import is_alive
+from nemo_gym.cli import running, tables
+from nemo_gym.cli.options import Options
+from nemo_gym.cli.settings import CommandSettings, JsonSettings
+from nemo_gym.config.suggestions import did_you_mean
+from nemo_gym.config.wording import counted
+from nemo_gym.errors import DataError, UsageError
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.rollouts.control.calling import NotListening, ask, find
+from nemo_gym.rollouts.control.control import Refused
+from nemo_gym.rollouts.control.registry import Collection, collections_here
+from nemo_gym.rollouts.control.requests import VERBS
+from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.run_record import RunRecord, read_record
+
+STATUS_S = 2.0
+"""Seconds that `ng eval ps` gives each collection to answer."""
+POLL_S = 0.5
+REMIND_S = 30.0
+TIMED_OUT = 124
+"""The exit code of a wait that is over, as of the program `timeout`."""
+
+CTL = """Speak to a running collection: ng eval ctl RUN VERB.
+
+RUN is its output or its id (`ng eval ps` lists both), and may be left out if there is only one. VERB is one of:
+  status                     print the outcomes so far and the rollouts that have been running for longest
+  pause                      start no further rollout; running ones go on
+  resume                     start rollouts again
+  concurrency N|auto         run N rollouts at once, or as many as help
+  cancel TASK[:REPEAT]       end rollouts of a task as failed, running or not started
+  requeue [TASK[:REPEAT]]    run rollouts without a score again: all (--failed), or those of a task
+  drain                      start no further rollout, and end when the running ones have ended
+  stop                       end now; running rollouts stay unresolved
+
+Every verb may be repeated. The run's record has all of them."""
+
+
+class CtlSettings(JsonSettings):
+    """Parameters of `ng eval ctl`."""
+
+    words: list[str] = Field(default_factory=list)
+    """The run, the verb and its argument."""
+    failed: bool = False
+    """For requeue: all rollouts without a score, the default."""
+
+
+class WaitSettings(CommandSettings):
+    """Parameters of `ng eval wait`."""
+
+    run: str | None = None
+    """The output or the id of the collection. Default: the only one."""
+    timeout_s: PositiveInt | None = None
+    """Give up after this many seconds, with exit code 124. Default: wait until the collection ends."""
+
+
+class Address(NamedTuple):
+    """A task, or one repeat of it."""
+
+    task: NonNegativeInt
+    repeat: NonNegativeInt | None
+
+
+def ps(words: list[str]) -> int:
+    """List the running collections of this user on this machine."""
+    settings = Options("ng eval ps", JsonSettings, takes_config=False).settings(words)
+    found = [_described(each) for each in collections_here()]
+    if settings.as_json:
+        running.say(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
+    elif found:
+        tables.show(tables.collections(found))
+    else:
+        running.say("no collection is running")
+    return 0
+
+
+def _described(collection: Collection) -> JsonObject:
+    known = {
+        "run_id": collection.run_id,
+        "output": str(collection.output),
+        "pid": collection.pid,
+        "seconds": round(time.time() - collection.started_at, 1),
+    }
+    try:
+        return known | ask(collection, "status", timeout_s=STATUS_S)
+    except (NotListening, Refused):
+        return known | {"state": "starting or ending"}
+
+
+def ctl(words: list[str]) -> int:
+    """Carry out one verb."""
+    settings = Options("ng eval ctl", CtlSettings, CTL, takes_config=False, named_by="words").settings(words)
+    name, verb, rest = _parts(settings.words)
+    arguments = _arguments(verb, rest, is_failed=settings.failed)
+    collection = find(name)
+    answer = ask(collection, verb, arguments)
+    if settings.as_json:
+        running.say(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
+    elif verb == "status":
+        for line in _status_lines(collection, answer):
+            running.say(line)
+    else:
+        running.say(f"{collection.output}: {_outcome(verb, answer)}")
+    return 0
+
+
+def _parts(words: Sequence[str]) -> tuple[str | None, str, list[str]]:
+    """Split the words into run, verb and arguments. The run may be missing."""
+    for place, word in enumerate(words[:2]):
+        if word in VERBS:
+            return (words[0] if place else None), word, list(words[place + 1 :])
+    if not words:
+        raise UsageError(f"ng eval ctl needs a verb: {', '.join(VERBS)}.")
+    given = words[1] if len(words) > 1 else words[0]
+    raise UsageError(f"'{given}' is not a verb.{did_you_mean(given, VERBS)} The verbs are {', '.join(VERBS)}.")
+
+
+def _arguments(verb: str, words: Sequence[str], *, is_failed: bool) -> JsonObject:
+    if is_failed and (verb != "requeue" or words):
+        raise UsageError("--failed belongs to requeue, which then takes no task.")
+    most = 1 if verb in ("concurrency", "cancel", "requeue") else 0
+    if len(words) > most:
+        raise UsageError(f"{verb}: unexpected '{words[most]}'.")
+    if verb == "concurrency":
+        return {"wanted": _concurrency(words)}
+    if words:
+        address = _address(words[0])
+        return {"task": address.task, "repeat": address.repeat}
+    if verb == "cancel":
+        raise UsageError("cancel needs a task, such as 12, or one of its repeats, such as 12:3.")
+    return {}
+
+
+def _concurrency(words: Sequence[str]) -> int | None:
+    if words == ["auto"]:
+        return None
+    if not words or not words[0].isdecimal() or not int(words[0]):
+        raise UsageError("concurrency needs a number of at least 1, or auto. To start no further rollout, use pause.")
+    return int(words[0])
+
+
+def _address(word: str) -> Address:
+    found = re.fullmatch(r"(\d+)(?::(\d+))?", word)
+    if found is None:
+        raise UsageError(f"'{word}' is not a task, such as 12, or one of its repeats, such as 12:3.")
+    return Address(int(found[1]), int(found[2]) if found[2] else None)
+
+
+def _outcome(verb: str, answer: JsonObject) -> str:
+    again = "" if answer.get("changed", True) else "already "
+    match verb:
+        case "pause":
+            return f"{again}paused"
+        case "resume":
+            return "resumed" if not again else "not paused"
+        case "concurrency":
+            return f"{again}at most {answer['concurrency']} rollouts at once"
+        case "cancel":
+            return f"cancelled; {counted(answer['running'], 'rollout')} of it were running"
+        case "requeue":
+            return f"{counted(answer['requeued'], 'rollout')} will run again"
+        case "drain":
+            return f"{again}draining: {counted(answer['running'], 'rollout')} still running"
+    return f"stopping; {counted(answer['running'], 'rollout')} will stay unresolved"
+
+
+def _status_lines(collection: Collection, status: JsonObject) -> list[str]:
+    mean = status["mean_reward"]
+    failed = sum(status["failed"].values())
+    causes = ", ".join(f"{count} {cause}" for cause, count in status["failed"].items())
+    of_causes = f" ({causes})" if causes else ""
+    limit = f"{status['concurrency']}{' (auto)' if status['is_adaptive'] else ''}"
+    lines = [
+        f"{collection.output} ({collection.run_id}), process {collection.pid}: {status['state']}",
+        f"{status['planned']} planned = {status['scored']} scored + {failed} failed{of_causes} + "
+        f"{status['unresolved']} unresolved",
+        f"{status['running']} running of at most {limit}, {status['rollouts_per_s']:g} per second, mean reward "
+        f"{'–' if mean is None else f'{mean:.3f}'}",
+    ]
+    if status["longest"]:
+        shown = ", ".join(f"{each['task']}:{each['repeat']} ({each['seconds']:.0f} s)" for each in status["longest"])
+        lines.append(f"running for longest: {shown}")
+    return lines
+
+
+def wait(words: list[str]) -> int:
+    """Wait until a collection ends, and return its exit code."""
+    summary = "Wait until a collection has ended, and exit with its exit code."
+    settings = Options("ng eval wait", WaitSettings, summary, takes_config=False, named_by="run").settings(words)
+    try:
+        collection = find(settings.run)
+    except NotListening:
+        if settings.run is None or (record := _record_of(Path(settings.run))) is None:
+            raise
+        return _exit_code(Path(settings.run), record)
+    began_at = reminded_at = time.monotonic()
+    while is_alive(collection.pid) and collection.path.exists():
+        time.sleep(POLL_S)
+        now = time.monotonic()
+        if settings.timeout_s is not None and now - began_at > settings.timeout_s:
+            running.note(f"{collection.output}: still running after {settings.timeout_s} s")
+            return TIMED_OUT
+        if now - reminded_at > REMIND_S:
+            reminded_at = now
+            running.note(f"waiting for {collection.output} (process {collection.pid}): {_progress(collection)}")
+    record = read_record(collection.files.record)
+    if record is None:
+        raise DataError(f"{collection.files.record}: the collection ended without a record.")
+    return _exit_code(collection.output, record)
+
+
+def _record_of(path: Path) -> RunRecord | None:
+    files = RunFiles(results=path if path.suffix == ".jsonl" else path.with_suffix(".jsonl"))
+    return read_record(files.record)
+
+
+def _progress(collection: Collection) -> str:
+    status = _described(collection)
+    if "planned" not in status:
+        return str(status["state"])
+    return f"{status['planned'] - status['unresolved']} of {status['planned']} rollouts have ended, {status['state']}"
+
+
+def _exit_code(output: Path, record: RunRecord) -> int:
+    if record.exit_code is not None:
+        running.note(f"{output}: {record.state}{f' ({record.reason})' if record.reason else ''}")
+        return record.exit_code
+    running.note(f"Error: {output}: the collection was killed before it recorded its end. --resume continues it.")
+    return 1

@@ -1,0 +1,1 @@
+"""Control of a running collection: pause, other concurrency, single rollouts, its end."""

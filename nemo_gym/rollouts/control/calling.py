@@ -1,0 +1,77 @@
+"""Speak to a running collection through its socket."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import orjson
+
+from nemo_gym.errors import UserError
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.rollouts.control.control import Refused
+from nemo_gym.rollouts.control.registry import Collection, address_of, collections_here
+
+ANSWER_S = 10.0
+"""Seconds for an answer. A busy collection takes a fraction of one."""
+
+
+class NotListening(UserError):
+    """A collection that does not exist, or does not answer."""
+
+
+def find(name: str | None) -> Collection:
+    """Return the collection that this names, by default the only one. Raise `NotListening` with those that run."""
+    running = collections_here()
+    found = [each for each in running if name is None or each.matches(name)]
+    if len(found) == 1:
+        return found[0]
+    if not running:
+        raise NotListening(f"{name or 'no name was given'}: no collection is running on this machine for this user.")
+    wanted = "is running" if name is None else f"matches '{name}'"
+    problem = f"no collection {wanted}" if not found else f"more than one collection {wanted}"
+    raise NotListening(f"{problem}. Name one by its output or id: {_listed(found or running)}.")
+
+
+def _listed(collections: Sequence[Collection]) -> str:
+    return ", ".join(f"{each.output} ({each.run_id})" for each in collections)
+
+
+def ask(
+    collection: Collection, verb: str, arguments: Mapping[str, object] | None = None, *, timeout_s: float = ANSWER_S
+) -> JsonObject:
+    """Send one request and return the answer.
+
+    Raise `NotListening` if the collection does not answer in time, and `Refused` if it does not carry out the verb.
+    """
+    request = orjson.dumps({"verb": verb, **(arguments or {})}, option=orjson.OPT_APPEND_NEWLINE)
+    try:
+        line = _exchange(collection.socket, request, timeout_s)
+    except TimeoutError as error:
+        problem = f"process {collection.pid} did not answer within {timeout_s:g} s"
+        raise NotListening(f"{collection.output}: {problem}. Try again.") from error
+    except OSError as error:
+        problem = f"no rollouts are running, because process {collection.pid} is starting or ending"
+        raise NotListening(f"{collection.output}: {problem}. Try again.") from error
+    if not line.endswith(b"\n"):
+        raise NotListening(f"{collection.output}: process {collection.pid} ended before it answered.")
+    answer: JsonObject = orjson.loads(line)
+    if "error" in answer:
+        raise Refused(f"{collection.output}: {answer['error']}.")
+    return answer
+
+
+def _exchange(path: Path, request: bytes, timeout_s: float) -> bytes:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout_s)
+        with address_of(path) as address:
+            connection.connect(address)
+        connection.sendall(request)
+        with connection.makefile("rb") as replies:
+            return replies.readline()
+
+
+def ask_run(results: Path, verb: str, /, **arguments: object) -> JsonObject:
+    """Ask the collection that writes to this output. Raise as `ask`, and `NotListening` if there is none."""
+    return ask(find(str(results)), verb, arguments)

@@ -1,0 +1,297 @@
+"""What people ask of a running collection, and what it is doing."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from nemo_gym.errors import RolloutCancelled, UserError
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.rollouts.concurrency import AdaptiveLimit, FixedLimit
+from nemo_gym.rollouts.opening import OpenRun
+from nemo_gym.rollouts.outcome import Outcome, Record
+from nemo_gym.rollouts.timeline import Point
+from nemo_gym.schemas.row import Row, TaskKey, rows_in
+
+MOST_AT_ONCE = 16_384
+"""The upper limit of `auto`."""
+OLDEST_SHOWN = 10
+RATE_OVER_S = 10.0
+STOP_AFTER_S = 0.05
+"""The answer to `stop` is sent first."""
+CANCELLED = "cancelled with 'ng eval ctl'"
+DRAINED = "drain: asked for with 'ng eval ctl'"
+
+
+class Refused(UserError):
+    """A verb that this collection cannot carry out."""
+
+
+class Ended(NamedTuple):
+    """A rollout without a score, which may run again."""
+
+    attempts: int
+    cause: str | None
+    """The failure class; None for a result that asked not to be kept."""
+
+
+class Running:
+    """A rollout in progress. If it is cancelled on request, the `with` block raises `RolloutCancelled` instead."""
+
+    __slots__ = ("_all", "_key", "_task", "attempt", "began_at", "is_cancelled")
+
+    def __init__(self, row: Row, of_all: dict[TaskKey, Running]) -> None:
+        self.attempt = row.attempt
+        self.began_at = time.monotonic()
+        self.is_cancelled = False
+        self._all = of_all
+        self._key = row.key
+        self._task = asyncio.current_task()
+
+    def __enter__(self) -> Self:
+        self._all[self._key] = self
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, at: object) -> None:
+        del self._all[self._key]
+        # Any other cancellation, such as the end of the run, must propagate.
+        is_own = self.is_cancelled and self._task is not None and self._task.uncancel() == 0
+        if is_own and isinstance(error, asyncio.CancelledError):
+            raise RolloutCancelled(CANCELLED) from None
+
+    def cancel(self) -> None:
+        """Cancel the task that runs it. A second call has no effect."""
+        if self._task is not None and not self.is_cancelled:
+            self.is_cancelled = True
+            self._task.cancel()
+
+
+class Floor(NamedTuple):
+    """What the collector offers while rollouts can still start."""
+
+    is_open: Callable[[], bool]
+    """Return whether the work has not ended."""
+    widen: Callable[[], None]
+    """Start as many workers as the limit allows."""
+    spawn: Callable[..., object]
+    """Start a task that the end of the work waits for."""
+    more_rows: Callable[[], None]
+    """Take note that there are rows to start again."""
+    no_more_rows: Callable[[], None]
+    """Take note that no row starts anymore."""
+
+
+class Control:
+    """The state that verbs change and that the collector obeys. All of it lives in the collector's event loop."""
+
+    def __init__(self, run: OpenRun, on_stop: Callable[[], None] | None = None) -> None:
+        """`on_stop` ends the collection at once; None if it cannot be stopped from outside."""
+        self._run = run
+        self.head_server: str | None = None
+        """The address of the head server of the run's servers."""
+        self._on_stop = on_stop
+        self.limit: FixedLimit | AdaptiveLimit = FixedLimit(1)
+        self.allowed: Callable[[int], int] = int
+        """Returns how many of so many rollouts may run at once."""
+        self.continues_a_group: Callable[[], bool] = lambda: False
+        """Returns whether others wait for the next rollout, so that it must start."""
+        self.is_draining = False
+        self.floor: Floor | None = None
+        """Set by the collector when the first rollouts start."""
+        self._going = asyncio.Event()
+        self._going.set()
+        self._running: dict[TaskKey, Running] = {}
+        self._cancelled: set[tuple[int, int | None]] = set()
+        """Tasks, or single repeats, that may not start."""
+        self._reopened: set[TaskKey] = set()
+        """Rollouts that run again although their task was cancelled before."""
+        self._ended: dict[TaskKey, Ended] = {
+            key: Ended(failures.attempts, failures.cause) for key, failures in run.earlier.given_up()
+        }
+        self._again: deque[tuple[Row, str | None]] = deque()
+        self._loading = 0
+        self._samples: deque[tuple[float, int]] = deque([(time.monotonic(), run.summary.finished)])
+
+    # For the collector
+
+    async def may_start(self) -> bool:
+        """Wait while the collection is paused. Return whether another rollout may start."""
+        if self.continues_a_group():
+            return True
+        if not self._going.is_set():
+            await self._going.wait()
+        return not self.is_draining
+
+    def next_again(self) -> tuple[Row, str | None] | None:
+        """Return a rollout that runs again, with the cause of its last failure; None without one."""
+        return self._again.popleft() if self._again else None
+
+    def is_cancelled(self, key: TaskKey) -> bool:
+        """Return whether a rollout was cancelled before it started."""
+        if not self._cancelled or key in self._reopened:
+            return False
+        return not self._cancelled.isdisjoint({(key.task, key.repeat), (key.task, None)})
+
+    def running(self, row: Row) -> Running:
+        """Return the context in which a rollout runs."""
+        return Running(row, self._running)
+
+    def end(self, record: Record) -> None:
+        """Take note of an ended rollout."""
+        if record.outcome is not Outcome.SCORED:
+            row = record.row
+            self._ended[row.key] = Ended(row.attempt + 1, record.cause)
+
+    def sample(self) -> None:
+        """Take note of the progress. Called about once per second."""
+        now, summary = time.monotonic(), self._run.summary
+        self._samples.append((now, summary.finished))
+        if summary.began_at is not None:
+            self._run.record.timeline.add(
+                Point(round(now - summary.began_at, 1), summary.finished, len(self._running))
+            )
+        while len(self._samples) > 2 and self._samples[0][0] < now - RATE_OVER_S:
+            self._samples.popleft()
+
+    def note(self, entry: JsonObject) -> None:
+        """Add an answered request to the run's record."""
+        self._run.record.note_control(entry)
+
+    # Verbs
+
+    def pause(self) -> JsonObject:
+        """Start no further rollout until `resume`. Running ones go on."""
+        was = not self._going.is_set()
+        self._check_open()
+        self._going.clear()
+        return {"changed": not was}
+
+    def resume(self) -> JsonObject:
+        """Start rollouts again."""
+        was = self._going.is_set()
+        self._going.set()
+        return {"changed": not was}
+
+    def set_concurrency(self, wanted: int | None) -> JsonObject:
+        """Run so many rollouts at once; None measures how many. If fewer, the surplus ones end by themselves."""
+        floor = self._check_open()
+        group = self._run.largest_group
+        if group and (wanted is None or wanted < group):
+            raise Refused(f"{group} rollouts are verified together, so at least {group} must run at once")
+        before = self.limit.limit, isinstance(self.limit, AdaptiveLimit)
+        if wanted is not None:
+            self.limit = FixedLimit(self.allowed(wanted))
+        elif not isinstance(self.limit, AdaptiveLimit):
+            self.limit = AdaptiveLimit(self.allowed(MOST_AT_ONCE), first=self.limit.limit)
+        self._run.record.runs_with(self.limit)
+        floor.widen()
+        now = self.limit.limit, isinstance(self.limit, AdaptiveLimit)
+        return {"changed": before != now, "concurrency": now[0]}
+
+    def cancel(self, task: int, repeat: int | None = None) -> JsonObject:
+        """End the running rollouts of a task, or one of them, as failed. The others fail when their turn comes."""
+        self._check_open()
+        self._cancelled.add((task, repeat))
+        self._reopened = {key for key in self._reopened if not _is_of(key, task, repeat)}
+        found = [each for key, each in self._running.items() if _is_of(key, task, repeat)]
+        for each in found:
+            each.cancel()
+        return {"running": len(found)}
+
+    def requeue(self, task: int | None = None, repeat: int | None = None) -> JsonObject:
+        """Run rollouts without a score again: all of them, those of a task, or one. They count as new attempts."""
+        floor = self._check_open()
+        if self.is_draining:
+            raise Refused("the collection is ending, because it was drained. Resume it afterwards")
+        if self._run.largest_group:
+            raise Refused("rollouts of this run are verified together, so none can run again alone. Resume it")
+        chosen = {key: ended for key, ended in self._ended.items() if _is_of(key, task, repeat)}
+        for key, ended in chosen.items():
+            del self._ended[key]
+            self._reopened.add(key)
+            self._run.summary.reopen(ended.cause)
+        if chosen:
+            self._loading += len(chosen)
+            floor.spawn(self._load(chosen, floor))
+        return {"requeued": len(chosen)}
+
+    def drain(self) -> JsonObject:
+        """Start no further rollout, and end when the running ones have ended."""
+        floor = self._check_open()
+        was, self.is_draining = self.is_draining, True
+        self._run.summary.ended_by = self._run.summary.ended_by or DRAINED
+        self._going.set()
+        floor.no_more_rows()
+        return {"changed": not was, "running": len(self._running)}
+
+    def stop(self) -> JsonObject:
+        """End at once, as an interrupt does. Running rollouts stay unresolved."""
+        if self._on_stop is None:
+            raise Refused("this collection can only be stopped by the program that runs it")
+        asyncio.get_running_loop().call_later(STOP_AFTER_S, self._on_stop)
+        return {"running": len(self._running)}
+
+    def status(self) -> JsonObject:
+        """Return the state, the outcomes so far, and the rollouts that have been running for longest."""
+        summary, now = self._run.summary, time.monotonic()
+        failed = summary.failed_by_cause + summary.failed_before
+        began_at, before = self._samples[0]
+        oldest = heapq.nsmallest(OLDEST_SHOWN, self._running.items(), key=lambda item: item[1].began_at)
+        return {
+            "run_id": self._run.record.identity,
+            "state": self._state(),
+            "head_server": self.head_server,
+            "planned": summary.planned,
+            "scored": summary.scored,
+            "failed": dict(failed),
+            "unresolved": summary.planned - summary.scored - failed.total(),
+            "mean_reward": summary.mean_reward,
+            "running": len(self._running),
+            "requeued": self._loading + len(self._again),
+            "concurrency": self.limit.limit,
+            "is_adaptive": isinstance(self.limit, AdaptiveLimit),
+            "rollouts_per_s": round((summary.finished - before) / max(now - began_at, 1e-9), 2),
+            "longest": [
+                {**key._asdict(), "attempt": each.attempt, "seconds": round(now - each.began_at, 1)}
+                for key, each in oldest
+            ],
+        }
+
+    def _state(self) -> str:
+        if self.is_draining:
+            return "draining"
+        if not self._going.is_set():
+            return "paused"
+        if self.floor is None:
+            return "starting"
+        return "collecting" if self._is_open() else "ending"
+
+    async def _load(self, chosen: Mapping[TaskKey, Ended], floor: Floor) -> None:
+        try:
+            rows = await asyncio.to_thread(_rows_of, self._run.files.materialized, chosen)
+            self._again.extend((row.of_attempt(chosen[row.key].attempts), chosen[row.key].cause) for row in rows)
+        finally:
+            self._loading -= len(chosen)
+        floor.more_rows()
+        floor.widen()
+
+    def _is_open(self) -> bool:
+        return self.floor is not None and (self._loading > 0 or self.floor.is_open())
+
+    def _check_open(self) -> Floor:
+        if self.floor is None or not self._is_open():
+            raise Refused("it is not collecting: it is starting, or its rollouts have ended")
+        return self.floor
+
+
+def _is_of(key: TaskKey, task: int | None, repeat: int | None) -> bool:
+    return task in (None, key.task) and repeat in (None, key.repeat)
+
+
+def _rows_of(path: Path, keys: Collection[TaskKey]) -> list[Row]:
+    return [row for row in rows_in(path) if row.key in keys]

@@ -1,0 +1,104 @@
+"""The collection's side of its control socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+from pydantic import ValidationError
+
+from nemo_gym.config.explain import problems_by_key
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.rollouts.control.control import Control, Refused
+from nemo_gym.rollouts.control.registry import Collection, address_of
+from nemo_gym.rollouts.control.requests import Request, carry_out
+
+logger = logging.getLogger(__name__)
+
+LONGEST_REQUEST = 64 * 1024
+IDLE_S = 60.0
+"""Seconds without a request after which a connection is closed."""
+
+
+@asynccontextmanager
+async def listening(control: Control, collection: Collection | None) -> AsyncIterator[None]:
+    """Answer requests on the collection's socket, which only its user may open, until the block ends."""
+    if collection is None:
+        logger.warning("this user has no private folder for a socket, so 'ng eval ctl' cannot reach this collection")
+        yield
+        return
+    connections: set[asyncio.Task[None]] = set()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(_answer_all(control, reader, writer))
+        connections.add(task)
+        task.add_done_callback(connections.discard)
+
+    try:
+        bound = _bound(collection.socket)
+    except OSError as error:
+        logger.warning("%s: cannot be created (%s), so 'ng eval ctl' is not available", collection.socket, error)
+        yield
+        return
+    server = await asyncio.start_unix_server(accept, sock=bound, limit=LONGEST_REQUEST)
+    try:
+        yield
+    finally:
+        server.close()
+        for task in connections:
+            task.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+        collection.socket.unlink(missing_ok=True)
+
+
+def _bound(path: Path) -> socket.socket:
+    """Return a socket with this path, which only the user may open."""
+    path.unlink(missing_ok=True)
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with address_of(path) as address:
+            bound.bind(address)
+        path.chmod(0o600)
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+async def _answer_all(control: Control, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while line := await asyncio.wait_for(reader.readline(), IDLE_S):
+            writer.write(orjson.dumps(_answer(control, line), option=orjson.OPT_APPEND_NEWLINE))
+            await writer.drain()
+    except (TimeoutError, ValueError, OSError):
+        # Idle, a line that is too long, or a client that left.
+        pass
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+def _answer(control: Control, line: bytes) -> JsonObject:
+    try:
+        request = Request.model_validate_json(line)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{key}: {problem}" if key else problem for key, problem in problems_by_key(error).items()
+        )
+        return {"error": f"invalid request: {problems}"}
+    try:
+        answer = carry_out(request, control)
+    except Refused as error:
+        answer = {"error": str(error)}
+    if request.verb != "status":
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        control.note({"at": at, "verb": request.verb, **request.arguments, "answer": answer})
+    return answer

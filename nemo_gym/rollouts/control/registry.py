@@ -1,0 +1,135 @@
+"""The collections of this user on this machine, as their processes recorded them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ValidationError
+
+from nemo_gym.calls.running import is_alive, record_dir
+from nemo_gym.rollouts.job import RunFiles
+
+SHORTEST_ID = 4
+LONGEST_ADDRESS = 100
+"""In bytes. Linux allows 107 and macOS 103."""
+
+
+class Collection(BaseModel):
+    """A process that collects rollouts into one output."""
+
+    run_id: str
+    """The id of the run, which stays the same when it is resumed."""
+    output: Path
+    """The absolute path of the scored rollouts."""
+    pid: int
+    started_at: float
+    """Seconds since the epoch."""
+    folder: Path
+    """The folder of this record and of its socket."""
+
+    @classmethod
+    def of(cls, files: RunFiles, run_id: str, folder: Path) -> Self:
+        """Return the record of a collection by this process."""
+        output = files.results.absolute()
+        return cls(run_id=run_id, output=output, pid=os.getpid(), started_at=time.time(), folder=folder)
+
+    @property
+    def path(self) -> Path:
+        """The file of this record."""
+        return self.folder / f"{self.run_id[:8]}-{self.pid}.json"
+
+    @property
+    def socket(self) -> Path:
+        """The socket on which the collection listens once its rollouts start."""
+        return self.path.with_suffix(".sock")
+
+    @property
+    def files(self) -> RunFiles:
+        """The files of the run."""
+        return RunFiles(results=self.output)
+
+    def remove(self) -> None:
+        """Remove the record and the socket."""
+        self.path.unlink(missing_ok=True)
+        self.socket.unlink(missing_ok=True)
+
+    def matches(self, name: str) -> bool:
+        """Return whether the user may mean this collection: by its id or the beginning of it, or by its output."""
+        if len(name) >= SHORTEST_ID and self.run_id.startswith(name):
+            return True
+        # `x` and `x_run.json` name the run of `x.jsonl`, too.
+        path = Path(name).absolute()
+        files = self.files
+        named = {self.output, self.output.with_suffix(""), files.record, files.failures, files.materialized}
+        return path in named or _same_file(path, self.output)
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def registered(files: RunFiles, run_id: str) -> Iterator[Collection | None]:
+    """Record a collection of this process until the block ends. Yield None if this user has no folder for records."""
+    folder = _folder()
+    if folder is None:
+        yield None
+        return
+    collection = Collection.of(files, run_id, folder)
+    # An existing file would keep its permissions.
+    collection.path.unlink(missing_ok=True)
+    with open(os.open(collection.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(collection.model_dump_json())
+    try:
+        yield collection
+    finally:
+        collection.remove()
+
+
+@contextlib.contextmanager
+def address_of(path: Path) -> Iterator[str]:
+    """Yield an address of a socket that is short enough for the system, which may reject long paths."""
+    if len(os.fsencode(path)) <= LONGEST_ADDRESS or not os.path.isdir("/proc/self/fd"):
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def collections_here() -> list[Collection]:
+    """Return the collections that run now, oldest first. Remove the records of those that were killed."""
+    found = []
+    folder = _folder()
+    for path in folder.glob("*.json") if folder else ():
+        with contextlib.suppress(OSError, ValidationError):
+            collection = Collection.model_validate_json(path.read_bytes())
+            if collection.path != path:
+                continue
+            if is_alive(collection.pid):
+                found.append(collection)
+            else:
+                collection.remove()
+    return sorted(found, key=lambda each: each.started_at)
+
+
+def _folder() -> Path | None:
+    records = record_dir()
+    if records is None:
+        return None
+    folder = records / "collections"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        return None
+    return folder

@@ -1,0 +1,63 @@
+"""The requests that a collection answers: one JSON object per line, on its Unix socket."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, model_validator
+
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.rollouts.control.control import Control
+
+Verb = Literal["status", "pause", "resume", "concurrency", "cancel", "requeue", "drain", "stop"]
+VERBS: tuple[str, ...] = get_args(Verb)
+
+
+class Request(BaseModel):
+    """A verb with its arguments."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    verb: Verb
+    task: NonNegativeInt | None = None
+    """The task to cancel or to run again. Without it, `requeue` means all rollouts without a score."""
+    repeat: NonNegativeInt | None = None
+    """The repeat of that task; None for all of them."""
+    wanted: PositiveInt | None = None
+    """The new concurrency; None to adapt it to the measured throughput."""
+
+    @model_validator(mode="after")
+    def _has_its_arguments(self) -> Request:
+        if self.verb == "cancel" and self.task is None:
+            raise ValueError("cancel needs a task")
+        if self.repeat is not None and self.task is None:
+            raise ValueError("a repeat needs a task")
+        return self
+
+    @property
+    def arguments(self) -> JsonObject:
+        """The arguments that were given."""
+        given = self.model_dump(exclude={"verb"}, exclude_none=True)
+        return {"wanted": self.wanted or "auto"} if self.verb == "concurrency" else given
+
+
+def carry_out(request: Request, control: Control) -> JsonObject:
+    """Carry out a verb and return its answer. Raise `Refused` if the collection cannot do it now."""
+    match request.verb:
+        case "status":
+            return control.status()
+        case "pause":
+            return control.pause()
+        case "resume":
+            return control.resume()
+        case "concurrency":
+            return control.set_concurrency(request.wanted)
+        case "cancel":
+            assert request.task is not None  # the request has been validated
+            return control.cancel(request.task, request.repeat)
+        case "requeue":
+            return control.requeue(request.task, request.repeat)
+        case "drain":
+            return control.drain()
+        case "stop":
+            return control.stop()

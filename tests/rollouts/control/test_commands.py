@@ -1,0 +1,194 @@
+"""`ng eval ps`, `ctl` and `wait`, and collections in the background, as real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import orjson
+import pytest
+
+from nemo_gym import jsonl
+from tests.conftest import PATIENCE_S
+
+NG = (sys.executable, "-m", "nemo_gym.cli.main", "eval")
+
+
+class Terminal:
+    """A user's commands in one folder."""
+
+    def __init__(self, folder: Path, records: Path, agent) -> None:
+        self.folder = folder
+        self._env = os.environ | {"XDG_RUNTIME_DIR": str(records)}
+        self._address = ("+head_server.host=127.0.0.1", f"+head_server.port={agent.port}", "+agent_name=sound")
+        self.started: list[subprocess.Popen[str]] = []
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = (*NG, *words)
+        return subprocess.run(
+            command,
+            check=False,
+            cwd=self.folder,
+            env=self._env,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+
+    def ctl(self, *words: str) -> str:
+        done = self.run("ctl", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def status(self) -> dict:
+        return json.loads(self.ctl("x.jsonl", "status", "--json"))
+
+    def collecting(self, *settings: str) -> tuple[str, ...]:
+        return ("run", "--no-serve", *self._address, "--input", "tasks.jsonl", "-o", "x.jsonl", *settings)
+
+    def collect(self, *settings: str) -> subprocess.Popen[str]:
+        command = (*NG, *self.collecting(*settings))
+        process = subprocess.Popen(command, cwd=self.folder, env=self._env, stderr=subprocess.PIPE, text=True)
+        self.started.append(process)
+        self.until(lambda: self.run("ctl", "x.jsonl", "status").returncode == 0)
+        return process
+
+    def until(self, condition) -> None:
+        give_up_at = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < give_up_at
+            time.sleep(0.05)
+
+    @property
+    def record(self) -> dict:
+        return orjson.loads((self.folder / "x_run.json").read_bytes())
+
+
+@pytest.fixture
+def record_folder():
+    """A folder for the records and sockets, with a short path."""
+    with TemporaryDirectory(prefix="ng-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def terminal(tmp_path, record_folder, agent, make_task, write_tasks):
+    write_tasks(make_task(n, act="held") for n in range(8))
+    opened = Terminal(tmp_path, record_folder, agent)
+    yield opened
+    for process in opened.started:
+        process.kill()
+        process.wait()
+
+
+def test_background_collection_is_listed_steered_and_awaited(terminal, agent):
+    begun = terminal.run(*terminal.collecting("--detach"))
+    assert begun.returncode == 0, begun.stderr
+    pid = int(re.search(r"process (\d+), run", begun.stdout)[1])
+    assert "ng eval wait x.jsonl" in begun.stdout
+    (listed,) = json.loads(terminal.run("ps", "--json").stdout)
+    assert listed["pid"] == pid
+    assert str(terminal.folder / "x.jsonl") in terminal.run("ps").stdout
+    terminal.until(lambda: terminal.status()["running"] == 8)
+    assert "already" not in terminal.ctl(listed["run_id"][:8], "pause")
+    assert "already paused" in terminal.ctl("pause")
+    assert "resumed" in terminal.ctl("x.jsonl", "resume")
+    assert "1 rollout of it were running" in terminal.ctl("x.jsonl", "cancel", "7:0")
+    assert terminal.run("wait", "x.jsonl", "--timeout-s", "1").returncode == 124
+    agent.release()
+    ended = terminal.run("wait", "x")
+    assert (ended.returncode, "finished" in ended.stderr) == (0, True)
+    assert terminal.run("wait", "x.jsonl").returncode == 0
+    assert "8 planned = 7 scored + 1 failed (1 cancelled)" in (terminal.folder / "x_output.log").read_text()
+    assert terminal.run("ps").stdout == "no collection is running\n"
+
+
+def test_background_collection_reports_a_wrong_start(terminal):
+    done = terminal.run(*terminal.collecting("--detach", "--limit", "3", "+agent_name=nobody"))
+    assert done.returncode == 1
+    assert "nobody" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_stopped_collection_ends_like_an_interrupted_one(terminal, agent):
+    process = terminal.collect()
+    assert "8 rollouts will stay unresolved" in terminal.ctl("x.jsonl", "stop")
+    _, printed = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert "Resume x.jsonl" in printed
+    assert terminal.record["state"] == "interrupted"
+    assert terminal.run("wait", "x.jsonl").returncode == 130
+
+
+def test_killed_collection_is_reported_as_killed(terminal):
+    process = terminal.collect()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = terminal.run("wait", "x.jsonl")
+    assert done.returncode == 1
+    assert "was killed" in done.stderr
+    assert terminal.run("ps").stdout == "no collection is running\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ((), "needs a verb: status, pause"),
+        (("x.jsonl",), "'x.jsonl' is not a verb"),
+        (("x.jsonl", "pauze"), "'pauze' is not a verb. Did you mean 'pause'?"),
+        (("x.jsonl", "concurrency"), "a number of at least 1, or auto"),
+        (("x.jsonl", "concurrency", "0"), "To start no further rollout, use pause"),
+        (("x.jsonl", "cancel"), "cancel needs a task"),
+        (("x.jsonl", "cancel", "1:x"), "'1:x' is not a task"),
+        (("x.jsonl", "pause", "now"), "unexpected 'now'"),
+        (("x.jsonl", "pause", "--failed"), "--failed belongs to requeue"),
+    ],
+)
+def test_wrong_words_are_explained(words, problem, tmp_path):
+    command = (*NG, "ctl", *words)
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 2
+    assert problem in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_verbs_under_load_and_a_kill_lose_nothing(terminal, make_task, write_tasks, agent):
+    rows, repeats, limit = 500, 20, 4096
+    flaky = {"act": "fail_until", "until": 1, "failure_class": "environment_failed"}
+    write_tasks(make_task(n, **(flaky if n % 50 == 0 else {"act": "held"})) for n in range(rows))
+    settings = ("--num-repeats", str(repeats), "--concurrency", str(limit), "+max_attempts=9")
+    process = terminal.collect(*settings)
+    terminal.until(lambda: terminal.status()["running"] == limit)
+    terminal.ctl("x.jsonl", "pause")
+    terminal.ctl("x.jsonl", "cancel", "1")
+    terminal.ctl("x.jsonl", "concurrency", "512")
+    agent.release()
+    terminal.until(lambda: terminal.status()["running"] == 0)
+    terminal.ctl("x.jsonl", "requeue", "--failed")
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    agent.begin_again()
+    process = terminal.collect(*settings, "--resume")
+    terminal.until(lambda: terminal.status()["running"] == limit)
+    terminal.ctl("x.jsonl", "drain")
+    agent.release()
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
+    assert terminal.record["outcomes"]["unresolved"]
+    last = terminal.run(*terminal.collecting(*settings, "--resume"))
+    assert last.returncode == 0, last.stderr
+    keys = [(row["_ng_task_index"], row["_ng_rollout_index"]) for row in jsonl.read_rows(terminal.folder / "x.jsonl")]
+    outcomes = terminal.record["outcomes"]
+    assert len(keys) == len(set(keys)) == outcomes["scored"]
+    assert outcomes["planned"] == rows * repeats
+    assert outcomes["planned"] == outcomes["scored"] + sum(outcomes["failed"].values()) + outcomes["unresolved"]
+    assert outcomes["unresolved"] == 0
+    assert all(verb in json.dumps(terminal.record) for verb in ("pause", "cancel", "requeue", "drain"))
