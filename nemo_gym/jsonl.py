@@ -135,23 +135,28 @@ def fitted(written: bytes) -> bytes:
 
 
 def write_rows(path: Path, rows: Iterable[object]) -> int:
-    """Write a file atomically and return its row count.
+    """Write a file atomically and return its row count. Raise as `write_chunks`."""
+    return write_chunks(path, map(dump_line, rows))
 
-    Raise `WriteFailed` on a full disk, or if the path cannot be written to; then no row has been requested.
+
+def write_chunks(path: Path, chunks: Iterable[bytes]) -> int:
+    """Write a file atomically and return the number of chunks.
+
+    Raise `WriteFailed` on a full disk, or if the path cannot be written to; then no chunk has been requested.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     count = 0
     file = _opened(path, partial)
     try:
         with file:
-            for row in rows:
-                file.write(dump_line(row))
+            for chunk in chunks:
+                file.write(chunk)
                 count += 1
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
-        # Other errors may come from the rows, such as an input that cannot be read.
+        # Other errors may come from the chunks, such as an input that cannot be read.
         if error.errno not in FULL:
             raise
         raise WriteFailed(f"{path}: cannot be written ({error.strerror}).") from error

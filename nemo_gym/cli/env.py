@@ -18,6 +18,7 @@ from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import JsonSettings, NoSettings, StartSettings, ValidateSettings
 from nemo_gym.config.access import configured_token
+from nemo_gym.config.settings import http_url
 from nemo_gym.config.without_model import load_as_written, load_with_stand_in, load_without_model, stand_ins_of
 from nemo_gym.config.wording import counted
 from nemo_gym.data.prepare import unobtainable_files
@@ -83,7 +84,8 @@ def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None
         # Only this process waits from now on; a program that calls RunHelper manages its own memory.
         settle_memory()
         ending.is_normal = True
-        running.say(f"head server: http://{servers.run.head.host}:{servers.run.head.port}   (Ctrl-C stops all)")
+        head = servers.run.head
+        running.say(f"head server: {http_url(head.host, head.port)}   (Ctrl-C stops all)")
         while not ending.is_due:
             servers.watch(timeout_s=LOOK_AGAIN_S)
         return 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from nemo_gym import config, paths
 from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.cli.selectors import SELECTORS
 from nemo_gym.cli.settings import CheckSettings, PipListSettings, TestAllSettings, TestSettings
 from nemo_gym.config.overrides import parse_override
 from nemo_gym.config.settings import SERVER_TYPES
@@ -138,7 +139,14 @@ def _folder_of(entrypoint: str, accepts: Callable[[Path], bool] = _is_folder) ->
         known = {path.name for root in paths.search_roots() for path in (root / tier).glob("*/") if accepts(path)}
         guess = closest(name, known)
         listed = f"Folders in {tier}: {', '.join(sorted(known))}." if known else search_dir_for(tier)
-        hint = f"Did you mean '{tier}/{guess}'?" if guess else listed
+        flag = _flag_for(tier, name, accepts)
+        hint = f"Did you mean '{flag}'?" if flag else f"Did you mean '{tier}/{guess}'?" if guess else listed
         files = "an app.py or a requirements.txt" if tier in SERVER_TYPES else "a config.yaml"
         raise DataError(f"entrypoint={entrypoint}: no folder with {files} in {places}. {hint}")
     return folder
+
+
+def _flag_for(tier: str, name: str, accepts: Callable[[Path], bool]) -> str | None:
+    """Return the flag that selects the folder of this name in another tier; None if there is no such folder."""
+    others = (selector for selector in SELECTORS if selector.key in ANY_FOLDER and selector.folder != tier)
+    return next((f"{each.flag} {name}" for each in others if paths.find(f"{each.folder}/{name}", accepts)), None)

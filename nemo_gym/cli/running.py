@@ -11,11 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import orjson
-
 from nemo_gym import config
-from nemo_gym.calls.client import UNAUTHORISED, ServerClient, wants_token
-from nemo_gym.calls.running import RunRecord, run_token_for
+from nemo_gym.calls import loads
+from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.running import RunRecord
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import HeadConfig, RunConfig
 from nemo_gym.config.access import configured_token
@@ -23,14 +22,12 @@ from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
 from nemo_gym.config.masking import mask_text
 from nemo_gym.config.process import ServerInstance
 from nemo_gym.config.wording import counted
-from nemo_gym.errors import LaunchError, ServerCallError
+from nemo_gym.errors import LaunchError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.probe import Trouble, trouble_of
-from nemo_gym.http.reply import Reply, Timeouts
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.launcher import RunningServers, WarmStarter, launch
 from nemo_gym.launcher.watch import LineSink
-from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 
 PROBE_TIMEOUT_S = 5.0
 SHORTEST_PROBE_S = 0.5
@@ -68,8 +65,13 @@ def print_line(server: str, line: str) -> None:
     try:
         print(f"({server}) {line}", flush=True)  # noqa: T201 - the CLI prints
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def discard_output() -> None:
+    """Discard all further output, because the reader of the pipe has closed it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def load_to_start(files: Sequence[str], overrides: Sequence[str]) -> RunConfig:
@@ -214,33 +216,12 @@ def choices_by_agent(runs: Iterable[RunRecord]) -> dict[str, str]:
 
 def ask_for_servers(head: HeadConfig, run_token: str | None = None) -> list[JsonObject]:
     """Return the servers that a run's head server lists, or raise `LaunchError` if it does not answer."""
-    address = f"http://{head.host}:{head.port}"
-    advice = "Start servers with ng_run, or name a run elsewhere: +head_server.host=… +head_server.port=…"
-    try:
-        reply = asyncio.run(_ask_head(head, run_token or run_token_for(head.host, head.port)))
-        if reply.status == UNAUTHORISED:
-            raise LaunchError(wants_token(address))
-        servers = orjson.loads(reply.body)
-    except ServerCallError as error:
-        if not error.was_sent:
-            raise LaunchError(f"no servers are running: no head server answers at {address}. {advice}") from error
-        raise LaunchError(f"the head server at {address} did not answer ({error}). {advice}") from error
-    except orjson.JSONDecodeError:
-        servers = None
-    if not isinstance(servers, list):
-        raise LaunchError(f"the server at {address} is not a nemo_gym head server. {advice}")
-    return servers
 
+    async def ask() -> list[JsonObject]:
+        async with InternalClient() as client:
+            return await loads.ask_for_servers(client, head, run_token)
 
-async def _ask_head(head: HeadConfig, run_token: str | None) -> Reply:
-    headers = [(RUN_TOKEN_HEADER.encode(), run_token.encode())] if run_token else []
-    timeouts = Timeouts(PROBE_TIMEOUT_S, PROBE_TIMEOUT_S, 2 * PROBE_TIMEOUT_S)
-    client = InternalClient()
-    try:
-        path = "/server_instances"
-        return await client.request("GET", head.host, head.port, path, headers=headers, timeouts=timeouts)
-    finally:
-        await client.close()
+    return asyncio.run(ask())
 
 
 def show_instances(instances: Iterable[ServerInstance]) -> None:

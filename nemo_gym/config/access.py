@@ -37,6 +37,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_any_address(host: str) -> bool:
+    """Return whether a server with this host listens on all addresses, so that no client can call it by the host."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
 def leads_to(host: str, listening: str) -> bool:
     """Return whether a connection to `host` reaches a local server that listens on `listening`."""
     if host == listening:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from nemo_gym.config.settings import AGENT_TIER, ServerType
+from nemo_gym.config.settings import AGENT_TIER, ServerType, http_url
 from nemo_gym.config.suggestions import ADD_A_FILE, did_you_mean, did_you_mean_or_all
 from nemo_gym.errors import ServerRefNotFoundError
 from nemo_gym.jsonl import JsonObject
@@ -194,8 +194,7 @@ class ServerConfig(Frozen):
     @property
     def url(self) -> str:
         """The address that other servers call."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return http_url(self.host, self.port)
 
 
 DEFAULT_HEAD_SERVER_PORT = 11000

@@ -180,15 +180,19 @@ def _is_defined(tree: Node, parts: Path, depth: int = 0) -> bool:
 
 
 def _suggest_key(tree: Node, parts: Path) -> str:
-    """Suggest a similar key: in the same block, else the same name elsewhere, else a similar path."""
-    wanted = dotted(parts)
+    """Suggest a similar key: in the same block, else the same name elsewhere, else a similar name and path.
+
+    A block above the key is never suggested, because its whole content would be replaced or deleted.
+    """
+    wanted, name = dotted(parts), str(parts[-1])
     paths = [path for path, _ in walk(tree) if path]
     above = locate(tree, parts[:-1])
     neighbours = [str(path[-1]) for path in paths if path[:-1] == above]
-    guess = closest(str(parts[-1]), neighbours)
+    guess = closest(name, neighbours)
     if guess:
         guess = dotted((*parts[:-1], guess))
     else:
-        elsewhere = [dotted(path) for path in paths if str(path[-1]) == str(parts[-1])]
-        guess = closest(wanted, elsewhere, cutoff=0.0) or closest(wanted, map(dotted, paths), cutoff=0.75)
+        elsewhere = [dotted(path) for path in paths if str(path[-1]) == name]
+        similar = [dotted(path) for path in paths if len(path) == len(parts) and closest(name, [str(path[-1])])]
+        guess = closest(wanted, elsewhere, cutoff=0.0) or closest(wanted, similar, cutoff=0.75)
     return f" Did you mean '{guess}'?" if guess else ""

@@ -79,6 +79,11 @@ class AgentServerRef(BaseModel):
 ServerRef = ModelServerRef | ResourcesServerRef | AgentServerRef
 
 
+def http_url(host: str, port: int) -> str:
+    """Return the URL of a server, without a path."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 class BaseServerConfig(BaseModel):
     """A server's address and number of workers."""
 

@@ -1,4 +1,4 @@
-"""The record of a dataset's file: the arguments that it was made with, and its input."""
+"""The record of a dataset's file: the arguments that it was made with, and its inputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KIND = "prepare"
 
 
 def record_arguments(path: Path, arguments: Mapping[str, object]) -> None:
-    """Write `<file>.prepare.json`: the `prepare_args` that a new file was made with, its SHA-256, and its input."""
+    """Write `<file>.prepare.json`: the `prepare_args` that a new file was made with, its SHA-256, and its inputs."""
     _write(path, {**_record_of(path), "prepare_args": _plain(arguments)})
 
 
@@ -24,24 +24,25 @@ def was_made_with(path: Path, arguments: Mapping[str, object]) -> bool:
     return _record_of(path).get("prepare_args") == _plain(arguments)
 
 
-def record_input(path: Path, source: Path) -> None:
-    """Record that a new file was made from the file `source`."""
-    _write(path, {"input": {"path": os.path.relpath(source, path.parent), "sha256": sha256_of(source)}})
+def record_inputs(path: Path, *sources: Path) -> None:
+    """Record that a new file was made from these files. If one of them changes, `ng eval run` makes it again."""
+    inputs = [{"path": os.path.relpath(source, path.parent), "sha256": sha256_of(source)} for source in sources]
+    _write(path, {"inputs": inputs})
 
 
 def why_outdated(path: Path, arguments: Mapping[str, object]) -> str | None:
-    """Return why a file must be made again to fit these `prepare_args` and its present input, None if it does.
+    """Return why a file must be made again to fit these `prepare_args` and its present inputs, None if it fits.
 
     A file without a record fits, and so does one that was replaced since, for example by hand.
     """
     record = _record_of(path)
     if record.get("prepare_args", _plain(arguments)) != _plain(arguments):
         return "was made with other prepare_args"
-    if (recorded := record.get("input")) is None:
-        return None
-    source = Path(os.path.normpath(path.parent / recorded["path"]))
-    has_changed = source.is_file() and sha256_of(source) != recorded["sha256"]
-    return f"was made from an earlier version of {source}" if has_changed else None
+    for recorded in record.get("inputs", ()):
+        source = Path(os.path.normpath(path.parent / recorded["path"]))
+        if source.is_file() and sha256_of(source) != recorded["sha256"]:
+            return f"was made from an earlier version of {source}"
+    return None
 
 
 def _record_of(path: Path) -> JsonObject:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nemo_gym import paths
-from nemo_gym.calls.address_book import row_depths
+from nemo_gym.calls.task_rules import TaskRules
 from nemo_gym.config import DatasetConfig, RunConfig, explain_params, misspelt_params
 from nemo_gym.config.wording import counted
 from nemo_gym.data.gather import AgentDataset, PathOf, missing_file, no_dataset, rows_of
@@ -67,7 +67,7 @@ def prepare(
     Raise `DataError` before collating anything if a file is missing, rows are invalid or metrics contradict earlier
     ones. All invalid rows are counted, and the first ones are listed.
     """
-    datasets, depths = _in_scope(run, settings, path_of), row_depths(run)
+    datasets, depths = _in_scope(run, settings, path_of), TaskRules.of_run(run).depths
     for path in dict.fromkeys(each.path for each in datasets):
         own = [each for each in datasets if each.path == path]
         _check_rows(path, own, depth=min(depths.get(each.agent, DEEPEST_REQUEST) for each in own))

@@ -10,6 +10,9 @@ import orjson
 
 from nemo_gym.jsonl import JsonObject
 
+SOURCE_KIND = "source"
+"""The kind of the record of where a file was downloaded from."""
+
 
 def sidecar_of(path: Path, kind: str) -> Path:
     """Return the path of a file's record of this kind."""

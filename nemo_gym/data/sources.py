@@ -14,12 +14,11 @@ from urllib.parse import quote, urlsplit
 from nemo_gym.data import huggingface
 from nemo_gym.data.download import Downloaded, downloaded
 from nemo_gym.data.permission import DownloadNeeded, downloads_allowed
-from nemo_gym.data.sidecars import read_sidecar, sha256_of, sidecar_of, write_sidecar
+from nemo_gym.data.sidecars import SOURCE_KIND, read_sidecar, sha256_of, sidecar_of, write_sidecar
 from nemo_gym.errors import DataError
 
 MIRROR_ENV_VAR = "NEMO_GYM_MIRROR"
 """A base URL under which each host is a folder: `<mirror>/raw.githubusercontent.com/…`."""
-KIND = "source"
 HUGGINGFACE = "https://huggingface.co"
 
 
@@ -103,7 +102,7 @@ def fetch_to(source: Source, path: Path, *, headers: Mapping[str, str] | None = 
         found = sha256_of(path)
         _check(source, record, found, path, path)
         if record is None:
-            write_sidecar(path, KIND, _record(source, found, path.stat().st_size, None)._asdict())
+            write_sidecar(path, SOURCE_KIND, _record(source, found, path.stat().st_size, None)._asdict())
         return path
     address = source.url if headers else address_of(source)
     if not downloads_allowed():
@@ -111,7 +110,7 @@ def fetch_to(source: Source, path: Path, *, headers: Mapping[str, str] | None = 
     with _downloaded(source, path, address, headers) as got:
         _check(source, None if is_about_another else record, got.sha256, path, address)
         got.partial.replace(path)
-        write_sidecar(path, KIND, _record(source, got.sha256, got.size, got.commit)._asdict())
+        write_sidecar(path, SOURCE_KIND, _record(source, got.sha256, got.size, got.commit)._asdict())
     return path
 
 
@@ -189,7 +188,7 @@ def _advice_if_forbidden(source: HuggingFace, token: str | None) -> str:
 
 def _check(source: Source, record: Record | None, found: str, path: Path, where: Path | str) -> None:
     """Raise `DataError` if the hash `found` is not the expected one. `where` is the file or address that has it."""
-    file = sidecar_of(path, KIND)
+    file = sidecar_of(path, SOURCE_KIND)
     is_here = where == path
     if source.sha256 and found != source.sha256.lower():
         advice = (
@@ -217,8 +216,8 @@ def _record(source: Source, sha256: str, size: int, commit: str | None) -> Recor
 def read_record(path: Path) -> Record | None:
     """Return the record about a file, or None if it does not have one."""
     try:
-        fields = read_sidecar(path, KIND)
+        fields = read_sidecar(path, SOURCE_KIND)
         return None if fields is None else Record(**{name: fields[name] for name in Record._fields})
     except (ValueError, KeyError) as error:
-        file = sidecar_of(path, KIND)
+        file = sidecar_of(path, SOURCE_KIND)
         raise DataError(f"{file}: not a record of a download. Delete it, and the file that it is about.") from error

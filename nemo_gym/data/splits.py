@@ -26,9 +26,9 @@ def split_rows(
 
     Without a split, yield the first `count` rows as they are.
 
-    A row's hash decides its split, so the splits have no row in common, whatever seeds and counts they were made
-    with. Pass `key` if a row has fields that do not belong to the task, such as a number: it returns the part of the
-    row, as JSON, that is hashed.
+    A row's hash decides its split, so the splits have no row in common, even if they were made with different
+    seeds and counts. Pass `key` if a row has fields that do not belong to the task, such as a number: it returns the
+    part of the row, as JSON, that is hashed.
 
     Raises `DataError` if `count` is below 1, and if the stream ends or brings nothing new for
     `200 * count + 10,000` rows.

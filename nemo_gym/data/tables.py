@@ -15,6 +15,7 @@ from typing import IO, Any, NamedTuple, cast
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
+from nemo_gym.data.sidecars import SOURCE_KIND, sidecar_of
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 
@@ -34,7 +35,8 @@ def read_table(path: Path, columns: Mapping[str, Any]) -> Iterator[JsonObject]:
     The formats are `.parquet`, `.csv`, `.jsonl` or `.json` (a list of objects), and the latter three also
     with `.gz`. A CSV file without a header is read if the columns are numbered: `{"0": str, "1": str}`.
 
-    Raise `DataError` with the file, the row and the column if a column is missing or a value has another type.
+    Raise `DataError` with the file, the row and the column if a column is missing or a value has another type, and
+    with the file if it is missing or invalid.
     """
     suffix = "".join(Path(path.name.removesuffix(".gz")).suffixes[-1:])
     if suffix not in _READERS:
@@ -131,7 +133,14 @@ def _text_of(path: Path, kind: str) -> Iterator[IO[bytes]]:
 
 
 def _unreadable(path: Path, kind: str, error: Exception) -> DataError:
-    return DataError(f"{path}: cannot be read as {kind} ({error}). Delete the file to download it again.")
+    if isinstance(error, FileNotFoundError):
+        return DataError(f"{path}: file not found. Check the path, or create the file.")
+    reason = (error.strerror if isinstance(error, OSError) else None) or error
+    problem = f"{path}: cannot be read as {kind} ({reason})."
+    # Only files that were downloaded have a record of their source.
+    if sidecar_of(path, SOURCE_KIND).is_file():
+        return DataError(f"{problem} Delete the file to download it again.")
+    return DataError(f"{problem} Correct or replace the file.")
 
 
 _READERS: Mapping[str, Callable[[Path, list[str]], Iterable[_Row]]] = {

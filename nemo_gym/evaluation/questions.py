@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from nemo_gym.config.wording import counted
-from nemo_gym.data.made import record_input
+from nemo_gym.data.made import record_inputs
 from nemo_gym.errors import DataError
 from nemo_gym.evaluation.sheets import LIST_SEPARATOR, Sheet, SheetRow, read_sheet
 from nemo_gym.grading import normalised, number_in, unwrapped
@@ -54,16 +54,17 @@ def write_questions(
     answer: str | None = None,
     options: str | None = None,
     subset: str | None = None,
+    script: Path | None = None,
 ) -> Path:
     """Write a table's questions as rows, and the first of them as `example.jsonl` next to them. Return `output`.
 
-    The table is recorded as the input, so that `ng eval run` notices a change.
+    The table and the script that calls this are recorded as inputs, so that `ng eval run` notices a change.
     """
     rows = questions_of(source, Columns(question, answer, options, subset), grader).rows
     output.parent.mkdir(parents=True, exist_ok=True)
     write_rows(output.with_name("example.jsonl"), rows[:EXAMPLES])
     write_rows(output, rows)
-    record_input(output, source)
+    record_inputs(output, source, *([script] if script else []))
     return output
 
 

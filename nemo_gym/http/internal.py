@@ -123,8 +123,11 @@ class InternalClient:
 
 def _request_head(method: str, path: str, authority: str, headers: RawHeaders, body: RequestBody) -> bytes:
     lines = [_first_lines(method, path, authority)]
-    for name, value in headers:
-        lines += _begin_header(name), value
+    try:
+        for name, value in headers:
+            lines += _begin_header(name), value
+    except ValueError as error:
+        raise ValueError(f"{method} {path}: {error}") from error
     has_length = bool(body) or method in NEEDS_LENGTH
     if has_length:
         lines.append(b"\r\ncontent-length: %d" % (len(body) if isinstance(body, bytes) else sum(map(len, body))))

@@ -9,7 +9,7 @@ DEEPEST_ANSWER = 90
 DEEPEST_REQUEST = 100
 """The limit for a request to a server, unless its `max_request_depth` is set."""
 DEEPEST_ROW = 200
-"""The limit for a row of a file, whatever its servers accept. orjson cannot write more than 254 levels."""
+"""The limit for a row of a file, even if its servers accept more. orjson cannot write more than 254 levels."""
 
 _QUOTES_AND_BRACKETS = b'"[]{}'
 _ALL_ELSE = bytes(set(range(256)) - set(_QUOTES_AND_BRACKETS))

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
+JSON_HEADER = (b"content-type", b"application/json")
+
 RESPONSE_CONTENT_BYTES = 256 * 1024
 """Enough for a failure with the conversation of its rollout."""
 MAX_BODY_BYTES = 256 * 1024 * 1024

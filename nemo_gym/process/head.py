@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from fastapi import FastAPI
 from omegaconf import OmegaConf
 from pydantic import Field
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from nemo_gym.calls.client import PUBLISHED_NAME, ServerStatus
+from nemo_gym.calls.loads import Load, load_of
 from nemo_gym.config.masking import mask_text, masked
 from nemo_gym.config.process import HeadSettings, ServerInstance
 from nemo_gym.config.published import module_config
@@ -20,12 +22,13 @@ from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.probe import endpoint_answers
 from nemo_gym.http.reply import Timeouts
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.process.reached import host_reached, reachable, reachable_config
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 from nemo_gym.servers.base import BaseServer
 from nemo_gym.web.admission import Admission
 from nemo_gym.web.browsers import BrowserCheck
 from nemo_gym.web.middleware import CallMiddleware
-from nemo_gym.web.telemetry import METRICS_PATH, Load, Telemetry, load_of
+from nemo_gym.web.telemetry import METRICS_PATH, Telemetry
 
 HEAD = "head_server"
 ENDPOINT_TIMEOUT_S = 2.0
@@ -87,22 +90,24 @@ def head_app(settings: HeadSettings) -> FastAPI:
         return JSONResponse({"status": "waiting" if missing else "ok", "missing": missing}, 503 if missing else 200)
 
     @app.get("/global_config_dict_yaml")
-    async def global_config_dict_yaml() -> str:
-        """Return the merged configuration as YAML, with secrets masked."""
-        return settings.config_yaml
+    async def global_config_dict_yaml(request: Request) -> str:
+        """Return the merged configuration as YAML, with secrets masked and addresses that the caller can use."""
+        return reachable_config(settings.config_yaml, host_reached(request))
 
     @app.get("/server_instances")
-    async def server_instances() -> list[JsonObject]:
+    async def server_instances(request: Request) -> list[JsonObject]:
         """Return every server with its address, its status and its load."""
-        loads = await asyncio.gather(*(_load(client, instance, settings.run_token) for instance in settings.instances))
+        host = host_reached(request)
+        found = asyncio.gather(*(_load(client, instance, settings.run_token) for instance in settings.instances))
+        loads, answers = await asyncio.gather(found, statuses())
         return [
             {
-                **instance.model_dump(),
+                **reachable(instance, host).model_dump(),
                 "status": status,
                 "uptime_seconds": time.time() - instance.start_time,
                 "load": load and load.model_dump(),
             }
-            for instance, status, load in zip(settings.instances, await statuses(), loads, strict=True)
+            for instance, status, load in zip(settings.instances, answers, loads, strict=True)
         ]
 
     admission = Admission(
@@ -125,21 +130,25 @@ def update_instances(settings: HeadSettings, lines: Iterable[bytes]) -> None:
 
 
 async def _load(client: InternalClient, instance: ServerInstance, run_token: str | None) -> Load | None:
-    headers = [(RUN_TOKEN_HEADER.encode(), run_token.encode())] if run_token else []
-    loads = []
     # If several processes serve it, ask each at its own socket, because only one would answer at the address.
-    sockets: list[str | None] = [*instance.sockets]
-    for socket in sockets or [None]:
-        try:
-            reply = await client.request(
-                "GET", instance.host, instance.port, METRICS_PATH, headers=headers, timeouts=PROBE_TIMEOUTS, uds=socket
-            )
-        except ServerCallError:
-            # Skipped, because the server's status already shows that it does not answer.
-            continue
-        if reply.ok and (load := load_of(await reply.text())) is not None:
-            loads.append(load)
+    sockets: list[str | None] = [*instance.sockets] or [None]
+    found = await asyncio.gather(*(_load_of_process(client, instance, run_token, socket) for socket in sockets))
+    loads = [load for load in found if load is not None]
     return sum(loads[1:], loads[0]) if loads else None
+
+
+async def _load_of_process(
+    client: InternalClient, instance: ServerInstance, run_token: str | None, socket: str | None
+) -> Load | None:
+    headers = [(RUN_TOKEN_HEADER.encode(), run_token.encode())] if run_token else []
+    try:
+        reply = await client.request(
+            "GET", instance.host, instance.port, METRICS_PATH, headers=headers, timeouts=PROBE_TIMEOUTS, uds=socket
+        )
+    except ServerCallError:
+        # The server's status, or the number of processes that have reported, shows that it does not answer.
+        return None
+    return load_of(await reply.text()) if reply.ok else None
 
 
 async def _probe(client: InternalClient, instance: ServerInstance) -> ServerStatus:

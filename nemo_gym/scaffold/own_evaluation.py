@@ -167,7 +167,9 @@ def _write(wanted: OwnEvaluation, folder: Path, count: int) -> None:
         found = paths.find(wanted.rubric, Path.is_file)
         assert found is not None
         shutil.copyfile(found, folder / RUBRIC)
-    write_questions(folder / source, folder / "data" / f"{name}.jsonl", grader=wanted.grader, **vars(wanted.columns))
+    output = folder / "data" / f"{name}.jsonl"
+    script = folder / "prepare.py"
+    write_questions(folder / source, output, grader=wanted.grader, script=script, **vars(wanted.columns))
 
 
 def _put(path: Path, text: str) -> None:

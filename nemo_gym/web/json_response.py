@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-JSON_HEADER = (b"content-type", b"application/json")
+from nemo_gym.http.reply import JSON_HEADER
 
 
 class WrittenJson(Response):

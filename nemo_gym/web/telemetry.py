@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import resource
 import time
 from bisect import bisect_left
@@ -11,15 +10,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel
+from nemo_gym.memory import resident_bytes
 
 METRICS_PATH = "/metrics"
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS_S = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 300.0, 1800.0)
 LAG_PERIOD_S = 0.25
 OTHER_ROUTE = "other"
-
-_GAUGES = re.compile(r"^nemo_gym_(\w+)\{server=\"[^\"]*\"\} ([-+.e\d]+)$", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -77,7 +74,11 @@ class Telemetry:
             ("event_loop_lag_seconds_max", "gauge", "Largest lag of the event loop.", self.most_loop_lag_s),
             ("process_cpu_seconds_total", "counter", "CPU time of this process.", usage.ru_utime + usage.ru_stime),
             ("process_start_time_seconds", "gauge", "Start time of this process, since the epoch.", self._started_at),
+            ("process_resident_memory_bytes", "gauge", "Resident memory of this process.", resident_bytes() or None),
         ):
+            if value is None:
+                # Not every system reports the memory.
+                continue
             yield f"# HELP nemo_gym_{name} {description}"
             yield f"# TYPE nemo_gym_{name} {kind}"
             yield f"nemo_gym_{name}{{{server}}} {_number(value)}"
@@ -96,41 +97,6 @@ class Telemetry:
                 yield f'nemo_gym_request_seconds_bucket{{{labels},le="{bound}"}} {below}'
             yield f"nemo_gym_request_seconds_sum{{{labels}}} {_number(counts.seconds)}"
             yield f"nemo_gym_request_seconds_count{{{labels}}} {below}"
-
-
-class Load(BaseModel):
-    """How busy a server is."""
-
-    in_flight: int
-    """Requests that are being handled."""
-    queued: int
-    """Requests that wait for a free slot."""
-    queue_seconds: float
-    """Total seconds that requests have waited for a slot."""
-    loop_lag_s: float
-    """Latest lag of the event loop. For several processes, the largest."""
-
-    def __add__(self, other: Load) -> Load:
-        return Load(
-            in_flight=self.in_flight + other.in_flight,
-            queued=self.queued + other.queued,
-            queue_seconds=self.queue_seconds + other.queue_seconds,
-            loop_lag_s=max(self.loop_lag_s, other.loop_lag_s),
-        )
-
-
-def load_of(text: str) -> Load | None:
-    """Parse the load from a server's `/metrics`; None if these are not our metrics."""
-    found = {name: float(value) for name, value in _GAUGES.findall(text)}
-    try:
-        return Load(
-            in_flight=int(found["requests_in_flight"]),
-            queued=int(found["requests_queued"]),
-            queue_seconds=found["queue_seconds_total"],
-            loop_lag_s=found["event_loop_lag_seconds"],
-        )
-    except KeyError:
-        return None
 
 
 def _number(value: float) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from nemo_gym import EnvironmentFailed, InvalidTask, NeMoGymResponse
+from nemo_gym import InvalidTask, NeMoGymResponse
 from nemo_gym.jsonl import check_unicode
 
 DEEPEST_ARGUMENTS = 32
@@ -123,12 +123,8 @@ def _keeps_schema(call: PredictedCall, schemas: Mapping[str, dict[str, Any]]) ->
 
 @lru_cache(maxsize=256)
 def _validator(name: str, schema: str) -> Any:
-    # Imported lazily, because the server must start without the extra `schema`.
-    try:
-        import jsonschema_rs
-    except ImportError as error:
-        reason = "jsonschema-rs, which validates JSON Schemas, is not installed: pip install 'nemo-gym[schema]'"
-        raise EnvironmentFailed(reason) from error
+    import jsonschema_rs
+
     try:
         return jsonschema_rs.validator_for(json.loads(schema))
     except (ValueError, jsonschema_rs.ValidationError) as error:

@@ -13,7 +13,6 @@ from nemo_gym import (
     BaseRunRequest,
     BaseVerifyRequest,
     BaseVerifyResponse,
-    EnvironmentFailed,
     InvalidTask,
     NeMoGymResponse,
     ReverifyMode,
@@ -119,8 +118,6 @@ class StructuredOutputsServer(SimpleResourcesServer):
             return Problem(TOO_COSTLY, f"the document took too much time or memory: {error}")
         except SchemaUnusable as error:
             raise InvalidTask(f"{self.config.name}: schema_str: {error}") from error
-        except ImportError as error:
-            raise EnvironmentFailed(f"{self.config.name}: {error}") from error
 
 
 async def received() -> str:

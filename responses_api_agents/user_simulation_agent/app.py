@@ -99,6 +99,7 @@ class UserSimulationAgent(ConversingAgent):
             "user_turns": user_turns,
             "user_last_words": reaction.words,
             "user_usage": user.usage.model_dump(mode="json") if user.usage else None,
+            "user_model": user.model,
         }
         return conversation
 

@@ -33,6 +33,8 @@ class UserModel:
         self, client: ServerClient, server: str, *, instructions: str, params: JsonObject, stop_marker: str
     ) -> None:
         self.usage: Any = None
+        self.model: str | None = None
+        """The model's name, as the endpoint returned it."""
         self._client = client
         self._server = server
         self._instructions = instructions
@@ -76,6 +78,7 @@ class UserModel:
         except ValidationError as error:
             raise self._failure(f"the answer is not a response: {error}") from error
         self.usage = accumulate_response_usage(self.usage, response.usage)
+        self.model = response.model
         if response.incomplete_details is not None:
             # A truncated answer may lack the stop marker.
             raise self._failure(f"its answer was cut off ({response.incomplete_details.reason})")

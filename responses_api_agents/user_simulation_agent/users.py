@@ -59,6 +59,10 @@ class SimulatedUser(Protocol):
     def usage(self) -> BaseModel | None:
         """The summed token counts of its model, or None."""
 
+    @property
+    def model(self) -> str | None:
+        """The name of its model, or None."""
+
 
 class ScriptedUser:
     """A user that answers keywords, otherwise says the next line of its script, and is satisfied after the last one.
@@ -67,6 +71,7 @@ class ScriptedUser:
     """
 
     usage = None
+    model = None
 
     def __init__(self, profile: UserProfile) -> None:
         self._profile = profile

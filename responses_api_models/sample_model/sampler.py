@@ -14,7 +14,7 @@ from responses_api_models.sample_model.json_schema.merging import branch, flatte
 from responses_api_models.sample_model.json_schema.numbers import sample_number
 from responses_api_models.sample_model.json_schema.references import Schema, SchemaError, pointer_to
 from responses_api_models.sample_model.json_schema.texts import WORDS, sample_text
-from responses_api_models.sample_model.json_schema.validity import meets_own_keywords, validator_of
+from responses_api_models.sample_model.json_schema.validity import Validator, meets_own_keywords
 
 TRIES = 100
 """How often a sample, or an item that must differ from the others, is drawn."""
@@ -44,7 +44,7 @@ class Sampler:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self._validator = validator_of(schema)
+        self._validator = Validator(schema)
 
     def sample(self, rng: Random) -> object:
         """Return one valid instance. Raise `SchemaError` with the part at fault if none is found."""

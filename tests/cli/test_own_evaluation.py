@@ -143,6 +143,10 @@ def test_edited_questions_are_prepared_again(desk: Workplace) -> None:
     ]
     assert {row["expected_answer"] for row in rows_of(desk.folder / "r.jsonl")} == {"red", "blue", "green"}
     assert "preparing" not in desk.run(*words).err
+    script = desk.folder / "benchmarks/mine/prepare.py"
+    script.write_text(script.read_text() + "# Reviewed.\n")
+    assert desk.run(*words).err.splitlines()[0] == f"{data} was made from an earlier version of {script}"
+    assert "preparing" not in desk.run(*words).err
     # Data that was replaced by hand stays.
     data.write_bytes(data.read_bytes().splitlines(keepends=True)[0])
     questions.write_text(QUESTIONS)

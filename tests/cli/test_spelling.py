@@ -228,6 +228,13 @@ def test_unknown_folder_is_reported_with_suggestion(shared_workplace, entrypoint
     assert message in finished.err
 
 
+@pytest.mark.parametrize("verb", ["check", "test"])
+def test_benchmark_is_suggested_with_its_flag(shared_workplace, verb):
+    finished = shared_workplace.run("ng", "env", verb, "gsm8k")
+    assert finished.code == 1
+    assert finished.err.endswith(" Did you mean '--benchmark gsm8k'?\n")
+
+
 def test_environment_is_created_and_checked_by_name(workplace):
     made = workplace.run("ng", "env", "init", "--resources-server", "mine")
     assert (made.code, (workplace.folder / "resources_servers/mine/app.py").is_file()) == (0, True)

@@ -135,6 +135,18 @@ def test_token_counts_are_not_in_percent() -> None:
     assert "mean/output_tokens 1" in shown([agent_with(one_each)])
 
 
+def test_counts_of_at_most_one_are_not_in_percent() -> None:
+    found = {
+        "mean/reward": 0.5, "min/reward": 0, "max/reward": 1,
+        "mean/attempts": 0.5, "min/attempts": 0, "max/attempts": 1,
+    }  # fmt: skip
+    assert shown([agent_with(found, integer_fields=["attempts", "reward"])]) == [
+        "metric a",
+        "mean/reward 50%",
+        "mean/attempts 0.5",
+    ]
+
+
 def test_shares_of_subsets_and_of_pairs_are_in_percent() -> None:
     found = {
         "mean/wer": 0.5, "min/wer": 0, "max/wer": 1, "beeps/mean/wer": 1.0,

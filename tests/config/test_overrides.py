@@ -111,6 +111,7 @@ def test_an_inherited_key_can_be_changed_and_deleted(project):
         ("agent.max_step=3", "Did you mean 'agent.max_steps'? To add it, write +agent.max_step=VALUE"),
         ("max_steps=3", "Did you mean 'agent.max_steps'?"),
         ("~agent.max_step", "the key agent.max_step does not exist. Did you mean 'agent.max_steps'?"),
+        ("~agents.max_step", "the key agents.max_step does not exist. Did you mean 'agent.max_steps'?"),
         ("~agent.max_steps=11", "agent.max_steps is 10 (main.yaml:2), so it is not deleted"),
         ("+agent.max_steps.x=1", "agent.max_steps is 10 (main.yaml:2), not a mapping"),
         ("+agent.tools[3].name=y", "the list at main.yaml:4 has 1 items"),
@@ -132,6 +133,12 @@ def test_invalid_word_reports_problem_and_remedy(project, word, expected):
     message = project.refusal(OverrideError, TEXT, word)
     assert message.startswith(f"'{word}'")
     assert expected in message
+
+
+@each_case("key", ["agent.tools.nope", "agents.tools.nope"])
+def test_block_above_is_not_suggested_for_deletion(project, key):
+    message = project.refusal(OverrideError, TEXT, f"~{key}")
+    assert message == f"'~{key}': the key {key} does not exist."
 
 
 @each_case(

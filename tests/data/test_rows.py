@@ -7,6 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym.calls.address_book import AddressBook
+from nemo_gym.calls.task_rules import TaskRules
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import dump_line
 from nemo_gym.rollouts.job import CollectionSettings
@@ -34,9 +35,10 @@ def test_row_that_servers_would_reject_is_reported_with_its_line(tmp_path):
 
 
 def test_servers_may_accept_rows_that_can_be_written_again(tmp_path):
-    assert [len(dump_line(task.fields)) > 400 for task in plan_of(tmp_path, 200, depths={"a": 500}).rows()] == [True]
+    rules = TaskRules(depths={"a": 500})
+    assert [len(dump_line(task.fields)) > 400 for task in plan_of(tmp_path, 200, rules=rules).rows()] == [True]
     with pytest.raises(DataError) as refused:
-        plan_of(tmp_path, 200, 201, 254, depths={"a": 500}).check()
+        plan_of(tmp_path, 200, 201, 254, rules=rules).check()
     assert str(refused.value) == f"{tmp_path}/in.jsonl:2: brackets nest more than 200 deep. {ADVICE} (and 1 more row)"
 
 
@@ -53,7 +55,7 @@ def test_depth_is_what_agent_and_resources_server_accept(agent, server, depth):
             "r": block("resources_servers", server),
         }
     )
-    assert AddressBook.of_published(config).depths == ({} if depth is None else {"a": depth})
+    assert AddressBook.of_published(config).task_rules.depths == ({} if depth is None else {"a": depth})
 
 
 def nested(depth: int) -> object:

@@ -128,3 +128,11 @@ def test_wheel_contains_only_the_shared_files(installed):
         ["README.md", *FIELDS]
     )
     assert not (installed / "data").exists()
+
+
+def test_wheel_contains_the_pages_of_the_viewer(installed):
+    page = REPOSITORY / "nemo_gym" / "viewer" / "page"
+    built = sorted(path.relative_to(page) for path in page.rglob("*.*"))
+    packed = installed / "nemo_gym" / "viewer" / "page"
+    assert sorted(path.relative_to(packed) for path in packed.rglob("*.*")) == built
+    assert (packed / "report.js").stat().st_size > 0

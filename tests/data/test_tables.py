@@ -106,7 +106,7 @@ def test_gzipped_file_is_read(tmp_path: Path) -> None:
         ("a.json", b"{}", "expected a list of objects, found dict."),
         ("a.csv", b"question\n\xff\xfe", "cannot be read as a CSV file ("),
         ("a.jsonl.gz", b"plain", "cannot be read as a JSON Lines file ("),
-        ("a.jsonl.gz", DAMAGED_GZIP, "Delete the file to download it again."),
+        ("a.jsonl.gz", DAMAGED_GZIP, "). Correct or replace the file."),
         ("a.xml", b"", "a table must be one of .parquet, .csv, .jsonl, .json. Convert the file."),
     ],
 )
@@ -117,3 +117,18 @@ def test_unreadable_file_is_reported(tmp_path: Path, name: str, content: bytes, 
         list(read_table(path, {"question": str}))
     assert str(caught.value).startswith(str(path))
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.jsonl", "a.json.gz"])
+def test_missing_file_is_reported_by_its_path(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError) as caught:
+        list(read_table(tmp_path / name, {"question": str}))
+    assert str(caught.value) == f"{tmp_path / name}: file not found. Check the path, or create the file."
+
+
+def test_damaged_download_may_be_downloaded_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(DAMAGED_GZIP)
+    (tmp_path / "a.jsonl.gz.source.json").write_text("{}")
+    with pytest.raises(DataError, match=r"\)\. Delete the file to download it again\.$"):
+        list(read_table(path, {"question": str}))

@@ -20,6 +20,7 @@ from nemo_gym import (
     SimpleResponsesAPIAgent,
     tool,
 )
+from nemo_gym.calls.loads import load_of
 from nemo_gym.context.deadline import deadline_in, grace_period, time_left_s
 from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, RUN_ID_HEADER, TIME_LEFT_HEADER
 from nemo_gym.servers.base import context_of
@@ -27,7 +28,7 @@ from nemo_gym.testing import make_server, on_a_port, serving
 from nemo_gym.web.admission import Admission
 from nemo_gym.web.limits import CallLimits
 from nemo_gym.web.middleware import CallMiddleware
-from nemo_gym.web.telemetry import Telemetry, load_of
+from nemo_gym.web.telemetry import Telemetry
 from nemo_gym.web.threads import BlockingPool
 from tests.each_case import each_case
 

@@ -90,13 +90,9 @@ class SchemaArguments:
 
 
 def _validator(where: str, schema: JsonObject) -> Callable[[JsonObject], list[str]]:
-    try:
-        import jsonschema_rs
-    except ImportError as error:
-        raise SignatureError(
-            f"{where}: a schema from data requires jsonschema-rs, which is not installed. "
-            "Install it: pip install 'nemo-gym[schema]'"
-        ) from error
+    # Imported here, because few servers have tools from data.
+    import jsonschema_rs
+
     try:
         validator = jsonschema_rs.validator_for(schema)
     except (ValueError, jsonschema_rs.ValidationError) as error:

@@ -1,8 +1,7 @@
 """Validate a document in JSON, YAML, XML, TOML or CSV with a JSON Schema, and report the first problem.
 
-jsonschema-rs (the `schema` extra) does the validation; it is imported with the first document. Documents are limited
-in size and depth, and no format can load external data. A hostile text may still take seconds to parse, so run
-`first_problem` in a `WorkerPool` for long ones.
+jsonschema-rs does the validation. Documents are limited in size and depth, and no format can load external data. A
+hostile text may still take seconds to parse, so run `first_problem` in a `WorkerPool` for long ones.
 """
 
 from resources_servers.structured_outputs.grading.conformance import (

@@ -56,8 +56,7 @@ def first_problem(
     """Return the first problem of a document, or None if it conforms.
 
     `schema_text` is a JSON Schema as JSON. It is made strict: every property that it names is required, and no other
-    is allowed. CSV is a list of objects; a schema of one object applies to every row. Raises `SchemaUnusable`, and
-    `ImportError` if the `schema` extra is not installed.
+    is allowed. CSV is a list of objects; a schema of one object applies to every row. Raises `SchemaUnusable`.
     """
     schema = _schema_of(schema_text)
     validator = _validator_of(schema)
@@ -111,12 +110,8 @@ def _schema_of(schema_text: str) -> Any:
 
 
 def _validator_of(schema: Any) -> jsonschema_rs.Validator:
-    try:
-        import jsonschema_rs
-    except ImportError as error:
-        raise ImportError(
-            "jsonschema-rs, which validates JSON Schemas, is not installed: pip install 'nemo-gym[schema]'"
-        ) from error
+    import jsonschema_rs
+
     if not isinstance(schema, (dict, bool)):
         raise SchemaUnusable(f"a JSON Schema is an object, not of type {type(schema).__name__}")
     try:

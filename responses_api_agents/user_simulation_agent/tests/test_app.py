@@ -178,6 +178,7 @@ async def test_user_model_sees_swapped_roles_and_stops(arena):
     assert course_of(graded)[-2:] == ["user: Is that all?", "assistant: Fine."]
     assert (graded.reward, graded.ended_by, graded.user_last_words) == (3.0, "goal_met", "Thanks!")
     assert (graded.response.usage.total_tokens, graded.user_usage["total_tokens"]) == (33, 22)
+    assert graded.user_model == graded.response.model
     (system, *first), second = asked_of(user)
     assert all(part in system[1] for part in ("a hurried cook", "three points", "- number: 3", "###STOP###"))
     assert first == [

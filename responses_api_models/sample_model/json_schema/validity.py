@@ -1,17 +1,12 @@
-"""Validation of a whole sample or of a single value; jsonschema-rs checks what is not common."""
+"""Validation of a whole sample or of a single value."""
 
 from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import NoReturn, Protocol
+from typing import NamedTuple, NoReturn
 
 from nemo_gym.jsonl import JsonObject
-from responses_api_models.sample_model.json_schema.common_keywords import (
-    CommonValidator,
-    Problem,
-    uncommon_part,
-)
 from responses_api_models.sample_model.json_schema.references import Schema, SchemaError, pointer_to
 
 _OWN_KEYWORDS = frozenset({
@@ -20,31 +15,21 @@ _OWN_KEYWORDS = frozenset({
 """Keywords that apply to a value without a look into it, in the same way in each draft."""
 
 
-class Validator(Protocol):
-    """A compiled schema."""
+class Problem(NamedTuple):
+    """A violation: the JSON pointer to the violated keyword, and the reason."""
 
-    def is_valid(self, value: object) -> bool:
-        """Return whether the value meets the schema."""
-
-    def problem(self, value: object) -> Problem | None:
-        """Return the first violation, None if the value is valid."""
+    pointer: str
+    message: str
 
 
-def validator_of(schema: Schema) -> Validator:
-    """Return a validator that checks formats. Raise `SchemaError` if the schema itself is invalid."""
-    uncommon = uncommon_part(schema)
-    return CommonValidator(schema) if uncommon is None else _FullValidator(schema, uncommon)
+class Validator:
+    """A compiled schema. It checks formats, too."""
 
+    def __init__(self, schema: Schema) -> None:
+        """Raise `SchemaError` if the schema itself is invalid."""
+        # Imported here, because this takes 20 ms and servers without tools need no schema.
+        import jsonschema_rs
 
-class _FullValidator:
-    """A validator for every keyword."""
-
-    def __init__(self, schema: Schema, uncommon: str) -> None:
-        try:
-            import jsonschema_rs
-        except ImportError as error:
-            reason = "only jsonschema-rs checks it, which is not installed: pip install 'nemo-gym[schema]'"
-            raise SchemaError(uncommon, reason) from error
         try:
             self._validator = jsonschema_rs.validator_for(schema, validate_formats=True, retriever=_refuse)
         except jsonschema_rs.ValidationError as error:
@@ -53,9 +38,11 @@ class _FullValidator:
             raise SchemaError("#", f"not a JSON Schema: {error}") from error
 
     def is_valid(self, value: object) -> bool:
+        """Return whether the value meets the schema."""
         return self._validator.is_valid(value)
 
     def problem(self, value: object) -> Problem | None:
+        """Return the first violation, None if the value is valid."""
         errors = self._validator.iter_errors(value)
         return next((Problem(pointer_to("#", *error.schema_path), error.message) for error in errors), None)
 
@@ -67,7 +54,7 @@ def meets_own_keywords(value: object, schema: JsonObject) -> bool:
 
 @lru_cache(maxsize=512)
 def _validator_of_text(schema: str) -> Validator:
-    return validator_of(json.loads(schema))
+    return Validator(json.loads(schema))
 
 
 def _refuse(uri: str) -> NoReturn:

@@ -15,7 +15,6 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from responses_api_models.sample_model.json_schema.common_keywords import CommonValidator, uncommon_part
 from responses_api_models.sample_model.json_schema.references import SchemaError
 from responses_api_models.sample_model.sampler import Sampler
 from responses_api_models.sample_model.tests.schemas import EVERY_SCHEMA, OBJECTS, REFERENCES, samples_of, validator_of
@@ -208,55 +207,3 @@ def test_sampling_takes_less_than_five_milliseconds():
         sampler.sample(rng)
     # About 50 microseconds; the bound only catches work that is repeated for each sample.
     assert (time.process_time() - started) / SAMPLES < 0.005
-
-
-def test_common_validator_agrees_with_jsonschema_rs():
-    common = {name: schema for name, schema in EVERY_SCHEMA.items() if uncommon_part(schema) is None}
-    assert len(common) > 30
-    values = [value for schema in EVERY_SCHEMA.values() for value in samples_of(schema, 3)]
-    values += [1, 1.0, True, 0, False, "", "abc", None, [], [1, "a", 1], {}, {"a": 1}, {"a": "x", "b": {}}, 3.5]
-    wrong = [
-        (name, value)
-        for name, schema in common.items()
-        for value in values
-        if CommonValidator(schema).is_valid(value) != validator_of(schema).is_valid(value)
-    ]
-    assert wrong == []
-
-
-def test_schema_of_a_tool_needs_no_package():
-    cases = [
-        ({"type": "object", "properties": {"by": {"type": "integer", "title": "By", "default": 1}}}, None),
-        (OBJECTS["optional and required"], None),
-        ({"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}]}, None),
-        ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}}, None),
-        ({"type": "object", "properties": {"a/b": {"type": "string", "pattern": "("}}}, "#/properties/a~1b/pattern"),
-        ({"type": "objekt"}, "#/type"),
-        ({"type": "integer", "multipleOf": 3}, "#/multipleOf"),
-        ({"items": [{"type": "string"}]}, "#/items"),
-        (REFERENCES["a tree"], "#/$defs/Node/properties/left/anyOf/0/$ref"),
-    ]
-    wrong = [(schema, pointer, uncommon_part(schema)) for schema, pointer in cases if uncommon_part(schema) != pointer]
-    assert wrong == []
-
-
-def test_missing_package_is_reported_with_pointer_and_remedy(tmp_path):
-    (tmp_path / "jsonschema_rs.py").write_text("raise ModuleNotFoundError('not here')\n")
-    program = (
-        "from random import Random; from responses_api_models.sample_model.sampler import Sampler\n"
-        "print(Sampler({'type': 'integer', 'minimum': 5, 'maximum': 5}).sample(Random(0)))\n"
-        "Sampler({'type': 'string', 'pattern': '^a$'}).sample(Random(0))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    )
-    assert done.stdout == "5\n"
-    assert (
-        "#/pattern: only jsonschema-rs checks it, which is not installed: pip install 'nemo-gym[schema]'"
-        in done.stderr
-    )

@@ -46,6 +46,13 @@ async def test_rejected_header_is_named_without_its_value(server):
     assert "made-up" not in str(error.value)
 
 
+async def test_rejected_own_header_names_the_request(server):
+    async with InternalClient() as client:
+        for _ in range(2):
+            with pytest.raises(ValueError, match=r"^GET /echo: the client adds the header b'Host' itself"):
+                await ask(client, server, "/echo", headers=[(b"Host", b"elsewhere")])
+
+
 @each_case("url", ["https://127.0.0.1/x", "127.0.0.1:80/x", "http:///x", "ftp://127.0.0.1/x"])
 async def test_external_url_is_rejected(url):
     async with InternalClient() as client:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from nemo_gym.data.made import record_inputs
 from nemo_gym.data.tables import read_table
 from nemo_gym.jsonl import write_rows
 
@@ -19,6 +20,8 @@ COLUMNS = {"question": str, "answer": str, "subject": str}
 def prepare(output: Path = OUTPUT) -> Path:
     """Write one row per question and return the path."""
     write_rows(output, _rows(SOURCE))
+    # If one of these files changes, `ng eval run` makes the rows again.
+    record_inputs(output, SOURCE, Path(__file__))
     return output
 
 

@@ -1,0 +1,255 @@
+"""How busy the servers of a run are."""
+
+from __future__ import annotations
+
+import re
+import time
+from types import TracebackType
+from typing import Literal, NamedTuple, Self
+
+import orjson
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from nemo_gym.calls.client import UNAUTHORISED, wants_token
+from nemo_gym.calls.running import run_token_for
+from nemo_gym.config.models import HeadConfig
+from nemo_gym.config.process import ServerInstance
+from nemo_gym.config.settings import http_url
+from nemo_gym.config.wording import counted
+from nemo_gym.errors import HeadServerNotFoundError, LaunchError, ServerCallError
+from nemo_gym.http.internal import InternalClient
+from nemo_gym.http.reply import Timeouts
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
+
+HEAD_TIMEOUTS = Timeouts(connect_s=5.0, read_s=5.0, total_s=10.0)
+STARTING_S = 120.0
+"""Seconds after a restart in which a server that does not answer counts as starting."""
+MEBIBYTE = 1024 * 1024
+SERVER_ERROR = 500
+Tier = Literal["model", "agent", "environment"]
+TIERS: dict[str, Tier] = {
+    "responses_api_models": "model",
+    "responses_api_agents": "agent",
+    "resources_servers": "environment",
+}
+"""The tier of each type of server."""
+
+_SAMPLES = re.compile(r"^nemo_gym_(\w+)\{server=\"[^\"]*\"\} ([-+.e\d]+)$", re.MULTILINE)
+_REQUESTS = re.compile(r"^nemo_gym_requests_total\{.*,status=\"(\d+)\"\} (\d+)$", re.MULTILINE)
+
+
+class Load(BaseModel):
+    """How busy a server is."""
+
+    in_flight: int
+    """Requests that are being handled."""
+    queued: int
+    """Requests that wait for a free slot."""
+    queue_seconds: float
+    """Total seconds that requests have waited for a slot."""
+    loop_lag_s: float
+    """Latest lag of the event loop. For several processes, the largest."""
+    cpu_seconds: float
+    """CPU time so far."""
+    memory_bytes: int | None
+    """Resident memory; None if the system does not report it."""
+    requests: int
+    """Requests answered so far."""
+    errors: int
+    """Those of them that were answered with a status of 500 or more."""
+    refused: int
+    """Requests that were rejected because the queue was full."""
+    processes: int = 1
+    """Number of processes that have reported."""
+    at: float
+    """The time of the measurement, in seconds since the epoch."""
+
+    def __add__(self, other: Load) -> Load:
+        memory = [each for each in (self.memory_bytes, other.memory_bytes) if each is not None]
+        return Load(
+            in_flight=self.in_flight + other.in_flight,
+            queued=self.queued + other.queued,
+            queue_seconds=self.queue_seconds + other.queue_seconds,
+            loop_lag_s=max(self.loop_lag_s, other.loop_lag_s),
+            cpu_seconds=self.cpu_seconds + other.cpu_seconds,
+            memory_bytes=sum(memory) if memory else None,
+            requests=self.requests + other.requests,
+            errors=self.errors + other.errors,
+            refused=self.refused + other.refused,
+            processes=self.processes + other.processes,
+            at=max(self.at, other.at),
+        )
+
+
+def load_of(text: str) -> Load | None:
+    """Parse the load from a server's `/metrics`; None if these are not our metrics."""
+    found = {name: float(value) for name, value in _SAMPLES.findall(text)}
+    answered = [(int(status), int(count)) for status, count in _REQUESTS.findall(text)]
+    memory = found.get("process_resident_memory_bytes")
+    try:
+        return Load(
+            in_flight=int(found["requests_in_flight"]),
+            queued=int(found["requests_queued"]),
+            queue_seconds=found["queue_seconds_total"],
+            loop_lag_s=found["event_loop_lag_seconds"],
+            cpu_seconds=found["process_cpu_seconds_total"],
+            memory_bytes=None if memory is None else int(memory),
+            requests=sum(count for _, count in answered),
+            errors=sum(count for status, count in answered if status >= SERVER_ERROR),
+            refused=int(found["requests_refused_total"]),
+            at=time.time(),
+        )
+    except KeyError:
+        return None
+
+
+class ServerLoad(BaseModel):
+    """One server of a run and how busy it is, as `ServerLoad` in `viewer/src/api.ts`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    tier: Tier
+    address: str
+    state: Literal["up", "starting", "down"]
+    problem: str | None
+    """Why it is not up, or how many of its workers do not answer."""
+    in_flight: int | None
+    """None, like the other numbers, if it has not reported any."""
+    queued: int | None
+    loop_lag_ms: float | None
+    cpu_percent: float | None
+    """CPU time since the previous reading, in percent of one core. The first reading has no rates."""
+    memory_mb: float | None
+    """Resident memory in MiB."""
+    requests: int | None
+    errors: int | None
+    refused: int | None
+    requests_per_s: float | None
+    """Since the previous reading."""
+    errors_per_s: float | None
+
+
+class _Rates(NamedTuple):
+    """Counters per second between two readings."""
+
+    cpu: float
+    requests: float
+    errors: float
+
+
+class LoadReader:
+    """Reads the loads of a run's servers from its head server. Each reading has the rates since the previous one."""
+
+    def __init__(self, head: HeadConfig, run_token: str | None = None) -> None:
+        """By default, the token is the recorded one of that run."""
+        self._head = head
+        self._run_token = run_token
+        self._client = InternalClient()
+        self._previous: dict[str, tuple[ServerInstance, Load]] = {}
+
+    async def read(self) -> list[ServerLoad]:
+        """Return the load of every server. Raise `LaunchError` if the head server does not answer within 10 s."""
+        listed = await ask_for_servers(self._client, self._head, self._run_token)
+        loads = [self._server_load(entry) for entry in listed]
+        self._previous = {
+            entry["config_path"]: (ServerInstance.model_validate(entry), load)
+            for entry in listed
+            if (load := _reported(entry)) is not None
+        }
+        return loads
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _server_load(self, entry: JsonObject) -> ServerLoad:
+        instance, load = ServerInstance.model_validate(entry), _reported(entry)
+        answers = entry["status"] == "success"
+        was_restarted = instance.restarts > 0 and entry["uptime_seconds"] < STARTING_S
+        rates = self._rates(instance, load)
+        return ServerLoad(
+            name=instance.config_path,
+            tier=TIERS[instance.server_type],
+            address=instance.url,
+            state="up" if answers else "starting" if was_restarted else "down",
+            problem=_problem(instance, entry["status"], load),
+            in_flight=load and load.in_flight,
+            queued=load and load.queued,
+            loop_lag_ms=load and load.loop_lag_s * 1000,
+            cpu_percent=rates and 100 * rates.cpu,
+            memory_mb=load.memory_bytes / MEBIBYTE if load and load.memory_bytes is not None else None,
+            requests=load and load.requests,
+            errors=load and load.errors,
+            refused=load and load.refused,
+            requests_per_s=rates and rates.requests,
+            errors_per_s=rates and rates.errors,
+        )
+
+    def _rates(self, instance: ServerInstance, load: Load | None) -> _Rates | None:
+        before, earlier = self._previous.get(instance.config_path, (None, None))
+        if before is None or earlier is None or load is None:
+            return None
+        # The counters of a new process begin at 0, and those of a process that did not answer are missing.
+        if before.pids != instance.pids or earlier.processes != load.processes:
+            return None
+        seconds = load.at - earlier.at
+        counts = (
+            load.cpu_seconds - earlier.cpu_seconds, load.requests - earlier.requests, load.errors - earlier.errors,
+        )  # fmt: skip
+        if seconds <= 0 or min(counts) < 0:
+            return None
+        return _Rates(*(count / seconds for count in counts))
+
+
+def _reported(entry: JsonObject) -> Load | None:
+    """Return the load in a head server's entry. An older release's has fewer fields."""
+    try:
+        return Load.model_validate(entry["load"])
+    except (KeyError, ValidationError):
+        return None
+
+
+def _problem(instance: ServerInstance, status: str, load: Load | None) -> str | None:
+    if status != "success":
+        return "does not answer" if status == "timeout" else "refuses connections"
+    if load is None:
+        return "reports no metrics"
+    if missing := instance.num_workers - load.processes:
+        return f"{missing} of {counted(instance.num_workers, 'worker')} {'does' if missing == 1 else 'do'} not answer"
+    return None
+
+
+async def ask_for_servers(client: InternalClient, head: HeadConfig, run_token: str | None = None) -> list[JsonObject]:
+    """Return the servers that a run's head server lists, or raise `LaunchError` if it does not answer."""
+    address = http_url(head.host, head.port)
+    advice = "Start servers with ng_run, or name a run elsewhere: +head_server.host=… +head_server.port=…"
+    token = run_token or run_token_for(head.host, head.port)
+    headers = [(RUN_TOKEN_HEADER.encode(), token.encode())] if token else []
+    try:
+        reply = await client.request(
+            "GET", head.host, head.port, "/server_instances", headers=headers, timeouts=HEAD_TIMEOUTS
+        )
+        if reply.status == UNAUTHORISED:
+            raise LaunchError(wants_token(address))
+        servers = orjson.loads(reply.body)
+    except ServerCallError as error:
+        if not error.was_sent:
+            raise HeadServerNotFoundError(
+                f"no servers are running: no head server answers at {address}. {advice}"
+            ) from error
+        raise LaunchError(f"the head server at {address} did not answer ({error}). {advice}") from error
+    except orjson.JSONDecodeError:
+        servers = None
+    if not isinstance(servers, list):
+        raise LaunchError(f"the server at {address} is not a nemo_gym head server. {advice}")
+    return servers
