@@ -13,7 +13,7 @@ endif
 DEV := $(VENV)/.installed-dev$(if $(NATIVE),-native)
 DEMO_CONFIGS := configs/demo.yaml
 
-.PHONY: demo train-demo dev docs rl test test-all lint lock clean
+.PHONY: demo train-demo dev docs rl test test-all lint lock viewer clean
 
 demo: $(VENV)/.installed
 	$(BIN)/ng_e2e_collect_rollouts "+config_paths=[$(DEMO_CONFIGS)]" +split=example +num_repeats=4 \
@@ -39,6 +39,10 @@ test-all: $(DEV)
 # Build the documentation without the network: docs/_build/html/index.html
 docs: $(DEV)
 	PYTHONPATH=docs/_ext $(BIN)/python -m pages docs/_build
+
+# Build the pages of `ng view` into nemo_gym/viewer/page. They are committed, so only their developers need Node.
+viewer:
+	cd viewer && npm ci --no-audit --no-fund && npm run build
 
 # Install the packages for the examples of TRL in their own environment (1.5 GB), where tests/frameworks/test_trl.py
 # finds them. They are not locked, because not every index has torch for the CPU. With a GPU: make rl RL_TORCH=torch
@@ -84,7 +88,7 @@ COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-h
 	--no-emit-package nemo-gym pyproject.toml
 pinned = $$(sed -nE 's/^([a-z0-9-]+)==.*/--no-emit-package \1/p' $(1))
 lock:
-	$(COMPILE) --extra build --extra schema -o requirements.lock
+	$(COMPILE) --extra build -o requirements.lock
 	$(COMPILE) --extra dev -c requirements.lock -o requirements-dev.lock $(call pinned,requirements.lock)
 	$(COMPILE) --extra reasoning-gym -c requirements.lock -c requirements-dev.lock -o requirements-native.lock \
 	    $(call pinned,requirements.lock requirements-dev.lock)

@@ -11,7 +11,7 @@ TIERS = ("resources_servers", "responses_api_agents", "responses_api_models")
 
 # Top row first. A part imports parts of any row below its own.
 ROWS = [
-    {"cli", "scaffold"},
+    {"cli", "scaffold", "viewer"},
     {"launcher", "rollouts", "data", "contract", "export", "evaluation", "training", "process"},
     {"servers", "testing"},
     {"web"},
@@ -23,6 +23,7 @@ ROWS = [
 ]
 NEIGHBOURS = {
     ("cli", "scaffold"),
+    ("cli", "viewer"),
     ("rollouts", "data"),
     ("evaluation", "data"),
     ("evaluation", "rollouts"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nemo_gym.metrics import add_avg_sample_std_dev, compute_aggregate_metrics, compute_pass_majority_metrics
 from nemo_gym.metrics.intervals import CI_HIGH, CI_LOW
+from nemo_gym.metrics.meanings import SCORE_METRICS, VALUE_METRICS
 from nemo_gym.rollouts.aggregate import MEAN_REWARD, PESSIMISTIC
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
@@ -20,7 +21,11 @@ ROWS = [
 
 def patterns() -> list[re.Pattern[str]]:
     """Return the names in the page's tables. Words in capitals may be anything; `K` is a number."""
-    names = re.findall(r"^\| `([^`]+)` \|", PAGE.read_text("utf-8"), re.MULTILINE)
+    text = PAGE.read_text("utf-8")
+    names = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
+    for table, made in (("value_metrics", VALUE_METRICS), ("score_metrics", SCORE_METRICS)):
+        assert f"<!-- made from the code: {table} -->" in text
+        names += made
     words = (re.sub(r"FIELD|SCORE|METRIC", "[^/]+(?:/[^/]+)?", re.escape(name)) for name in names)
     return [re.compile(re.sub(r"(?<![A-Z])K(?![A-Z])", "[0-9]+", word)) for word in words]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel
 
@@ -23,6 +23,11 @@ def model_calls() -> str:
     """Return the table of the fields of `ng_model_call_capture`."""
     calls = (row for row in _rows(ModelCallRecord, "calls[].") if row[0].strip("`").rpartition(".")[2] not in PAYLOADS)
     return table(HEADER, [*_rows(ModelCallMetrics, "metrics."), *calls])
+
+
+def metrics(meanings: Mapping[str, str]) -> str:
+    """Return the table of metrics with their meanings."""
+    return table(("name", "meaning"), ((code(name), prose(meaning)) for name, meaning in meanings.items()))
 
 
 def _rows(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, str]]:

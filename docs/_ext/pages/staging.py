@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from nemo_gym.metrics.meanings import SCORE_METRICS, VALUE_METRICS
 from pages import api, catalog, commands, configuration, messages, records
 from pages.links import relinked
 
@@ -22,6 +23,8 @@ MADE: dict[str, Callable[[Path], str]] = {
     "models": catalog.servers("responses_api_models"),
     "run_record": lambda repository: records.run_record(),
     "model_calls": lambda repository: records.model_calls(),
+    "value_metrics": lambda repository: records.metrics(VALUE_METRICS),
+    "score_metrics": lambda repository: records.metrics(SCORE_METRICS),
     **{module: lambda repository, module=module: api.api(module) for module in api.MODULES},  # type: ignore[misc]
 }
 SERVERS = ("resources_servers", "responses_api_agents", "responses_api_models", "benchmarks")

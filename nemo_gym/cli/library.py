@@ -1,0 +1,34 @@
+"""The runs in the files and folders that a command line names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from nemo_gym.errors import DataError
+from nemo_gym.viewer.library import Library
+
+
+def library_of(given: Sequence[Path]) -> Library:
+    """Return the runs in these files and folders. Raise `DataError` for a path without one."""
+    for path in given:
+        if not path.exists():
+            raise DataError(f"{path}: this file or folder does not exist. Check the path.")
+        if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
+            raise DataError(f"{path}: cannot be read (permission denied). Check its permissions.")
+    library = Library(given)
+    for path in given:
+        if not any(view.files.results.is_relative_to(path.resolve()) for view in library.runs()):
+            raise DataError(f"{path}: {_no_run(library, path)}")
+    return library
+
+
+def _no_run(library: Library, path: Path) -> str:
+    problems = (each for each in library.problems() if Path(each["file"]).is_relative_to(path.resolve()))
+    problem = next((each["message"].rstrip(".") for each in problems), None)
+    what = "no run is in this folder" if path.is_dir() else "this is not a file of rollouts"
+    return (
+        f"{what}{f' ({problem})' if problem else ''}. A run is a file x.jsonl with one rollout per line, with "
+        "x_run.json or x_failures.jsonl next to it, as written by 'ng eval run --output x.jsonl'."
+    )

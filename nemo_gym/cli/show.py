@@ -1,0 +1,233 @@
+"""`ng eval show`: print rollouts as conversations."""
+
+from __future__ import annotations
+
+import heapq
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from fastapi import HTTPException
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from nemo_gym.cli import running
+from nemo_gym.cli.library import library_of
+from nemo_gym.cli.options import Options
+from nemo_gym.cli.settings import JsonSettings
+from nemo_gym.cli.transcript import Line, Output, Transcript, visible
+from nemo_gym.config.wording import counted
+from nemo_gym.errors import DataError, UsageError
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.rollouts.outcome import Outcome
+from nemo_gym.schemas.row import Row, TaskKey
+from nemo_gym.training.conditions import Condition
+from nemo_gym.viewer.filters import Filter
+from nemo_gym.viewer.index.place import Place
+from nemo_gym.viewer.index.run_index import Score
+from nemo_gym.viewer.library import Library, RunView
+from nemo_gym.viewer.rollout import ITEMS_BYTES, rollout_json, shown_at
+
+USUAL_LIMIT = 5
+MOST_NAMED = 10
+QUIET_S = 2.0
+"""Seconds of indexing without a message."""
+INDEXING_S = 1800.0
+CHOICES = "--task N, --repeat N, --worst N, --best N, --failed or --where 'reward < 0.5'"
+
+
+class ShowSettings(JsonSettings):
+    """Parameters of `ng eval show`."""
+
+    paths: list[Path] = Field(default_factory=list)
+    """The file of rollouts, or a folder with one run."""
+    task: NonNegativeInt | None = None
+    """Only the rollouts of this task."""
+    repeat: NonNegativeInt | None = None
+    """Only this repeat of the tasks."""
+    attempt: NonNegativeInt | None = None
+    """This attempt of the rollout that --task and --repeat select. Default: the scored one, else the last one."""
+    worst: PositiveInt | None = None
+    """The scored rollouts with the lowest rewards, the lowest first."""
+    best: PositiveInt | None = None
+    """The scored rollouts with the highest rewards, the highest first."""
+    failed: bool = False
+    """Only failed rollouts."""
+    where: str | None = None
+    """Only scored rollouts for which this holds, such as 'reward < 0.5'; with --failed, only failed ones."""
+    limit: PositiveInt | None = None
+    """How many rollouts to print, the first ones by task. Default: 5, or all of a task, of --worst and of --best."""
+    full: bool = False
+    """Print long texts up to 64 KiB, and the lines of the log around a failure."""
+    as_json: bool = Field(default=False, alias="json")
+    """Print the lines of the files as they are."""
+
+
+def show(words: list[str]) -> int:
+    """Print rollouts as conversations."""
+    summary = (
+        "Print rollouts as conversations: ng eval show RESULTS.jsonl. Without a choice, print the first five. Failed "
+        "attempts and rollouts that have not ended are found, too."
+    )
+    options = Options("ng eval show", ShowSettings, summary, takes_config=False, named_by="paths")
+    settings = options.settings(words)
+    _check(settings)
+    with closing(library_of(settings.paths)) as library:
+        view = _only_run(library, settings.paths[0])
+        _index(view)
+        return _show(view, settings)
+
+
+def _show(view: RunView, settings: ShowSettings) -> int:
+    scores = _ordered(_chosen(view, settings), settings)
+    limit = settings.limit or (None if settings.task is not None or settings.worst or settings.best else USUAL_LIMIT)
+    places = [_place_of(view, score.key, settings.attempt) for score in islice(scores, limit)]
+    try:
+        _print(view, places, settings)
+    except BrokenPipeError:
+        # The reader of a pipe has seen enough.
+        running.discard_output()
+    total = counted(view.index.select(Filter(), limit=0).total, "rollout")
+    if not places:
+        running.note(f"{view.files.results}: none of its {total} fits.")
+    elif next(scores, None) is not None:
+        shown = f"printed {len(places)} of {total}"
+        running.note(f"{view.files.results}: {shown}. Choose others with {CHOICES}; --limit N prints more.")
+    return 0
+
+
+def _check(settings: ShowSettings) -> None:
+    if len(settings.paths) != 1:
+        raise UsageError(f"paths: name one file of rollouts, such as results/x.jsonl (got {len(settings.paths)}).")
+    if settings.worst and settings.best:
+        raise UsageError("--worst and --best: pass only one of them.")
+    if settings.failed and (settings.worst or settings.best):
+        raise UsageError("--failed: failed rollouts have no reward, so --worst and --best cannot order them.")
+    if settings.where is not None:
+        try:
+            Condition(settings.where)
+        except ValueError as error:
+            raise UsageError(f"--where: {error}.") from error
+    if settings.attempt is not None and (settings.task is None or settings.repeat is None):
+        raise UsageError("--attempt: the attempts belong to one rollout, so --task and --repeat are needed, too.")
+
+
+def _only_run(library: Library, path: Path) -> RunView:
+    runs = library.runs()
+    if len(runs) > 1:
+        names = ", ".join(str(each.files.results) for each in runs[:MOST_NAMED])
+        more = ", …" if len(runs) > MOST_NAMED else ""
+        raise DataError(f"{path}: {len(runs)} runs are in this folder. Name one of them: {names}{more}.")
+    return runs[0]
+
+
+def _index(view: RunView) -> None:
+    """Wait until the run is indexed, and print the problems of its files."""
+    view.refresh(wait_s=QUIET_S)
+    known = view.as_json()
+    if known["indexed"]["bytes"] < known["indexed"]["of"]:
+        size_mb = known["indexed"]["of"] / 1e6
+        running.note(f"{view.files.results}: indexing {size_mb:,.0f} MB, at most {INDEXING_S / 60:.0f} minutes …")
+        view.refresh(wait_s=INDEXING_S)
+        known = view.as_json()
+    for problem in known["problems"]:
+        line = "" if problem["line"] is None else f":{problem['line']}"
+        running.note(visible(f"warning: {problem['file']}{line}: {problem['message']}"))
+
+
+def _chosen(view: RunView, settings: ShowSettings) -> Iterator[Score]:
+    """Yield the rollouts that fit the choice, by task and repeat. Raise `DataError` for an unknown task or repeat."""
+    needs_scores = bool(settings.worst or settings.best or settings.where)
+    numbers = Filter(
+        task=() if settings.task is None else (settings.task,),
+        repeat=() if settings.repeat is None else (settings.repeat,),
+    )
+    if numbers != Filter() and next(view.index.scores(numbers), None) is None:
+        raise DataError(_unknown(view, settings))
+    outcomes = (Outcome.FAILED,) if settings.failed else (Outcome.SCORED,) if needs_scores else ()
+    chosen = replace(numbers, outcome=outcomes)
+    return view.index.scores(chosen) if settings.where is None else _where(view, chosen, settings.where)
+
+
+def _unknown(view: RunView, settings: ShowSettings) -> str:
+    """Return a message with the numbers of the existing tasks, or of the task's repeats."""
+    path = view.files.results
+    if settings.task is None:
+        repeats = {score.key.repeat for score in view.index.scores(Filter())}
+    else:
+        repeats = {score.key.repeat for score in view.index.repeats(settings.task)}
+        if not repeats:
+            tasks = {score.key.task for score in view.index.scores(Filter())}
+            return f"{path}: there is no task {settings.task}. {_range('tasks', tasks)}"
+    of_task = "" if settings.task is None else f" of task {settings.task}"
+    return f"{path}: there is no repeat {settings.repeat}{of_task}. {_range('repeats', repeats)}"
+
+
+def _range(noun: str, numbers: set[int]) -> str:
+    return f"The {noun} are {min(numbers)} to {max(numbers)}." if numbers else f"There are no {noun}."
+
+
+def _where(view: RunView, chosen: Filter, where: str) -> Iterator[Score]:
+    """Yield those rollouts whose records, which the index does not have, fulfil a condition."""
+    condition = Condition(where)
+    for place in view.index.places(chosen):
+        row = Row(place.read())
+        if condition.holds(row.fields):
+            yield Score(place.key, row.agent, place.outcome, row.reward)
+    if condition.unseen:
+        names = ", ".join(condition.unseen)
+        raise DataError(f"{view.files.results}: where: no rollout has the field {names}. Check the spelling.")
+
+
+def _ordered(scores: Iterator[Score], settings: ShowSettings) -> Iterator[Score]:
+    """Return the scores with the lowest or highest rewards first, if those are chosen."""
+    if settings.worst:
+        return iter(heapq.nsmallest(settings.worst, scores, key=_reward))
+    if settings.best:
+        return iter(heapq.nlargest(settings.best, scores, key=_reward))
+    return scores
+
+
+def _reward(score: Score) -> float:
+    return 0.0 if score.reward is None else score.reward
+
+
+def _place_of(view: RunView, key: TaskKey, attempt: int | None = None) -> Place:
+    """Return the current record of a rollout, or that of one attempt. Raise `DataError` if it does not exist."""
+    current = view.index.place(key)
+    if current is None:
+        raise DataError(f"{view.files.results}: rollout {key} has disappeared while the file was read. Try again.")
+    if attempt is None:
+        return current
+    places = [*view.index.attempts(key), current]
+    found = [place for place in places if place.attempt == attempt and place.outcome is not Outcome.UNRESOLVED]
+    if not found:
+        numbers = ", ".join(map(str, sorted({place.attempt for place in places})))
+        raise DataError(f"{view.files.results}: rollout {key} has no attempt {attempt}. Its attempts: {numbers}.")
+    return found[-1]
+
+
+def _print(view: RunView, places: list[Place], settings: ShowSettings) -> None:
+    if settings.as_json:
+        for place in places:
+            sys.stdout.buffer.write(place.raw() + b"\n")
+        sys.stdout.buffer.flush()
+        return
+    output, transcript = Output(), Transcript(is_full=settings.full)
+    for number, place in enumerate(places):
+        if number:
+            output.print([Line("")])
+        output.print(transcript.lines(*_rollout(view, place, settings)))
+
+
+def _rollout(view: RunView, place: Place, settings: ShowSettings) -> tuple[JsonObject, str | None]:
+    """Return the rollout at a place, and the path of the log that it names."""
+    try:
+        shown = shown_at(view, place)
+    except HTTPException as error:
+        raise DataError(error.detail) from error
+    items_bytes = sys.maxsize if settings.full else ITEMS_BYTES
+    log = Row(shown.record).failure_log
+    return rollout_json(shown, settings.paths, items_bytes=items_bytes), log if isinstance(log, str) else None

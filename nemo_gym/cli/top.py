@@ -1,0 +1,217 @@
+"""`ng env top`: the servers of a run and how busy they are, live."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import sys
+import termios
+import time
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+
+import orjson
+from pydantic import Field
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from nemo_gym import config
+from nemo_gym.calls.loads import LoadReader, ServerLoad
+from nemo_gym.calls.running import live_runs
+from nemo_gym.cli import running, tables
+from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.cli.settings import JsonSettings
+from nemo_gym.config import HeadConfig
+from nemo_gym.config.access import configured_token
+from nemo_gym.config.settings import http_url
+from nemo_gym.config.wording import counted
+from nemo_gym.errors import HeadServerNotFoundError, LaunchError
+
+FIRST_INTERVAL_S = 0.5
+"""Seconds between the first two readings, because rates need two."""
+QUIT_KEYS = b"qQ"
+COLOURS = {"up": "green", "starting": "yellow", "down": "bold red"}
+NUMBERS = {
+    "in flight": True,
+    "queued": True,
+    "lag ms": True,
+    "CPU %": True,
+    "MiB": True,
+    "req/s": True,
+    "err/s": False,
+    "errors": True,
+    "refused": False,
+}
+"""The columns with numbers, and whether a narrow terminal shows them, too."""
+LAGGING_MS = 100.0
+"""A lag of the event loop from which it delays every request noticeably."""
+NARROW = 104
+"""Below this width, the table has only its most important columns."""
+
+
+class TopSettings(JsonSettings):
+    """Parameters of `ng env top`."""
+
+    as_json: bool = Field(default=False, alias="json")
+    """Print one reading as JSON, with the rates of half a second."""
+    once: bool = False
+    """Print one table, with the rates of half a second. Always so if the output is not a terminal."""
+    interval: float = Field(default=2.0, ge=0.2, le=3600)
+    """Seconds between two readings."""
+
+
+def top(words: list[str]) -> int:
+    """Show the servers of a run live, or once."""
+    summary = (
+        "Show the servers of a run and how busy they are: requests, event loop, CPU, memory and errors. The table is "
+        "renewed until you press q. If several runs are up, +head_server.port=… selects one."
+    )
+    line = Options("ng env top", TopSettings, summary).read(words)
+    run = config.load(line.paths, line.overrides)
+    settings = settings_from(TopSettings, run.plain)
+    head, token = running.find_head(run, live_runs()), configured_token(run.plain)
+    console = tables.console()
+    if not (settings.as_json or settings.once) and console.is_terminal and not console.is_dumb_terminal:
+        asyncio.run(_watch(console, head, token, settings.interval))
+        return 0
+    loads = asyncio.run(_read_once(head, token))
+    if settings.as_json:
+        listed = [each.model_dump() for each in loads]
+        running.say(orjson.dumps(listed, option=orjson.OPT_INDENT_2).decode())
+    else:
+        console.print(table_of(loads, console.width))
+    return 0
+
+
+async def _read_once(head: HeadConfig, token: str | None) -> list[ServerLoad]:
+    async with LoadReader(head, token) as reader:
+        await reader.read()
+        await asyncio.sleep(FIRST_INTERVAL_S)
+        return await reader.read()
+
+
+async def _watch(console: Console, head: HeadConfig, token: str | None, interval_s: float) -> None:
+    """Show the servers until a key or a signal quits, or until the run ends."""
+    async with LoadReader(head, token) as reader:
+        # An error of the first reading is the result of the command.
+        loads, problem, pause_s = await reader.read(), None, FIRST_INTERVAL_S
+        with _quitting() as quits, Live(console=console, screen=True, auto_refresh=False) as live:
+            live.update(_page(console, head, loads, problem), refresh=True)
+            while not await _happens_within(quits, pause_s):
+                try:
+                    loads, problem = await _read_unless(quits, reader) or loads, None
+                except HeadServerNotFoundError:
+                    break
+                except LaunchError as error:
+                    problem = str(error)
+                live.update(_page(console, head, loads, problem), refresh=True)
+                pause_s = interval_s
+    # The screen of the live table is gone, so the last reading is repeated.
+    console.print(table_of(loads, console.width))
+    if not quits.is_set():
+        running.note(f"the run at {http_url(head.host, head.port)} has ended")
+
+
+async def _happens_within(event: asyncio.Event, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()
+
+
+async def _read_unless(quits: asyncio.Event, reader: LoadReader) -> list[ServerLoad] | None:
+    """Return the loads; None if the user quits first, because a server that hangs delays them for seconds."""
+    reading, quitting = asyncio.create_task(reader.read()), asyncio.create_task(quits.wait())
+    await asyncio.wait({reading, quitting}, return_when=asyncio.FIRST_COMPLETED)
+    quitting.cancel()
+    if reading.done():
+        return reading.result()
+    reading.cancel()
+    await asyncio.wait({reading})
+    return None
+
+
+@contextmanager
+def _quitting() -> Iterator[asyncio.Event]:
+    """Yield an event that is set by a signal or by a key that quits."""
+    quits, loop = asyncio.Event(), asyncio.get_running_loop()
+    numbers = running.stop_signals()
+    for number in numbers:
+        loop.add_signal_handler(number, quits.set)
+    try:
+        with _keys(quits) if sys.stdin.isatty() else nullcontext():
+            yield quits
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+@contextmanager
+def _keys(quits: asyncio.Event) -> Iterator[None]:
+    """Read keys without echo, and set the event for one that quits."""
+    terminal, loop = sys.stdin.fileno(), asyncio.get_running_loop()
+
+    def read_key() -> None:
+        key = os.read(terminal, 1)
+        # No byte means that the terminal has been closed.
+        if not key or key in QUIT_KEYS:
+            loop.remove_reader(terminal)
+            quits.set()
+
+    before = termios.tcgetattr(terminal)
+    tty.setcbreak(terminal)
+    loop.add_reader(terminal, read_key)
+    try:
+        yield
+    finally:
+        loop.remove_reader(terminal)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _page(console: Console, head: HeadConfig, loads: list[ServerLoad], problem: str | None) -> Group:
+    """Return the whole screen: a line about the run, the table, and why it is not current."""
+    up = sum(each.state == "up" for each in loads)
+    state = f"{up} of {counted(len(loads), 'server')} up"
+    title = f"{http_url(head.host, head.port)}   {state}   {time.strftime('%H:%M:%S')}   q quits"
+    notes = [Text(), Text(f"The table is not current: {problem}", style="red")] if problem else []
+    return Group(Text(title), Text(), table_of(loads, console.width), *notes)
+
+
+def table_of(loads: list[ServerLoad], width: int) -> Group:
+    """Return a table of servers, one row each, and a line for each problem."""
+    is_wide = width >= NARROW
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("server", overflow="ellipsis", no_wrap=True)
+    for heading in ("tier", "state") if is_wide else ("state",):
+        table.add_column(heading, no_wrap=True)
+    for heading in (name for name, is_main in NUMBERS.items() if is_main or is_wide):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for load in loads:
+        numbers = [text for name, text in _numbers(load).items() if NUMBERS[name] or is_wide]
+        tier = [load.tier] if is_wide else []
+        table.add_row(Text(load.name), *tier, Text(load.state, style=COLOURS[load.state]), *numbers)
+    problems = [Text(f"{load.name}: {load.problem}", style="red") for load in loads if load.problem]
+    return Group(table, *problems)
+
+
+def _numbers(load: ServerLoad) -> dict[str, Text]:
+    return {
+        "in flight": _shown(load.in_flight),
+        "queued": _shown(load.queued, bad_from=1),
+        "lag ms": _shown(load.loop_lag_ms, bad_from=LAGGING_MS),
+        "CPU %": _shown(load.cpu_percent),
+        "MiB": _shown(load.memory_mb),
+        "req/s": _shown(load.requests_per_s, decimals=1),
+        "err/s": _shown(load.errors_per_s, decimals=1, bad_from=0.05),
+        "errors": _shown(load.errors, bad_from=1),
+        "refused": _shown(load.refused, bad_from=1),
+    }
+
+
+def _shown(number: float | None, *, decimals: int = 0, bad_from: float = math.inf) -> Text:
+    if number is None:
+        return Text(tables.ABSENT)
+    return Text(f"{number:,.{decimals}f}", style="red" if number >= bad_from else "")

@@ -1,0 +1,196 @@
+"""A rollout as text for the terminal: its conversation, how it was graded, and why it failed.
+
+What models wrote is not trusted: control characters, which could change the terminal or hide text, are made visible.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from nemo_gym.jsonl import JsonObject, dump_json
+
+LONGEST_TEXT = 4000
+LONGEST_VALUE = 400
+"""Characters of one field's value."""
+CODE_POINTS_SHOWN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    "\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
+)
+"""Characters that control the terminal, change the order of the text, or are invisible; not tabs and newlines."""
+PLAIN, BOLD, DIM, RED, GREEN = "", "bold", "dim", "red", "green"
+ROLES = {"user": "bold cyan", "assistant": "bold green", "tool": "bold yellow"}
+OTHER_ROLE = "bold magenta"
+
+
+class Line(NamedTuple):
+    """Text of one style. It may have several lines."""
+
+    text: str
+    style: str = PLAIN
+    """For a terminal, in the words of rich."""
+
+
+def visible(text: str) -> str:
+    """Return the text with escapes such as `\\x1b` in place of characters that a terminal would not just print."""
+    return CODE_POINTS_SHOWN.sub(_escape, text.replace("\r\n", "\n"))
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+class Transcript:
+    """Writes rollouts, given as the `Rollout` of api.ts, as lines of text."""
+
+    def __init__(self, *, is_full: bool) -> None:
+        """With `is_full`, texts are not shortened any further."""
+        self._is_full = is_full
+
+    def lines(self, rollout: JsonObject, recorded_log: str | None = None) -> Iterator[Line]:
+        """Yield the lines. `recorded_log` is the path of the failed server's log, as the record names it."""
+        for line in self._lines(rollout, recorded_log):
+            yield Line(visible(line.text), line.style)
+
+    def _lines(self, rollout: JsonObject, recorded_log: str | None) -> Iterator[Line]:
+        yield _heading(rollout)
+        if names := [tool["name"] for tool in rollout["tools"]]:
+            yield Line(f"tools: {', '.join(names)}", DIM)
+        for item in rollout["items"]:
+            yield Line("")
+            yield from self._item(item)
+        if rollout["omitted"]:
+            yield Line(f"\n{self._more(rollout['omitted'], 'item')}", DIM)
+        yield from self._fields("task", rollout["given"])
+        components = rollout["reward_components"]
+        yield from self._fields("grading", {**components, **rollout["graded"]})
+        for judge in rollout["judges"]:
+            yield from self._judge(judge)
+        if rollout["failure"]:
+            yield from self._failure(rollout["failure"], recorded_log)
+
+    def _item(self, item: JsonObject) -> Iterator[Line]:
+        match item["kind"]:
+            case "message":
+                yield Line(f"[{item['role']}]", ROLES.get(item["role"], OTHER_ROLE))
+                yield from self._parts(item["parts"])
+            case "reasoning":
+                yield Line(f"[reasoning{', summary' if item['is_summary'] else ''}]", DIM)
+                yield Line(self._cut(item["text"]), DIM)
+            case "tool":
+                yield from self._tool(item)
+            case _:
+                yield Line(f"[{item['type']}]", OTHER_ROLE)
+                yield Line(self._value(item["value"]))
+
+    def _parts(self, parts: Iterable[JsonObject]) -> Iterator[Line]:
+        for part in parts:
+            match part["kind"]:
+                case "text":
+                    yield Line(self._cut(part["text"], part["omitted"]))
+                case "refusal":
+                    yield Line(f"(refusal) {self._cut(part['text'])}")
+                case kind:
+                    yield Line(f"({kind}{': ' + part['note'] if part['note'] else ''})", DIM)
+
+    def _tool(self, item: JsonObject) -> Iterator[Line]:
+        seconds = "" if item["seconds"] is None else f"  ({item['seconds']:.1f} s)"
+        yield Line(f"[tool] {item['name']}{seconds}", ROLES["tool"])
+        yield Line(self._value(item["arguments"]))
+        if item["result"] is None:
+            yield Line("→ (no result)", DIM)
+            return
+        arrow, style = ("→ failed: ", RED) if item["failed"] else ("→ ", PLAIN)
+        first, *others = [*self._parts(item["result"])] or [Line("(empty)", DIM)]
+        yield Line(f"{arrow}{first.text}", style or first.style)
+        yield from others
+
+    def _fields(self, name: str, fields: Mapping[str, object]) -> Iterator[Line]:
+        if fields:
+            yield Line(f"\n[{name}]", OTHER_ROLE)
+        for key, value in fields.items():
+            yield Line(f"{key}: {self._value(value)}")
+
+    def _judge(self, judge: JsonObject) -> Iterator[Line]:
+        reward = "" if judge["reward"] is None else f", {judge['reward']:g}"
+        verdict = f": {self._value(judge['verdict'])}" if judge["verdict"] is not None else ""
+        yield Line(f"\n[{judge['name']}]{verdict}{reward}", OTHER_ROLE)
+        if judge["prompt"]:
+            yield Line(self._cut(judge["prompt"]), DIM)
+        if judge["answer"]:
+            yield Line(f"→ {self._cut(judge['answer'])}")
+
+    def _failure(self, failure: JsonObject, recorded_log: str | None) -> Iterator[Line]:
+        yield Line(f"\n[failure] {_cause(failure)}", f"bold {RED}")
+        yield Line(self._cut(failure["message"]))
+        log = failure["log"]
+        if log is None:
+            if recorded_log:
+                yield Line(f"log: {recorded_log}", DIM)
+            return
+        marked = log["marked"][0] if log["marked"] else len(log["lines"]) - 1
+        number = "" if log["first_line"] is None else f":{log['first_line'] + marked}"
+        yield Line(f"log: {log['path']}{number}", DIM)
+        if self._is_full:
+            yield Line("\n".join(log["lines"]), DIM)
+
+    def _value(self, value: object) -> str:
+        text = value if isinstance(value, str) else dump_json(value).decode()
+        return self._cut(text, longest=LONGEST_VALUE)
+
+    def _cut(self, text: str, omitted: int = 0, longest: int = LONGEST_TEXT) -> str:
+        if not self._is_full and len(text) > longest:
+            return f"{text[:longest]}{self._more(len(text) - longest + omitted, 'character')}"
+        return f"{text}{self._more(omitted, 'character')}" if omitted else text
+
+    def _more(self, number: int, noun: str) -> str:
+        where = "--json prints the whole record" if self._is_full else "--full shows them"
+        return f"… {number:,} more {noun}{'' if number == 1 else 's'} ({where})"
+
+
+def _heading(rollout: JsonObject) -> Line:
+    parts = [f"{rollout['task']}:{rollout['repeat']}", rollout["agent"] or "no agent"]
+    failure = rollout["failure"]
+    if rollout["outcome"] == "scored":
+        parts.append("no reward" if rollout["reward"] is None else f"reward {rollout['reward']:g}")
+    else:
+        parts.append(f"failed: {_cause(failure)}" if failure else rollout["outcome"])
+    if rollout["is_masked"]:
+        parts.append(f"masked{': ' + rollout['mask_reason'] if rollout['mask_reason'] else ''}")
+    if usage := rollout["usage"]:
+        sides = (("in", usage["input_tokens"]), ("out", usage["output_tokens"]))
+        counts = " + ".join(f"{count:,} {side}" for side, count in sides if count is not None)
+        parts.append(f"{counts} tokens" if counts else "")
+    if len(rollout["attempts"]) > 1:
+        parts.append(f"attempt {rollout['attempt']} of {', '.join(map(str, rollout['attempts']))}")
+    style = RED if rollout["outcome"] == "failed" else GREEN if rollout["outcome"] == "scored" else BOLD
+    return Line(f"── {'  '.join(filter(None, parts))} ──", f"bold {style}")
+
+
+def _cause(failure: JsonObject) -> str:
+    place = " ".join(filter(None, (failure["tier"], failure["server"])))
+    return f"{failure['class']}{f' ({place})' if place else ''}"
+
+
+class Output:
+    """Prints lines: with styles and the terminal's colours to a terminal, as they are to anything else."""
+
+    def __init__(self) -> None:
+        self._console = None
+        if sys.stdout.isatty():
+            # Imported here, because pipes do not need it.
+            from rich.console import Console
+
+            self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+    def print(self, lines: Iterable[Line]) -> None:
+        """Print lines and flush them."""
+        for line in lines:
+            if self._console is None:
+                sys.stdout.write(f"{line.text}\n")
+            else:
+                self._console.print(line.text, style=line.style or None)
+        sys.stdout.flush()

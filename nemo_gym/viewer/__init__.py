@@ -1,0 +1,1 @@
+"""The rollout viewer: a local web application over the files of runs."""

@@ -1,0 +1,167 @@
+"""Access to the viewer: a one-time token in the printed address, exchanged for a session cookie."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import socket
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nemo_gym.config.access import is_loopback
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+SAFE_METHODS = {"GET", "HEAD"}
+
+NO_SESSION = "This browser is not connected: open the address that 'ng view' printed in its terminal."
+USED_TOKEN = "This address was used before: open the newest one that 'ng view' printed in its terminal."
+
+
+class Access:
+    """The token for the next browser, and the sessions of those that used one."""
+
+    def __init__(self, host: str, port: int, on_used: Callable[[str], None]) -> None:
+        """`on_used` receives a new address after each use of the previous one."""
+        self._host = host.lower()
+        self._port = port
+        self._on_used = on_used
+        self._token = secrets.token_urlsafe(32)
+        self._sessions: set[str] = set()
+        # Browsers share cookies between all ports of a host, so each viewer needs its own name.
+        self._cookie = f"ng_view_{port}"
+        self._is_wildcard = _is_unspecified(self._host)
+
+    @property
+    def address(self) -> str:
+        """The address with the current token, good for one browser."""
+        host = socket.gethostname() if self._is_wildcard else self._host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self._port}/?token={self._token}"
+
+    def answer(self, request: Request) -> Response | None:
+        """Return the response to a token or to a request without access; None if the request may pass."""
+        if not self._is_own_name(_name_in(request.headers.get("host", ""))):
+            return _forbidden(request, "The viewer does not have this host name: open the address that it printed.")
+        is_known = request.cookies.get(self._cookie, "") in self._sessions
+        token = request.query_params.get("token")
+        # Link previews send HEAD, which must not use up the token.
+        if token is not None and request.method == "GET" and request.scope["path"] == "/":
+            return self._exchange(request, token, is_known=is_known)
+        if not is_known:
+            return _forbidden(request, NO_SESSION)
+        if request.method not in SAFE_METHODS and not _is_from_own_page(request):
+            return _forbidden(request, "The viewer accepts changes only from its own pages.")
+        return None
+
+    def _exchange(self, request: Request, token: str, *, is_known: bool) -> Response:
+        is_good = secrets.compare_digest(token.encode(), self._token.encode())
+        if not is_good and not is_known:
+            return _forbidden(request, USED_TOKEN)
+        response = _to_first_page(request)
+        if is_good:
+            session = secrets.token_urlsafe(32)
+            self._sessions.add(session)
+            response.set_cookie(self._cookie, session, httponly=True, samesite="strict")
+            self._token = secrets.token_urlsafe(32)
+            self._on_used(self.address)
+        return response
+
+    def _is_own_name(self, name: str) -> bool:
+        # By DNS rebinding, the name of another site may lead here. An IP address or a loopback name cannot be rebound.
+        if is_loopback(name) or (name == self._host and not self._is_wildcard):
+            return True
+        return self._is_wildcard and (_is_ip(name) or name == socket.gethostname().lower())
+
+
+class AccessControl:
+    """Middleware that applies `Access` to every request and adds the security headers to every response."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store" if _is_api(scope) else "no-cache")
+            await send(message)
+
+        response = self._access.answer(Request(scope)) or self._app
+        await response(scope, receive, send_with_headers)
+
+
+def _is_api(scope: Scope) -> bool:
+    return str(scope["path"]).startswith("/api/")
+
+
+def _forbidden(request: Request, sentence: str) -> Response:
+    if _is_api(request.scope):
+        return JSONResponse({"detail": sentence}, status_code=403)
+    return HTMLResponse(_page("Not available", f"<p>{sentence}</p>"), status_code=403)
+
+
+def _to_first_page(request: Request) -> Response:
+    if request.headers.get("sec-fetch-site") != "cross-site":
+        return RedirectResponse("/", status_code=303)
+    # After a click on another site, such as a terminal in the browser, a redirect would not carry the strict cookie.
+    return HTMLResponse(_page("Opening", "", '<meta http-equiv="refresh" content="0; url=/">'))
+
+
+def _page(title: str, body: str, head: str = "") -> str:
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+        f"{head}<title>{title}</title></head><body>{body}</body></html>"
+    )
+
+
+def _is_from_own_page(request: Request) -> bool:
+    # With the port, because other servers of this machine have the same host name.
+    return _place_in(request.headers.get("origin", "")) == request.headers.get("host", "").lower()
+
+
+def _place_in(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+def _name_in(host: str) -> str:
+    """Return the name in a `Host` header without the port; empty if it is invalid."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _is_ip(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_unspecified(host: str) -> bool:
+    return _is_ip(host) and ipaddress.ip_address(host).is_unspecified

@@ -1,0 +1,63 @@
+"""The viewer's application: the built page, the JSON of its API, and access control around both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.responses import JSONResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from nemo_gym.errors import UsageError, UserError
+from nemo_gym.viewer import live, routes_rollouts, routes_runs
+from nemo_gym.viewer.access import Access, AccessControl
+from nemo_gym.viewer.library import Library
+from nemo_gym.viewer.live import Control
+
+PAGE = Path(__file__).with_name("page")
+"""The front end that `make viewer` builds."""
+
+
+def create_app(library: Library, access: Access, *, control: Control) -> FastAPI:
+    """Return the application for these runs. `control` reaches the collections that are under way."""
+    app = api_of(library, control)
+    app.mount("/", StaticFiles(directory=PAGE, html=True))
+    app.add_middleware(AccessControl, access=access)
+    return app
+
+
+def api_of(library: Library, control: Control) -> FastAPI:
+    """Return an application with the API alone, without access control."""
+    # FastAPI's pages about the schema would load scripts from other hosts.
+    app = FastAPI(title="nemo_gym viewer", openapi_url=None)
+    app.state.library = library
+    app.state.control = control
+    app.state.streams = live.Streams()
+    for routes in (routes_runs, routes_rollouts, live):
+        app.include_router(routes.router)
+    app.add_exception_handler(UserError, _fault_of_files)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(Exception, _bug)
+    return app
+
+
+async def _fault_of_files(request: Request, error: Exception) -> Response:
+    # The files of a run may change or vanish while a page shows them.
+    return _problem(400 if isinstance(error, UsageError) else 409, str(error))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    problems = error.errors() if isinstance(error, RequestValidationError) else ()
+    places = (".".join(map(str, each["loc"][1:])) for each in problems)
+    texts = [f"{place}: {each['msg']}" if place else each["msg"] for place, each in zip(places, problems, strict=True)]
+    return _problem(400, f"{'; '.join(texts)}.")
+
+
+async def _bug(request: Request, error: Exception) -> Response:
+    # The server also logs the traceback.
+    return _problem(500, f"The viewer failed ({type(error).__name__}: {error}). Its terminal has the details.")
+
+
+def _problem(status: int, sentence: str) -> Response:
+    return JSONResponse({"detail": sentence}, status)

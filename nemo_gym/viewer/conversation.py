@@ -1,0 +1,281 @@
+"""The conversation of a rollout as items that people read: messages, reasoning, and tool calls with their results."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import orjson
+
+from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.schemas.row import FAILURE_CONVERSATION_KEY, Row
+from nemo_gym.viewer.media import Kind, kind_of, reference_of
+from nemo_gym.viewer.shortening import LARGEST_VALUE, LONGEST_TEXT, cut, shortened
+
+MOST_PARTS = 256
+"""Parts of one message that are shown."""
+LONGEST_NAME = 200
+ROLES = ("system", "developer", "user", "assistant")
+TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
+FAILED_RESULTS = ("Error: ", "Invalid arguments for ", "Unknown tool '")
+"""The beginnings of what nemo_gym returns to the model for a failed tool call."""
+
+
+@dataclass(frozen=True)
+class MediaPart:
+    """An image or a sound of the conversation, with its content part as it is in the record."""
+
+    kind: Kind
+    part: JsonObject
+
+
+SourceOf = Callable[[int, MediaPart], str | None]
+"""Returns the address of a medium by its number in the conversation, None if it cannot be shown."""
+
+
+@dataclass
+class Conversation:
+    """The items of a rollout, and its media in their order."""
+
+    items: list[JsonObject] = field(default_factory=list)
+    """Each is an `Item` of api.ts."""
+    media: list[MediaPart] = field(default_factory=list)
+    turns: int = 0
+    """The number of the model's turns."""
+
+
+def conversation_of(
+    record: JsonObject, source_of: SourceOf, seconds_of_call: Mapping[str, float] | None = None
+) -> Conversation:
+    """Return the conversation of a scored, failed or planned rollout."""
+    reader = _Reader(source_of, seconds_of_call or {})
+    for item in _prompt_of(record):
+        reader.add(item, in_prompt=True)
+    for item in _output_of(record):
+        reader.add(item, in_prompt=False)
+    return reader.conversation
+
+
+def is_of_model(item: JsonObject) -> bool:
+    """Return whether the model wrote an item of a response."""
+    kind = str(item.get("type") or "message")
+    return item.get("role", "assistant") == "assistant" if kind == "message" else not kind.endswith("_output")
+
+
+def _prompt_of(record: JsonObject) -> Iterator[JsonObject]:
+    params = Row(record).params or {}
+    if instructions := params.get("instructions"):
+        yield {"role": "system", "content": instructions}
+    given = params.get("input")
+    if not given:
+        given = params.get("messages") or record.get("messages")
+    yield from _plain_items(given, role="user")
+
+
+def _output_of(record: JsonObject) -> Iterator[JsonObject]:
+    response = Row(record).response or {}
+    so_far = record.get(FAILURE_CONVERSATION_KEY)
+    if response.get("output"):
+        yield from _plain_items(response["output"], role="assistant")
+    elif isinstance(choices := response.get("choices"), list):
+        messages = [choice.get("message") for choice in choices if isinstance(choice, dict)]
+        yield from _plain_items(messages, role="assistant")
+    elif isinstance(response.get("messages"), list):
+        yield from _plain_items(response["messages"], role="assistant")
+    elif isinstance(so_far, dict):
+        if isinstance(count := so_far.get("omitted"), int) and count > 0:
+            yield {"type": "omitted", "value": f"{count:,} earlier items were not recorded"}
+        yield from _plain_items(so_far.get("items"), role="assistant")
+
+
+def _plain_items(given: object, role: str) -> Iterator[JsonObject]:
+    """Yield items of the Responses API. Messages of Chat Completions are converted to them."""
+    for each in given if isinstance(given, list) else [given] if given else []:
+        if isinstance(each, str):
+            yield {"role": role, "content": each}
+        elif not isinstance(each, dict):
+            yield {"type": "unknown", "value": each}
+        elif each.get("type") not in (None, "message"):
+            yield each
+        elif each.get("role") in ("tool", "function"):
+            call_id = each.get("tool_call_id") or each.get("name")
+            yield {"type": "function_call_output", "call_id": call_id, "output": each.get("content")}
+        else:
+            yield from _items_of_message(each)
+
+
+def _items_of_message(message: JsonObject) -> Iterator[JsonObject]:
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    if isinstance(reasoning, str):
+        yield {"type": "reasoning", "content": [{"type": "text", "text": reasoning}]}
+    calls = message.get("tool_calls")
+    legacy = message.get("function_call")
+    functions = [{"function": legacy, "id": legacy.get("name")}] if isinstance(legacy, dict) else []
+    functions += [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    if message.get("content") or message.get("refusal") or not functions:
+        yield message
+    for call in functions:
+        function = call.get("function")
+        named = function if isinstance(function, dict) else call
+        arguments = named.get("arguments")
+        yield {"type": "function_call", "call_id": call.get("id"), "name": named.get("name"), "arguments": arguments}
+
+
+class _Reader:
+    """Turns items of the Responses API into those of the page, one after the other."""
+
+    def __init__(self, source_of: SourceOf, seconds_of_call: Mapping[str, float]) -> None:
+        self.conversation = Conversation()
+        self._source_of = source_of
+        self._seconds_of_call = seconds_of_call
+        self._open_calls: dict[str, deque[JsonObject]] = {}
+        self._was_model = False
+
+    def add(self, item: JsonObject, *, in_prompt: bool) -> None:
+        turn = None if in_prompt else self._turn_of(item)
+        kind = item.get("type") or "message"
+        if kind == "message":
+            self._add_message(item, turn, in_prompt=in_prompt)
+        elif kind == "reasoning":
+            self._add_reasoning(item, turn)
+        elif isinstance(kind, str) and kind.endswith("_output") and self._answer(item):
+            return
+        elif isinstance(kind, str) and kind.endswith("_call"):
+            self._add_call(item, kind, turn)
+        else:
+            self._add_other(item, turn)
+
+    def _turn_of(self, item: JsonObject) -> int | None:
+        """Count the model's turns: items of the model without others between them are one."""
+        is_model = item.get("type") not in ("omitted", "unknown") and is_of_model(item)
+        self.conversation.turns += is_model and not self._was_model
+        self._was_model = is_model
+        return self.conversation.turns if is_model else None
+
+    def _add_message(self, item: JsonObject, turn: int | None, *, in_prompt: bool) -> None:
+        role = item.get("role", "assistant")
+        content = item.get("content")
+        parts = self._parts(content)
+        if isinstance(refusal := item.get("refusal"), str):
+            parts.append({"kind": "refusal", "text": cut(refusal)})
+        if role not in ROLES:
+            self._add_other({"type": f"message of '{cut(str(role), 50)}'", "value": content}, turn)
+            return
+        self._add({"kind": "message", "role": role, "parts": parts, "in_prompt": in_prompt, "turn": turn})
+
+    def _add_reasoning(self, item: JsonObject, turn: int | None) -> None:
+        content, summary = _texts_of(item.get("content")), _texts_of(item.get("summary"))
+        if content or summary:
+            text = cut(content or summary)
+            self._add({"kind": "reasoning", "text": text, "is_summary": not content, "turn": turn})
+        elif item.get("encrypted_content"):
+            size = f"{len(str(item['encrypted_content'])):,} characters, encrypted by the endpoint"
+            self._add({"kind": "other", "type": "reasoning", "value": size, "turn": turn})
+
+    def _add_call(self, item: JsonObject, kind: str, turn: int | None) -> None:
+        call_id = _name_in(item, "call_id") or _name_in(item, "id")
+        given = item.get("arguments", item.get("input", item.get("action")))
+        result = item.get("error") or item.get("output", item.get("outputs", item.get("results")))
+        call: JsonObject = {
+            "kind": "tool",
+            "name": _name_in(item, "name") or kind.removesuffix("_call"),
+            "call_id": call_id,
+            "arguments": shortened(_parsed(given)),
+            "result": None if result is None else self._parts(result),
+            "failed": bool(item.get("error")) or item.get("status") == "failed",
+            "turn": turn,
+            "seconds": self._seconds_of_call.get(call_id),
+        }
+        self._add(call)
+        if result is None:
+            self._open_calls.setdefault(call_id, deque()).append(call)
+
+    def _answer(self, item: JsonObject) -> bool:
+        """Add the result to its call. Return False if none waits for it."""
+        waiting = self._open_calls.get(_name_in(item, "call_id"))
+        if not waiting:
+            return False
+        call, output = waiting.popleft(), item.get("output")
+        call["result"] = self._parts(output)
+        call["failed"] = call["failed"] or item.get("status") == "failed" or _is_failure(output)
+        return True
+
+    def _add_other(self, item: JsonObject, turn: int | None) -> None:
+        value = item["value"] if item.keys() == {"type", "value"} else item
+        self._add({"kind": "other", "type": cut(str(item.get("type")), 100), "value": shortened(value), "turn": turn})
+
+    def _add(self, item: JsonObject) -> None:
+        self.conversation.items.append(item)
+
+    def _parts(self, content: object) -> list[JsonObject]:
+        given = content if isinstance(content, list) else [] if content is None else [content]
+        # All parts are read, because their number is the address of each medium.
+        parts = [self._part(each) for each in given]
+        left = LONGEST_TEXT * 4
+        for at, part in enumerate(parts):
+            left -= len(part.get("text") or "")
+            if at == MOST_PARTS or left < 0:
+                omitted = sum(len(each.get("text") or "") + each.get("omitted", 0) for each in parts[at:])
+                return [*parts[:at], {"kind": "text", "text": f"({len(parts) - at:,} more parts)", "omitted": omitted}]
+        return parts
+
+    def _part(self, part: object) -> JsonObject:
+        if isinstance(part, str):
+            return _text_part(part)
+        if not isinstance(part, dict):
+            return _text_part(_as_text(part))
+        if part.get("type") == "refusal":
+            return {"kind": "refusal", "text": cut(str(part.get("refusal") or ""))}
+        if (kind := kind_of(part)) is not None:
+            return self._media_part(part, kind)
+        if (part.get("type") in TEXTS or part.keys() == {"text"}) and isinstance(part.get("text"), str):
+            return _text_part(part["text"])
+        return _text_part(_as_text(part))
+
+    def _media_part(self, part: JsonObject, kind: Kind) -> JsonObject:
+        medium, number = MediaPart(kind, part), len(self.conversation.media)
+        self.conversation.media.append(medium)
+        reference = reference_of(part, kind)
+        is_there = reference.data is not None or reference.file is not None
+        return {"kind": kind, "source": self._source_of(number, medium) if is_there else None, "note": reference.note}
+
+
+def _text_part(text: str) -> JsonObject:
+    return {"kind": "text", "text": text[:LONGEST_TEXT], "omitted": max(0, len(text) - LONGEST_TEXT)}
+
+
+def _as_text(value: object) -> str:
+    short = shortened(value)
+    return short if isinstance(short, str) else dump_json(short).decode()
+
+
+def _texts_of(content: object) -> str:
+    given = content if isinstance(content, list) else [content]
+    texts = [part.get("text") if isinstance(part, dict) else part for part in given]
+    return "\n\n".join(text for text in texts if isinstance(text, str) and text)
+
+
+def _name_in(item: JsonObject, key: str) -> str:
+    value = item.get(key)
+    return "" if value is None else cut(str(value), LONGEST_NAME)
+
+
+def _parsed(arguments: object) -> object:
+    """Return arguments as a JSON value if they are the text of one."""
+    if not isinstance(arguments, str) or len(arguments) > LARGEST_VALUE:
+        return arguments
+    try:
+        return orjson.loads(arguments)
+    except orjson.JSONDecodeError:
+        return arguments
+
+
+def _is_failure(output: object) -> bool:
+    """Return whether a tool's result is an error message that nemo_gym wrote, or an object with only an error."""
+    if not isinstance(output, str):
+        return False
+    if output.startswith(FAILED_RESULTS):
+        return True
+    parsed = _parsed(output) if output.startswith("{") else None
+    return isinstance(parsed, dict) and bool(parsed.get("error"))

@@ -1,0 +1,136 @@
+"""Find the results of runs in files and folders."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from nemo_gym.rollouts.job import RunFiles
+
+MOST_FILES = 100_000
+LOOKED_AT_LINES = 20
+LOOKED_AT_BYTES = 4 << 20
+SIDECAR = re.compile(r"_(failures|materialized_inputs|notes|reward_profiling|validation)\.jsonl$|\.capture\.jsonl$")
+COMPANION = re.compile(r"_(run\.json|failures\.jsonl|materialized_inputs\.jsonl)$")
+SKIPPED_FOLDERS = re.compile(r"^\.|_logs$|^preprocessed_datasets$|^node_modules$|^__pycache__$")
+_RESPONSE, _REWARD = re.compile(rb'(?<!\\)"response"\s*:'), re.compile(rb'(?<!\\)"reward"\s*:')
+
+
+class Found(NamedTuple):
+    """The results of a run."""
+
+    name: str
+    """The path below the given folder, or the file's name, without `.jsonl`."""
+    results: Path
+    """Resolved."""
+
+
+class Discovery:
+    """The runs in the given paths. What was found in a file is remembered until the file changes."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._roots = [path.resolve() for path in paths]
+        self._looked_at: dict[Path, tuple[tuple[int, ...], bool]] = {}
+        self.problems: list[tuple[Path, str]] = []
+
+    def allows(self, path: Path) -> bool:
+        """Return whether a file may be read: it is in a given folder, or belongs to a given file."""
+        real = path.resolve()
+        return any(
+            real.is_relative_to(root) or (real.parent == root.parent and real.name.startswith(f"{root.stem}_"))
+            for root in self._roots
+        )
+
+    def look(self) -> list[Found]:
+        """Return the runs that are there now."""
+        self.problems = []
+        found: dict[Path, Found] = {}
+        names: set[str] = set()
+        for root in self._roots:
+            for name, results in self._in_folder(root) if root.is_dir() else self._in_file(root):
+                if results not in found:
+                    unique = name if name not in names else str(results.with_suffix(""))
+                    names.add(unique)
+                    found[results] = Found(unique, results)
+        return list(found.values())
+
+    def _in_file(self, path: Path) -> Iterator[Found]:
+        if self._is_run(path):
+            yield Found(path.stem, path)
+        elif not path.exists():
+            self.problems.append((path, "the file does not exist any more."))
+        else:
+            is_empty = not path.stat().st_size
+            self.problems.append((path, "the file is empty." if is_empty else "no line is a rollout with a reward."))
+
+    def _in_folder(self, root: Path) -> Iterator[Found]:
+        for results in self._candidates(root):
+            if not self.allows(results):
+                self.problems.append((results, "this link leads out of the given folder, so it is not shown."))
+            elif self._is_run(results):
+                yield Found(str(results.relative_to(root).with_suffix("")), results.resolve())
+
+    def _candidates(self, root: Path) -> Iterator[Path]:
+        """Yield the files that may be results. Some do not exist yet, because no rollout has ended."""
+        seen = 0
+        for folder, folders, names in os.walk(root, onerror=self._unreadable):
+            folders[:] = sorted(name for name in folders if not SKIPPED_FOLDERS.search(name))
+            there = {name for name in names if name.endswith(".jsonl") and not SIDECAR.search(name)}
+            there |= {f"{name[: found.start()]}.jsonl" for name in names if (found := COMPANION.search(name))}
+            yield from (Path(folder, name) for name in sorted(there) if not name.startswith("."))
+            seen += len(names)
+            if seen > MOST_FILES:
+                problem = (
+                    f"more than {MOST_FILES:,} files; the runs in other folders are not shown. Give a folder below it."
+                )
+                self.problems.append((root, problem))
+                return
+
+    def _unreadable(self, error: OSError) -> None:
+        self.problems.append((Path(error.filename), f"the folder cannot be read ({error.strerror})."))
+
+    def _is_run(self, results: Path) -> bool:
+        files = RunFiles(results=results)
+        if any(path.exists() for path in (files.record, files.materialized, files.failures)):
+            return True
+        try:
+            status = results.stat()
+        except OSError:
+            return False
+        version = (status.st_ino, status.st_size, status.st_mtime_ns)
+        before = self._looked_at.get(results)
+        if before and before[0] == version:
+            return before[1]
+        try:
+            is_run = _has_rollout(results)
+        except OSError as error:
+            self.problems.append((results, f"the file cannot be read ({error.strerror})."))
+            return False
+        self._looked_at[results] = version, is_run
+        return is_run
+
+
+def _has_rollout(path: Path) -> bool:
+    """Return whether one of a file's first lines is a rollout with a response and a reward."""
+    with path.open("rb") as file:
+        left = LOOKED_AT_BYTES
+        for _ in range(LOOKED_AT_LINES):
+            line = file.readline(left)
+            if not line or left <= 0:
+                return False
+            left -= len(line)
+            if left <= 0 and not line.endswith(b"\n"):
+                # Too long to be parsed.
+                return bool(_RESPONSE.search(line) or _REWARD.search(line))
+            try:
+                row = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                continue
+            if isinstance(row, dict) and "response" in row and "reward" in row:
+                return True
+    return False

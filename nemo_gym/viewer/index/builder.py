@@ -1,0 +1,300 @@
+"""Bring an index up to date, in slices that each are one transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.outcome import Outcome
+from nemo_gym.viewer.index import store
+from nemo_gym.viewer.index.entry import Entry, NotARollout, entry_of, id_of, numbers_at_end
+from nemo_gym.viewer.index.fields import FieldTables
+from nemo_gym.viewer.index.lines import Cursor, FileLine, digest_at, is_same_file, lines_from
+
+SLICE_S = 0.25
+"""A slice ends after this time, so that other viewers can write, and readers see the progress."""
+SLICE_LINES = 2000
+SLICE_BYTES = 16 << 20
+MOST_PROBLEMS = 100
+READ_BYTES = 1 << 20
+
+RESULTS, FAILURES, PLANNED = 0, 1, 2
+OUTCOMES = {RESULTS: Outcome.SCORED, FAILURES: Outcome.FAILED, PLANNED: Outcome.UNRESOLVED}
+
+
+def paths_of(files: RunFiles) -> dict[int, Path]:
+    """Return the indexed files of a run, in the order in which they are read."""
+    return {RESULTS: files.results, FAILURES: files.failures, PLANNED: files.materialized}
+
+
+class Progress(NamedTuple):
+    """How far the files of a run are indexed."""
+
+    bytes: int
+    of: int
+
+
+class Read(NamedTuple):
+    """A line, and its entry unless only its place is kept."""
+
+    line: FileLine
+    id: int
+    entry: Entry | None
+
+
+@dataclass
+class Slice:
+    """The lines of one transaction."""
+
+    file: int
+    changed: int
+    """The number of the transaction, by which later changes are found."""
+    read: list[Read] = field(default_factory=list)
+    titles: dict[int, str] = field(default_factory=dict)
+    """By task."""
+    problems: list[tuple[int, int | None, str]] = field(default_factory=list)
+
+
+def index_some(db: sqlite3.Connection, paths: Mapping[int, Path], until: float) -> bool:
+    """Index lines until a time on the monotonic clock. Return whether something is left."""
+    while True:
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            is_left = _index_slice(db, paths)
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+        if not is_left or time.monotonic() >= until:
+            return is_left
+
+
+def cursors_in(db: sqlite3.Connection) -> dict[int, Cursor]:
+    """Return how far each file has been read."""
+    stored = db.execute("SELECT file, bytes, lines, digest FROM files")
+    return {file: Cursor(*rest) for file, *rest in stored}
+
+
+def _index_slice(db: sqlite3.Connection, paths: Mapping[int, Path]) -> bool:
+    cursors = cursors_in(db)
+    if not all(file in paths and is_same_file(paths[file], cursor) for file, cursor in cursors.items()):
+        store.remake(db)
+        cursors = {}
+    for number, path in paths.items():
+        cursor = cursors.get(number, Cursor())
+        size = _size_of(path)
+        if size > cursor.bytes:
+            if _index_lines(db, path, number, cursor):
+                return True
+            store.set_fact(db, f"incomplete {number}", size)
+    return False
+
+
+def progress_of(db: sqlite3.Connection, paths: Mapping[int, Path]) -> Progress:
+    """Return how far the files of a run are indexed."""
+    cursors = cursors_in(db)
+    sizes = {file: _size_of(path) for file, path in paths.items()}
+    read = {file: min(cursors[file].bytes, size) if file in cursors else 0 for file, size in sizes.items()}
+    return Progress(sum(read.values()), sum(sizes.values()))
+
+
+def incomplete_lines(db: sqlite3.Connection, paths: Mapping[int, Path]) -> dict[int, int]:
+    """Return the bytes after the indexed part of each file, if indexing has stopped there."""
+    cursors = cursors_in(db)
+    sizes = {file: _size_of(path) for file, path in paths.items()}
+    return {
+        file: size - cursors.get(file, Cursor()).bytes
+        for file, size in sizes.items()
+        if store.fact(db, f"incomplete {file}") == size
+    }
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _index_lines(db: sqlite3.Connection, path: Path, file: int, cursor: Cursor) -> bool:
+    """Index the next lines of a file. Return whether there were any."""
+    part = Slice(file, int(str(store.fact(db, "changed"))) + 1)
+    with path.open("rb", buffering=READ_BYTES) as opened:
+        end = _read(db, part, lines_from(opened, cursor), cursor)
+        if end.bytes == cursor.bytes:
+            return False
+        end = end._replace(digest=digest_at(opened, end.bytes))
+    Writer(db, part).write()
+    db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", (file, *end))
+    store.set_fact(db, "changed", part.changed)
+    return True
+
+
+def _read(db: sqlite3.Connection, part: Slice, lines: Iterator[FileLine], cursor: Cursor) -> Cursor:
+    """Read lines into a slice, and return where they end."""
+    size, until = 0, time.monotonic() + SLICE_S
+    planned: list[FileLine] = []
+    latest: FileLine | None = None
+    for line in lines:
+        if not line.is_complete and not _is_json(line):
+            break
+        latest = line
+        size += line.bytes
+        if part.file == PLANNED:
+            planned.append(line)
+        else:
+            _parse(part, line)
+        if line.number % 64 == 0 and time.monotonic() > until:
+            break
+        if size >= SLICE_BYTES or len(part.read) + len(planned) >= SLICE_LINES:
+            break
+    _parse_planned(db, part, planned)
+    return Cursor(latest.offset + latest.bytes + latest.is_complete, latest.number) if latest else cursor
+
+
+def _is_json(line: FileLine) -> bool:
+    """Return whether a line without a newline is complete. The beginning of an object is never a valid one."""
+    try:
+        return line.is_whole and isinstance(orjson.loads(line.raw), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _parse(part: Slice, line: FileLine) -> None:
+    if not line.raw.strip():
+        return
+    try:
+        entry = entry_of(line, OUTCOMES[part.file], part.titles)
+    except NotARollout as error:
+        part.problems.append((part.file, line.number, str(error)))
+        return
+    if entry.problem:
+        part.problems.append((part.file, line.number, entry.problem))
+    if entry.title:
+        part.titles[entry.key.task] = entry.title
+    part.read.append(Read(line, id_of(entry.key), entry))
+
+
+def _parse_planned(db: sqlite3.Connection, part: Slice, lines: list[FileLine]) -> None:
+    """Parse the planned rows that have no record yet. Of the others only the place is kept."""
+    numbers = [(line, numbers_at_end(line.raw)) for line in lines]
+    known = existing(db, [id_of(key) for _, key in numbers if key is not None])
+    for line, key in numbers:
+        if key is not None and id_of(key) in known:
+            part.read.append(Read(line, id_of(key), None))
+        else:
+            _parse(part, line)
+
+
+def existing(db: sqlite3.Connection, ids: Sequence[int]) -> dict[int, str]:
+    """Return the outcomes of those rollouts that are in the index."""
+    wanted = orjson.dumps(ids).decode()
+    return dict(db.execute("SELECT id, outcome FROM rollouts WHERE id IN (SELECT value FROM json_each(?))", (wanted,)))
+
+
+class Writer:
+    """Writes one slice to the index."""
+
+    def __init__(self, db: sqlite3.Connection, part: Slice) -> None:
+        self._db = db
+        self._part = part
+        self._toolsets: dict[str, int] = {}
+
+    def write(self) -> None:
+        """Write the records that are now the current ones of their rollouts, and all places."""
+        part, db = self._part, self._db
+        if part.file == PLANNED:
+            places = [(each.id, each.line.number, each.line.offset, each.line.bytes) for each in part.read]
+            db.executemany("INSERT OR REPLACE INTO planned VALUES (?, ?, ?, ?)", places)
+        failed = [each for each in part.read if each.entry is not None and each.entry.outcome is Outcome.FAILED]
+        if failed and part.file == FAILURES:
+            db.executemany("INSERT INTO attempts VALUES (?, ?, ?, ?, ?)", map(_attempt, failed))
+        known = existing(db, [each.id for each in part.read])
+        current = {}
+        for each in part.read:
+            if each.entry is not None and _replaces(part.file, known.get(each.id)):
+                current[each.id] = each
+        self._write_current(current, replaced=[number for number in current if number in known])
+        self._count_attempts([each.id for each in (failed or part.read)])
+        self._note_problems()
+
+    def _write_current(self, current: dict[int, Read], replaced: list[int]) -> None:
+        db = self._db
+        marks = ", ".join("?" * len(store.COLUMNS))
+        db.executemany(f"INSERT OR REPLACE INTO rollouts VALUES ({marks})", map(self._columns, current.values()))
+        db.executemany("INSERT OR IGNORE INTO titles VALUES (?, ?)", self._part.titles.items())
+        tables = FieldTables(db)
+        tables.remove(replaced)
+        tables.add([(number, each.entry.fields) for number, each in current.items() if each.entry])
+        if tables.ignored:
+            names = ", ".join(sorted(tables.ignored)[:3])
+            self._part.problems.append(
+                (self._part.file, None, f"too many fields; {names} and others are not columns.")
+            )
+        if any(each.entry.has_tokens for each in current.values() if each.entry):
+            store.set_fact(db, "has_tokens", 1)
+        if any(each.entry.times.started_at for each in current.values() if each.entry):
+            store.set_fact(db, "has_timeline", 1)
+        model = next((each.entry.model for each in current.values() if each.entry and each.entry.model), None)
+        if model and store.fact(db, "model") is None:
+            store.set_fact(db, "model", model)
+
+    def _columns(self, read: Read) -> tuple[object, ...]:
+        entry, line = read.entry, read.line
+        assert entry is not None
+        times = entry.times
+        toolset = None if entry.tools is None else self._toolset(entry.tools)
+        return (
+            read.id, entry.agent, entry.outcome.value, entry.reward, entry.failure, entry.tier, entry.server,
+            entry.attempt, entry.attempt, entry.steps, None if entry.tools is None else len(entry.tools), toolset,
+            entry.input_tokens, entry.output_tokens, times.seconds, times.model_seconds, times.tool_seconds,
+            times.started_at, times.ended_at, int(entry.is_masked), self._part.file, line.number, line.offset,
+            line.bytes, self._part.changed,
+        )  # fmt: skip
+
+    def _toolset(self, tools: tuple[str, ...]) -> int:
+        names = orjson.dumps(sorted(set(tools))).decode()
+        found = self._toolsets.get(names)
+        if found is None:
+            self._db.execute("INSERT OR IGNORE INTO toolsets (names) VALUES (?)", (names,))
+            (found,) = self._db.execute("SELECT id FROM toolsets WHERE names = ?", (names,)).fetchone()
+            self._toolsets[names] = found
+        return int(found)
+
+    def _count_attempts(self, ids: list[int]) -> None:
+        """Count the failed attempts before the current record of each rollout that has any."""
+        wanted = orjson.dumps(ids).decode()
+        self._db.execute(
+            "UPDATE rollouts SET attempts = (SELECT COUNT(*) FROM attempts WHERE attempts.id = rollouts.id)"
+            " - (outcome = 'failed') WHERE file IN (?, ?) AND id IN"
+            " (SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM attempts WHERE attempts.id = value))",
+            (RESULTS, FAILURES, wanted),
+        )
+
+    def _note_problems(self) -> None:
+        (before,) = self._db.execute("SELECT COUNT(*) FROM problems").fetchone()
+        left = max(0, MOST_PROBLEMS - before)
+        self._db.executemany("INSERT INTO problems VALUES (?, ?, ?)", self._part.problems[:left])
+        more = len(self._part.problems) - left
+        if more > 0:
+            store.set_fact(self._db, "more_problems", int(str(store.fact(self._db, "more_problems") or 0)) + more)
+
+
+def _attempt(read: Read) -> tuple[int, ...]:
+    assert read.entry is not None
+    return read.id, read.entry.attempt, read.line.number, read.line.offset, read.line.bytes
+
+
+def _replaces(file: int, outcome: str | None) -> bool:
+    """Return whether a record becomes the current one of a rollout that has this outcome so far."""
+    if outcome is None or file == RESULTS:
+        return True
+    return file == FAILURES and outcome != Outcome.SCORED

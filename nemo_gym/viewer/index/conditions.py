@@ -1,0 +1,178 @@
+"""The SQL of a filter and of an order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import orjson
+
+from nemo_gym.config.suggestions import did_you_mean
+from nemo_gym.errors import UsageError
+from nemo_gym.schemas.row import TaskKey
+from nemo_gym.viewer.filters import Filter
+from nemo_gym.viewer.index.entry import REPEAT_BITS, id_of
+from nemo_gym.viewer.index.fields import Field
+from nemo_gym.viewer.notes import Note
+
+SORT_COLUMNS = {
+    "task": "id", "agent": "agent", "outcome": "outcome", "reward": "reward", "failure": "failure",
+    "attempts": "attempts", "steps": "steps", "tool_calls": "tool_calls", "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens", "seconds": "seconds", "bytes": "bytes",
+}  # fmt: skip
+"""The column of each `SortKey` of api.ts."""
+Value = str | int | float
+
+
+@dataclass
+class Selected:
+    """A FROM and a WHERE clause, with their parameters."""
+
+    tables: str = "rollouts"
+    conditions: list[str] = field(default_factory=list)
+    values: list[Value] = field(default_factory=list)
+
+    def join(self, table: str) -> None:
+        """Add a table with values of the rollouts, once."""
+        join = f" JOIN {table} USING (id)"
+        if join not in self.tables:
+            self.tables += join
+
+    def add(self, condition: str, *values: Value) -> None:
+        """Add a condition."""
+        self.conditions.append(condition)
+        self.values.extend(values)
+
+    def add_any(self, column: str, wanted: Iterable[Value]) -> None:
+        """Require that a column has one of these values. An empty list requires nothing."""
+        values = list(wanted)
+        if values:
+            self.add(f"{column} IN ({', '.join('?' * len(values))})", *values)
+
+    @property
+    def clause(self) -> str:
+        """The FROM and WHERE clauses."""
+        where = " AND ".join(f"({each})" for each in self.conditions)
+        return f"FROM {self.tables}" + (f" WHERE {where}" if where else "")
+
+
+class Order(NamedTuple):
+    """An order of rollouts. Those without a value are last, and equal ones are in the order of task and repeat."""
+
+    column: str
+    table: str | None
+    """The table of the column, if it is that of a field."""
+    is_descending: bool
+
+    @property
+    def join(self) -> str:
+        """The part of the FROM clause that the order needs."""
+        return f" LEFT JOIN {self.table} AS sorted USING (id)" if self.table else ""
+
+    @property
+    def clause(self) -> str:
+        """The ORDER BY clause."""
+        if self.is_by_task:
+            return f"ORDER BY id {self.word}"
+        return f"ORDER BY {self.column} {self.word} NULLS LAST, id"
+
+    @property
+    def is_by_task(self) -> bool:
+        """Whether it is the order of the index itself."""
+        return self.column == "id"
+
+    @property
+    def word(self) -> str:
+        """The SQL keyword of its direction."""
+        return "DESC" if self.is_descending else "ASC"
+
+
+def order_of(sort: str, fields: Mapping[str, Field], *, is_descending: bool) -> Order:
+    """Return the order by a column or a field. Raise `UsageError` for an unknown name."""
+    if sort in SORT_COLUMNS:
+        return Order(SORT_COLUMNS[sort], None, is_descending)
+    if sort in fields:
+        field = fields[sort]
+        return Order(f"sorted.{field.column}", field.table, is_descending)
+    known = [*SORT_COLUMNS, *fields]
+    raise UsageError(f"sort={sort[:100]}: not a column of this run.{did_you_mean(sort, known)}")
+
+
+def selected_by(
+    filter: Filter, fields: Mapping[str, Field], notes: Mapping[TaskKey, Note], search: int | None = None
+) -> Selected:
+    """Return the SQL of a filter. `search` is the number of the stored search for its words."""
+    found = Selected()
+    _add_columns(found, filter)
+    _add_fields(found, filter, fields)
+    _add_notes(found, filter, notes)
+    if search is not None:
+        found.add("id IN (SELECT id FROM hits WHERE search = ?)", search)
+    return found
+
+
+def _add_columns(found: Selected, filter: Filter) -> None:
+    if filter.task:
+        spans = (f"id BETWEEN {id_of(TaskKey(task, 0))} AND {id_of(TaskKey(task + 1, 0)) - 1}" for task in filter.task)
+        found.add(" OR ".join(spans))
+    found.add_any(f"id & {(1 << REPEAT_BITS) - 1}", filter.repeat)
+    found.add_any("agent", filter.agent)
+    found.add_any("outcome", filter.outcome)
+    found.add_any("failure", filter.failure)
+    found.add_any("tier", filter.tier)
+    found.add_any("server", filter.server)
+    for condition, bound in (
+        ("reward >= ?", filter.reward_min), ("reward <= ?", filter.reward_max),
+        ("steps >= ?", filter.steps_min), ("steps <= ?", filter.steps_max),
+    ):  # fmt: skip
+        if bound is not None:
+            found.add(condition, bound)
+    if filter.tool:
+        marks = ", ".join("?" * len(filter.tool))
+        with_tool = f"SELECT toolsets.id FROM toolsets, json_each(names) WHERE json_each.value IN ({marks})"
+        found.add(f"toolset IN ({with_tool})", *filter.tool)
+
+
+def _add_fields(found: Selected, filter: Filter, fields: Mapping[str, Field]) -> None:
+    wanted: dict[str, list[str]] = {}
+    for name, text in filter.field:
+        wanted.setdefault(name, []).append(text)
+    for name, texts in wanted.items():
+        if name not in fields:
+            found.add("0")
+            continue
+        field = fields[name]
+        found.join(field.table)
+        found.add_any(
+            f"{field.table}.{field.column}", (value for text in texts for value in _values_of(text, field.kind))
+        )
+
+
+def _values_of(text: str, kind: str) -> Iterable[Value]:
+    """Yield the values that a text in a query may mean."""
+    yield text
+    if kind != "number" and text in ("true", "false"):
+        yield int(text == "true")
+    try:
+        number = float(text)
+    except ValueError:
+        return
+    if math.isfinite(number):
+        yield number
+
+
+def _add_notes(found: Selected, filter: Filter, notes: Mapping[TaskKey, Note]) -> None:
+    if filter.star is not None:
+        _add_noted(found, (key for key, note in notes.items() if note.star), is_wanted=filter.star)
+    if filter.commented is not None:
+        _add_noted(found, (key for key, note in notes.items() if note.comment), is_wanted=filter.commented)
+    if filter.tag:
+        _add_noted(found, (key for key, note in notes.items() if set(filter.tag) & set(note.tags)), is_wanted=True)
+
+
+def _add_noted(found: Selected, keys: Iterable[TaskKey], *, is_wanted: bool) -> None:
+    ids = [id_of(key) for key in keys if key.repeat < 1 << REPEAT_BITS]
+    negated = "" if is_wanted else "NOT "
+    found.add(f"id {negated}IN (SELECT value FROM json_each(?))", orjson.dumps(ids).decode())

@@ -1,0 +1,276 @@
+"""The values of one record that the index keeps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from types import MappingProxyType
+from typing import NamedTuple
+
+import orjson
+
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.opaque import cut_tokens
+from nemo_gym.rollouts.outcome import Outcome
+from nemo_gym.schemas.row import (
+    AGENT_REF_KEY,
+    ATTEMPT_INDEX_KEY,
+    FAILURE_CLASS_KEY,
+    FAILURE_CONVERSATION_KEY,
+    KIND_KEY,
+    PARAMS_KEY,
+    PRIVATE_PREFIX,
+    REASON_KEY,
+    ROLLOUT_INDEX_KEY,
+    SECONDS_KEY,
+    TASK_INDEX_KEY,
+    Row,
+    TaskKey,
+)
+from nemo_gym.viewer.index.fields import Fields, Scalar
+from nemo_gym.viewer.index.lines import FileLine
+from nemo_gym.viewer.index.times import Times, times_of
+
+LONGEST_TEXT = 200
+LONGEST_TITLE = 120
+LONGEST_PARSED = 8 << 20
+"""A longer line, without its token ids, is not parsed, because its objects could take ten times as much memory."""
+WITH_TOKENS = 16 << 10
+REPEAT_BITS = 20
+MOST_TASKS = 1 << 43
+UNLISTED = frozenset({
+    PARAMS_KEY, "response", "reward", AGENT_REF_KEY, "ng_model_call_capture", "ng_trajectory", "ng_agent_observations",
+})  # fmt: skip
+"""Fields that are not columns."""
+UNLISTED_FAILURE = UNLISTED | {KIND_KEY, REASON_KEY}
+NOT_THE_MODEL = ("user", "system", "developer", "tool")
+COMPONENTS = "reward_components."
+_NUMBER = rb"(-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
+
+NO_FIELDS: Fields = MappingProxyType({})
+
+
+class NotARollout(ValueError):
+    """A line that is not a record of a rollout. The message is for the user."""
+
+
+class Entry(NamedTuple):
+    """The part of a record that the index keeps."""
+
+    key: TaskKey
+    attempt: int
+    outcome: Outcome
+    agent: str | None = None
+    reward: float | None = None
+    failure: str | None = None
+    tier: str | None = None
+    server: str | None = None
+    steps: int | None = None
+    tools: tuple[str, ...] | None = None
+    """One for each call, in order."""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    times: Times = Times()
+    is_masked: bool = False
+    has_tokens: bool = False
+    title: str = ""
+    fields: Fields = NO_FIELDS
+    model: str | None = None
+    """As the response names it."""
+    problem: str | None = None
+    """A fault of the record that the user must know."""
+
+
+def id_of(key: TaskKey) -> int:
+    """Return the number of a rollout in the index, which orders them by task and repeat."""
+    return key.task << REPEAT_BITS | key.repeat
+
+
+def key_of(number: int) -> TaskKey:
+    """Return the rollout with this number in the index."""
+    return TaskKey(number >> REPEAT_BITS, number & ((1 << REPEAT_BITS) - 1))
+
+
+def entry_of(line: FileLine, outcome: Outcome, titled: Container[int] = ()) -> Entry:
+    """Return the entry of a line in a file of records with this outcome. Raise `NotARollout` for any other line.
+
+    The titles of tasks in `titled` are left out, because all repeats of a task have the same one.
+    """
+    text = cut_tokens(line.raw).text if line.is_whole and len(line.raw) > WITH_TOKENS else line.raw
+    if not line.is_whole or len(text) > LONGEST_PARSED:
+        return _scanned(line, outcome)
+    try:
+        fields = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise NotARollout(f"not valid JSON ({error.msg}); the line is left out.") from error
+    if not isinstance(fields, dict):
+        raise NotARollout(f"expected a JSON object, found {type(fields).__name__}; the line is left out.")
+    return _of_row(Row(fields), line, outcome, titled)
+
+
+def _of_row(row: Row, line: FileLine, outcome: Outcome, titled: Container[int]) -> Entry:
+    fields, response, problem, reward = row.fields, row.response, None, None
+    if FAILURE_CLASS_KEY in fields:
+        outcome = Outcome.FAILED if outcome is Outcome.SCORED else outcome
+    elif outcome is Outcome.SCORED:
+        if response is None and "reward" not in fields:
+            raise NotARollout("not a rollout, because it has neither a response nor a reward; the line is left out.")
+        reward = row.reward
+        problem = "the reward is missing or not a number." if reward is None else None
+    is_failed = outcome is Outcome.FAILED
+    key = _key_of_row(row, line)
+    title = "" if key.task in titled else _title_of(fields.get(PARAMS_KEY))
+    turns = _turns_in(_items_of(fields, response))
+    answer = response or {}
+    usage = answer.get("usage")
+    if not isinstance(usage, dict):
+        usage = {}
+    return Entry(
+        key, _count(fields.get(ATTEMPT_INDEX_KEY)) or 0, outcome, _text(row.agent), reward,
+        _text(row.failure_class) if is_failed else None, _text(row.failure_tier) if is_failed else None,
+        _text(row.failure_server) if is_failed else None, turns.steps, turns.tools,
+        _count(usage.get("input_tokens")), _count(usage.get("output_tokens")), times_of(fields, answer),
+        row.is_masked, turns.has_tokens, title, _scalars(fields),
+        _text(answer.get("model")), problem,
+    )  # fmt: skip
+
+
+def _items_of(fields: JsonObject, response: JsonObject | None) -> object:
+    if response is not None:
+        return response.get("output")
+    conversation = fields.get(FAILURE_CONVERSATION_KEY)
+    return conversation.get("items") if isinstance(conversation, dict) else None
+
+
+def _key_of_row(row: Row, line: FileLine) -> TaskKey:
+    task, repeat = row.task_index, row.repeat_index
+    return _checked(line.number - 1 if task is None else task, repeat or 0)
+
+
+def _checked(task: int, repeat: int) -> TaskKey:
+    if not 0 <= task < MOST_TASKS or not 0 <= repeat < 1 << REPEAT_BITS:
+        raise NotARollout(f"task {task}, repeat {repeat}: the numbers are out of range; the line is left out.")
+    return TaskKey(task, repeat)
+
+
+def _text(value: object) -> str | None:
+    return value[:LONGEST_TEXT] if isinstance(value, str) else None
+
+
+def _count(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < 1 << 62 else None
+
+
+class _Turns(NamedTuple):
+    """The part of a conversation that the index keeps."""
+
+    steps: int | None = None
+    tools: tuple[str, ...] | None = None
+    has_tokens: bool = False
+
+
+def _turns_in(items: object) -> _Turns:
+    """Count the model's turns, and name the tools that it called."""
+    if not isinstance(items, list):
+        return _Turns()
+    steps, is_model, has_tokens, tools = 0, False, False, []
+    for item in items:
+        if type(item) is not dict:
+            continue
+        kind = item.get("type")
+        if type(kind) is not str:
+            kind = "message"
+        if kind.endswith("_output") or item.get("role") in NOT_THE_MODEL:
+            is_model = False
+            continue
+        if not is_model:
+            steps, is_model = steps + 1, True
+        has_tokens = has_tokens or "generation_token_ids" in item
+        if kind.endswith("_call"):
+            name = item.get("name")
+            tools.append(name[:LONGEST_TEXT] if type(name) is str else kind)
+    return _Turns(steps, tuple(tools), has_tokens)
+
+
+def _title_of(params: object) -> str:
+    """Return the beginning of the last user message of a prompt."""
+    given = params.get("input") if isinstance(params, dict) else None
+    if isinstance(given, str):
+        return _one_line(given)
+    for item in reversed(given) if isinstance(given, list) else ():
+        if isinstance(item, dict) and item.get("role") == "user":
+            content = item.get("content")
+            for part in content if isinstance(content, list) else [content]:
+                text = part.get("text") if isinstance(part, dict) else part
+                if isinstance(text, str) and text.strip():
+                    return _one_line(text)
+    return ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text[: 2 * LONGEST_TITLE].split())[:LONGEST_TITLE]
+
+
+def _scalars(fields: JsonObject) -> Fields:
+    """Return the values of a row and of the objects in it that can be columns."""
+    unlisted = UNLISTED_FAILURE if FAILURE_CLASS_KEY in fields else UNLISTED
+    found: dict[str, Scalar] = {}
+    for name, value in fields.items():
+        if value is None or name in unlisted or name.startswith(PRIVATE_PREFIX):
+            continue
+        kind = type(value)
+        if kind is str:
+            if len(value) <= LONGEST_TEXT:
+                found[name] = value
+        elif kind is dict:
+            found |= {f"{name}.{inner}": each for inner, each in value.items() if _is_scalar(each)}
+        elif kind is not list:
+            found[name] = value
+    return found
+
+
+def _is_scalar(value: object) -> bool:
+    return len(value) <= LONGEST_TEXT if isinstance(value, str) else isinstance(value, int | float)
+
+
+def numbers_at_end(raw: bytes) -> TaskKey | None:
+    """Return the task and repeat of a planned row if they are its last fields, as the collector writes them."""
+    found = _AT_END.search(raw, max(0, len(raw) - 128))
+    return TaskKey(int(found[1]), int(found[2])) if found else None
+
+
+_AT_END = re.compile(
+    rb'"%b":([0-9]{1,12}),"%b":([0-9]{1,5})\}\s*$' % (TASK_INDEX_KEY.encode(), ROLLOUT_INDEX_KEY.encode())
+)
+
+
+def _scanned(line: FileLine, outcome: Outcome) -> Entry:
+    """Return the entry of a line that is too long to be parsed, from fields near its two ends."""
+    task, repeat = _found(line, TASK_INDEX_KEY), _found(line, ROLLOUT_INDEX_KEY)
+    key = _checked(line.number - 1 if task is None else int(task), int(repeat or 0))
+    reward = _found(line, "reward") if outcome is Outcome.SCORED else None
+    seconds, attempt = _found(line, SECONDS_KEY), _found(line, ATTEMPT_INDEX_KEY)
+    megabytes = line.bytes / 1e6
+    return Entry(
+        key, int(attempt or 0), outcome, _found_text(line, rb'"name"', AGENT_REF_KEY), reward,
+        _found_text(line, b"", FAILURE_CLASS_KEY), times=Times(seconds=seconds),
+        problem=f"the line has {megabytes:.0f} MB; only its numbers, agent and reward are indexed.",
+    )  # fmt: skip
+
+
+def _found(line: FileLine, name: str) -> float | None:
+    # In a string, the quotes of a key would be escaped.
+    found = list(re.finditer(rb'(?<!\\)"%b"\s*:\s*%b' % (name.encode(), _NUMBER), _ends_of(line)))
+    return float(found[-1][1]) if found else None
+
+
+def _found_text(line: FileLine, inner: bytes, name: str) -> str | None:
+    between = rb"\{[^{}]*?%b\s*:\s*" % inner if inner else b""
+    found = re.search(rb'(?<!\\)"%b"\s*:\s*%b"([^"\\]{1,200})"' % (name.encode(), between), _ends_of(line))
+    return found[1].decode("utf-8", "replace") if found else None
+
+
+def _ends_of(line: FileLine) -> bytes:
+    """Return the two ends of a line. Fields in its middle are not found."""
+    size = 64 << 10
+    return line.raw if len(line.raw) <= 2 * size else line.raw[:size] + line.raw[-size:]

@@ -1,0 +1,140 @@
+"""The scalar fields of rollouts: tables with eight fields each, and how often each value occurs."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import orjson
+
+MOST_FIELDS = 400
+FIELDS_PER_TABLE = 8
+"""A table for each field would make writing slow, and one for all would make reading a single field slow."""
+MOST_VALUES = 1000
+"""The values of a field with more different ones are not counted, because such a list is too long to pick from."""
+KINDS = {bool: "bool", int: "number", float: "number", str: "text"}
+
+Scalar = str | int | float | bool
+Fields = Mapping[str, Scalar]
+
+
+class Field(NamedTuple):
+    """A scalar field of the rows. `kind` is empty until it has a value."""
+
+    id: int
+    kind: str
+    is_counted: bool
+
+    @property
+    def table(self) -> str:
+        """The table with its values."""
+        return f"fields_{self.id // FIELDS_PER_TABLE}"
+
+    @property
+    def column(self) -> str:
+        """Its column in that table."""
+        return f"v{self.id % FIELDS_PER_TABLE}"
+
+
+def fields_in(db: sqlite3.Connection) -> dict[str, Field]:
+    """Return the fields of an index by name, in the order of their numbers."""
+    found = db.execute("SELECT name, id, kind, is_counted FROM fields ORDER BY id")
+    return {name: Field(number, kind, bool(is_counted)) for name, number, kind, is_counted in found}
+
+
+class FieldTables:
+    """The tables of an index's fields, inside a transaction."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._fields = fields_in(db)
+        self.ignored: set[str] = set()
+        """The names beyond `MOST_FIELDS`."""
+
+    def remove(self, ids: list[int]) -> None:
+        """Remove the values of rollouts whose record is replaced."""
+        if not ids:
+            return
+        wanted = orjson.dumps(ids).decode()
+        chosen = "id IN (SELECT value FROM json_each(?))"
+        for field in self._fields.values():
+            if field.is_counted:
+                gone = self._db.execute(
+                    f"SELECT {field.column}, COUNT(*) FROM {field.table} WHERE {chosen} GROUP BY 1", (wanted,)
+                ).fetchall()
+                self._db.executemany(
+                    f"UPDATE counts SET count = count - ?2 WHERE field = {field.id} AND value = ?1", gone
+                )
+        for table in sorted({field.table for field in self._fields.values()}):
+            self._db.execute(f"DELETE FROM {table} WHERE {chosen}", (wanted,))
+
+    def add(self, rollouts: Sequence[tuple[int, Fields]]) -> None:
+        """Add the values of rollouts that have none in the tables."""
+        # In the order of the rows, unlike a set.
+        for name in dict.fromkeys(name for _, fields in rollouts for name in fields):
+            if name not in self._fields:
+                self._make(name)
+        names = list(self._fields)
+        for first in range(0, len(names), FIELDS_PER_TABLE):
+            self._add_to_table(names[first : first + FIELDS_PER_TABLE], rollouts)
+
+    def _add_to_table(self, names: Sequence[str], rollouts: Iterable[tuple[int, Fields]]) -> None:
+        rows = [
+            (number, *values)
+            for number, fields in rollouts
+            if (values := [fields.get(name) for name in names]).count(None) < len(names)
+        ]
+        if not rows:
+            return
+        marks = ", ".join("?" * (len(names) + 1))
+        columns = ", ".join(self._fields[name].column for name in names)
+        statement = f"INSERT INTO {self._fields[names[0]].table} (id, {columns}) VALUES ({marks})"
+        try:
+            self._db.executemany(statement, rows)
+        except OverflowError:
+            # Integers beyond 64 bits.
+            rows = [(row[0], *map(_fitting, row[1:])) for row in rows]
+            self._db.executemany("INSERT OR REPLACE" + statement.removeprefix("INSERT"), rows)
+        for place, name in enumerate(names, start=1):
+            self._note(name, [value for row in rows if (value := row[place]) is not None])
+
+    def _note(self, name: str, values: Sequence[Scalar]) -> None:
+        """Note the kind of new values, and count them."""
+        field = self._fields[name]
+        kinds = {KINDS[kind] for kind in set(map(type, values))} | ({field.kind} if field.kind else set())
+        kind = "text" if len(kinds) > 1 else "".join(kinds)
+        is_counted = field.is_counted and self._count(field.id, Counter(values))
+        if (kind, is_counted) != field[1:]:
+            self._fields[name] = Field(field.id, kind, is_counted)
+            self._db.execute("UPDATE fields SET kind = ?, is_counted = ? WHERE id = ?", (kind, is_counted, field.id))
+
+    def _count(self, field: int, counts: Counter[Scalar]) -> bool:
+        """Count values. Return False if there are too many different ones, which are then no longer counted."""
+        if len(counts) <= MOST_VALUES:
+            self._db.executemany(
+                "INSERT INTO counts VALUES (?, ?, ?)"
+                " ON CONFLICT (field, value) DO UPDATE SET count = count + excluded.count",
+                [(field, value, count) for value, count in counts.items()],
+            )
+            (known,) = self._db.execute("SELECT COUNT(*) FROM counts WHERE field = ?", (field,)).fetchone()
+            if known <= MOST_VALUES:
+                return True
+        self._db.execute("DELETE FROM counts WHERE field = ?", (field,))
+        return False
+
+    def _make(self, name: str) -> None:
+        number = len(self._fields)
+        if number >= MOST_FIELDS:
+            self.ignored.add(name)
+            return
+        field = self._fields[name] = Field(number, "", is_counted=True)
+        self._db.execute("INSERT INTO fields VALUES (?, ?, '', 1)", (number, name))
+        if number % FIELDS_PER_TABLE == 0:
+            columns = ", ".join(f"v{place}" for place in range(FIELDS_PER_TABLE))
+            self._db.execute(f"CREATE TABLE {field.table} (id INTEGER PRIMARY KEY, {columns})")
+
+
+def _fitting(value: Scalar | None) -> Scalar | None:
+    return float(value) if type(value) is int and not -(1 << 63) <= value < 1 << 63 else value

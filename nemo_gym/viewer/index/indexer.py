@@ -1,0 +1,91 @@
+"""Index runs in a thread, a little of each in turn."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from threading import Condition, Thread
+from typing import Protocol
+
+from nemo_gym.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+TURN_S = 0.2
+
+
+class Indexed(Protocol):
+    """Something to be indexed, such as a run."""
+
+    def index_some(self, seconds: float) -> bool:
+        """Index for about so long. Return whether something is left."""
+
+    def cannot_index(self, problem: str | None) -> None:
+        """Note why indexing failed, or None if it no longer fails."""
+
+
+class Indexer:
+    """A thread that indexes the runs that ask for it. The latest ones come first."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Indexed] = deque()
+        self._active: Indexed | None = None
+        self._changed = Condition()
+        self._is_stopped = False
+        self._thread: Thread | None = None
+
+    def want(self, run: Indexed) -> None:
+        """Index a run soon."""
+        with self._changed:
+            if self._is_stopped:
+                return
+            if run not in self._waiting:
+                self._waiting.appendleft(run)
+            if self._thread is None:
+                self._thread = Thread(target=self._work, name="viewer-index", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def wait(self, run: Indexed, timeout_s: float) -> bool:
+        """Wait until a run is indexed. Return False after the timeout."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self._is_stopped or (run not in self._waiting and run is not self._active), timeout_s
+            )
+
+    def stop(self) -> None:
+        """End the thread after its current transaction."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        while run := self._next():
+            is_left = False
+            try:
+                is_left = run.index_some(TURN_S)
+                run.cannot_index(None)
+            except UserError as error:
+                run.cannot_index(str(error))
+            except Exception as error:
+                # The other runs must still be indexed.
+                logger.exception("a run cannot be indexed")
+                run.cannot_index(f"the run cannot be indexed ({type(error).__name__}: {error}). Please report this.")
+            with self._changed:
+                self._active = None
+                if is_left and run not in self._waiting:
+                    self._waiting.append(run)
+                self._changed.notify_all()
+            # Waiting requests get the interpreter now and not after its switch interval.
+            time.sleep(0)
+
+    def _next(self) -> Indexed | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_stopped)
+            if self._is_stopped:
+                return None
+            self._active = self._waiting.popleft()
+            return self._active

@@ -1,0 +1,86 @@
+"""Read the complete lines of a growing file with bounded memory."""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+LONGEST_LINE = 32 << 20
+"""Of a longer line only the two ends are kept."""
+END_BYTES = 64 << 10
+HEAD_BYTES = 4096
+"""The part of a file, and of its last line, by which a rewritten file is recognized."""
+
+
+class FileLine(NamedTuple):
+    """One line of a file, without its newline."""
+
+    number: int
+    """From 1."""
+    offset: int
+    bytes: int
+    raw: builtins.bytes
+    """Only the first and the last `END_BYTES` if the line is longer than `LONGEST_LINE`."""
+    is_complete: bool
+    """Whether it ended with a newline."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `raw` is all of it."""
+        return len(self.raw) == self.bytes
+
+
+class Cursor(NamedTuple):
+    """The part of a file that has been read, with its digest."""
+
+    bytes: int = 0
+    lines: int = 0
+    digest: str = ""
+    """Of the file's first bytes and of the last bytes before the cursor."""
+
+
+def lines_from(file: BinaryIO, cursor: Cursor) -> Iterator[FileLine]:
+    """Yield the lines after a cursor, including blank ones and an incomplete last one."""
+    offset, number = cursor.bytes, cursor.lines
+    file.seek(offset)
+    while raw := file.readline(LONGEST_LINE):
+        number += 1
+        size = len(raw)
+        if size == LONGEST_LINE and not raw.endswith(b"\n"):
+            raw, size = _ends(file, raw)
+        is_complete = raw.endswith(b"\n")
+        yield FileLine(number, offset, size - is_complete, raw[: len(raw) - is_complete], is_complete)
+        offset += size
+
+
+def _ends(file: BinaryIO, beginning: bytes) -> tuple[bytes, int]:
+    """Read the rest of a line. Return its two ends and its size."""
+    head, tail, size = beginning[:END_BYTES], beginning[-END_BYTES:], len(beginning)
+    while more := file.readline(1 << 20):
+        size += len(more)
+        tail = (tail + more)[-END_BYTES:]
+        if more.endswith(b"\n"):
+            break
+    return head + tail, size
+
+
+def digest_at(file: BinaryIO, size: int) -> str:
+    """Return the digest of the first bytes of a file, and of the last ones before `size`."""
+    file.seek(0)
+    head = file.read(min(HEAD_BYTES, size))
+    file.seek(max(0, size - HEAD_BYTES))
+    return hashlib.sha256(head + file.read(min(HEAD_BYTES, size))).hexdigest()[:16]
+
+
+def is_same_file(path: Path, cursor: Cursor) -> bool:
+    """Return whether the part of a file that was read is still there. An unread file is always the same."""
+    if not cursor.bytes:
+        return True
+    try:
+        with path.open("rb") as file:
+            return path.stat().st_size >= cursor.bytes and digest_at(file, cursor.bytes) == cursor.digest
+    except OSError:
+        return False

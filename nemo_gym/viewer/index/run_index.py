@@ -1,0 +1,359 @@
+"""The rollouts of one run, found by key, filter and order."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple, TypeVar
+
+import orjson
+
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.outcome import Outcome
+from nemo_gym.schemas.row import TaskKey
+from nemo_gym.viewer.filters import Filter
+from nemo_gym.viewer.index import builder, store
+from nemo_gym.viewer.index.census import Census, census_of, pass_rates
+from nemo_gym.viewer.index.conditions import Order, Selected, order_of, selected_by
+from nemo_gym.viewer.index.entry import COMPONENTS, id_of, key_of
+from nemo_gym.viewer.index.fields import Field, fields_in
+from nemo_gym.viewer.index.neighbours import next_to
+from nemo_gym.viewer.index.place import Place
+from nemo_gym.viewer.index.renewed import Renewed
+from nemo_gym.viewer.index.words import search_of
+from nemo_gym.viewer.notes import Note
+
+DEEP = 10_000
+"""From this row on, the whole order is kept, because sorting for each page would take a second per million rows."""
+ORDERS_KEPT = 4
+COUNTS_KEPT = 64
+RESULTS_KEPT = 8
+ROW = (
+    "agent, outcome, reward, failure, tier, server, attempts, steps, tool_calls, input_tokens, output_tokens, seconds,"
+    " is_masked, bytes, (SELECT title FROM titles WHERE task = id >> 20)"
+)
+
+
+class Page(NamedTuple):
+    """Some rows of the filtered and sorted table."""
+
+    total: int
+    rows: list[JsonObject]
+    """Each is a `RolloutRow` of api.ts."""
+
+
+class Summary(NamedTuple):
+    """The facts about a whole run. The counts may be slightly older than the index of a growing run."""
+
+    census: Census
+    planned: int | None
+    pass_at: dict[str, float] | None
+    model: str | None
+    """The model that the first response names."""
+    indexed: JsonObject
+    has: JsonObject
+
+
+class Score(NamedTuple):
+    """The outcome of one rollout."""
+
+    key: TaskKey
+    agent: str | None
+    outcome: Outcome
+    reward: float | None
+
+
+def never() -> bool:
+    """Return False, for work that is never cancelled."""
+    return False
+
+
+class RunIndex:
+    """The index of a run's files. All methods are thread-safe.
+
+    Methods that take a filter raise `DataError` if the index cannot be used, and `words.Cancelled` if `is_cancelled`
+    returns True during a search for words.
+    """
+
+    def __init__(
+        self,
+        files: RunFiles,
+        folder: Path,
+        notes: Callable[[], Mapping[TaskKey, Note]],
+        allows: Callable[[Path], bool],
+    ) -> None:
+        """Keep the index of a run in `folder`. A file for which `allows` returns False is not read."""
+        self.allows = allows
+        self._files = files
+        self._store = store.Store(files.results, folder)
+        self._notes = notes
+        self._lock = Lock()
+        self._orders: OrderedDict[object, array[int]] = OrderedDict()
+        self._counts: OrderedDict[object, int] = OrderedDict()
+        self._kept: OrderedDict[object, JsonObject] = OrderedDict()
+        self._searching = Lock()
+        self._census: Renewed[Census] = Renewed()
+        self._pass_rates: Renewed[tuple[dict[str, float] | None]] = Renewed()
+
+    @property
+    def path(self) -> Path:
+        """The file of the index."""
+        return self._store.path
+
+    def index_some(self, seconds: float) -> bool:
+        """Index what was appended to the files, for about so long. Return whether something is left."""
+        with self._store.open() as db:
+            return builder.index_some(db, self._paths(), time.monotonic() + seconds)
+
+    def summary(self) -> Summary:
+        """Return the facts about the whole run that the list of runs shows."""
+        with self.reading() as db:
+            progress = builder.progress_of(db, self._paths())
+            (planned,) = db.execute("SELECT COUNT(*) FROM planned").fetchone()
+            has_components = db.execute("SELECT 1 FROM fields WHERE name GLOB ?", (f"{COMPONENTS}*",)).fetchone()
+            model = store.fact(db, "model")
+            return Summary(
+                self._census_in(db),
+                int(planned) if self._files.materialized.exists() else None,
+                self._pass_rates.of(self.state(db), lambda: (pass_rates(db),))[0],
+                str(model) if model else None,
+                {"bytes": progress.bytes, "of": progress.of},
+                {
+                    "tokens": bool(store.fact(db, "has_tokens")),
+                    "timeline": bool(store.fact(db, "has_timeline")),
+                    "components": bool(has_components),
+                },
+            )
+
+    def census(self) -> Census:
+        """Return the counts over all rollouts, which may be slightly older than the index of a growing run."""
+        with self.reading() as db:
+            return self._census_in(db)
+
+    def problems(self, *, is_running: bool) -> Iterator[JsonObject]:
+        """Yield what is wrong with the files, as `Problem`s of api.ts."""
+        with self.reading() as db:
+            paths = builder.paths_of(self._files)
+            for file, line, message in db.execute("SELECT file, line, message FROM problems ORDER BY file, line"):
+                yield {"file": str(paths[file]), "line": line, "message": message}
+            if more := store.fact(db, "more_problems"):
+                yield {"file": str(self._files.results), "line": None, "message": f"{more} more lines have problems."}
+            for file, size in builder.incomplete_lines(db, self._paths()).items() if not is_running else ():
+                message = f"the last line is incomplete ({size} bytes), so it is left out."
+                yield {"file": str(paths[file]), "line": None, "message": message}
+            for path in set(paths.values()) - set(self._paths().values()):
+                message = "this link leads out of the given paths, so it is not read."
+                yield {"file": str(path), "line": None, "message": message}
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Open the index for queries that see one state of it."""
+        with self._store.open() as db:
+            db.execute("BEGIN")
+            yield db
+
+    def state(self, db: sqlite3.Connection) -> tuple[object, ...]:
+        """Return what changes whenever the content of the index does."""
+        return store.fact(db, "generation"), store.fact(db, "changed")
+
+    def place(self, key: TaskKey) -> Place | None:
+        """Return the current record of a rollout: its score, else its last failed attempt, else its planned row."""
+        with self._store.open() as db:
+            found = db.execute(f"SELECT {_PLACE} FROM rollouts WHERE id = ?", (id_of(key),)).fetchone()
+        return self._place(found) if found else None
+
+    def attempts(self, key: TaskKey) -> list[Place]:
+        """Return the failed attempts of a rollout, in order."""
+        with self._store.open() as db:
+            found = db.execute(
+                "SELECT line, offset, bytes, attempt FROM attempts WHERE id = ? ORDER BY attempt, offset",
+                (id_of(key),),
+            ).fetchall()
+        path = self._files.failures
+        return [Place(path, line, offset, size, key, Outcome.FAILED, attempt) for line, offset, size, attempt in found]
+
+    def planned(self, key: TaskKey) -> Place | None:
+        """Return the row of a rollout in the materialized file."""
+        with self._store.open() as db:
+            found = db.execute("SELECT line, offset, bytes FROM planned WHERE id = ?", (id_of(key),)).fetchone()
+        if found is None:
+            return None
+        line, offset, size = found
+        return Place(self._files.materialized, line, offset, size, key, Outcome.UNRESOLVED, 0)
+
+    def title(self, task: int) -> str:
+        """Return the first 120 characters of the last user message of a task's prompt."""
+        with self._store.open() as db:
+            found = db.execute("SELECT title FROM titles WHERE task = ?", (task,)).fetchone()
+        return str(found[0]) if found else ""
+
+    def repeats(self, task: int) -> list[Score]:
+        """Return the outcomes of a task's rollouts, by repeat."""
+        return list(self.scores(Filter(task=(task,))))
+
+    def scores(self, filter: Filter, is_cancelled: Callable[[], bool] = never) -> Iterator[Score]:
+        """Yield the outcomes of the selected rollouts, by task and repeat."""
+        with self.selection(filter, is_cancelled) as (db, selected):
+            rows = db.execute(f"SELECT id, agent, outcome, reward {selected.clause} ORDER BY id", selected.values)
+            for number, agent, outcome, reward in rows:
+                yield Score(key_of(number), agent, Outcome(outcome), reward)
+
+    def places(self, filter: Filter, is_cancelled: Callable[[], bool] = never) -> Iterator[Place]:
+        """Yield the current records of the selected rollouts, by task and repeat."""
+        with self.selection(filter, is_cancelled) as (db, selected):
+            for found in db.execute(f"SELECT {_PLACE} {selected.clause} ORDER BY id", selected.values):
+                yield self._place(found)
+
+    def select(
+        self,
+        filter: Filter,
+        sort: str = "task",
+        *,
+        is_descending: bool = False,
+        offset: int = 0,
+        limit: int = 100,
+        columns: Sequence[str] = (),
+        is_cancelled: Callable[[], bool] = never,
+    ) -> Page:
+        """Return a part of the table. `sort` is a name of `SortKey` or of a field. Raise `UsageError` for others."""
+        with self.selection(filter, is_cancelled) as (db, selected):
+            fields = fields_in(db)
+            order = order_of(sort, fields, is_descending=is_descending)
+            ids = self._ids(db, selected, order, offset, limit)
+            rows = self._rows(db, ids, {name: fields[name] for name in columns if name in fields})
+            return Page(self._count(db, selected), rows)
+
+    def count(self, filter: Filter, is_cancelled: Callable[[], bool] = never) -> int:
+        """Return the number of selected rollouts."""
+        with self.selection(filter, is_cancelled) as (db, selected):
+            return self._count(db, selected)
+
+    def neighbours(
+        self,
+        key: TaskKey,
+        filter: Filter,
+        sort: str = "task",
+        *,
+        is_descending: bool = False,
+        is_cancelled: Callable[[], bool] = never,
+    ) -> tuple[TaskKey | None, TaskKey | None]:
+        """Return the rollouts before and after one in the filtered and sorted table."""
+        with self.selection(filter, is_cancelled) as (db, selected):
+            order = order_of(sort, fields_in(db), is_descending=is_descending)
+            return (
+                next_to(db, key, selected, order, is_before=True),
+                next_to(db, key, selected, order, is_before=False),
+            )
+
+    @contextmanager
+    def selection(
+        self, filter: Filter, is_cancelled: Callable[[], bool] = never
+    ) -> Iterator[tuple[sqlite3.Connection, Selected]]:
+        """Open the index for queries over the selected rollouts. Search for the words of the filter first."""
+        search = None
+        notes = self._notes() if filter.star is not None or filter.commented is not None or filter.tag else {}
+        if filter.words:
+            with self._searching, self._store.open() as db:
+                search = search_of(db, self._paths(), filter, is_cancelled)
+        with self.reading() as db:
+            yield db, selected_by(filter, fields_in(db), notes, search)
+
+    def kept(
+        self, db: sqlite3.Connection, selected: Selected, name: str, compute: Callable[[], JsonObject]
+    ) -> JsonObject:
+        """Return what `compute` returned for this selection, unless the index has changed since."""
+        cache_key = (self.state(db), name, selected.clause, tuple(selected.values))
+        with self._lock:
+            found = self._kept.get(cache_key)
+        if found is None:
+            found = compute()
+            _keep(self._lock, self._kept, cache_key, found, RESULTS_KEPT)
+        return found
+
+    def _census_in(self, db: sqlite3.Connection) -> Census:
+        return self._census.of(self.state(db), lambda: census_of(db))
+
+    def _paths(self) -> dict[int, Path]:
+        """Return the files that may be read."""
+        return {file: path for file, path in builder.paths_of(self._files).items() if self.allows(path)}
+
+    def _place(self, found: Sequence[object]) -> Place:
+        number, file, line, offset, size, outcome, attempt = map(str, found)
+        path = builder.paths_of(self._files)[int(file)]
+        return Place(path, int(line), int(offset), int(size), key_of(int(number)), Outcome(outcome), int(attempt))
+
+    def _count(self, db: sqlite3.Connection, selected: Selected) -> int:
+        cache_key = (self.state(db), selected.clause, tuple(selected.values))
+        with self._lock:
+            if cache_key in self._counts:
+                return self._counts[cache_key]
+        (count,) = db.execute(f"SELECT COUNT(*) {selected.clause}", selected.values).fetchone()
+        _keep(self._lock, self._counts, cache_key, count, COUNTS_KEPT)
+        return int(count)
+
+    def _ids(self, db: sqlite3.Connection, selected: Selected, order: Order, offset: int, limit: int) -> list[int]:
+        if order.table and not selected.conditions:
+            # Most rollouts have a value, and the table of the field alone is much smaller.
+            there = f"FROM {order.table} AS sorted WHERE {order.column} IS NOT NULL {order.clause}"
+            ids = [number for (number,) in db.execute(f"SELECT id {there} LIMIT ? OFFSET ?", (limit, offset))]
+            if len(ids) == limit:
+                return ids
+        if offset < DEEP or (order.is_by_task and not selected.conditions):
+            statement = f"SELECT id {_joined(selected, order)} {order.clause} LIMIT ? OFFSET ?"
+            return [number for (number,) in db.execute(statement, (*selected.values, limit, offset))]
+        cache_key = (self.state(db), selected.clause, tuple(selected.values), order)
+        with self._lock:
+            found = self._orders.get(cache_key)
+        if found is None:
+            statement = f"SELECT id {_joined(selected, order)} {order.clause}"
+            found = array("q", (number for (number,) in db.execute(statement, selected.values)))
+            _keep(self._lock, self._orders, cache_key, found, ORDERS_KEPT)
+        return list(found[offset : offset + limit])
+
+    def _rows(self, db: sqlite3.Connection, ids: list[int], fields: Mapping[str, Field]) -> list[JsonObject]:
+        wanted = orjson.dumps(ids).decode()
+        chosen = "WHERE id IN (SELECT value FROM json_each(?))"
+        values = {number: rest for number, *rest in db.execute(f"SELECT id, {ROW} FROM rollouts {chosen}", (wanted,))}
+        columns: dict[int, JsonObject] = {number: dict.fromkeys(fields) for number in ids}
+        for name, field in fields.items():
+            for number, value in db.execute(f"SELECT id, {field.column} FROM {field.table} {chosen}", (wanted,)):
+                columns[number][name] = bool(value) if field.kind == "bool" and value is not None else value
+        notes = self._notes()
+        return [_row(key_of(number), values[number], columns[number], notes.get(key_of(number))) for number in ids]
+
+
+V = TypeVar("V")
+_PLACE = "id, file, line, offset, bytes, outcome, attempt"
+
+
+def _joined(selected: Selected, order: Order) -> str:
+    """Return the FROM and WHERE clauses with the table of the sorted field."""
+    return Selected(selected.tables + order.join, selected.conditions).clause
+
+
+def _keep(lock: Lock, kept: OrderedDict[object, V], key: object, value: V, most: int) -> None:
+    with lock:
+        kept[key] = value
+        kept.move_to_end(key)
+        while len(kept) > most:
+            kept.popitem(last=False)
+
+
+def _row(key: TaskKey, values: list[object], fields: JsonObject, note: Note | None) -> JsonObject:
+    names = (
+        "agent", "outcome", "reward", "failure", "tier", "server", "attempts", "steps", "tool_calls", "input_tokens",
+        "output_tokens", "seconds", "is_masked", "bytes", "title",
+    )  # fmt: skip
+    row = dict(zip(names, values, strict=True))
+    row["is_masked"], row["title"] = bool(row["is_masked"]), row["title"] or ""
+    return {
+        "task": key.task, "repeat": key.repeat, **row, "star": bool(note and note.star),
+        "tags": list(note.tags) if note else [], "has_comment": bool(note and note.comment), "fields": fields,
+    }  # fmt: skip

@@ -1,0 +1,191 @@
+"""The SQLite file of an index: its place, its tables, and its replacement if it is damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+
+from nemo_gym.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+VERSION = 1
+"""An index of another version is deleted and made again."""
+UNUSED_DAYS = 60
+BUSY_S = 30.0
+DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_MISMATCH}
+
+COLUMNS = (
+    "id", "agent", "outcome", "reward", "failure", "tier", "server", "attempt", "attempts", "steps", "tool_calls",
+    "toolset", "input_tokens", "output_tokens", "seconds", "model_seconds", "tool_seconds", "started_at", "ended_at",
+    "is_masked", "file", "line", "offset", "bytes", "changed",
+)  # fmt: skip
+
+SCHEMA = f"""
+CREATE TABLE rollouts ({COLUMNS[0]} INTEGER PRIMARY KEY, {", ".join(COLUMNS[1:])});
+CREATE TABLE titles (task INTEGER PRIMARY KEY, title);
+CREATE TABLE attempts (id, attempt, line, offset, bytes);
+CREATE INDEX attempts_of ON attempts (id);
+CREATE TABLE planned (id INTEGER PRIMARY KEY, line, offset, bytes);
+CREATE TABLE toolsets (id INTEGER PRIMARY KEY, names UNIQUE);
+CREATE TABLE fields (id INTEGER PRIMARY KEY, name UNIQUE, kind, is_counted);
+CREATE TABLE counts (field, value, count, PRIMARY KEY (field, value)) WITHOUT ROWID;
+CREATE TABLE files (file INTEGER PRIMARY KEY, bytes, lines, digest);
+CREATE TABLE problems (file, line, message);
+CREATE TABLE facts (name PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE searches (id INTEGER PRIMARY KEY, words, scope, changed, used_at);
+CREATE TABLE hits (search, id, PRIMARY KEY (search, id)) WITHOUT ROWID;
+"""
+"""`rollouts` has narrow rows, because filters and orders read all of them. The fields of rows are in the tables of
+`FieldTables`."""
+
+
+def cache_folder() -> Path:
+    """Return the folder of the indexes in the user's cache."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # The specification says to ignore a relative path.
+    root = Path(base) if base.startswith("/") else Path.home() / ".cache"
+    return root / "nemo_gym" / "viewer"
+
+
+def forget_unused(folder: Path) -> None:
+    """Delete the indexes that no viewer has used for a long time."""
+    oldest = time.time() - UNUSED_DAYS * 86_400
+    for path in folder.glob("*.sqlite"):
+        with suppress(OSError):
+            if path.stat().st_mtime < oldest:
+                delete(path)
+
+
+def delete(path: Path) -> None:
+    """Delete an index. Other viewers keep what they have opened, and notice the new file at their next request."""
+    for each in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        each.unlink(missing_ok=True)
+
+
+class Store:
+    """The SQLite file with the index of one results file."""
+
+    def __init__(self, results: Path, folder: Path) -> None:
+        digest = hashlib.sha256(os.fsencode(results.resolve())).hexdigest()[:24]
+        self.path = folder / f"{digest}.sqlite"
+        self._making = Lock()
+
+    @contextmanager
+    def open(self) -> Iterator[sqlite3.Connection]:
+        """Open the index for the duration of the block. One that is damaged is made again, and the block fails.
+
+        Raise `DataError` if the index cannot be read or written.
+        """
+        try:
+            db = self._opened()
+            try:
+                yield db
+            finally:
+                db.close()
+        except sqlite3.DatabaseError as error:
+            if _is_damage(error):
+                logger.warning("%s is damaged and will be made again (%s)", self.path, error)
+                delete(self.path)
+                raise IndexLost(f"{self.path}: the index was damaged and is made again. Reload the page.") from error
+            raise DataError(
+                f"{self.path}: the index cannot be used ({error}). Check the disk of the cache."
+            ) from error
+
+    def _opened(self) -> sqlite3.Connection:
+        with self._making:
+            try:
+                return self._connect()
+            except sqlite3.DatabaseError as error:
+                if not _is_damage(error):
+                    raise
+                logger.warning("%s is damaged and will be made again (%s)", self.path, error)
+                delete(self.path)
+                return self._connect()
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise DataError(
+                f"{self.path.parent}: cannot be created ({error.strerror}). Set XDG_CACHE_HOME."
+            ) from error
+        db = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        try:
+            db.execute("PRAGMA page_size = 16384")
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute("PRAGMA cache_size = -8000")
+            if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+                _make(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+class IndexLost(DataError):
+    """The index was damaged, and is being made again."""
+
+
+def _make(db: sqlite3.Connection) -> None:
+    """Make the tables, unless another process has made them meanwhile."""
+    db.execute("BEGIN IMMEDIATE")
+    if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+        drop_all(db)
+        for statement in SCHEMA.split(";\n"):
+            if statement.strip():
+                db.execute(statement)
+        db.execute(f"PRAGMA user_version = {VERSION}")
+        new_generation(db)
+    db.execute("COMMIT")
+
+
+def drop_all(db: sqlite3.Connection) -> None:
+    """Drop every table, inside a transaction."""
+    names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    for name in names:
+        if not name.startswith("sqlite_"):
+            quoted = name.replace('"', '""')
+            db.execute(f'DROP TABLE "{quoted}"')
+
+
+def remake(db: sqlite3.Connection) -> None:
+    """Empty the index, inside a transaction, because the results were rewritten."""
+    drop_all(db)
+    for statement in SCHEMA.split(";\n"):
+        if statement.strip():
+            db.execute(statement)
+    new_generation(db)
+
+
+def new_generation(db: sqlite3.Connection) -> None:
+    """Give the content of the index a new identity, by which cached results are recognized as old."""
+    facts = [("generation", os.urandom(8).hex()), ("changed", 0)]
+    db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
+
+
+def fact(db: sqlite3.Connection, name: str) -> object:
+    """Return a stored value, None if it is not there."""
+    found = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    return found[0] if found else None
+
+
+def set_fact(db: sqlite3.Connection, name: str, value: object) -> None:
+    """Store a value."""
+    db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    code = getattr(error, "sqlite_errorcode", None)
+    # A missing table or column means that another program's file has this name.
+    return code is not None and (
+        code & 0xFF in DAMAGED or "no such table" in str(error) or "no such column" in str(error)
+    )

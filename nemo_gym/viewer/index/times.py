@@ -1,0 +1,71 @@
+"""The times of a rollout, from the records of its calls."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.row import SECONDS_KEY
+
+PLAUSIBLE = 1e9
+"""Times before 2001 are those of replies that have no real one."""
+
+
+class Times(NamedTuple):
+    """Durations in seconds, and moments in seconds since the epoch. None if they were not recorded."""
+
+    seconds: float | None = None
+    model_seconds: float | None = None
+    tool_seconds: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+UNKNOWN = Times()
+
+
+def times_of(row: JsonObject, response: JsonObject) -> Times:
+    """Return the times of a record."""
+    seconds, created_at = _number(row.get(SECONDS_KEY)), _moment(response.get("created_at"))
+    capture, trajectory = row.get("ng_model_call_capture"), row.get("ng_trajectory")
+    if not isinstance(capture, dict) and not isinstance(trajectory, dict):
+        return Times(seconds=seconds, ended_at=created_at) if seconds or created_at else UNKNOWN
+    models = _objects(capture, "calls") or _objects(trajectory, "model_calls")
+    tools = _objects(trajectory, "tool_calls")
+    starts = [at for call in (*models, *tools) if (at := _moment(call.get("started_at"))) is not None]
+    ends = [at for call in (*models, *tools) if (at := _moment(call.get("completed_at"))) is not None]
+    started_at, ended_at = min(starts, default=None), max([*ends, *starts], default=created_at)
+    return Times(
+        seconds,
+        _sum_of(models, "latency_ms"),
+        _sum_of(tools, "duration_ms"),
+        started_at,
+        ended_at,
+    )
+
+
+def _objects(holder: object, name: str) -> list[JsonObject]:
+    found = holder.get(name) if isinstance(holder, dict) else None
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _sum_of(calls: list[JsonObject], name: str) -> float | None:
+    durations = [ms for call in calls if (ms := _number(call.get(name))) is not None]
+    return sum(durations) / 1000 if durations else None
+
+
+def _number(value: object) -> float | None:
+    if (type(value) is float or type(value) is int) and 0 <= value < 1e15:
+        return float(value)
+    return None
+
+
+def _moment(value: object) -> float | None:
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value).timestamp()
+        except (ValueError, OverflowError):
+            return None
+    number = _number(value)
+    return number if number is not None and number > PLAUSIBLE else None

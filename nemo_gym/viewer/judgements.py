@@ -1,0 +1,137 @@
+"""What judges were asked and answered, from the fields in which environments report it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.viewer.conversation import conversation_of
+from nemo_gym.viewer.shortening import LARGEST_FIELDS, cut, shortened
+
+EVALUATIONS = "judge_evaluations"
+CRITERIA = "criteria"
+COMPARISONS = "comparisons"
+MOST_JUDGEMENTS = 100
+PROMPT_KEYS = ("judge_prompt", "judge_input", "judge_question")
+ANSWER_KEYS = ("judge_response", "judge_output", "judge_answer", "judge_reply", "judge_text")
+VERDICT_KEYS = ("judge_verdict", "judge_label", "judge_judgement", "judge_decision")
+SHOWN_AS_JUDGEMENTS = {EVALUATIONS, "judge_evaluation", *PROMPT_KEYS, *ANSWER_KEYS, *VERDICT_KEYS}
+
+
+def judgements_of(record: JsonObject) -> list[JsonObject]:
+    """Return the `Judgement`s of api.ts: of judge calls, of a rubric's criteria, and of comparisons with others.
+
+    Environments of nemo_gym report judge calls as `judge_evaluations`, with request, response and label. Others have
+    fields such as `judge_prompt` and `judge_response`.
+    """
+    evaluations = [*_objects(record.get(EVALUATIONS)), *_objects([record.get("judge_evaluation")])]
+    criteria = [each for each in _objects(record.get(CRITERIA)) if "is_met" in each]
+    comparisons = [each for each in _objects(record.get(COMPARISONS)) if "preference" in each]
+    found = list(_of_evaluations(evaluations, criteria))
+    if not found:
+        found = [*_of_fields(record), *map(_of_criterion, criteria)]
+    found += map(_of_comparison, comparisons)
+    longest = max(2_000, LARGEST_FIELDS // (2 * max(len(found), 1)))
+    return [_shortened(each, longest) for each in found[:MOST_JUDGEMENTS]]
+
+
+def _objects(value: object) -> list[JsonObject]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _of_evaluations(evaluations: list[JsonObject], criteria: list[JsonObject]) -> Iterator[JsonObject]:
+    """Yield the judge's calls. With one call for each criterion of a rubric, they are named after the criteria."""
+    is_rubric = bool(criteria) and len(criteria) == len(evaluations)
+    for number, each in enumerate(evaluations, start=1):
+        name = f"judge, call {number}" if len(evaluations) > 1 else "judge"
+        criterion = _of_criterion(criteria[number - 1]) if is_rubric else None
+        # A request has the fields of a row's, and is read like a conversation.
+        params = each.get("responses_create_params") or each.get("request")
+        response = each.get("response")
+        verdict = each.get("verdict_label", each.get("label", each.get("verdict")))
+        yield {
+            "name": criterion["name"] if criterion else name,
+            "prompt": _said({"responses_create_params": params}),
+            "answer": response if isinstance(response, str) else _said({"response": response}),
+            "verdict": _word(verdict) or (criterion["verdict"] if criterion else None),
+            "reward": criterion["reward"] if criterion else _number(each.get("score", each.get("reward"))),
+        }
+
+
+def _of_fields(record: JsonObject) -> Iterator[JsonObject]:
+    prompt, answer, verdict = (
+        next((record[key] for key in keys if record.get(key) is not None), None)
+        for keys in (PROMPT_KEYS, ANSWER_KEYS, VERDICT_KEYS)
+    )
+    if prompt is not None or answer is not None or verdict is not None:
+        said = _said({"response": answer}) if isinstance(answer, dict) else answer
+        yield {
+            "name": "judge",
+            "prompt": _word(prompt),
+            "answer": _word(said),
+            "verdict": _word(verdict),
+            "reward": None,
+        }
+
+
+def _of_criterion(criterion: JsonObject) -> JsonObject:
+    weight = criterion.get("weight")
+    return {
+        "name": f"{criterion.get('name')}{'' if weight is None else f' (weight {weight})'}",
+        "prompt": None,
+        "answer": _word(criterion.get("reason")),
+        "verdict": "met" if criterion.get("is_met") else "not met",
+        "reward": float(bool(criterion.get("is_met"))),
+    }
+
+
+def _of_comparison(comparison: JsonObject) -> JsonObject:
+    preference = _number(comparison.get("preference"))
+    verdicts = _objects(comparison.get("verdicts"))
+    texts = [", ".join(f"{name} {value}" for name, value in each.items()) for each in verdicts]
+    return {
+        "name": f"compared with {comparison.get('with')}",
+        "prompt": None,
+        "answer": "\n".join(texts) or _word(comparison.get("problem")),
+        "verdict": None
+        if preference is None
+        else "better"
+        if preference > 0.5
+        else "worse"
+        if preference < 0.5
+        else "tie",
+        "reward": preference,
+    }
+
+
+def _said(record: JsonObject) -> str | None:
+    """Return the texts of a request or a response, with the role before each if there are several."""
+    items = conversation_of(record, lambda *_: None).items
+    texts = [(item.get("role", item["kind"]), _text_of(item)) for item in items]
+    said = [(role, text) for role, text in texts if text]
+    if len(said) == 1:
+        return said[0][1]
+    return "\n\n".join(f"[{role}]\n{text}" for role, text in said) or None
+
+
+def _text_of(item: JsonObject) -> str:
+    return item.get("text") or "\n".join(_texts(item.get("parts") or ()))
+
+
+def _texts(parts: Iterable[JsonObject]) -> Iterator[str]:
+    for part in parts:
+        yield part["text"] if "text" in part else f"({part['kind']})"
+
+
+def _word(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return str(shortened(value))
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _shortened(judgement: JsonObject, longest: int) -> JsonObject:
+    return {name: cut(value, longest) if isinstance(value, str) else value for name, value in judgement.items()}

@@ -1,0 +1,102 @@
+"""The runs found in the given paths."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.rollouts.control.registry import collections_here
+from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.viewer.discovery import Discovery
+from nemo_gym.viewer.index.indexer import Indexer
+from nemo_gym.viewer.index.store import cache_folder, forget_unused
+from nemo_gym.viewer.run_view import RunView
+
+__all__ = ["Library", "RunView"]
+
+LOOK_EVERY_S = 1.0
+FINISH_S = 3600.0
+
+
+class Library:
+    """The runs in files and folders. Runs that appear later in a folder are found, too. Thread-safe."""
+
+    def __init__(self, paths: Sequence[Path], cache: Path | None = None) -> None:
+        """Look for runs in `paths`. The indexes are kept in `cache`, by default in the user's cache folder."""
+        self.paths = [path.resolve() for path in paths]
+        self._discovery = Discovery(self.paths)
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._cache = self._writable(cache or cache_folder())
+        self._indexer = Indexer()
+        self._lock = Lock()
+        self._runs: dict[str, RunView] = {}
+        self._looked_at = -LOOK_EVERY_S
+        self._live: frozenset[Path] = frozenset()
+        forget_unused(self._cache)
+        for run in self.runs():
+            run.refresh(wait_s=0.0)
+
+    def runs(self) -> list[RunView]:
+        """Return all runs, the latest first."""
+        self._look()
+        with self._lock:
+            return sorted(self._runs.values(), key=lambda run: (-run.began_at, run.name))
+
+    def run(self, run_id: str) -> RunView:
+        """Return a run. Raise `KeyError` if it does not exist (any more)."""
+        self._look()
+        with self._lock:
+            return self._runs[run_id]
+
+    def problems(self) -> list[JsonObject]:
+        """Return what is wrong with files of the given paths that are not part of a run, as `Problem`s of api.ts."""
+        self._look()
+        with self._lock:
+            return [
+                {"file": str(path), "line": None, "message": message} for path, message in self._discovery.problems
+            ]
+
+    def allows(self, path: Path) -> bool:
+        """Return whether a file is inside the given paths, with all links followed."""
+        return self._discovery.allows(path)
+
+    def finish(self, timeout_s: float = FINISH_S) -> None:
+        """Wait until all runs are indexed. A program that reads all rollouts must call it, unlike the pages."""
+        until = time.monotonic() + timeout_s
+        for run in self.runs():
+            run.refresh(wait_s=max(0.0, until - time.monotonic()))
+
+    def close(self) -> None:
+        """Stop indexing."""
+        self._indexer.stop()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _look(self) -> None:
+        with self._lock:
+            if time.monotonic() - self._looked_at < LOOK_EVERY_S:
+                return
+            self._live = frozenset(collection.output.resolve() for collection in collections_here())
+            runs = {}
+            for name, results in self._discovery.look():
+                run = RunView(name, RunFiles(results=results), self._cache, self._indexer, self._discovery.allows)
+                runs[run.id] = self._runs.get(run.id, run)
+                runs[run.id].is_live = results in self._live
+            self._runs = runs
+            self._looked_at = time.monotonic()
+
+    def _writable(self, folder: Path) -> Path:
+        """Return a folder for the indexes. Without a writable cache they are kept until the viewer ends."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if os.access(folder, os.W_OK | os.X_OK):
+                return folder
+        except OSError:
+            pass
+        self._temporary = tempfile.TemporaryDirectory(prefix="nemo-gym-viewer-")
+        return Path(self._temporary.name)

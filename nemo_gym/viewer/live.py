@@ -1,0 +1,196 @@
+"""Runs under way: a stream of their status, and what people ask of their collections."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from fastapi import APIRouter, HTTPException, Request
+from starlette.responses import StreamingResponse
+
+from nemo_gym.calls.loads import LoadReader, ServerLoad
+from nemo_gym.config import HeadConfig
+from nemo_gym.errors import LaunchError, UserError
+from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.rollouts.control import requests
+from nemo_gym.rollouts.control.calling import NotListening
+from nemo_gym.rollouts.control.control import Refused
+from nemo_gym.viewer.routes_runs import Viewed, run_of
+from nemo_gym.viewer.run_view import RunView
+
+PAUSE_S = 1.0
+LOADS_S = 2.0
+"""Seconds for the loads of the servers. After that, the previous ones are sent again."""
+RATE_OVER_S = 10.0
+INDEXING_S = 1.0
+"""Seconds to wait until appended lines are indexed."""
+MOST_STREAMS = 32
+
+router = APIRouter()
+
+
+class Control(Protocol):
+    """Ask the collection that writes these results. Raise `NotListening` or `Refused`."""
+
+    def __call__(self, results: Path, verb: str, /, **arguments: object) -> JsonObject: ...
+
+
+class Streams:
+    """The open event streams. They end when the server stops."""
+
+    def __init__(self) -> None:
+        self._open = 0
+        self._closing = asyncio.Event()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further stream may be opened."""
+        return self._open >= MOST_STREAMS
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether all streams must end."""
+        return self._closing.is_set()
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Count a stream while it is open."""
+        self._open += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+
+    async def pause(self) -> None:
+        """Wait until the next event is due, or until the streams must end."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), PAUSE_S)
+
+    def close(self) -> None:
+        """End all streams. Must be called in the server's event loop."""
+        self._closing.set()
+
+
+class ControlRequest(requests.Request):
+    """A verb for the collection of one run."""
+
+    run: str
+
+
+@router.post("/api/control")
+def ask(request: Request, body: ControlRequest) -> JsonObject:
+    """Pass a verb to the collection of a run."""
+    control: Control = request.app.state.control
+    arguments = body.model_dump(exclude={"run", "verb"}, exclude_none=True)
+    try:
+        return control(run_of(request, body.run).files.results, body.verb, **arguments)
+    except UserError as error:
+        raise HTTPException(409, str(error)) from error
+
+
+@router.get("/api/events")
+async def events(request: Request, run: Viewed) -> StreamingResponse:
+    """Send the status of a run every second until it ends."""
+    streams: Streams = request.app.state.streams
+    if streams.is_full:
+        raise HTTPException(409, f"{MOST_STREAMS} live pages are open already: close one, then reload this page.")
+    return StreamingResponse(_events(run, request.app.state.control, streams), media_type="text/event-stream")
+
+
+async def _events(view: RunView, control: Control, streams: Streams) -> AsyncIterator[bytes]:
+    with streams.one():
+        async with AsyncExitStack() as until_the_end:
+            servers = _Servers(until_the_end)
+            files = _Files(view)
+            while not streams.is_closing:
+                try:
+                    status = await asyncio.to_thread(control, view.files.results, "status")
+                    status["servers"] = await servers.read(status.get("head_server"))
+                except (NotListening, Refused):
+                    run = await asyncio.to_thread(_refreshed, view)
+                    if run["state"] != "running":
+                        yield _event("ended", run)
+                        return
+                    status = files.status(run)
+                yield _event("status", status)
+                await streams.pause()
+
+
+class _Servers:
+    """The loads of a run's servers."""
+
+    def __init__(self, until_the_end: AsyncExitStack) -> None:
+        self._until_the_end = until_the_end
+        self._reader: LoadReader | None = None
+        self._latest: list[ServerLoad] = []
+
+    async def read(self, head_server: str | None) -> list[JsonObject]:
+        """Return the latest loads; none if no head server answers."""
+        if head_server is None:
+            return []
+        if self._reader is None:
+            host, _, port = head_server.rpartition(":")
+            reader = LoadReader(HeadConfig(host=host.strip("[]"), port=int(port)))
+            self._reader = await self._until_the_end.enter_async_context(reader)
+        try:
+            async with asyncio.timeout(LOADS_S):
+                self._latest = await self._reader.read()
+        except TimeoutError:
+            pass
+        except LaunchError:
+            # The servers stop shortly before the collection ends.
+            self._latest = []
+        return [load.model_dump() for load in self._latest]
+
+
+class _Files:
+    """The status of a run whose collection cannot be asked, such as one on another machine, from its files."""
+
+    def __init__(self, view: RunView) -> None:
+        self._view = view
+        self._samples: deque[tuple[float, int]] = deque()
+
+    def status(self, run: JsonObject) -> JsonObject:
+        """Return the fields of `LiveStatus`; null for those that only the collection knows."""
+        record = self._view.record
+        failed = record.outcomes.failed if record else {}
+        if sum(failed.values()) != run["failed"]:
+            # The record may be a few seconds older than the files.
+            failed = {"failed": run["failed"]} if run["failed"] else {}
+        return {
+            "state": "collecting",
+            "planned": run["planned"] or 0,
+            "scored": run["scored"],
+            "failed": failed,
+            "unresolved": run["unresolved"] or 0,
+            "mean_reward": run["mean_reward"],
+            "running": None,
+            "requeued": 0,
+            "concurrency": record.concurrency if record else None,
+            "is_adaptive": bool(record and record.concurrency_steps),
+            "rollouts_per_s": self._rate(run["scored"] + run["failed"]),
+            "longest": [],
+            "servers": [],
+        }
+
+    def _rate(self, finished: int) -> float:
+        now = time.monotonic()
+        self._samples.append((now, finished))
+        while self._samples[0][0] < now - RATE_OVER_S:
+            self._samples.popleft()
+        began_at, before = self._samples[0]
+        return round((finished - before) / (now - began_at), 2) if now > began_at else 0.0
+
+
+def _refreshed(view: RunView) -> JsonObject:
+    view.refresh(INDEXING_S)
+    return view.as_json()
+
+
+def _event(name: str, data: JsonObject) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), dump_json(data))

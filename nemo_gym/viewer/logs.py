@@ -1,0 +1,167 @@
+"""The place of a failure in the log of the server that failed. Logs may be large, so only parts of them are read."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.schemas.row import Row
+from nemo_gym.viewer.shortening import cut
+
+SEARCHED_BYTES = 64 * 1024 * 1024
+"""A longer log is searched only in this part at its end."""
+COUNTED_BYTES = 512 * 1024 * 1024
+"""Up to here, lines are counted."""
+CHUNK_BYTES = 4 * 1024 * 1024
+LINES_AROUND = 20
+LONGEST_LINE = 2_000
+NEEDLE_CHARACTERS = 120
+SHORTEST_NEEDLE = 12
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x08\x0b-\x1f\x7f]")
+"""Colours and other control codes of terminals."""
+
+
+class Window(NamedTuple):
+    """Lines of a log: the offset of the first one, and the one that was searched for, if any."""
+
+    offset: int
+    lines: list[bytes]
+    found: int | None
+
+
+def log_of_failure(row: Row, files: RunFiles, given_paths: Sequence[Path]) -> JsonObject | None:
+    """Return the lines of a log around a failure, as `log` in api.ts; None without a log.
+
+    Looks for the rollout's id, and then for the message, in the log of the failed server, and then in the agent's. If
+    neither is found, returns the last lines of the failed server's log.
+    """
+    if row.failure_class is None:
+        return None
+    needles = list(_needles(row))
+    # Resolved without its own name, because a run of unknown origin may have a link in place of this folder.
+    logs = files.logs.parent.resolve() / files.logs.name
+    folders = [logs, *(path.resolve() for path in given_paths if path.is_dir())]
+    ends: JsonObject | None = None
+    for server, path in _candidates(row, files):
+        if not _is_log_in(path, folders):
+            continue
+        if (found := _lines_of(server, path, needles)) is not None:
+            if found["marked"]:
+                return found
+            ends = ends or found
+    return ends
+
+
+def _lines_of(server: str, path: Path, needles: Sequence[re.Pattern[bytes]]) -> JsonObject | None:
+    try:
+        with path.open("rb") as file:
+            window = _window(file, needles)
+            first_line = _lines_before(file, window.offset)
+    except OSError:
+        return None
+    if not window.lines:
+        return None
+    lines = [_readable(line) for line in window.lines]
+    marked = [] if window.found is None else [window.found]
+    return {"server": server, "path": str(path), "first_line": first_line, "lines": lines, "marked": marked}
+
+
+def _candidates(row: Row, files: RunFiles) -> Iterator[tuple[str, Path]]:
+    recorded, failed = row.failure_log, row.failure_server
+    if isinstance(recorded, str) and recorded:
+        server = str(failed or Path(recorded).stem)
+        # The run may have been moved since.
+        yield server, files.logs / Path(recorded).name
+        yield server, Path(recorded)
+    for name in (failed, row.agent):
+        if isinstance(name, str) and name:
+            yield name, files.logs / f"{Path(name).name}.log"
+
+
+def _is_log_in(path: Path, folders: Iterable[Path]) -> bool:
+    try:
+        found = path.resolve()
+        return found.suffix == ".log" and found.is_file() and any(map(found.is_relative_to, folders))
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def _needles(row: Row) -> Iterator[re.Pattern[bytes]]:
+    try:
+        rollout_id = row.rollout_id
+    except ValueError:
+        rollout_id = None
+    if rollout_id is not None:
+        # An id such as 1-0 is also part of dates and of other ids.
+        yield re.compile(rb"rollout[ =:'\"]+" + re.escape(rollout_id.encode()) + rb"(?![\w.-]*\w)")
+    for line in (row.failure_message or "").splitlines():
+        text = line.strip()[:NEEDLE_CHARACTERS]
+        # Servers put their own name before the message of an error.
+        without_server = text.removeprefix(f"{row.failure_server}: ")
+        for needle in dict.fromkeys((text, without_server)):
+            if len(needle) >= SHORTEST_NEEDLE:
+                yield re.compile(re.escape(needle.encode(errors="replace")))
+
+
+def _window(file: BinaryIO, needles: Sequence[re.Pattern[bytes]]) -> Window:
+    size = file.seek(0, os.SEEK_END)
+    start = max(0, size - SEARCHED_BYTES)
+    for needle in needles:
+        at = _last_match(file, needle, start, size)
+        if at is not None:
+            return _around(file, at, size)
+    return _around(file, size, size)._replace(found=None)
+
+
+def _last_match(file: BinaryIO, needle: re.Pattern[bytes], start: int, end: int) -> int | None:
+    """Return the offset of the last match, searching backwards. Chunks overlap by more than a needle's length."""
+    overlap = 8 * NEEDLE_CHARACTERS
+    while end > start:
+        begin = max(start, end - CHUNK_BYTES)
+        file.seek(begin)
+        found = list(needle.finditer(file.read(end - begin)))
+        if found:
+            return begin + found[-1].start()
+        end = begin + overlap if begin > start else start
+    return None
+
+
+def _around(file: BinaryIO, at: int, size: int) -> Window:
+    """Return the lines around an offset."""
+    reach = LINES_AROUND * LONGEST_LINE
+    begin = max(0, at - reach)
+    file.seek(begin)
+    before = file.read(at - begin)
+    after = file.read(min(reach, size - at))
+    head, tail = before.split(b"\n"), after.split(b"\n")
+    skipped = max(0, len(head) - 1 - LINES_AROUND)
+    # The first line is incomplete if the part does not begin at a line.
+    if not skipped and begin > 0 and len(head) > 1:
+        skipped = 1
+    offset = begin + sum(len(line) + 1 for line in head[:skipped])
+    lines = [*head[skipped:-1], head[-1] + tail[0], *tail[1 : LINES_AROUND + 1]]
+    found = len(head) - 1 - skipped
+    if lines and not lines[-1]:
+        lines.pop()
+    return Window(offset, lines, found)
+
+
+def _lines_before(file: BinaryIO, offset: int) -> int | None:
+    """Return the number of the line at an offset, from 1. None if it is too far into the file to be counted."""
+    if offset > COUNTED_BYTES:
+        return None
+    file.seek(0)
+    count, left = 1, offset
+    while left > 0 and (chunk := file.read(min(CHUNK_BYTES, left))):
+        count += chunk.count(b"\n")
+        left -= len(chunk)
+    return count
+
+
+def _readable(line: bytes) -> str:
+    return cut(CONTROL.sub("", line.decode("utf-8", "replace")), LONGEST_LINE)

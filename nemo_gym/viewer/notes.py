@@ -1,0 +1,176 @@
+"""Notes on rollouts, in a file next to the results: stars, tags and comments."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from types import MappingProxyType
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from nemo_gym.capture.log_file import locked_log
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject, dump_line, read_raw_lines
+from nemo_gym.rollouts.run_record import read_record
+from nemo_gym.schemas.row import TaskKey
+
+SUFFIX = "_notes.jsonl"
+LONGEST_COMMENT = 20_000
+LONGEST_TAG = 64
+MOST_TAGS = 32
+
+Tag = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_TAG)]
+
+
+class NoteFields(BaseModel):
+    """The content of a note."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    task: int = Field(ge=0, lt=1 << 43)
+    repeat: int = Field(ge=0, lt=1 << 43)
+    star: bool = False
+    tags: list[Tag] = Field(default_factory=list, max_length=MOST_TAGS)
+    comment: str = Field(default="", max_length=LONGEST_COMMENT)
+
+
+class _Line(NoteFields):
+    model_config = ConfigDict(extra="ignore")
+
+    at: datetime
+
+    @property
+    def moment(self) -> datetime:
+        """Its time, in UTC unless it says otherwise."""
+        return self.at if self.at.tzinfo else self.at.replace(tzinfo=UTC)
+
+    def as_note(self) -> Note:
+        tags = tuple(dict.fromkeys(self.tags))
+        return Note(
+            self.task, self.repeat, self.star, tags, self.comment, self.moment.isoformat(timespec="milliseconds")
+        )
+
+
+@dataclass(frozen=True)
+class Note:
+    """The latest note on a rollout."""
+
+    task: int
+    repeat: int
+    star: bool
+    tags: tuple[str, ...]
+    comment: str
+    at: str
+    """In ISO 8601, UTC."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has neither star nor tag nor comment, which removes the note."""
+        return not (self.star or self.tags or self.comment)
+
+    def as_json(self) -> JsonObject:
+        """Return the `Note` of api.ts."""
+        return asdict(self)
+
+
+class Notes:
+    """The notes of one run, in `<output>_notes.jsonl`. Thread-safe, and safe for several viewers at once.
+
+    The file is only ever appended to, and the last line of a rollout counts. Resuming the run keeps the notes. After
+    `--overwrite` the file stays, but its notes are about other rollouts: notes from before the run began do not count.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Use the notes in this file, which need not exist."""
+        self.path = path
+        self._record = path.with_name(f"{path.name.removesuffix(SUFFIX)}_run.json")
+        self._lock = Lock()
+        self._read_at: tuple[object, object] | None = None
+        self._notes: Mapping[TaskKey, Note] = MappingProxyType({})
+        self._problems: list[JsonObject] = []
+
+    def of(self, key: TaskKey) -> Note | None:
+        """Return the note on a rollout, None without one."""
+        return self.all().get(key)
+
+    def all(self) -> Mapping[TaskKey, Note]:
+        """Return all notes. Cheap if nothing has changed."""
+        with self._lock:
+            self._refresh()
+            return self._notes
+
+    def problems(self) -> list[JsonObject]:
+        """Return the lines that are not notes, as `Problem`s of api.ts."""
+        with self._lock:
+            self._refresh()
+            return self._problems
+
+    def write(self, key: TaskKey, *, star: bool, tags: list[str], comment: str) -> Note:
+        """Replace the note on a rollout. An empty one removes it. Raise `DataError` if the file cannot be written."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        note = Note(key.task, key.repeat, star, tuple(dict.fromkeys(tags)), comment.strip(), now)
+        if self.path.is_symlink():
+            # A run of unknown origin must not make the viewer write to other files.
+            raise DataError(f"{self.path}: the note cannot be written, because the file is a link. Replace the link.")
+        try:
+            with locked_log(self.path) as log:
+                log.append(dump_line(note.as_json()), sync=True)
+        except OSError as error:
+            raise DataError(
+                f"{self.path}: the note cannot be written ({error.strerror}). Check the permissions of the folder, or "
+                "copy the run to a folder of your own."
+            ) from error
+        return note
+
+    def _refresh(self) -> None:
+        versions = _version(self.path), _version(self._record)
+        if versions == self._read_at:
+            return
+        self._problems = []
+        began_at = self._began_at() if versions[0] else None
+        notes = {
+            TaskKey(line.task, line.repeat): line.as_note()
+            for line in (self._lines() if versions[0] else ())
+            if began_at is None or line.moment >= began_at
+        }
+        self._notes = MappingProxyType({key: note for key, note in notes.items() if not note.is_empty})
+        self._read_at = versions
+
+    def _lines(self) -> Iterator[_Line]:
+        """Yield the lines of the file, and keep the problems of others."""
+        try:
+            for number, raw in read_raw_lines(self.path):
+                try:
+                    yield _Line.model_validate_json(raw)
+                except ValidationError:
+                    self._add_problem(number, "not a note of the viewer. If the line is damaged, delete it.")
+        except DataError as error:
+            self._add_problem(None, str(error))
+
+    def _add_problem(self, line: int | None, message: str) -> None:
+        self._problems.append({"file": str(self.path), "line": line, "message": message})
+
+    def _began_at(self) -> datetime | None:
+        """Return when the first session of the run began, None if it is unknown."""
+        record = read_record(self._record)
+        if record is None:
+            return None
+        first = record.earlier_sessions[0] if record.earlier_sessions else record
+        try:
+            began_at = datetime.fromisoformat(first.started_at)
+        except ValueError:
+            return None
+        return began_at if began_at.tzinfo else None
+
+
+def _version(path: Path) -> tuple[int, ...] | None:
+    try:
+        found: os.stat_result = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,89 @@
+"""Commands that run one task of a run again, for pasting into a shell."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+
+from nemo_gym.config.masking import MASK
+from nemo_gym.rollouts.job import EndToEndJob, RunFiles
+from nemo_gym.rollouts.run_record import RunRecord
+from nemo_gym.viewer.index.place import Place
+
+END_TO_END = ("eval", "run")
+PUBLISHED_NAME = "ng_e2e_collect_rollouts"
+NO_SERVE = "--no-serve"
+READY = "head server:"
+"""What `ng env start` prints once all servers answer. It ends by itself if they do not."""
+SERVER_FLAGS = {
+    "--config", "--benchmark", "--environment", "--resources-server", "--model-type", "--search-dir",
+    "--restart-limit", "--model-endpoint-readiness-timeout-seconds", "--policy-base-url", "--policy-api-key",
+    "--policy-model-name",
+}  # fmt: skip
+"""The flags that say which servers are started and how."""
+WITHOUT_VALUE = {"--auto-install"}
+
+
+def rerun_of(
+    record: RunRecord | None, files: RunFiles, planned: Place | None, media_dir: str | None = None
+) -> str | None:
+    """Return commands that start the run's servers and collect this rollout again. None if they are not known.
+
+    The row is the one that its agent received, with the same prompt, sampling parameters and agent. `media_dir` is the
+    folder of the files that it names.
+    """
+    if record is None or planned is None or record.regraded is not None:
+        return None
+    words = _words_of(record.command)
+    if words is None:
+        return None
+    if NO_SERVE in words or os.path.basename(record.command[0]) == "ng_collect_rollouts":
+        return "\n".join(["# Start the servers of this run first.", *_collecting(files, planned, media_dir)])
+    start = shlex.join(["ng", "env", "start", *_server_words(words)])
+    hint = ["# Replace each **** by its value."] if MASK in start else []
+    log = f"{_name_of(planned)}_servers.log"
+    wait = f"while kill -0 $! 2>/dev/null && ! grep -q '{READY}' {log}; do sleep 1; done"
+    return "\n".join([*hint, f"{start} > {log} 2>&1 &", wait, *_collecting(files, planned, media_dir), "kill $!"])
+
+
+def _collecting(files: RunFiles, planned: Place, media_dir: str | None) -> Iterator[str]:
+    name, materialized = _name_of(planned), shlex.quote(str(files.materialized.resolve()))
+    # Rows name their images and sounds relative to the file of rows.
+    rows = shlex.quote(os.path.join(media_dir or "", f"{name}.jsonl"))
+    yield f"sed -n {planned.line}p {materialized} > {rows}"
+    yield f"ng eval run {NO_SERVE} --input {rows} --output {name}_again.jsonl --num-repeats 1"
+
+
+def _name_of(planned: Place) -> str:
+    return f"task_{planned.key.task}_repeat_{planned.key.repeat}"
+
+
+def _words_of(command: Sequence[str]) -> list[str] | None:
+    """Return the words after the name of a command that collects, None for other commands."""
+    if not command:
+        return None
+    program, *words = command
+    if os.path.basename(program) in (PUBLISHED_NAME, "ng_collect_rollouts"):
+        return words
+    at = next((at for at in range(len(words) - 1) if tuple(words[at : at + 2]) == END_TO_END), None)
+    return None if at is None else words[at + 2 :]
+
+
+def _server_words(words: Sequence[str]) -> Iterator[str]:
+    """Yield the words that name configs and change them, without those of the collection."""
+    rest = iter(words)
+    for word in rest:
+        flag, equals, _ = word.partition("=")
+        if flag in WITHOUT_VALUE:
+            yield word
+        elif flag in SERVER_FLAGS:
+            yield word
+            if not equals and (value := next(rest, None)) is not None:
+                yield value
+        elif word.startswith(("+", "~")) and _key_of(word) not in EndToEndJob.model_fields:
+            yield word
+
+
+def _key_of(word: str) -> str:
+    return word.lstrip("+~").partition("=")[0].partition(".")[0]

@@ -1,0 +1,258 @@
+"""One rollout with everything that its page shows.
+
+A reply has about 2 MB of items at most, because a file may have 200 MB in one line. Long texts and values are cut (see
+`shortening`), and items that do not fit are requested with `&from=`. `/api/raw` streams the whole line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from fastapi import HTTPException
+
+from nemo_gym.capture.attachment import CAPTURE_KEY, TRAJECTORY_KEY
+from nemo_gym.capture.reconstruction import OBSERVATIONS_KEY
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.rollouts.outcome import Outcome
+from nemo_gym.schemas.row import (
+    AGENT_REF_KEY,
+    INSTANCE_CONFIG_KEY,
+    KIND_KEY,
+    MASK_KEY,
+    MEDIA_DIR_KEY,
+    PARAMS_KEY,
+    POLICY_KEYS,
+    PRIVATE_PREFIX,
+    REASON_KEY,
+    Row,
+    TaskKey,
+)
+from nemo_gym.viewer.conversation import Conversation, MediaPart, conversation_of
+from nemo_gym.viewer.index.place import Place
+from nemo_gym.viewer.judgements import SHOWN_AS_JUDGEMENTS, judgements_of
+from nemo_gym.viewer.library import RunView
+from nemo_gym.viewer.logs import log_of_failure
+from nemo_gym.viewer.rerun import rerun_of
+from nemo_gym.viewer.shortening import cut, shortened, shortened_fields, size_of
+from nemo_gym.viewer.timeline import seconds_of_calls, timeline_of
+
+ITEMS_BYTES = 2_000_000
+MOST_TOOLS = 256
+LONGEST_DESCRIPTION = 4_000
+LARGEST_RECORD = 512 * 1024 * 1024
+"""A larger record is not parsed, because that takes several times its size in memory."""
+
+SHOWN_ELSEWHERE = {
+    PARAMS_KEY, "response", "reward", "reward_components", AGENT_REF_KEY, MASK_KEY, INSTANCE_CONFIG_KEY,
+    CAPTURE_KEY, TRAJECTORY_KEY, OBSERVATIONS_KEY, "policy_version", *POLICY_KEYS,
+}  # fmt: skip
+"""Fields with a place of their own on the page."""
+
+
+class Shown(NamedTuple):
+    """The record of one attempt, and those that belong to it."""
+
+    run: RunView
+    place: Place
+    record: JsonObject
+    planned: JsonObject | None
+    """The row as its agent received it."""
+
+
+def place_of(run: RunView, key: TaskKey, attempt: int | None = None) -> Place:
+    """Return the record of a rollout, or of one of its attempts. Raise `HTTPException` 404 if it does not exist."""
+    current = run.index.place(key)
+    if current is None:
+        raise HTTPException(
+            404, f"The run {run.name} has no rollout {key}. Its files may have changed: reload the page."
+        )
+    if attempt is None or attempt == current.attempt:
+        return current
+    found = [place for place in run.index.attempts(key) if place.attempt == attempt]
+    if not found:
+        raise HTTPException(404, f"Rollout {key} of {run.name} does not have a record of attempt {attempt}.")
+    return found[-1]
+
+
+def shown_at(run: RunView, place: Place) -> Shown:
+    """Read the record at a place. Raise `HTTPException` 409 if it is too large."""
+    if place.bytes > LARGEST_RECORD:
+        raise HTTPException(
+            409,
+            f"{place.path}:{place.line}: the record has {place.bytes:,} bytes, too many to show. Download it instead.",
+        )
+    record = place.read()
+    row = run.index.planned(place.key)
+    return Shown(run, place, record, None if row is None or row == place else row.read())
+
+
+def conversation_at(shown: Shown) -> Conversation:
+    """Return the conversation of a record. Its media have addresses under /api/media."""
+    place = shown.place
+    query = {"run": shown.run.id, "task": place.key.task, "repeat": place.key.repeat, "attempt": place.attempt}
+
+    def address_of(number: int, _: MediaPart) -> str:
+        return f"/api/media?{urlencode({**query, 'n': number})}"
+
+    return conversation_of(shown.record, address_of, seconds_of_calls(shown.record))
+
+
+def rollout_json(
+    shown: Shown, given_paths: Sequence[Path], *, first_item: int = 0, items_bytes: int = ITEMS_BYTES
+) -> JsonObject:
+    """Return the `Rollout` of api.ts, without its neighbours."""
+    run, place, record, _ = shown
+    row, key = Row(record), place.key
+    conversation = conversation_at(shown)
+    items = _fitting(conversation.items[first_item:], items_bytes)
+    note = run.notes.of(key)
+    return {
+        "run": run.id,
+        "task": key.task,
+        "repeat": key.repeat,
+        "attempt": place.attempt,
+        "attempts": _attempts_of(run, key),
+        "agent": row.agent,
+        "outcome": place.outcome,
+        "reward": row.reward if place.outcome is Outcome.SCORED else None,
+        "is_masked": row.is_masked,
+        "mask_reason": _mask_reason(row),
+        "policy_version": shortened(record.get("policy_version")),
+        "model": _text((row.response or {}).get("model")),
+        "usage": _usage(row),
+        "items": items,
+        "omitted": max(0, len(conversation.items) - first_item - len(items)),
+        "tools": _tools(row),
+        "failure": _failure(shown, given_paths),
+        "reward_components": _components(record),
+        "graded": _graded(shown),
+        "given": _given(shown),
+        "judges": judgements_of(record),
+        "timeline": timeline_of(record, conversation.turns),
+        "note": None if note is None else note.as_json(),
+        "rerun": rerun_of(run.record, run.files, run.index.planned(key), _media_dir(shown)),
+        "file": {"path": str(place.path), "line": place.line, "offset": place.offset, "bytes": place.bytes},
+        "previous": None,
+        "next": None,
+    }
+
+
+def _fitting(items: Sequence[JsonObject], most_bytes: int) -> list[JsonObject]:
+    """Return the first items that fit, and at least one."""
+    found: list[JsonObject] = []
+    left = most_bytes
+    for item in items:
+        left -= size_of(item) or 0
+        if left < 0 and found:
+            break
+        found.append(item)
+    return found
+
+
+def _attempts_of(run: RunView, key: TaskKey) -> list[int]:
+    current = run.index.place(key)
+    numbers = {place.attempt for place in run.index.attempts(key)}
+    return sorted(numbers | ({current.attempt} if current is not None else set()))
+
+
+def _mask_reason(row: Row) -> str | None:
+    if not row.is_masked:
+        return None
+    config = row.fields.get(INSTANCE_CONFIG_KEY)
+    inner = config.get(REASON_KEY) if isinstance(config, dict) else None
+    return _text(row.fields.get(REASON_KEY) or inner)
+
+
+def _usage(row: Row) -> JsonObject | None:
+    if (usage := row.usage) is None:
+        return None
+    given, written = (_object(usage, f"{side}_tokens_details") for side in ("input", "output"))
+    # Chat Completions has other names.
+    return {
+        "input_tokens": _count(usage.get("input_tokens", usage.get("prompt_tokens"))),
+        "output_tokens": _count(usage.get("output_tokens", usage.get("completion_tokens"))),
+        "cached_tokens": _count(given.get("cached_tokens")),
+        "reasoning_tokens": _count(written.get("reasoning_tokens")),
+    }
+
+
+def _tools(row: Row) -> list[JsonObject]:
+    """Return the tools that the model had: those of its last reply, because the environment may add some."""
+    given = (row.response or {}).get("tools") or (row.params or {}).get("tools")
+    tools = [tool for tool in given if isinstance(tool, dict)] if isinstance(given, list) else []
+    return [_tool(tool) for tool in tools[:MOST_TOOLS]]
+
+
+def _tool(tool: JsonObject) -> JsonObject:
+    function = tool.get("function")
+    named = function if isinstance(function, dict) else tool
+    return {
+        "name": _text(named.get("name") or tool.get("type")) or "",
+        "description": _text(named.get("description"), LONGEST_DESCRIPTION),
+        "parameters": shortened(named.get("parameters"), 4 * LONGEST_DESCRIPTION),
+    }
+
+
+def _failure(shown: Shown, given_paths: Sequence[Path]) -> JsonObject | None:
+    row = Row(shown.record)
+    if shown.place.outcome is not Outcome.FAILED or row.failure_class is None:
+        return None
+    return {
+        "class": cut(row.failure_class, 200),
+        "message": cut(row.failure_message or ""),
+        "server": _text(row.failure_server),
+        "tier": _text(row.failure_tier),
+        "retryable": row.may_retry(default=False),
+        "log": log_of_failure(row, shown.run.files, given_paths),
+    }
+
+
+def _components(record: JsonObject) -> dict[str, float]:
+    components = _object(record, "reward_components")
+    return {cut(name, 200): float(value) for name, value in components.items() if isinstance(value, int | float)}
+
+
+def _given(shown: Shown) -> JsonObject:
+    """Return the fields of the task's row. Without planned rows, what grading added is unknown."""
+    if shown.place.outcome is Outcome.UNRESOLVED:
+        return shortened_fields(_own_fields(shown.record))
+    return shortened_fields(_own_fields(shown.planned or {}))
+
+
+def _graded(shown: Shown) -> JsonObject:
+    """Return the fields that the row does not have, or had with another value."""
+    if shown.place.outcome is Outcome.UNRESOLVED:
+        return {}
+    planned, fields = shown.planned or {}, _own_fields(shown.record)
+    hidden = {*SHOWN_AS_JUDGEMENTS, *((KIND_KEY, REASON_KEY) if shown.place.outcome is Outcome.FAILED else ())}
+    added = {name: value for name, value in fields.items() if name not in planned or planned[name] != value}
+    return shortened_fields({name: value for name, value in added.items() if name not in hidden})
+
+
+def _media_dir(shown: Shown) -> str | None:
+    folder = (shown.planned or shown.record).get(MEDIA_DIR_KEY)
+    return folder if isinstance(folder, str) else None
+
+
+def _own_fields(record: Mapping[str, object]) -> JsonObject:
+    return {
+        name: value
+        for name, value in record.items()
+        if name not in SHOWN_ELSEWHERE and not name.startswith(PRIVATE_PREFIX)
+    }
+
+
+def _object(record: Mapping[str, object], key: str) -> JsonObject:
+    value = record.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object, longest: int = 1_000) -> str | None:
+    return None if value is None else cut(str(value), longest)
+
+
+def _count(value: object) -> int | None:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,152 @@
+"""Routes about runs and their tables: runs, facets, rollouts, overview, selection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from threading import Event
+from typing import Annotated, Literal, TypeVar
+
+import orjson
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from starlette.responses import Response, StreamingResponse
+
+from nemo_gym.viewer.facets import facets_of
+from nemo_gym.viewer.filters import Filter, filter_of
+from nemo_gym.viewer.index.words import Cancelled
+from nemo_gym.viewer.library import Library, RunView
+from nemo_gym.viewer.overview import overview_of
+
+router = APIRouter(prefix="/api")
+MOST_ROWS = 1000
+LOOK_EVERY_S = 0.25
+CHUNK_BYTES = 1 << 20
+CLIENT_CLOSED_REQUEST = 499
+
+Filtered = Annotated[Filter, Depends(filter_of)]
+T = TypeVar("T")
+
+
+def library_of(request: Request) -> Library:
+    """Return the library of the application."""
+    library: Library = request.app.state.library
+    return library
+
+
+def run_of(request: Request, run: str) -> RunView:
+    """Return the run that a request names, with what was appended to its files."""
+    return _known(library_of(request), run)
+
+
+Viewed = Annotated[RunView, Depends(run_of)]
+
+
+@router.get("/runs")
+def runs(library: Annotated[Library, Depends(library_of)]) -> Response:
+    """Return all runs, the latest first."""
+    found = library.runs()
+    for run in found:
+        run.refresh(wait_s=0.0)
+    return _json({"runs": [run.as_json() for run in found], "problems": library.problems()})
+
+
+@router.get("/runs/{run_id}")
+def one_run(library: Annotated[Library, Depends(library_of)], run_id: str) -> Response:
+    """Return a run."""
+    return _json(_known(library, run_id).as_json())
+
+
+@router.get("/facets")
+def facets(run: Viewed) -> Response:
+    """Return what the filter offers for a run."""
+    census = run.index.census()
+    with run.index.reading() as db:
+        return _json(facets_of(db, census, run.notes.all()))
+
+
+@router.get("/rollouts")
+async def rollouts(
+    request: Request,
+    run: Viewed,
+    filter: Filtered,
+    *,
+    sort: str = "task",
+    order: Literal["asc", "desc"] = "asc",
+    offset: Annotated[int, Query(ge=0, lt=1 << 40)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 100,
+    column: Annotated[tuple[str, ...], Query(max_length=100)] = (),
+) -> Response:
+    """Return a part of the filtered and sorted table."""
+
+    def select(is_cancelled: Callable[[], bool]) -> Response:
+        page = run.index.select(
+            filter, sort, is_descending=order == "desc", offset=offset, limit=limit, columns=column,
+            is_cancelled=is_cancelled,
+        )  # fmt: skip
+        return _json({"total": page.total, "offset": offset, "rows": page.rows})
+
+    return await while_connected(request, select)
+
+
+@router.get("/overview")
+async def overview(request: Request, run: Viewed, filter: Filtered) -> Response:
+    """Return the overview of the selected rollouts."""
+    return await while_connected(
+        request, lambda is_cancelled: _json(overview_of(run, filter, is_cancelled=is_cancelled))
+    )
+
+
+@router.get("/selection")
+async def selection(request: Request, run: Viewed, filter: Filtered) -> Response:
+    """Return the lines of the selected rollouts as they are."""
+    # Search before the reply begins, so that a problem is still answered with its status.
+    await while_connected(request, lambda is_cancelled: run.index.count(filter, is_cancelled))
+    name = f"{run.files.results.stem}_selection.jsonl"
+    # Header values are Latin-1.
+    safe = "".join(each if each.isascii() and (each.isalnum() or each in "-_.") else "_" for each in name)
+    headers = {"content-disposition": f'attachment; filename="{safe}"'}
+    return StreamingResponse(_lines(run, filter), media_type="application/jsonl", headers=headers)
+
+
+def _lines(run: RunView, filter: Filter) -> Iterator[bytes]:
+    """Yield the lines in chunks, because each chunk costs a change of threads."""
+    chunk: list[bytes] = []
+    size = 0
+    for place in run.index.places(filter):
+        chunk += (place.raw(), b"\n")
+        size += place.bytes
+        if size >= CHUNK_BYTES:
+            yield b"".join(chunk)
+            chunk, size = [], 0
+    yield b"".join(chunk)
+
+
+async def while_connected(request: Request, work: Callable[[Callable[[], bool]], T]) -> T:
+    """Do slow work in a thread, and cancel it when the client leaves."""
+    has_left = Event()
+    task = asyncio.create_task(run_in_threadpool(work, has_left.is_set))
+    try:
+        while not (await asyncio.wait([task], timeout=LOOK_EVERY_S))[0]:
+            if await request.is_disconnected():
+                has_left.set()
+        return task.result()
+    except Cancelled:
+        raise HTTPException(CLIENT_CLOSED_REQUEST, "The client left.") from None
+    finally:
+        has_left.set()
+
+
+def _known(library: Library, run_id: str) -> RunView:
+    try:
+        run = library.run(run_id)
+    except KeyError:
+        raise HTTPException(
+            404, f"run {run_id[:100]} does not exist (any more). Go back to the list of runs."
+        ) from None
+    run.refresh()
+    return run
+
+
+def _json(value: object) -> Response:
+    return Response(orjson.dumps(value), media_type="application/json")

@@ -1,0 +1,67 @@
+"""The metrics of a run, from its `x_aggregate_metrics.json`, with their meanings."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.metrics.meanings import meaning_of
+from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.schemas.row import Row
+
+LONGEST_PARSED = 4 << 20
+"""A larger file has the metrics of many tasks, of which the overview shows none."""
+PARTS = ("agent_ref", "agent_metrics", "key_metrics")
+_PART = re.compile(rb'^    "(agent_ref|agent_metrics|key_metrics)": (\{\}|\{\n.*?^    \})', re.MULTILINE | re.DOTALL)
+
+
+def metrics_of(files: RunFiles) -> list[JsonObject]:
+    """Return the metrics of all agents, as in the `Overview` of api.ts. Without a readable file there are none."""
+    try:
+        entries = list(_entries(files.metrics))
+    except (OSError, ValueError):
+        return []
+    return [
+        {
+            "agent": Row(entry).agent,
+            "name": name,
+            "value": value,
+            "meaning": meaning_of(name),
+            "is_key": name in _object(entry, "key_metrics"),
+        }
+        for entry in entries
+        for name, value in _object(entry, "agent_metrics").items()
+    ]
+
+
+def _object(entry: JsonObject, name: str) -> JsonObject:
+    found = entry.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _entries(path: Path) -> Iterator[JsonObject]:
+    """Yield the entry of each agent, of a large file without the metrics of tasks."""
+    if path.stat().st_size > LONGEST_PARSED:
+        yield from _parts_of_entries(path)
+        return
+    found = orjson.loads(path.read_bytes())
+    yield from (entry for entry in (found if isinstance(found, list) else ()) if isinstance(entry, dict))
+
+
+def _parts_of_entries(path: Path) -> Iterator[JsonObject]:
+    # Collections write the file with this indentation, and JSON strings have no line breaks.
+    entry: JsonObject = {}
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        for part in _PART.finditer(text):
+            name = part[1].decode()
+            if name in entry:
+                yield entry
+                entry = {}
+            entry[name] = orjson.loads(part[2])
+    if entry:
+        yield entry

@@ -1,0 +1,185 @@
+"""One run as the pages show it: its files, its record, its index and its notes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.outcome import Outcome
+from nemo_gym.rollouts.run_record import RunRecord, read_record
+from nemo_gym.viewer.index.builder import paths_of
+from nemo_gym.viewer.index.census import Census
+from nemo_gym.viewer.index.indexer import Indexer
+from nemo_gym.viewer.index.run_index import RunIndex
+from nemo_gym.viewer.notes import SUFFIX, Notes
+from nemo_gym.viewer.run_state import state_of
+
+REFRESH_S = 0.3
+"""How long a request waits for what was appended. A small file is complete by then."""
+
+
+class RunView:
+    """One run. Thread-safe."""
+
+    def __init__(
+        self, name: str, files: RunFiles, cache: Path, indexer: Indexer, allows: Callable[[Path], bool]
+    ) -> None:
+        """Use a run of the library. A file for which `allows` returns False is not read."""
+        self.id = hashlib.sha256(os.fsencode(files.results)).hexdigest()[:12]
+        self.name = name
+        self.files = files
+        self.is_live = False
+        """Whether its collection answers on its control socket."""
+        self.notes = Notes(files.results.with_name(f"{files.results.stem}{SUFFIX}"))
+        self.index = RunIndex(files, cache, self.notes.all, allows)
+        self._indexer = indexer
+        self._lock = Lock()
+        self._seen: object = None
+        self._record: RunRecord | None = None
+        self._record_seen: object = None
+        self._fault: str | None = None
+
+    @property
+    def record(self) -> RunRecord | None:
+        """The run's record, read again if it has changed."""
+        version = _version(self.files.record)
+        with self._lock:
+            if version != self._record_seen:
+                is_there = version is not None and self.index.allows(self.files.record)
+                self._record = read_record(self.files.record) if is_there else None
+                self._record_seen = version
+            return self._record
+
+    @property
+    def began_at(self) -> float:
+        """When the run began, or else when its results were written, in seconds since the epoch."""
+        began_at = moment_of(self.record.started_at) if self.record else None
+        if began_at is not None:
+            return began_at.timestamp()
+        try:
+            return self.files.results.stat().st_mtime
+        except OSError:
+            return 0.0
+
+    def refresh(self, wait_s: float = REFRESH_S) -> None:
+        """Index what was appended to the files, and wait for it for some time. Cheap if nothing has changed."""
+        index = _version(self.index.path)
+        # A damaged index is deleted, and the new one is empty.
+        seen = [*map(_version, paths_of(self.files).values()), index and index[0]]
+        with self._lock:
+            has_changed, self._seen = seen != self._seen or index is None or self._fault is not None, seen
+        if has_changed:
+            self._indexer.want(self)
+        self._indexer.wait(self, wait_s)
+
+    def index_some(self, seconds: float) -> bool:
+        """Index for about so long. Return whether something is left."""
+        return self.index.index_some(seconds)
+
+    def cannot_index(self, problem: str | None) -> None:
+        """Note why indexing failed, or None if it no longer fails."""
+        self._fault = problem
+
+    def census(self) -> Census:
+        """Return the counts over all rollouts, which may be slightly older than the index of a growing run."""
+        return self.index.census()
+
+    def as_json(self) -> JsonObject:
+        """Return the `Run` of api.ts."""
+        record, state = self.record, state_of(self.files, self.record)
+        try:
+            summary, problems = self.index.summary(), list(self._problems(state == "running"))
+        except DataError as error:
+            summary, problems = None, [self._problem(None, str(error))]
+        census = summary.census if summary else Census()
+        scored, failed = census.outcomes[Outcome.SCORED], census.outcomes[Outcome.FAILED]
+        planned = summary.planned if summary else None
+        if planned is None and record is not None:
+            planned = record.outcomes.planned
+        return {
+            "id": self.id,
+            "name": self.name,
+            "path": str(self.files.results),
+            "state": state,
+            "reason": (record.reason or record.ended_by) if record else None,
+            "started_at": record.started_at if record else None,
+            "ended_at": record.ended_at if record else None,
+            "seconds": _seconds(record, is_running=state == "running"),
+            "planned": planned,
+            "scored": scored,
+            "failed": failed,
+            "unresolved": max(0, planned - scored - failed) if planned is not None else None,
+            "mean_reward": census.mean_reward,
+            "pass_at": summary.pass_at if summary else None,
+            "model": _model_of(record) or (summary.model if summary else None),
+            "agents": sorted(census.agents),
+            "settings": _settings(record),
+            "command": record.command if record else None,
+            "indexed": summary.indexed if summary else {"bytes": 0, "of": 0},
+            "problems": problems,
+            "is_live": self.is_live,
+            "has": summary.has if summary else {"tokens": False, "timeline": False, "components": False},
+        }
+
+    def _problems(self, is_running: bool) -> Iterator[JsonObject]:
+        if self._fault:
+            yield self._problem(None, self._fault)
+        if self._record is None and self._record_seen is not None:
+            yield {
+                "file": str(self.files.record),
+                "line": None,
+                "message": "the record of the run is not readable, so its settings are not shown.",
+            }
+        yield from self.index.problems(is_running=is_running)
+        yield from self.notes.problems()
+
+    def _problem(self, line: int | None, message: str) -> JsonObject:
+        return {"file": str(self.files.results), "line": line, "message": message}
+
+
+def _version(path: Path) -> tuple[int, ...] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def moment_of(text: str | None) -> datetime | None:
+    """Return the time in a record, None if it is not one."""
+    try:
+        moment = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment
+
+
+def _seconds(record: RunRecord | None, *, is_running: bool) -> float | None:
+    """Return how long the latest session ran, or has been running."""
+    started_at = moment_of(record.started_at) if record else None
+    ended_at = datetime.now(UTC) if is_running else moment_of(record.ended_at) if record else None
+    return max(0.0, (ended_at - started_at).total_seconds()) if started_at and ended_at else None
+
+
+def _model_of(record: RunRecord | None) -> str | None:
+    return record.policy_model_name if record else None
+
+
+def _settings(record: RunRecord | None) -> JsonObject:
+    """Return the settings of a run with dotted names, without those that are not set."""
+    settings: JsonObject = {}
+    waiting: list[tuple[str, object]] = [("", {**record.settings, "models": record.models})] if record else []
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, dict) and value:
+            waiting += [(f"{name}.{key}" if name else str(key), each) for key, each in reversed(value.items())]
+        elif value is not None and value != {}:
+            settings[name] = value
+    return settings

@@ -1,0 +1,66 @@
+"""Rollouts chosen with the text of a page's address, and their lines as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Literal, Self
+from urllib.parse import parse_qsl, urlencode
+
+from nemo_gym.errors import UsageError
+from nemo_gym.jsonl import write_chunks
+from nemo_gym.schemas.row import TaskKey
+from nemo_gym.viewer.filters import Filter
+from nemo_gym.viewer.index.place import Place
+from nemo_gym.viewer.library import Library
+from nemo_gym.viewer.run_view import RunView
+
+AT_ONCE = 1000
+VIEW_NAMES = ("sort", "order", "column")
+"""Parameters of a page's address that do not belong to the filter."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A filter, an order, and how many rollouts of each run are chosen."""
+
+    filter: Filter
+    query: str = ""
+    """The filter as query parameters."""
+    sort: str = "task"
+    order: Literal["asc", "desc"] = "asc"
+    limit: int | None = None
+
+    @classmethod
+    def parse(cls, text: str, limit: int | None = None) -> Self:
+        """Parse `outcome=failed&sort=reward`, as in the page's address. Raise `UsageError` if it is not a filter."""
+        pairs = parse_qsl(text.removeprefix("?"), keep_blank_values=True)
+        view = {name: value for name, value in pairs if name in VIEW_NAMES}
+        order = view.get("order", "asc")
+        if order not in ("asc", "desc"):
+            raise UsageError(f"--filter order={order}: expected asc or desc.")
+        rest = urlencode([pair for pair in pairs if pair[0] not in VIEW_NAMES])
+        return cls(Filter.parse(rest), rest, view.get("sort", "task"), "desc" if order == "desc" else "asc", limit)
+
+    def places(self, view: RunView) -> Iterator[Place]:
+        """Yield the places of the chosen rollouts of a run, in order."""
+        is_by_task = (self.sort, self.order) == ("task", "asc")
+        places = view.index.places(self.filter) if is_by_task else self._sorted(view)
+        return islice(places, self.limit)
+
+    def _sorted(self, view: RunView) -> Iterator[Place]:
+        offset = 0
+        while rows := view.index.select(
+            self.filter, self.sort, is_descending=self.order == "desc", offset=offset, limit=AT_ONCE
+        ).rows:
+            places = (view.index.place(TaskKey(row["task"], row["repeat"])) for row in rows)
+            yield from filter(None, places)
+            offset += len(rows)
+
+
+def write_selection(library: Library, selection: Selection, path: Path) -> int:
+    """Write the lines of the chosen rollouts of all runs as they are, and return their number."""
+    library.finish()
+    return write_chunks(path, (place.raw() + b"\n" for view in library.runs() for place in selection.places(view)))

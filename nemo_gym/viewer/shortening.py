@@ -1,0 +1,60 @@
+"""Cut values that a browser could not show: long texts, large JSON, deep nesting.
+
+`/api/raw` streams the whole record from its file, so nothing is out of reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+
+from nemo_gym.jsonl import JsonObject, dump_json
+
+LONGEST_TEXT = 64 * 1024
+"""Characters of one text."""
+LARGEST_VALUE = 64 * 1024
+"""Bytes of one JSON value."""
+LARGEST_FIELDS = 512 * 1024
+"""Bytes of several fields together."""
+ROOM_FOR_NESTING = 16
+"""The levels of JSON around a value in a reply. orjson writes at most 254 levels."""
+
+
+def cut(text: str, longest: int = LONGEST_TEXT) -> str:
+    """Return the beginning of a text, with the number of characters that are missing."""
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest:,} more characters)"
+
+
+def size_of(value: object) -> int | None:
+    """Return the bytes of a value as JSON, None if it is nested too deeply to be written."""
+    wrapped = value
+    for _ in range(ROOM_FOR_NESTING):
+        wrapped = [wrapped]
+    try:
+        return len(dump_json(wrapped)) - 2 * ROOM_FOR_NESTING
+    except (orjson.JSONEncodeError, RecursionError):
+        return None
+
+
+def shortened(value: object, largest: int = LARGEST_VALUE) -> object:
+    """Return a JSON value, a cut text, or a note in place of a large value."""
+    if isinstance(value, str):
+        return cut(value, largest)
+    size = size_of(value)
+    if size is None:
+        return "(nested too deeply to be shown; see the raw record)"
+    return value if size <= largest else f"({size:,} bytes of JSON; see the raw record)"
+
+
+def shortened_fields(fields: Mapping[str, object], largest: int = LARGEST_FIELDS) -> JsonObject:
+    """Return the fields, with notes in place of values that are large, or that are too many together."""
+    found: JsonObject = {}
+    left = largest
+    for name, value in fields.items():
+        found[cut(name, 200)] = short = shortened(value, min(LARGEST_VALUE, max(left, 0)))
+        left -= len(name) + (size_of(short) or 0)
+        if left < -largest:
+            found["…"] = f"({len(fields) - len(found):,} more fields; see the raw record)"
+            break
+    return found

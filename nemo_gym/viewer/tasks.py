@@ -1,0 +1,33 @@
+"""All repeats of one task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fastapi import HTTPException
+
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.viewer.library import RunView
+from nemo_gym.viewer.rollout import ITEMS_BYTES, place_of, rollout_json, shown_at
+
+MOST_WITH_ITEMS = 16
+
+
+def task_json(run: RunView, task: int, given_paths: Sequence[Path]) -> JsonObject:
+    """Return the `TaskPage` of api.ts. Raise `HTTPException` 404 for an unknown task."""
+    scores = run.index.repeats(task)
+    if not scores:
+        raise HTTPException(404, f"The run {run.name} has no task {task}.")
+    shown = scores[:MOST_WITH_ITEMS]
+    items_bytes = ITEMS_BYTES // len(shown)
+    return {
+        "run": run.id,
+        "task": task,
+        "title": run.index.title(task),
+        "repeats": [
+            rollout_json(shown_at(run, place_of(run, score.key)), given_paths, items_bytes=items_bytes)
+            for score in shown
+        ],
+        "all": [{"repeat": score.key.repeat, "outcome": score.outcome, "reward": score.reward} for score in scores],
+    }

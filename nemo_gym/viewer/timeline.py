@@ -1,0 +1,136 @@
+"""The calls of a rollout in time, from what capture and the agent recorded of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple
+
+from nemo_gym.capture.attachment import CAPTURE_KEY, TRAJECTORY_KEY
+from nemo_gym.capture.reconstruction import OBSERVATIONS_KEY
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.viewer.shortening import cut
+
+Tier = Literal["agent", "model", "environment", "judge"]
+
+MOST_SPANS = 2_000
+LONGEST_WORD = 200
+JUDGES = ("judge", "genrm", "reward_model", "verifier", "grader")
+"""Parts of the names of model servers that grade. Records of calls do not say what a call was for."""
+
+
+class Call(NamedTuple):
+    """A recorded call with its times in seconds since the epoch."""
+
+    tier: Tier
+    name: str
+    started_at: float
+    seconds: float
+    status: str | None
+    detail: str | None
+
+
+def timeline_of(record: JsonObject, turns: int) -> list[JsonObject]:
+    """Return the `Span`s of api.ts by their start; none if no times were recorded.
+
+    If the policy was called once for each of the model's `turns`, its calls have the number of their turn.
+    """
+    calls = sorted(_calls_in(record), key=lambda call: (call.started_at, -call.seconds))[:MOST_SPANS]
+    begins = calls[0].started_at if calls else 0.0
+    of_policy = [call for call in calls if call.tier == "model"]
+    turn_of = {id(call): turn for turn, call in enumerate(of_policy, start=1)} if len(of_policy) == turns else {}
+    return [
+        {
+            "tier": call.tier,
+            "name": call.name,
+            "start_ms": round(1000 * (call.started_at - begins), 3),
+            "duration_ms": round(1000 * call.seconds, 3),
+            "turn": turn_of.get(id(call)),
+            "status": call.status,
+            "detail": call.detail,
+        }
+        for call in calls
+    ]
+
+
+def seconds_of_calls(record: JsonObject) -> dict[str, float]:
+    """Return the durations of the tool calls that were measured, by their ids."""
+    calls = [*_objects(_object(record, TRAJECTORY_KEY).get("tool_calls")), *_observed(record, "tool_call")]
+    return {
+        str(call["tool_call_id"]): seconds
+        for call in calls
+        if "tool_call_id" in call and (seconds := _seconds_of(call)) is not None
+    }
+
+
+def _calls_in(record: JsonObject) -> Iterator[Call]:
+    trajectory, capture = _object(record, TRAJECTORY_KEY), _object(record, CAPTURE_KEY)
+    for call in _objects(trajectory.get("model_calls")) or _objects(capture.get("calls")):
+        name = _word(_object(call, "model_ref").get("name")) or "model"
+        tier: Tier = "judge" if any(word in name.lower() for word in JUDGES) else "model"
+        yield from _timed(call, tier, name, call.get("error_category") or call.get("status_code"), _tokens(call))
+    for call in _objects(trajectory.get("tool_calls")) or _observed(record, "tool_call"):
+        status = call.get("error_type") or call.get("status")
+        yield from _timed(call, "environment", _word(call.get("tool_name")) or "tool", status, None)
+    for agent in _objects(trajectory.get("invocations")) or _observed(record, "agent_invocation"):
+        status = agent.get("error_type") or agent.get("status")
+        yield from _timed(agent, "agent", _word(agent.get("agent_name")) or "agent", status, None)
+    for sandbox in _observed(record, "sandbox"):
+        status, image = sandbox.get("error_type") or sandbox.get("status"), _word(sandbox.get("image"))
+        yield from _timed(sandbox, "environment", f"sandbox {_word(sandbox.get('sandbox_id'))}", status, image)
+
+
+def _timed(call: JsonObject, tier: Tier, name: str, status: object, detail: str | None) -> Iterator[Call]:
+    started_at, seconds = _moment(call.get("started_at")), _seconds_of(call)
+    if started_at is not None and seconds is not None:
+        yield Call(tier, name, started_at, seconds, _word(status), detail)
+
+
+def _seconds_of(call: JsonObject) -> float | None:
+    for key in ("latency_ms", "duration_ms"):
+        if (measured := _number(call.get(key))) is not None:
+            return max(measured, 0.0) / 1000
+    started_at, completed_at = _moment(call.get("started_at")), _moment(call.get("completed_at"))
+    return max(completed_at - started_at, 0.0) if started_at is not None and completed_at is not None else None
+
+
+def _moment(value: object) -> float | None:
+    """Return seconds since the epoch. A time is a number of them, or a text in ISO 8601."""
+    if not isinstance(value, str):
+        return _number(value)
+    try:
+        found = datetime.fromisoformat(value)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _tokens(call: JsonObject) -> str | None:
+    tokens = _object(call, "tokens")
+    given, written = _number(tokens.get("tokens_in")), _number(tokens.get("tokens_out"))
+    return None if given is None or written is None else f"{given:,.0f} tokens in, {written:,.0f} out"
+
+
+def _observed(record: JsonObject, kind: str) -> list[JsonObject]:
+    records = _objects(_object(record, OBSERVATIONS_KEY).get("records"))
+    return [each for each in records if each.get("kind") == kind]
+
+
+def _object(record: JsonObject, key: str) -> JsonObject:
+    value = record.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[JsonObject]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _word(value: object) -> str | None:
+    return None if value is None else cut(str(value), LONGEST_WORD)

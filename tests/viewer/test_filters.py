@@ -1,0 +1,38 @@
+"""The filter of the pages, from the text of an address."""
+
+import pytest
+
+from nemo_gym.errors import UsageError
+from nemo_gym.rollouts.outcome import Outcome
+from nemo_gym.viewer.filters import Filter
+
+
+def test_address_becomes_filter() -> None:
+    found = Filter.parse(
+        "agent=a&agent=b&task=3&outcome=failed&reward_min=.5&star=true&field=metadata.x=1=2&words=a+b"
+    )
+    assert found == Filter(
+        agent=("a", "b"), task=(3,), outcome=(Outcome.FAILED,), reward_min=0.5, star=True,
+        field=(("metadata.x", "1=2"),), words="a b",
+    )  # fmt: skip
+    assert Filter.parse("?agent=&words=").is_empty
+
+
+def test_bad_values_are_named() -> None:
+    wrong = {
+        "task=x": "task=x: expected an integer, 0 or more.",
+        "task=-1": "task=-1: expected an integer, 0 or more.",
+        "reward_min=nan": "reward_min=nan: expected a number.",
+        "star=maybe": "star=maybe: expected true or false.",
+        "outcome=lost": "outcome=lost: expected one of scored, failed, unresolved.",
+        "field=subset": "field=subset: expected name=value, such as field=metadata.subset=algebra.",
+        "outcom=failed": "'outcom' is not a filter. Did you mean 'outcome'? Filters: agent, task, repeat, outcome,",
+    }
+    for text, message in wrong.items():
+        with pytest.raises(UsageError) as problem:
+            Filter.parse(text)
+        assert str(problem.value).startswith(message)
+
+
+def test_other_parameters_are_ignored() -> None:
+    assert Filter.of([("run", "x"), ("sort", "reward"), ("tool", "search")]) == Filter(tool=("search",))

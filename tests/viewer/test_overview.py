@@ -1,0 +1,153 @@
+"""The overview of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.metrics.intervals import mean_interval
+from nemo_gym.metrics.meanings import meaning_of
+from nemo_gym.viewer.filters import Filter
+from nemo_gym.viewer.library import Library
+from nemo_gym.viewer.overview import overview_of
+from tests.viewer.index_rows import failed, planned, scored, write
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    write(tmp_path / "x_materialized_inputs.jsonl", *(planned(task, at) for task in range(3) for at in (0, 1)))
+    write(tmp_path / "x_failures.jsonl", failed(1, 1), failed(2, 0), failed(2, 0, attempt=1, cause="lost"))
+    parts = {"reward_components": {"format": 1.0, "answer": 0.5}}
+    return write(
+        tmp_path / "x.jsonl",
+        scored(0, 0, 1.0, **parts, _ng_seconds=2.0), scored(0, 1, 0.0, **parts), scored(1, 0, 0.5),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def library(results: Path) -> Iterator[Library]:
+    library = Library([results], results.parent / "cache")
+    library.finish()
+    yield library
+    library.close()
+
+
+def overview(library: Library, query: str = "") -> JsonObject:
+    return overview_of(library.runs()[0], Filter.parse(query))
+
+
+def test_counts_and_rewards_are_shown(library: Library) -> None:
+    found = overview(library)
+    assert found["counts"] == {"planned": 6, "scored": 3, "failed": 2, "unresolved": 1}
+    interval = mean_interval({0: [1.0, 0.0], 1: [0.5]})
+    assert found["rewards"] == [
+        {
+            "agent": "counter_agent", "low": 0.0, "high": 1.0, "counts": [1, *[0] * 9, 1, *[0] * 8, 1], "mean": 0.5,
+            "ci": [interval.low, interval.high],
+        }
+    ]  # fmt: skip
+
+
+def test_heat_map_has_all_tasks(library: Library) -> None:
+    assert overview(library)["heatmap"] == {
+        "tasks": [{"first": 0, "count": 1}, {"first": 1, "count": 1}, {"first": 2, "count": 1}],
+        "repeats": 2,
+        "cells": [[1.0, 0.0], [0.5, "failed"], ["failed", None]],
+    }
+
+
+def test_many_tasks_are_grouped(tmp_path: Path) -> None:
+    results = write(tmp_path / "y.jsonl", *(scored(10 * task, at, task % 2) for task in range(450) for at in (0, 1)))
+    library = Library([results], tmp_path / "cache")
+    library.finish()
+    found = overview(library)["heatmap"]
+    library.close()
+    assert len(found["tasks"]) == len(found["cells"]) == 150
+    assert found["tasks"][1] == {"first": 30, "count": 3}
+    assert found["cells"][:2] == [[1 / 3, 1 / 3], [2 / 3, 2 / 3]]
+
+
+def test_failures_are_grouped_by_cause(library: Library) -> None:
+    place = {"tier": "environment", "server": "counter", "count": 1}
+    assert sorted(overview(library)["failures"], key=lambda each: str(each["cause"])) == [
+        {"cause": "lost", **place, "example": {"task": 2, "repeat": 0, "message": "attempt 1 failed"}},
+        {"cause": "timeout", **place, "example": {"task": 1, "repeat": 1, "message": "attempt 0 failed"}},
+    ]
+
+
+def test_distributions_and_components_are_shown(library: Library) -> None:
+    found = overview(library)
+    by_name = {each["name"]: each for each in found["distributions"]}
+    assert set(by_name) == {"steps", "input_tokens", "output_tokens", "seconds"}
+    tokens = by_name["input_tokens"]
+    assert [tokens[name] for name in ("low", "high", "mean", "p50", "p95", "max")] == [0, 10, 10 / 3, 0, 10, 10]
+    assert (sum(tokens["counts"]), tokens["counts"][0], tokens["counts"][-1]) == (3, 2, 1)
+    assert found["components"] == [
+        {"agent": "counter_agent", "name": name, "mean": value, "min": value, "max": value, "count": 2}
+        for name, value in (("format", 1.0), ("answer", 0.5))
+    ]
+
+
+def test_filter_applies_to_everything(library: Library) -> None:
+    found = overview(library, "task=0&field=reward_components.format=1")
+    assert found["counts"] == {"planned": 2, "scored": 2, "failed": 0, "unresolved": 0}
+    assert found["failures"] == []
+    assert found["heatmap"]["cells"] == [[1.0, 0.0]]
+    assert overview(library, "tool=none")["rewards"] == []
+
+
+def test_progress_follows_recorded_times(tmp_path: Path) -> None:
+    rows = []
+    for task in range(10):
+        call = {"model_call_id": "m", "dialect": "responses", "latency_ms": 4000.0}
+        times = {"started_at": 1.7e9 + task, "completed_at": 1.7e9 + task + 4}
+        rows.append(scored(task, ng_model_call_capture={"calls": [call | times]}))
+    library = Library([write(tmp_path / "y.jsonl", *rows)], tmp_path / "cache")
+    library.finish()
+    found = overview(library)
+    library.close()
+    progress = found["progress"]
+    assert (len(progress["at_s"]), progress["at_s"][0], progress["at_s"][-1]) == (300, 0.0, 13.0)
+    assert (progress["finished"][0], progress["finished"][-1]) == (0, 10)
+    assert (max(progress["in_flight"]), progress["in_flight"][-1]) == (4, 0)
+    assert next(each["mean"] for each in found["distributions"] if each["name"] == "model_seconds") == 4.0
+
+
+def test_runs_without_times_have_no_progress(library: Library) -> None:
+    assert overview(library)["progress"] == {"at_s": [], "finished": [], "in_flight": []}
+
+
+@pytest.mark.parametrize("tasks", [0, 60_000])
+def test_metrics_have_meanings(library: Library, results: Path, tasks: int) -> None:
+    metrics = [
+        {
+            "agent_ref": {"name": agent},
+            "group_level_metrics": [{"agent_ref": {"name": "x"}, "note": "{" * 80} for _ in range(tasks)],
+            "agent_metrics": {"mean/reward": 0.5, "own": {"a": [1]}},
+            "key_metrics": {"mean/reward": 0.5},
+        }
+        for agent in ("a", "b")
+    ]
+    path = results.with_name("x_aggregate_metrics.json")
+    path.write_bytes(orjson.dumps(metrics, option=orjson.OPT_INDENT_2))
+    assert overview(library)["metrics"] == [
+        each
+        for agent in ("a", "b")
+        for each in (
+            {"agent": agent, "name": "mean/reward", "value": 0.5, "meaning": "the mean", "is_key": True},
+            {"agent": agent, "name": "own", "value": {"a": [1]}, "meaning": None, "is_key": False},
+        )
+    ]
+    path.write_bytes(b"[{")
+    assert overview(library)["metrics"] == []
+
+
+def test_meanings_cover_subsets() -> None:
+    meaning = "the mean score of the first 4 rollouts"
+    assert meaning_of("pass@1[avg-of-4]/accuracy") == meaning_of("geography/pass@1[avg-of-4]/accuracy") == meaning
+    assert meaning_of("ci95_low/pass@4/accuracy") is not None
+    assert meaning_of("passes") is None

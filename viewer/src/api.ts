@@ -1,0 +1,374 @@
+/**
+ * The JSON of the server's /api. Times are ISO 8601 in UTC; durations are in seconds, unless a name ends in `_ms`.
+ *
+ * A rollout is identified by `run`, `task` and `repeat`. Files without `_ng_task_index` use the line, from 0, as the task.
+ */
+
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+export type JsonObject = { [key: string]: Json };
+
+/** Something about the files that a reader must know: a torn line, a line of another program, an unreadable file. */
+export interface Problem {
+  file: string;
+  line: number | null;
+  message: string;
+}
+
+export type RunState = "running" | "finished" | "interrupted" | "stopped" | "killed" | "unknown";
+
+/** GET /api/runs: {runs: Run[], problems: Problem[]}. GET /api/runs/{id}: Run. */
+export interface Run {
+  id: string;
+  /** The path of the results relative to the path that was given to `ng view`, without `.jsonl`. Unique. */
+  name: string;
+  path: string;
+  state: RunState;
+  /** The error that stopped it, or the limit at which it ended. */
+  reason: string | null;
+  started_at: string | null;
+  ended_at: string | null;
+  seconds: number | null;
+  planned: number | null;
+  scored: number;
+  failed: number;
+  unresolved: number | null;
+  mean_reward: number | null;
+  /** pass@k, between 0 and 1, for powers of two and the largest k; null unless all rewards are 0 or 1. */
+  pass_at: Record<string, number> | null;
+  model: string | null;
+  agents: string[];
+  /** The settings of the collection, flattened: "num_repeats", "models.policy_model.temperature". */
+  settings: Record<string, Json>;
+  command: string[] | null;
+  /** Bytes that the index has read, of how many. Equal if it is complete. */
+  indexed: { bytes: number; of: number };
+  problems: Problem[];
+  /** Whether the collection answers on its control socket. */
+  is_live: boolean;
+  /** The policy version of each rollout is known, tokens were recorded, and so on: what the pages can offer. */
+  has: { tokens: boolean; timeline: boolean; components: boolean };
+}
+
+/**
+ * The shared filter. The same names are query parameters of the API and of the page's address; lists repeat a parameter.
+ * `field` is `name=value`, with a dotted name for nested fields. Values of one list are alternatives; different
+ * parameters, and different names of `field`, must all hold.
+ */
+export interface Filter {
+  agent?: string[];
+  task?: number[];
+  repeat?: number[];
+  outcome?: Outcome[];
+  failure?: string[];
+  tier?: string[];
+  server?: string[];
+  tool?: string[];
+  reward_min?: number;
+  reward_max?: number;
+  steps_min?: number;
+  steps_max?: number;
+  /** Text that the conversation contains, regardless of case. */
+  words?: string;
+  field?: string[];
+  star?: boolean;
+  tag?: string[];
+  /** Only rollouts with a comment. */
+  commented?: boolean;
+}
+
+export type Outcome = "scored" | "failed" | "unresolved";
+
+/** GET /api/facets?run=: what the filter offers. Lists are sorted by count, at most 100 values each. */
+export interface Facets {
+  agents: Count[];
+  outcomes: Count[];
+  failures: Count[];
+  tiers: Count[];
+  servers: Count[];
+  tools: Count[];
+  tags: Count[];
+  /** Scalar fields of rows and results, such as grading_mode or metadata.subset. One with more than 1,000 values lists none. */
+  fields: { name: string; kind: "text" | "number" | "bool"; values: Count[] }[];
+  reward: { min: number; max: number } | null;
+  steps: { min: number; max: number } | null;
+}
+export interface Count {
+  value: string;
+  count: number;
+}
+
+/** GET /api/rollouts?run=&<filter>&sort=reward&order=asc|desc&offset=0&limit=100&column=<field>&column=… */
+export interface RolloutsPage {
+  total: number;
+  offset: number;
+  rows: RolloutRow[];
+}
+export interface RolloutRow {
+  task: number;
+  repeat: number;
+  agent: string | null;
+  outcome: Outcome;
+  reward: number | null;
+  failure: string | null;
+  tier: string | null;
+  server: string | null;
+  /** Failed attempts before. */
+  attempts: number;
+  /** Model turns: assistant messages or groups of tool calls. */
+  steps: number | null;
+  tool_calls: number | null;
+  input_tokens: number | null;
+  output_tokens: number | null;
+  /** Seconds of the rollout, if the run recorded them. */
+  seconds: number | null;
+  is_masked: boolean;
+  bytes: number;
+  /** The first 120 characters of the last user message of the prompt. */
+  title: string;
+  star: boolean;
+  tags: string[];
+  has_comment: boolean;
+  /** The values of the requested columns. */
+  fields: Record<string, Json>;
+}
+/** The names that `sort` accepts besides those of fields. */
+export type SortKey =
+  | "task" | "agent" | "outcome" | "reward" | "failure" | "attempts" | "steps" | "tool_calls"
+  | "input_tokens" | "output_tokens" | "seconds" | "bytes";
+
+/** GET /api/overview?run=&<filter> */
+export interface Overview {
+  counts: { planned: number | null; scored: number; failed: number; unresolved: number | null };
+  /** One histogram per agent, with equal bins from `low` to `high`. */
+  rewards: { agent: string | null; low: number; high: number; counts: number[]; mean: number; ci: [number, number] | null }[];
+  /** At most 200 × 64 cells: tasks in order, or groups of neighbouring tasks if there are more. */
+  heatmap: {
+    /** The first task of each row and how many tasks it covers. */
+    tasks: { first: number; count: number }[];
+    repeats: number;
+    /** Per task and repeat: the mean reward; null if unresolved; "failed". For groups, the mean over the tasks. */
+    cells: (number | null | "failed")[][];
+  };
+  failures: { cause: string; tier: string | null; server: string | null; count: number; example: { task: number; repeat: number; message: string } }[];
+  /** The progress over time, at most 300 points; empty if no times are known. */
+  progress: { at_s: number[]; finished: number[]; in_flight: (number | null)[] };
+  /** Distributions: equal bins from `low` to `high`, with quantiles. The last bin also has all larger values, up to `max`. */
+  distributions: {
+    name: "steps" | "input_tokens" | "output_tokens" | "seconds" | "model_seconds" | "tool_seconds" | "verify_seconds";
+    low: number;
+    high: number;
+    counts: number[];
+    mean: number;
+    p50: number;
+    p95: number;
+    max: number;
+  }[];
+  components: { agent: string | null; name: string; mean: number; min: number; max: number; count: number }[];
+  /** All metrics of x_aggregate_metrics.json, with their meaning. */
+  metrics: { agent: string | null; name: string; value: Json; meaning: string | null; is_key: boolean }[];
+}
+
+/**
+ * GET /api/rollout?run=&task=&repeat= (&attempt= for an earlier failed attempt, &from= for the items from a number on).
+ * The filter, &sort= and &order= decide what comes before and after it; a filter by task or repeat does not apply.
+ */
+export interface Rollout {
+  run: string;
+  task: number;
+  repeat: number;
+  attempt: number;
+  /** Numbers of the attempts whose records exist, the shown one included. */
+  attempts: number[];
+  agent: string | null;
+  outcome: Outcome;
+  reward: number | null;
+  is_masked: boolean;
+  mask_reason: string | null;
+  policy_version: Json;
+  model: string | null;
+  usage: { input_tokens: number | null; output_tokens: number | null; cached_tokens: number | null; reasoning_tokens: number | null } | null;
+  /** The prompt and then the response, in order. */
+  items: Item[];
+  /** Items that are not sent because the rollout is large; ask for them with &from=. */
+  omitted: number;
+  tools: { name: string; description: string | null; parameters: Json }[];
+  failure: Failure | null;
+  reward_components: Record<string, number>;
+  /** Fields that grading added, and those of the task's row. Values above 64 KiB are replaced by a note. */
+  graded: JsonObject;
+  given: JsonObject;
+  judges: Judgement[];
+  timeline: Span[];
+  note: Note | null;
+  /** Commands to run this task again. */
+  rerun: string | null;
+  file: { path: string; line: number; offset: number; bytes: number } | null;
+  /** The rollouts before and after it in the filtered and sorted table. */
+  previous: { task: number; repeat: number } | null;
+  next: { task: number; repeat: number } | null;
+}
+
+export type Item =
+  | { kind: "message"; role: "system" | "developer" | "user" | "assistant"; parts: Part[]; in_prompt: boolean; turn: number | null }
+  | { kind: "reasoning"; text: string; is_summary: boolean; turn: number | null }
+  /** A tool call with its result; `result` is null if there is none. `arguments` is parsed if it is JSON. */
+  | { kind: "tool"; name: string; call_id: string; arguments: Json; result: Part[] | null; failed: boolean; turn: number | null; seconds: number | null }
+  /** An item of an unknown kind, as it is. */
+  | { kind: "other"; type: string; value: Json; turn: number | null };
+
+export type Part =
+  | { kind: "text"; text: string; omitted: number }
+  /** `source` is a path under /api/media, or a data: address in an exported report; null if it cannot be shown. */
+  | { kind: "image"; source: string | null; note: string | null }
+  | { kind: "audio"; source: string | null; note: string | null }
+  | { kind: "refusal"; text: string };
+
+export interface Failure {
+  class: string;
+  message: string;
+  server: string | null;
+  tier: string | null;
+  retryable: boolean;
+  /**
+   * The place in the server's log; null if there is no log. `first_line` is the number of the first of the lines, null if
+   * it is too far into a large log; `marked` are indexes into `lines`.
+   */
+  log: { server: string; path: string; first_line: number | null; lines: string[]; marked: number[] } | null;
+}
+
+export interface Judgement {
+  name: string;
+  prompt: string | null;
+  answer: string | null;
+  verdict: string | null;
+  reward: number | null;
+}
+
+/** One call: what was called, when it began after the rollout's start, and for how long it ran. */
+export interface Span {
+  tier: "agent" | "model" | "environment" | "judge";
+  name: string;
+  start_ms: number;
+  duration_ms: number;
+  turn: number | null;
+  status: string | null;
+  detail: string | null;
+}
+
+/** GET /api/tokens?run=&task=&repeat=: the training sequences. `texts` is empty, because no tokenizer is known. */
+export interface Tokens {
+  sequences: {
+    ids: number[];
+    /** 1 for tokens that are trained. */
+    mask: (0 | 1)[];
+    logprobs: (number | null)[];
+    prompt_length: number;
+    /** Where each turn's sampled tokens begin and end. */
+    turns: { start: number; end: number }[];
+  }[];
+  is_masked: boolean;
+  mask_reason: string | null;
+  /** Why there are no sequences or several ones, or that tokens are left out because there are too many. */
+  problem: string | null;
+}
+
+/** GET /api/task?run=&task=: all repeats of a task, at most 16 with their items. */
+export interface TaskPage {
+  run: string;
+  task: number;
+  title: string;
+  repeats: Rollout[];
+  /** All repeats with their outcome. */
+  all: { repeat: number; outcome: Outcome; reward: number | null }[];
+}
+
+/** GET /api/compare?run=a&run=b&<filter>: run[0] is the baseline. */
+export interface Comparison {
+  runs: string[];
+  /** Tasks that all runs have, and those that only some have, by run. */
+  shared: number;
+  only: Record<string, number>;
+  /** Per run: mean over the shared tasks. */
+  means: { run: string; mean: number; ci: [number, number] | null }[];
+  /** Every other run minus the baseline, over the shared tasks. `changed` is won + lost. */
+  differences: { run: string; mean: number; ci: [number, number] | null; p: number | null; won: number; lost: number; changed: number; same: number }[];
+  /** The tasks whose mean reward differs most, at most 500. "changed" is better in one run and worse in another. */
+  tasks: { task: number; title: string; rewards: (number | null)[]; change: "won" | "lost" | "changed" | "same" }[];
+  settings: { name: string; values: Json[] }[];
+  /** Why a number is missing, for example fewer than two shared tasks. */
+  notes: string[];
+}
+
+/** GET /api/notes?run=, POST /api/notes {run, task, repeat, star, tags, comment}: returns the Note. */
+export interface Note {
+  task: number;
+  repeat: number;
+  star: boolean;
+  tags: string[];
+  comment: string;
+  at: string;
+}
+
+/**
+ * GET /api/events?run=: server-sent events, at most one per second.
+ * `event: status` has a LiveStatus, `event: ended` the final Run.
+ */
+export interface LiveStatus {
+  state: "starting" | "collecting" | "paused" | "draining" | "ending";
+  planned: number;
+  scored: number;
+  failed: Record<string, number>;
+  unresolved: number;
+  mean_reward: number | null;
+  /** Null if the collection does not answer, so that only its files are known. */
+  running: number | null;
+  requeued: number;
+  concurrency: number | null;
+  is_adaptive: boolean;
+  rollouts_per_s: number;
+  /** The rollouts that have been running for longest. */
+  longest: { task: number; repeat: number; attempt: number; seconds: number }[];
+  servers: ServerLoad[];
+}
+export interface ServerLoad {
+  name: string;
+  tier: "model" | "agent" | "environment";
+  address: string;
+  state: "up" | "starting" | "down";
+  /** Why it is not up, or how many of its workers do not answer. */
+  problem: string | null;
+  /** Numbers are null if the server has not reported them. */
+  in_flight: number | null;
+  queued: number | null;
+  loop_lag_ms: number | null;
+  cpu_percent: number | null;
+  memory_mb: number | null;
+  /** Since its start: requests answered, those answered with a status of 500 or more, and those its full queue rejected. */
+  requests: number | null;
+  errors: number | null;
+  refused: number | null;
+  /** Since the previous reading; null in the first one, like cpu_percent. */
+  requests_per_s: number | null;
+  errors_per_s: number | null;
+}
+
+/**
+ * POST /api/control {run, verb, …}: {changed?, …} or 409 {detail}. Verbs: pause, resume, drain, stop,
+ * concurrency {wanted: number | null} (null is auto), cancel {task, repeat?}, requeue {task?, repeat?}.
+ * GET /api/selection?run=&<filter>: the raw lines as a JSONL download.
+ * GET /api/raw?run=&task=&repeat=: the raw line as JSON text. GET /api/media?run=&task=&repeat=&n=: bytes of one medium.
+ * Errors: {detail: string} with 400 (a bad parameter), 403 (no session), 404, 409.
+ */
+
+/** In an exported report: everything that the pages need, as one gzip-compressed JSON document. */
+export interface Report {
+  runs: Run[];
+  selection: { text: string; total: number; included: number };
+  /** By run id. */
+  facets: Record<string, Facets>;
+  overviews: Record<string, Overview>;
+  rows: Record<string, RolloutRow[]>;
+  rollouts: Record<string, Rollout[]>;
+  tokens: Record<string, Record<string, Tokens>>;
+  comparison: Comparison | null;
+}

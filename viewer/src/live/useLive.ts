@@ -1,0 +1,51 @@
+/** The state of a running collection, with its history since the page was opened. */
+import { useEffect, useState } from "preact/hooks";
+import type { LiveStatus, Run } from "../api";
+import { useSource } from "../source";
+
+export interface Sample {
+  /** Milliseconds since the epoch. */
+  at: number;
+  status: LiveStatus;
+}
+
+export interface Live {
+  /** One per second, the latest one last. At most those of 15 minutes. */
+  samples: Sample[];
+  /** The final state, once the collection has ended. */
+  ended: Run | null;
+  isBroken: boolean;
+}
+
+const MOST_SAMPLES = 900;
+const RETRY_MS = 5000;
+const NOTHING: Live = { samples: [], ended: null, isBroken: false };
+
+export function useLive(run: string): Live {
+  const source = useSource();
+  const [live, setLive] = useState(NOTHING);
+  const [round, setRound] = useState(0);
+
+  useEffect(() => setLive(NOTHING), [run]);
+  useEffect(
+    () =>
+      source.follow(run, {
+        onStatus: (status) =>
+          setLive((old) => ({
+            ended: null,
+            isBroken: false,
+            samples: [...old.samples.slice(1 - MOST_SAMPLES), { at: Date.now(), status }],
+          })),
+        onEnded: (ended) => setLive((old) => ({ ...old, ended, isBroken: false })),
+        onBroken: (isBroken) => setLive((old) => (old.isBroken === isBroken ? old : { ...old, isBroken })),
+      }),
+    [source, run, round],
+  );
+  // Browsers reconnect after a lost connection, but not after an error status.
+  useEffect(() => {
+    if (!live.isBroken) return;
+    const timer = setInterval(() => setRound((old) => old + 1), RETRY_MS);
+    return () => clearInterval(timer);
+  }, [live.isBroken]);
+  return live;
+}

@@ -1,0 +1,85 @@
+/** The title of a rollout, its attempts, and the way to its neighbours. */
+
+import type { Rollout } from "../api";
+import { href, navigate, useRoute } from "../state";
+import type { Page } from "../state";
+import { OutcomeChip, useShortcuts } from "../ui";
+import { number } from "../ui/format";
+import { visible } from "./text/visible";
+
+/** What stays when the reader goes on to the next rollout. */
+const KEPT = ["tab", "hide", "raw", "unfold"];
+
+export function Head({ rollout }: { rollout: Rollout }) {
+  const { query } = useRoute();
+  const kept = Object.fromEntries(KEPT.map((name) => [name, query.get(name)]));
+  const linkTo = (place: { task: number; repeat: number } | null): string | null =>
+    place && href({ page: "rollout", run: rollout.run, ...place }, kept);
+  const [previous, next] = [linkTo(rollout.previous), linkTo(rollout.next)];
+  const table: Page = { page: "rollouts", run: rollout.run };
+  useShortcuts([
+    { keys: ["j", "ArrowRight"], label: "Next rollout of the table", act: () => next && navigate(next) },
+    { keys: ["k", "ArrowLeft"], label: "Previous rollout of the table", act: () => previous && navigate(previous) },
+    { keys: ["Escape"], label: "Back to the table", act: () => navigate(href(table)) },
+  ]);
+  return (
+    <header class="rollout-head">
+      <div class="rollout-title">
+        <h1>
+          Task {rollout.task} · repeat {rollout.repeat}
+        </h1>
+        <OutcomeChip outcome={rollout.outcome} />
+        {rollout.reward !== null && <span class="rollout-reward">reward {number(rollout.reward)}</span>}
+        {rollout.agent && <span class="dim">{visible(rollout.agent)}</span>}
+      </div>
+      <nav class="rollout-nav" aria-label="Other rollouts">
+        <Attempts rollout={rollout} />
+        <a class="button" href={href({ page: "task", run: rollout.run, task: rollout.task })}>
+          All repeats
+        </a>
+        <Neighbour to={previous} label="Previous" hint="k" />
+        <Neighbour to={next} label="Next" hint="j" />
+      </nav>
+    </header>
+  );
+}
+
+function Neighbour({ to, label, hint }: { to: string | null; label: string; hint: string }) {
+  if (to === null) {
+    return (
+      <span class="button is-off" aria-disabled="true" role="link">
+        {label}
+      </span>
+    );
+  }
+  return (
+    <a class="button" href={to} title={`${label} rollout of the table (${hint})`}>
+      {label}
+    </a>
+  );
+}
+
+function Attempts({ rollout }: { rollout: Rollout }) {
+  if (rollout.attempts.length < 2) return null;
+  const last = Math.max(...rollout.attempts);
+  const open = (attempt: number): void =>
+    navigate(
+      href(
+        { page: "rollout", run: rollout.run, task: rollout.task, repeat: rollout.repeat },
+        { attempt: attempt === last ? null : attempt },
+      ),
+    );
+  return (
+    <label class="attempts">
+      Attempt{" "}
+      <select class="field" value={rollout.attempt} onChange={(event) => open(Number(event.currentTarget.value))}>
+        {rollout.attempts.map((attempt) => (
+          <option key={attempt} value={attempt}>
+            {attempt + 1}
+            {attempt === last ? " (last)" : " (failed)"}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}

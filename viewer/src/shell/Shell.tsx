@@ -1,0 +1,85 @@
+/** The frame of all pages: header, shared filter, the page, help. */
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { RunContext, useRun } from "../data";
+import { FilterBar } from "../filterbar/FilterBar";
+import { useRoute } from "../state";
+import type { Page } from "../state";
+import { ErrorNote, useShortcuts } from "../ui";
+import { toggleTheme } from "../ui/theme";
+import { Header } from "./Header";
+import { Help } from "./Help";
+import { CurrentPage } from "./pages";
+import { titleOf } from "./titles";
+
+export function Shell() {
+  const route = useRoute();
+  const runId = "run" in route ? route.run : null;
+  const run = useRun(runId);
+  const [isHelpOpen, setIsHelpOpen] = useState(false);
+  useTitle(titleOf(route, run.data?.name ?? null));
+  const main = useFocusOnPageChange();
+  useShortcuts([
+    { keys: ["?"], label: "Show this help", act: () => setIsHelpOpen(true) },
+    { keys: ["t"], label: "Switch between light and dark", act: toggleTheme },
+    { keys: ["/"], label: "Search in the conversations", act: focusSearch },
+  ]);
+  const filtered = filteredRuns(route);
+  return (
+    <RunContext.Provider value={run}>
+      <div class={route.page === "rollouts" ? "shell shell-fill" : "shell"}>
+        <a class="skip" href="#main" onClick={skipToMain}>
+          Skip to the content
+        </a>
+        <Header route={route} run={run.data} onHelp={() => setIsHelpOpen(true)} />
+        {filtered.length > 0 && <FilterBar runs={filtered} />}
+        <main id="main" tabIndex={-1} ref={main}>
+          {run.error && !run.data ? (
+            <ErrorNote message={run.error} onRetry={run.reload} />
+          ) : (
+            <CurrentPage route={route} />
+          )}
+        </main>
+        {isHelpOpen && <Help onClose={() => setIsHelpOpen(false)} />}
+      </div>
+    </RunContext.Provider>
+  );
+}
+
+/** The runs whose rollouts the filter bar narrows down; none on pages without it. */
+function filteredRuns(route: Page): string[] {
+  if (route.page === "overview" || route.page === "rollouts") return [route.run];
+  return route.page === "compare" ? route.runs : [];
+}
+
+function useTitle(title: string): void {
+  useEffect(() => {
+    document.title = title;
+  }, [title]);
+}
+
+/** Screen readers and the keyboard start at the top of a new page. */
+function useFocusOnPageChange() {
+  const main = useRef<HTMLElement>(null);
+  const path = location.hash.split("?")[0];
+  const first = useRef(path);
+  useEffect(() => {
+    if (first.current === path) return;
+    first.current = path;
+    scrollTo(0, 0);
+    main.current?.focus({ preventScroll: true });
+  }, [path]);
+  return main;
+}
+
+// A link to "#main" would replace the address of the page.
+function skipToMain(event: Event): void {
+  event.preventDefault();
+  document.getElementById("main")?.focus();
+}
+
+function focusSearch(): void {
+  const field = document.querySelector<HTMLInputElement>("input[type=search]");
+  field?.focus();
+  field?.select();
+}

@@ -1,0 +1,68 @@
+/** Small labels: filters, tags, outcomes, states. */
+
+import type { ComponentChildren } from "preact";
+import type { Outcome, RunState } from "../api";
+
+export type Tone = "neutral" | "accent" | "scored" | "failed" | "unresolved" | "running" | "warn";
+
+export interface ChipProps {
+  tone?: Tone;
+  title?: string;
+  children: ComponentChildren;
+  onRemove?: () => void;
+  /** What is removed, for screen readers. */
+  removeLabel?: string;
+}
+
+export function Chip({ tone = "neutral", title, children, onRemove, removeLabel = "Remove" }: ChipProps) {
+  return (
+    <span class={`chip chip-${tone}`} title={title}>
+      <span class="cut">{children}</span>
+      {onRemove && (
+        <button type="button" class="chip-remove" aria-label={removeLabel} title={removeLabel} onClick={onRemove}>
+          ×
+        </button>
+      )}
+    </span>
+  );
+}
+
+/** An outcome by shape, text and colour. */
+export function OutcomeChip({ outcome, title }: { outcome: Outcome; title?: string }) {
+  return (
+    <span class={`outcome outcome-${outcome}`} title={title}>
+      <OutcomeMark outcome={outcome} /> {outcome}
+    </span>
+  );
+}
+
+/** A full disc, a cross or an empty circle. */
+export function OutcomeMark({ outcome }: { outcome: Outcome }) {
+  return (
+    <svg class={`mark mark-${outcome}`} viewBox="0 0 10 10" width="10" height="10" aria-hidden="true">
+      {outcome === "scored" && <circle cx="5" cy="5" r="4" fill="currentColor" />}
+      {outcome === "failed" && <path d="M1.5 1.5l7 7m0-7l-7 7" stroke="currentColor" stroke-width="2" fill="none" />}
+      {outcome === "unresolved" && (
+        <circle cx="5" cy="5" r="3.5" stroke="currentColor" stroke-width="1.5" stroke-dasharray="2 1.5" fill="none" />
+      )}
+    </svg>
+  );
+}
+
+const STATES: Record<RunState, Tone> = {
+  running: "running",
+  finished: "scored",
+  interrupted: "warn",
+  stopped: "warn",
+  killed: "failed",
+  unknown: "unresolved",
+};
+
+export function StateChip({ state, title }: { state: RunState; title?: string | undefined }) {
+  return (
+    <Chip tone={STATES[state]} {...(title ? { title } : {})}>
+      {state === "running" && <span class="pulse" aria-hidden="true" />}
+      {state}
+    </Chip>
+  );
+}
