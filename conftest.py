@@ -39,11 +39,12 @@ THEIRS = (
 SLOW = (
     "tests/end_to_end", "tests/launcher", "tests/faults", "tests/published/style", "tests/rollouts", "tests/cli",
     "tests/docs/test_pages.py", "tests/examples", "tests/frameworks", "tests/sandbox", "tests/scaffold",
-    "tests/security",
+    "tests/security", "tests/viewer",
 )  # fmt: skip
 """Test folders that start many processes and wait for them."""
 ONLY_IN_TEST_ALL = (
     "resources_servers/mcqa/tests/test_prepare.py",
+    "tests/calls/test_loads.py",
     "tests/calls/test_running.py",
     "tests/capture/test_collection.py",
     "tests/capture/tokens/test_black_box.py",
@@ -60,9 +61,12 @@ ONLY_IN_TEST_ALL = (
     "tests/cli/test_own_evaluation.py",
     "tests/cli/test_results.py",
     "tests/cli/test_reverify.py",
+    "tests/cli/test_show.py",
     "tests/cli/test_spelling.py",
     "tests/cli/test_status.py",
+    "tests/cli/test_top.py",
     "tests/cli/test_validate.py",
+    "tests/cli/test_view.py",
     "tests/docs/test_pages.py",
     "tests/docs/test_running.py",
     "tests/docs/test_site.py",
@@ -90,6 +94,8 @@ ONLY_IN_TEST_ALL = (
     "tests/launcher/test_start.py",
     "tests/launcher/test_stop.py",
     "tests/published/style",
+    "tests/rollouts/control/test_commands.py",
+    "tests/rollouts/test_interruptions.py",
     "tests/rollouts/test_interruptions.py",
     "tests/rollouts/test_lock.py",
     "tests/sandbox/bubblewrap/test_lives.py",
