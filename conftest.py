@@ -95,7 +95,7 @@ ONLY_IN_TEST_ALL = (
     "tests/launcher/test_stop.py",
     "tests/published/style",
     "tests/rollouts/control/test_commands.py",
-    "tests/rollouts/test_interruptions.py",
+    "tests/rollouts/control/test_commands.py",
     "tests/rollouts/test_interruptions.py",
     "tests/rollouts/test_lock.py",
     "tests/sandbox/bubblewrap/test_lives.py",
