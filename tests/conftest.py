@@ -160,6 +160,8 @@ class Workplace:
         self.env = {key: value for key, value in os.environ.items() if not key.startswith("NEMO_GYM")}
         # Runs find each other through this folder; its path also identifies the processes of this workplace.
         self.env |= {"XDG_RUNTIME_DIR": str(runtime), "COLUMNS": "200", "TERM": "dumb"}
+        # Each test has indexes of its own.
+        self.env["XDG_CACHE_HOME"] = str(runtime / "cache")
         # Tests of server folders need one plugin; importing all installed ones takes seconds.
         self.env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_asyncio.plugin"}
         self._started = 0

@@ -62,7 +62,6 @@ def collected(shared_workplace):
         {"responses_create_params": {"input": prompt, "tools": [LOOK], "tool_choice": "required"}, "number": number}
         for number, prompt in enumerate(prompts)
     ]
-    shared_workplace.env |= {"XDG_CACHE_HOME": str(shared_workplace.folder / "cache")}
     shared_workplace.write("rows.jsonl", "".join(orjson.dumps(row).decode() + "\n" for row in rows))
     shared_workplace.environment("fussy", FUSSY)
     shared_workplace.write("agent.yaml", AGENT)

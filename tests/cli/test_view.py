@@ -22,7 +22,6 @@ ADDRESS = re.compile(r"http://\S+/\?token=\S+")
 def place(workplace):
     (workplace.folder / "results").mkdir()
     write_run(workplace.folder / "results")
-    workplace.env["XDG_CACHE_HOME"] = str(workplace.folder / "cache")
     return workplace
 
 
