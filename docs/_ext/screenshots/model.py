@@ -11,23 +11,25 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import orjson
 import uvicorn
-from screenshots.script import Task, Turn, read_tasks, text_of
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from nemo_gym.jsonl import JsonObject
+from screenshots.script import Task, Turn, read_tasks, text_of
 
 SKILLS = {"step_000": 0.15, "step_200": 0.4, "step_400": 0.68, "step_600": 0.8}
 """The share of tasks that each model solves, for a task of medium difficulty."""
-BROKEN = 0.025
-"""The share of rollouts in which the endpoint fails, and of judgements without a verdict."""
+BROKEN = 0.06
+"""The share of rollouts with tools in which the endpoint fails after the first turn."""
+UNDECIDED = 0.004
+"""The share of judgements without a verdict."""
 VOCABULARY = 128_000
 PIECE = re.compile(r"\s?\w{1,4}|\s?[^\w\s]|\s+")
 
@@ -36,7 +38,7 @@ class ScriptedModel:
     """Several models, chosen by the name in the request."""
 
     def __init__(self, pace_s: float) -> None:
-        self._tasks = list(read_tasks())
+        self._tasks = {task.question: task for task in read_tasks()}
         self._pace_s = pace_s
         self._begun: Counter[tuple[str, str]] = Counter()
         self.app = Starlette(
@@ -52,12 +54,12 @@ class ScriptedModel:
     async def _chat_completions(self, request: Request) -> Response:
         body = orjson.loads(await request.body())
         messages, model = body["messages"], body["model"]
-        asked = next(text_of(each["content"]) for each in reversed(messages) if each["role"] == "user")
+        asked = next(text_of(each["content"]) for each in messages if each["role"] == "user")
         is_judge = "[[" in asked
         attempt = 0 if is_judge else self._attempt(messages, model, asked)
         rng = random.Random(f"{model} {asked if is_judge else attempt} {len(messages)} {asked}")
-        turn = self._verdict(asked, rng) if is_judge else self._turn(messages, model, asked, attempt)
-        await asyncio.sleep(self._pace_s * (0.3 + rng.expovariate(2) + len(turn.reasoning + turn.text) / 500))
+        turn = _verdict(asked, rng) if is_judge else self._turn(messages, model, asked, attempt)
+        await asyncio.sleep(self._pace_s * (0.3 + rng.expovariate(2) + len(turn.reasoning + turn.text) / 300))
         if turn is BREAKDOWN:
             return _json({"error": {"message": "CUDA error: an illegal memory access was encountered"}}, 500)
         return _json(_completion(messages, turn, model, f"call_{attempt}_{len(messages)}", rng))
@@ -71,26 +73,45 @@ class ScriptedModel:
         return self._begun[model, asked]
 
     def _turn(self, messages: list[JsonObject], model: str, asked: str, attempt: int) -> Turn:
-        task = next(each for each in self._tasks if each.question == asked)
+        task = self._tasks[asked]
         rng = random.Random(f"{model} {attempt} {asked}")
-        if rng.random() < BROKEN:
-            return BREAKDOWN
         turns = task.solution if rng.random() < _chance(SKILLS[model], task) else task.mistake
-        return turns[sum(each["role"] == "assistant" for each in messages)]
+        at = sum(each["role"] == "assistant" for each in messages)
+        return BREAKDOWN if at and rng.random() < BROKEN else turns[at]
 
-    def _verdict(self, asked: str, rng: random.Random) -> Turn:
-        """Judge by the expected answer of the task whose question the prompt contains."""
-        task = next(each for each in self._tasks if each.expected and _quoted(asked)[0] in each.question)
-        answer = _quoted(asked)[2].strip("* \n")
-        if rng.random() < BROKEN:
-            return Turn("", text="Both texts could be meant here.")
-        if "[[A=B]]" in asked:
-            return Turn("", text="Both are answers to the question, but their values differ.\n[[A!=B]]")
-        if "do not know" in answer:
-            return Turn("", text="The answer says that it does not know.\n[[not attempted]]")
-        label = "correct" if answer == task.expected else "incorrect"
-        return Turn("", text=f"The answer claims {answer}; {task.expected} was expected.\n[[{label}]]")
 
+def _verdict(prompt: str, rng: random.Random) -> Turn:
+    """Judge by rules that work for the mistakes of the script."""
+    if rng.random() < UNDECIDED:
+        return Turn("", text="It depends on how the criterion is read.")
+    if "[[A=B]]" in prompt:
+        return Turn("", text="Both are answers to the question, but their values differ.\n[[A!=B]]")
+    _, criterion, question, expected, answer = _quoted(prompt)
+    order, customer = re.findall(r"\d{5}", question)[0], question.splitlines()[-1]
+    name = next(each for each in RULES if each in criterion)
+    is_met = answer == expected or RULES[name](answer, order, customer)
+    label = "[[met]]" if is_met else "[[not met]]"
+    return Turn("", text=f"{REASONS[name][not is_met]}\n{label}")
+
+
+RULES: dict[str, Callable[[str, str, str], bool]] = {
+    "by name": lambda answer, order, customer: customer in answer,
+    "number of the order": lambda answer, order, customer: order in answer,
+    "happens next": lambda answer, order, customer: "cancel" in answer,
+    "promise money": lambda answer, order, customer: "voucher" not in answer,
+    "friendly": lambda answer, order, customer: "should have" not in answer,
+}
+"""Words of a criterion, and whether an answer meets it."""
+REASONS = {
+    "by name": ("The reply addresses the customer by name.", "The reply does not name the customer."),
+    "number of the order": ("The order's number is in the reply.", "The reply does not name the order."),
+    "happens next": ("The customer learns what happens next.", "The customer does not learn what happens next."),
+    "promise money": (
+        "The reply promises nothing else.",
+        "The reference answer has no voucher.",
+    ),
+    "friendly": ("The tone is friendly.", "The reply blames the customer."),
+}
 
 BREAKDOWN = Turn("an error of the endpoint")
 
@@ -131,8 +152,8 @@ def _completion(messages: list[JsonObject], turn: Turn, model: str, call_id: str
     if turn.call:
         function = {"name": turn.call, "arguments": arguments}
         message["tool_calls"] = [{"id": call_id, "type": "function", "function": function}]
-    log_probs = [
-        {"token": f"token_id:{each}", "logprob": -min(8.0, rng.expovariate(3)), "bytes": None, "top_logprobs": []}
+    log_probs: list[JsonObject] = [
+        {"token": f"token_id:{each}", "logprob": -min(8.0, rng.expovariate(1.5)), "bytes": None, "top_logprobs": []}
         for each in written
     ]
     choice = {

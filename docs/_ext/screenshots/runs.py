@@ -14,9 +14,10 @@ from screenshots.script import ENVIRONMENTS
 FINISHED = ("step_000", "step_200", "step_400")
 RUNNING = "step_600"
 REPEATS = 8
-PACE_S = 0.4
+PACE_S = 1.2
+"""The scale of the time that a reply takes."""
 PATIENCE_S = 300.0
-NG = [sys.executable, "-m", "nemo_gym"]
+NG = str(Path(sys.executable).with_name("ng"))
 SERVERS = [
     *(word for name in ENVIRONMENTS for word in ("--resources-server", name)),
     "--model-type", "vllm_model/vllm_model_for_training",
@@ -29,12 +30,15 @@ def collected(folder: Path) -> Iterator[None]:
     with served(PACE_S) as endpoint:
         for model in FINISHED:
             _collect(folder, model, endpoint, REPEATS)
-        _collect(folder, RUNNING, endpoint, 400, "--concurrency", "24", "--detach")
+        _collect(folder, RUNNING, endpoint, 100, "--detach")
         try:
             yield
         finally:
-            subprocess.run([*NG, "eval", "ctl", f"results/{RUNNING}.jsonl", "stop"], cwd=folder, check=True)
-            subprocess.run([*NG, "eval", "wait", f"results/{RUNNING}.jsonl", "--timeout-s", "60"], cwd=folder)
+            subprocess.run([NG, "eval", "ctl", f"results/{RUNNING}.jsonl", "stop"], cwd=folder, check=True)
+            # Its exit code is that of the stopped run.
+            subprocess.run(
+                [NG, "eval", "wait", f"results/{RUNNING}.jsonl", "--timeout-s", "60"], cwd=folder, check=False
+            )
 
 
 def _collect(folder: Path, model: str, endpoint: str, repeats: int, *words: str) -> None:
@@ -42,5 +46,16 @@ def _collect(folder: Path, model: str, endpoint: str, repeats: int, *words: str)
         f"+policy_base_url={endpoint}", "+policy_api_key=none", f"+policy_model_name={model}",
         "+observability_enabled=true", f"+model_call_capture_dir={folder}/calls",
     ]  # fmt: skip
-    output = ["--split", "example", "--num-repeats", str(repeats), "--output", f"results/{model}.jsonl"]
-    subprocess.run([*NG, "eval", "run", *SERVERS, *output, *words, *settings], cwd=folder, check=True, timeout=PATIENCE_S)
+    output = [
+        "--split",
+        "example",
+        "--num-repeats",
+        str(repeats),
+        "--concurrency",
+        "24",
+        "--output",
+        f"results/{model}.jsonl",
+    ]
+    subprocess.run(
+        [NG, "eval", "run", *SERVERS, *output, *words, *settings], cwd=folder, check=True, timeout=PATIENCE_S
+    )

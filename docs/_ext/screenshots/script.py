@@ -10,7 +10,7 @@ from typing import NamedTuple
 from nemo_gym.jsonl import JsonObject, read_rows
 
 SERVERS = Path(__file__).parents[3] / "resources_servers"
-ENVIRONMENTS = ("workplace_assistant", "math_with_judge", "short_answer_judge", "visual_reasoning")
+ENVIRONMENTS = ("workplace_assistant", "math_with_judge", "rubric_judge", "visual_reasoning")
 
 
 class Turn(NamedTuple):
@@ -23,10 +23,10 @@ class Turn(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What the model does in one task."""
+    """The script of one task."""
 
     question: str
-    """The last message of the prompt, by which a request is recognized."""
+    """The user message, by which a request is recognized."""
     expected: str
     difficulty: float
     solution: tuple[Turn, ...]
@@ -35,7 +35,7 @@ class Task(NamedTuple):
 
 def read_tasks() -> Iterator[Task]:
     """Yield the example tasks of the environments."""
-    for make, server in zip((_errand, _maths, _fact, _picture), ENVIRONMENTS, strict=True):
+    for make, server in zip((_errand, _maths, _reply, _picture), ENVIRONMENTS, strict=True):
         for number, row in enumerate(read_rows(SERVERS / server / "data" / "example.jsonl")):
             yield make(number, row)
 
@@ -91,7 +91,8 @@ ERRANDS: tuple[tuple[tuple[Turn, ...], str, float], ...] = (
         (
             Turn("First I search for Rosa's emails. The latest one is to be answered and forwarded, and the one about "
                  "the budget check is to be deleted.", "email_search_emails", {"query": "rosa"}),
-            Turn("To forward it, I need Stefan's address.", "company_directory_find_email_address", {"name": "Stefan"}),
+            Turn("To forward it, I need Stefan's address.",
+                 "company_directory_find_email_address", {"name": "Stefan"}),
         ),
         "Done:\n\n- Rosa's latest email is **answered** and **forwarded** to Stefan.\n- Her email about the budget "
         "check is **deleted**.",
@@ -121,7 +122,8 @@ def _slip(turn: Turn) -> JsonObject:
 MATHS = (
     ("The tram has $12 \\cdot 3 = 36$ seats. Of these, 29 are taken:\n\n$$36 - 29 = 7$$",
      "The tram has $12 + 3 = 15$ benches' worth of seats, and 29 are taken:\n\n$$29 - 15 = 14$$", "14"),
-    ("The common denominator is $12$:\n\n$$\\frac{3}{4} - \\frac{1}{6} = \\frac{9}{12} - \\frac{2}{12} = \\frac{7}{12}$$",
+    ("The common denominator is $12$:\n\n"
+     "$$\\frac{3}{4} - \\frac{1}{6} = \\frac{9}{12} - \\frac{2}{12} = \\frac{7}{12}$$",
      "Subtract the numerators and the denominators:\n\n$$\\frac{3 - 1}{4 - 6} = -1$$", "-1"),
     ("Multiply each term by each term:\n\n$$(2x - 1)(x + 3) = 2x^2 + 6x - x - 3 = 2x^2 + 5x - 3$$",
      "Multiply each term by each term:\n\n$$(2x - 1)(x + 3) = 2x^2 + 6x + x - 3 = 2x^2 + 7x - 3$$", "2x^2 + 7x - 3"),
@@ -142,13 +144,22 @@ def _maths(number: int, row: JsonObject) -> Task:
     return Task(_question(row), row["expected_answer"], 0.2 + number / 8, (solution,), (mistake,))
 
 
-FACTS = ("Wednesday", "Suva", "293", "I do not know the answer.", "Bangkok")
+REPLIES = (
+    "Dear Edgars Vītols,\nthank you for your message. We are sorry about order 69618, and give you a voucher "
+    "for 20 dollars.\nKind regards\nYour support team",
+    "Hello,\nthank you for your message. We cancel the second charge for order 50109, which takes 5 days.\n"
+    "Kind regards\nYour support team",
+    "Dear Leyla Mammadova,\nyour order is on its way. Please be patient.\nKind regards\nYour support team",
+    "Dear Reza Karimi,\nyou should have measured the tea pot of order 34205 first. A return is not possible.\n"
+    "Your support team",
+    "Hello,\nthank you for your message. We are sorry, and look into it.\nKind regards\nYour support team",
+)  # fmt: skip
+"""For each message of a customer: a reply with mistakes."""
 
 
-def _fact(number: int, row: JsonObject) -> Task:
-    reasoning = "I work it out from what I know, step by step, and answer in a few words."
-    solution = Turn(reasoning, text=f"**{row['expected_answer']}**")
-    mistake = Turn(reasoning, text=FACTS[number])
+def _reply(number: int, row: JsonObject) -> Task:
+    reasoning = "The customer needs to know what happens next. I keep it short and friendly."
+    solution, mistake = (Turn(reasoning, text=text) for text in (row["expected_answer"], REPLIES[number]))
     return Task(_question(row), row["expected_answer"], 0.3 + number / 7, (solution,), (mistake,))
 
 
@@ -165,4 +176,6 @@ def _picture(number: int, row: JsonObject) -> Task:
         Turn("I describe what I see before I answer.", text=f"I looked at each part.\n\nAnswer: {answer}")
         for answer in (row["expected_answer"], SIGHTS[number])
     )
-    return Task(_question(row), row["expected_answer"], 0.4 + number / 12, (*looks, right_answer), (*looks, wrong_answer))
+    return Task(
+        _question(row), row["expected_answer"], 0.4 + number / 12, (*looks, right_answer), (*looks, wrong_answer)
+    )
