@@ -93,6 +93,7 @@ async def collect(
     except WriteFailed as error:
         raise _with_advice(error, run) from error
     finally:
+        control.finish()
         summary.close()
         summary.ended_by = dispatch.ended_by() or summary.ended_by
         cached = _calls_of_cache(client)

@@ -34,3 +34,7 @@ class Timeline:
             del self.points[1::2]
             first, last = self.points[0], self.points[-1]
             self._every_s = (last.at_s - first.at_s) / (len(self.points) - 1)
+
+    def end(self, point: Point) -> None:
+        """Add the last point, however recent the one before is."""
+        self.points.append(point)

@@ -48,9 +48,10 @@ def ask(
     request = orjson.dumps({"verb": verb, **(arguments or {})}, option=orjson.OPT_APPEND_NEWLINE)
     try:
         line = _exchange(collection.socket, request, timeout_s)
-    except TimeoutError as error:
-        problem = f"process {collection.pid} did not answer within {timeout_s:g} s"
-        raise NotListening(f"{collection.output}: {problem}. Try again.") from error
+    except (TimeoutError, BlockingIOError) as error:
+        # The second one means that too many requests wait already.
+        problem = f"process {collection.pid} did not answer within {timeout_s:g} s, and may still do so later"
+        raise NotListening(f"{collection.output}: {problem}. Check its status.") from error
     except OSError as error:
         problem = f"no rollouts are running, because process {collection.pid} is starting or ending"
         raise NotListening(f"{collection.output}: {problem}. Try again.") from error

@@ -149,14 +149,23 @@ class Control:
 
     def sample(self) -> None:
         """Take note of the progress. Called about once per second."""
-        now, summary = time.monotonic(), self._run.summary
-        self._samples.append((now, summary.finished))
-        if summary.began_at is not None:
-            self._run.record.timeline.add(
-                Point(round(now - summary.began_at, 1), summary.finished, len(self._running))
-            )
+        now = time.monotonic()
+        self._samples.append((now, self._run.summary.finished))
+        if (point := self._point(now)) is not None:
+            self._run.record.timeline.add(point)
         while len(self._samples) > 2 and self._samples[0][0] < now - RATE_OVER_S:
             self._samples.popleft()
+
+    def finish(self) -> None:
+        """Take note of the last progress."""
+        if (point := self._point(time.monotonic())) is not None:
+            self._run.record.timeline.end(point)
+
+    def _point(self, now: float) -> Point | None:
+        summary = self._run.summary
+        if summary.began_at is None:
+            return None
+        return Point(round(now - summary.began_at, 1), summary.finished, len(self._running))
 
     def note(self, entry: JsonObject) -> None:
         """Add an answered request to the run's record."""

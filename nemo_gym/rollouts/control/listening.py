@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 from collections.abc import AsyncIterator
@@ -11,11 +10,10 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-import orjson
 from pydantic import ValidationError
 
 from nemo_gym.config.explain import problems_by_key
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.rollouts.control.control import Control, Refused
 from nemo_gym.rollouts.control.registry import Collection, address_of
 from nemo_gym.rollouts.control.requests import Request, carry_out
@@ -24,7 +22,9 @@ logger = logging.getLogger(__name__)
 
 LONGEST_REQUEST = 64 * 1024
 IDLE_S = 60.0
-"""Seconds without a request after which a connection is closed."""
+"""Seconds without a request, or for reading an answer, after which a connection is closed."""
+MOST_CONNECTIONS = 128
+"""Further ones are closed at once, because the rollouts need the process's file descriptors."""
 
 
 @asynccontextmanager
@@ -37,6 +37,9 @@ async def listening(control: Control, collection: Collection | None) -> AsyncIte
     connections: set[asyncio.Task[None]] = set()
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(connections) >= MOST_CONNECTIONS:
+            writer.transport.abort()
+            return
         task = asyncio.ensure_future(_answer_all(control, reader, writer))
         connections.add(task)
         task.add_done_callback(connections.discard)
@@ -74,16 +77,21 @@ def _bound(path: Path) -> socket.socket:
 
 async def _answer_all(control: Control, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
-        while line := await asyncio.wait_for(reader.readline(), IDLE_S):
-            writer.write(orjson.dumps(_answer(control, line), option=orjson.OPT_APPEND_NEWLINE))
-            await writer.drain()
+        while True:
+            # In Python 3.11, `wait_for` ignores a cancellation if a line is there at the same time.
+            async with asyncio.timeout(IDLE_S):
+                if not (line := await reader.readline()):
+                    break
+                writer.write(dump_json(_answer(control, line)) + b"\n")
+                await writer.drain()
+        writer.close()
     except (TimeoutError, ValueError, OSError):
         # Idle, a line that is too long, or a client that left.
         pass
     finally:
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
+        # Closing waits until a client has read its answers, and one that does not read must not delay the run's end.
+        if not writer.is_closing():
+            writer.transport.abort()
 
 
 def _answer(control: Control, line: bytes) -> JsonObject:

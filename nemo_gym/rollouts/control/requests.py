@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.control.control import Control
@@ -23,7 +23,7 @@ class Request(BaseModel):
     """The task to cancel or to run again. Without it, `requeue` means all rollouts without a score."""
     repeat: NonNegativeInt | None = None
     """The repeat of that task; None for all of them."""
-    wanted: PositiveInt | None = None
+    wanted: int | None = Field(default=None, ge=1, le=1_000_000)
     """The new concurrency; None to adapt it to the measured throughput."""
 
     @model_validator(mode="after")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import stat
@@ -11,7 +12,9 @@ import pytest
 
 from nemo_gym.rollouts.control.calling import NotListening, ask, find
 from nemo_gym.rollouts.control.control import Refused
+from nemo_gym.rollouts.control.listening import MOST_CONNECTIONS
 from nemo_gym.rollouts.control.registry import address_of
+from tests.conftest import PATIENCE_S
 
 
 def expect_ledger(run):
@@ -208,6 +211,45 @@ async def test_garbage_does_not_disturb_the_collection(begin, make_task, agent):
     for line in (b"\n", b"\xff\xfe\n", b"[]\n", b"{" * 70_000):
         await send(live, line)
     assert (await live.ask("status"))["running"] == 1
+    agent.release()
+    assert (await live.collecting).summary.scored == 1
+
+
+async def test_clients_that_do_not_read_delay_nothing(begin, make_task, agent):
+    live = await begin([make_task(0, act="held")])
+    await live.until(lambda status: status["running"] == 1)
+    path = find(live.output).socket
+    with socket.socket(socket.AF_UNIX) as client, address_of(path) as address:
+        client.connect(address)
+        client.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                client.send(b'{"verb": "status"}\n' * 100)
+                await asyncio.sleep(0)
+        agent.release()
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await live.collecting).summary.scored == 1
+
+
+async def test_connections_are_limited(begin, make_task, agent):
+    live = await begin([make_task(0, act="held")])
+    with contextlib.ExitStack() as clients, address_of(find(live.output).socket) as address:
+        connections = [clients.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(MOST_CONNECTIONS + 9)]
+        for connection in connections:
+            connection.connect(address)
+            # The collection accepts it in this loop.
+            await asyncio.sleep(0.001)
+        last = connections[-1]
+        last.settimeout(30)
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.to_thread(last.recv, 1) == b""
+    async with asyncio.timeout(PATIENCE_S):
+        # The collection has to notice that the others are gone.
+        while True:
+            with contextlib.suppress(NotListening):
+                await live.ask("status")
+                break
+    await live.until(lambda status: status["running"] == 1)
     agent.release()
     assert (await live.collecting).summary.scored == 1
 
