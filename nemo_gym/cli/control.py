@@ -146,13 +146,13 @@ def _arguments(verb: str, words: Sequence[str], *, is_failed: bool) -> JsonObjec
 def _concurrency(words: Sequence[str]) -> int | None:
     if words == ["auto"]:
         return None
-    if not words or not words[0].isdecimal() or not int(words[0]):
+    if not words or not re.fullmatch(r"0*[1-9]\d{0,8}", words[0]):
         raise UsageError("concurrency needs a number of at least 1, or auto. To start no further rollout, use pause.")
     return int(words[0])
 
 
 def _address(word: str) -> Address:
-    found = re.fullmatch(r"(\d+)(?::(\d+))?", word)
+    found = re.fullmatch(r"(\d{1,12})(?::(\d{1,12}))?", word)
     if found is None:
         raise UsageError(f"'{word}' is not a task, such as 12, or one of its repeats, such as 12:3.")
     return Address(int(found[1]), int(found[2]) if found[2] else None)

@@ -230,4 +230,9 @@ def _rollout(view: RunView, place: Place, settings: ShowSettings) -> tuple[JsonO
         raise DataError(error.detail) from error
     items_bytes = sys.maxsize if settings.full else ITEMS_BYTES
     log = Row(shown.record).failure_log
-    return rollout_json(shown, settings.paths, items_bytes=items_bytes), log if isinstance(log, str) else None
+    try:
+        found = rollout_json(shown, settings.paths, items_bytes=items_bytes)
+    except RecursionError as error:
+        advice = "--json prints the line"
+        raise DataError(f"{place.path}:{place.line}: nested too deeply to be shown; {advice}.") from error
+    return found, log if isinstance(log, str) else None

@@ -13,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym.config.access import is_loopback
+from nemo_gym.config.access import is_any_address, is_loopback
+from nemo_gym.config.settings import http_url
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self'; "
@@ -44,13 +45,13 @@ class Access:
         self._sessions: set[str] = set()
         # Browsers share cookies between all ports of a host, so each viewer needs its own name.
         self._cookie = f"ng_view_{port}"
-        self._is_wildcard = _is_unspecified(self._host)
+        self._is_wildcard = is_any_address(self._host)
 
     @property
     def address(self) -> str:
         """The address with the current token, good for one browser."""
         host = socket.gethostname() if self._is_wildcard else self._host
-        return f"http://{f'[{host}]' if ':' in host else host}:{self._port}/?token={self._token}"
+        return f"{http_url(host, self._port)}/?token={self._token}"
 
     def answer(self, request: Request) -> Response | None:
         """Return the response to a token or to a request without access; None if the request may pass."""
@@ -161,7 +162,3 @@ def _is_ip(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_unspecified(host: str) -> bool:
-    return _is_ip(host) and ipaddress.ip_address(host).is_unspecified

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from starlette.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from nemo_gym.errors import UsageError, UserError
@@ -14,6 +15,7 @@ from nemo_gym.viewer import live, routes_rollouts, routes_runs
 from nemo_gym.viewer.access import Access, AccessControl
 from nemo_gym.viewer.library import Library
 from nemo_gym.viewer.live import Control
+from nemo_gym.viewer.routes_runs import json_response
 
 PAGE = Path(__file__).with_name("page")
 """The front end that `make viewer` builds."""
@@ -36,10 +38,17 @@ def api_of(library: Library, control: Control) -> FastAPI:
     app.state.streams = live.Streams()
     for routes in (routes_runs, routes_rollouts, live):
         app.include_router(routes.router)
+    app.add_exception_handler(HTTPException, _rejected)
     app.add_exception_handler(UserError, _fault_of_files)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(RecursionError, _too_deep)
     app.add_exception_handler(Exception, _bug)
     return app
+
+
+async def _rejected(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _problem(error.status_code, error.detail)
 
 
 async def _fault_of_files(request: Request, error: Exception) -> Response:
@@ -54,10 +63,14 @@ async def _invalid(request: Request, error: Exception) -> Response:
     return _problem(400, f"{'; '.join(texts)}.")
 
 
+async def _too_deep(request: Request, error: Exception) -> Response:
+    return _problem(409, "A record is nested too deeply to be shown. Download its raw line instead.")
+
+
 async def _bug(request: Request, error: Exception) -> Response:
     # The server also logs the traceback.
     return _problem(500, f"The viewer failed ({type(error).__name__}: {error}). Its terminal has the details.")
 
 
 def _problem(status: int, sentence: str) -> Response:
-    return JSONResponse({"detail": sentence}, status)
+    return json_response({"detail": sentence}, status)

@@ -21,6 +21,9 @@ SKIPPED_FOLDERS = re.compile(r"^\.|_logs$|^preprocessed_datasets$|^node_modules$
 _RESPONSE, _REWARD = re.compile(rb'(?<!\\)"response"\s*:'), re.compile(rb'(?<!\\)"reward"\s*:')
 
 
+NOT_READ = "it is not a regular file, or a link that leads out of the given paths, so it is not read."
+
+
 class Found(NamedTuple):
     """The results of a run."""
 
@@ -39,12 +42,16 @@ class Discovery:
         self.problems: list[tuple[Path, str]] = []
 
     def allows(self, path: Path) -> bool:
-        """Return whether a file may be read: it is in a given folder, or belongs to a given file."""
-        real = path.resolve()
-        return any(
+        """Return whether a file may be read: it is in a given folder, or belongs to a given file.
+
+        What is not a regular file, such as a pipe, may not be read: opening it could block forever.
+        """
+        real = Path(os.path.realpath(path))
+        is_inside = any(
             real.is_relative_to(root) or (real.parent == root.parent and real.name.startswith(f"{root.stem}_"))
             for root in self._roots
         )
+        return is_inside and (real.is_file() or not os.path.lexists(path))
 
     def look(self) -> list[Found]:
         """Return the runs that are there now."""
@@ -60,7 +67,9 @@ class Discovery:
         return list(found.values())
 
     def _in_file(self, path: Path) -> Iterator[Found]:
-        if self._is_run(path):
+        if not self.allows(path):
+            self.problems.append((path, NOT_READ))
+        elif self._is_run(path):
             yield Found(path.stem, path)
         elif not path.exists():
             self.problems.append((path, "the file does not exist any more."))
@@ -71,7 +80,7 @@ class Discovery:
     def _in_folder(self, root: Path) -> Iterator[Found]:
         for results in self._candidates(root):
             if not self.allows(results):
-                self.problems.append((results, "this link leads out of the given folder, so it is not shown."))
+                self.problems.append((results, NOT_READ))
             elif self._is_run(results):
                 yield Found(str(results.relative_to(root).with_suffix("")), results.resolve())
 

@@ -16,6 +16,8 @@ from nemo_gym.rollouts.outcome import Outcome
 
 TRUE, FALSE = ("true", "1"), ("false", "0")
 LONGEST_WORDS = 1000
+MOST_VALUES = 500
+"""SQLite rejects a thousand conditions."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,10 @@ class Filter:
         found: dict[str, list[object]] = {}
         for name, text in pairs:
             if name in _READERS and (text or name == "field"):
-                found.setdefault(name, []).append(_READERS[name](name, text))
+                values = found.setdefault(name, [])
+                values.append(_READERS[name](name, text))
+                if len(values) > MOST_VALUES:
+                    raise UsageError(f"{name}: expected at most {MOST_VALUES} values.")
         single = {"reward_min", "reward_max", "steps_min", "steps_max", "words", "star", "commented"}
         return cls(**{name: each[-1] if name in single else tuple(each) for name, each in found.items()})  # type: ignore[arg-type]
 
@@ -73,8 +78,13 @@ class Filter:
 
 def filter_of(request: Request) -> Filter:
     """Return the filter in a request's query, as a FastAPI dependency. A bad value gets status 400."""
+    return filter_in(request.query_params.multi_items())
+
+
+def filter_in(pairs: Iterable[tuple[str, str]]) -> Filter:
+    """Return the filter among query parameters. A bad value gets status 400."""
     try:
-        return Filter.of(request.query_params.multi_items())
+        return Filter.of(pairs)
     except UsageError as error:
         raise HTTPException(400, str(error)) from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.row import TaskKey
 
 MOST_ROWS = 200
 MOST_REPEATS = 64
@@ -21,20 +20,20 @@ class Heatmap:
         # Per group and repeat: the sum and number of rewards, and the number of failures.
         self._cells: list[list[list[float]]] = []
 
-    def add(self, key: TaskKey, reward: float | None, *, is_failed: bool) -> None:
+    def add(self, task: int, repeat: int, reward: float | None, *, is_failed: bool) -> None:
         """Add a rollout, which must not be of an earlier task than the one before."""
-        if key.task != self._latest:
-            self._latest = key.task
+        if task != self._latest:
+            self._latest = task
             if not self._tasks or self._tasks[-1]["count"] == self._size:
-                self._tasks.append({"first": key.task, "count": 0})
+                self._tasks.append({"first": task, "count": 0})
                 self._cells.append([])
             self._tasks[-1]["count"] += 1
-        if key.repeat >= MOST_REPEATS:
+        if repeat >= MOST_REPEATS:
             return
         row = self._cells[-1]
-        while len(row) <= key.repeat:
+        while len(row) <= repeat:
             row.append([0.0, 0, 0])
-        cell = row[key.repeat]
+        cell = row[repeat]
         if reward is not None:
             cell[0] += reward
             cell[1] += 1

@@ -12,7 +12,7 @@ from threading import Lock
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.control.registry import collections_here
 from nemo_gym.rollouts.job import RunFiles
-from nemo_gym.viewer.discovery import Discovery
+from nemo_gym.viewer.discovery import Discovery, Found
 from nemo_gym.viewer.index.indexer import Indexer
 from nemo_gym.viewer.index.store import cache_folder, forget_unused
 from nemo_gym.viewer.run_view import RunView
@@ -20,6 +20,8 @@ from nemo_gym.viewer.run_view import RunView
 __all__ = ["Library", "RunView"]
 
 LOOK_EVERY_S = 1.0
+REST = 10.0
+"""After a look, wait at least so many times as long before the next one."""
 FINISH_S = 3600.0
 
 
@@ -35,7 +37,7 @@ class Library:
         self._indexer = Indexer()
         self._lock = Lock()
         self._runs: dict[str, RunView] = {}
-        self._looked_at = -LOOK_EVERY_S
+        self._looks_at = 0.0
         self._live: frozenset[Path] = frozenset()
         forget_unused(self._cache)
         for run in self.runs():
@@ -79,22 +81,31 @@ class Library:
 
     def _look(self) -> None:
         with self._lock:
-            if time.monotonic() - self._looked_at < LOOK_EVERY_S:
+            began_at = time.monotonic()
+            if began_at < self._looks_at:
                 return
-            self._live = frozenset(collection.output.resolve() for collection in collections_here())
+            self._live = frozenset(Path(os.path.realpath(collection.output)) for collection in collections_here())
+            known = {(run.name, run.files.results): run for run in self._runs.values()}
             runs = {}
-            for name, results in self._discovery.look():
-                run = RunView(name, RunFiles(results=results), self._cache, self._indexer, self._discovery.allows)
-                runs[run.id] = self._runs.get(run.id, run)
-                runs[run.id].is_live = results in self._live
+            for found in self._discovery.look():
+                run = known.get(found) or self._view(found)
+                run.is_live = found.results in self._live
+                runs[run.id] = run
             self._runs = runs
-            self._looked_at = time.monotonic()
+            ended_at = time.monotonic()
+            # Looking through a large folder takes seconds, in which all pages wait.
+            self._looks_at = ended_at + max(LOOK_EVERY_S, REST * (ended_at - began_at))
+
+    def _view(self, found: Found) -> RunView:
+        files = RunFiles(results=found.results)
+        return RunView(found.name, files, self._cache, self._indexer, self._discovery.allows)
 
     def _writable(self, folder: Path) -> Path:
         """Return a folder for the indexes. Without a writable cache they are kept until the viewer ends."""
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if os.access(folder, os.W_OK | os.X_OK):
+            # In a shared folder, another user could have created it first.
+            if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK | os.X_OK):
                 return folder
         except OSError:
             pass

@@ -24,8 +24,9 @@ from nemo_gym.viewer.routes_runs import Viewed, run_of
 from nemo_gym.viewer.run_view import RunView
 
 PAUSE_S = 1.0
-LOADS_S = 2.0
-"""Seconds for the loads of the servers. After that, the previous ones are sent again."""
+LOADS_S = 4.0
+"""Seconds for the loads of the servers. After that, the previous ones are sent again. The head server itself waits two
+seconds for a server that hangs."""
 RATE_OVER_S = 10.0
 INDEXING_S = 1.0
 """Seconds to wait until appended lines are indexed."""

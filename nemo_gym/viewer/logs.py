@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -19,11 +20,16 @@ COUNTED_BYTES = 512 * 1024 * 1024
 """Up to here, lines are counted."""
 CHUNK_BYTES = 4 * 1024 * 1024
 LINES_AROUND = 20
+MOST_LINES = 200
+"""Lines after a mark, if it has a traceback."""
+MOST_NEEDLES = 8
+"""Texts to search for. Each may take a pass over a large log."""
 LONGEST_LINE = 2_000
 NEEDLE_CHARACTERS = 120
 SHORTEST_NEEDLE = 12
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x08\x0b-\x1f\x7f]")
 """Colours and other control codes of terminals."""
+TRACEBACK = b"Traceback (most recent call last):"
 
 
 class Window(NamedTuple):
@@ -42,14 +48,16 @@ def log_of_failure(row: Row, files: RunFiles, given_paths: Sequence[Path]) -> Js
     """
     if row.failure_class is None:
         return None
-    needles = list(_needles(row))
+    needles = list(islice(_needles(row), MOST_NEEDLES))
     # Resolved without its own name, because a run of unknown origin may have a link in place of this folder.
     logs = files.logs.parent.resolve() / files.logs.name
     folders = [logs, *(path.resolve() for path in given_paths if path.is_dir())]
     ends: JsonObject | None = None
+    searched: set[Path] = set()
     for server, path in _candidates(row, files):
-        if not _is_log_in(path, folders):
+        if path in searched or not _is_log_in(path, folders):
             continue
+        searched.add(path)
         if (found := _lines_of(server, path, needles)) is not None:
             if found["marked"]:
                 return found
@@ -68,7 +76,13 @@ def _lines_of(server: str, path: Path, needles: Sequence[re.Pattern[bytes]]) -> 
         return None
     lines = [_readable(line) for line in window.lines]
     marked = [] if window.found is None else [window.found]
-    return {"server": server, "path": str(path), "first_line": first_line, "lines": lines, "marked": marked}
+    return {
+        "server": cut(server, LONGEST_LINE),
+        "path": str(path),
+        "first_line": first_line,
+        "lines": lines,
+        "marked": marked,
+    }
 
 
 def _candidates(row: Row, files: RunFiles) -> Iterator[tuple[str, Path]]:
@@ -134,21 +148,45 @@ def _last_match(file: BinaryIO, needle: re.Pattern[bytes], start: int, end: int)
 def _around(file: BinaryIO, at: int, size: int) -> Window:
     """Return the lines around an offset."""
     reach = LINES_AROUND * LONGEST_LINE
+    far = MOST_LINES * LONGEST_LINE
     begin = max(0, at - reach)
     file.seek(begin)
     before = file.read(at - begin)
-    after = file.read(min(reach, size - at))
+    after = file.read(min(far, size - at))
     head, tail = before.split(b"\n"), after.split(b"\n")
     skipped = max(0, len(head) - 1 - LINES_AROUND)
     # The first line is incomplete if the part does not begin at a line.
     if not skipped and begin > 0 and len(head) > 1:
         skipped = 1
     offset = begin + sum(len(line) + 1 for line in head[:skipped])
-    lines = [*head[skipped:-1], head[-1] + tail[0], *tail[1 : LINES_AROUND + 1]]
+    lines = [*head[skipped:-1], head[-1] + tail[0], *tail[1 : _end_of_tracebacks(tail)]]
     found = len(head) - 1 - skipped
     if lines and not lines[-1]:
         lines.pop()
     return Window(offset, lines, found)
+
+
+def _end_of_tracebacks(tail: Sequence[bytes]) -> int:
+    """Return how many lines to show from a mark on: some, and the rest of the tracebacks that begin in them."""
+    end = min(LINES_AROUND + 1, len(tail))
+    at = _next_traceback(tail, 0, end)
+    while at is not None:
+        # The error's message is the first line that is not indented. The message's other lines may be.
+        at = _after_indented(tail, _after_indented(tail, at + 1) + 1)
+        end = max(end, min(at, len(tail), MOST_LINES))
+        # The traceback of the next error follows after a blank line, a sentence and another blank line.
+        at = _next_traceback(tail, at, max(at + 4, LINES_AROUND + 1))
+    return end
+
+
+def _next_traceback(lines: Sequence[bytes], begin: int, end: int) -> int | None:
+    return next((at for at in range(begin, min(end, len(lines))) if TRACEBACK in lines[at]), None)
+
+
+def _after_indented(lines: Sequence[bytes], at: int) -> int:
+    while at < len(lines) and lines[at][:1].isspace():
+        at += 1
+    return at
 
 
 def _lines_before(file: BinaryIO, offset: int) -> int | None:

@@ -20,6 +20,7 @@ from nemo_gym.rollouts.run_record import read_record
 from nemo_gym.schemas.row import TaskKey
 
 SUFFIX = "_notes.jsonl"
+NOT_A_FILE = "it is a link or not a regular file"
 LONGEST_COMMENT = 20_000
 LONGEST_TAG = 64
 MOST_TAGS = 32
@@ -114,9 +115,9 @@ class Notes:
         """Replace the note on a rollout. An empty one removes it. Raise `DataError` if the file cannot be written."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         note = Note(key.task, key.repeat, star, tuple(dict.fromkeys(tags)), comment.strip(), now)
-        if self.path.is_symlink():
-            # A run of unknown origin must not make the viewer write to other files.
-            raise DataError(f"{self.path}: the note cannot be written, because the file is a link. Replace the link.")
+        if os.path.lexists(self.path) and not _is_own_file(self.path):
+            # A run of unknown origin must not make the viewer write to other files, or wait for the reader of a pipe.
+            raise DataError(f"{self.path}: the note cannot be written, because {NOT_A_FILE}. Remove it.")
         try:
             with locked_log(self.path) as log:
                 log.append(dump_line(note.as_json()), sync=True)
@@ -132,7 +133,9 @@ class Notes:
         if versions == self._read_at:
             return
         self._problems = []
-        began_at = self._began_at() if versions[0] else None
+        if os.path.lexists(self.path) and not _is_own_file(self.path):
+            self._add_problem(None, f"notes are not read, because {NOT_A_FILE}.")
+        began_at = self._began_at() if all(versions) else None
         notes = {
             TaskKey(line.task, line.repeat): line.as_note()
             for line in (self._lines() if versions[0] else ())
@@ -168,7 +171,13 @@ class Notes:
         return began_at if began_at.tzinfo else None
 
 
+def _is_own_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
 def _version(path: Path) -> tuple[int, ...] | None:
+    if not _is_own_file(path):
+        return None
     try:
         found: os.stat_result = path.stat()
     except OSError:

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
-from itertools import accumulate
+from itertools import chain, pairwise
 
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics.intervals import mean_interval
-from nemo_gym.rollouts.run_record import RunRecord
 from nemo_gym.schemas.row import Row
 from nemo_gym.viewer.filters import Filter
 from nemo_gym.viewer.heatmap import Heatmap
 from nemo_gym.viewer.index.conditions import Selected
-from nemo_gym.viewer.index.entry import COMPONENTS, LONGEST_PARSED, key_of
+from nemo_gym.viewer.index.entry import COMPONENTS, LONGEST_PARSED, REPEAT_BITS, key_of
 from nemo_gym.viewer.index.fields import fields_in
 from nemo_gym.viewer.index.run_index import never
 from nemo_gym.viewer.index.words import Cancelled
+from nemo_gym.viewer.progress import progress_of, recorded_progress
 from nemo_gym.viewer.run_metrics import metrics_of
-from nemo_gym.viewer.run_view import RunView, moment_of
+from nemo_gym.viewer.run_view import RunView
 
 BINS = 20
 MOST_CAUSES = 100
 MOST_MESSAGE = 2000
-PROGRESS_POINTS = 300
-CLOCKS_DIFFER_S = 60.0
 LOOK_EVERY = 20_000
 """Rollouts between two looks at whether the client is still there."""
 MEASURED = ("steps", "input_tokens", "output_tokens", "seconds", "model_seconds", "tool_seconds")
@@ -36,8 +35,12 @@ MEASURED = ("steps", "input_tokens", "output_tokens", "seconds", "model_seconds"
 def overview_of(run: RunView, filter: Filter, *, is_cancelled: Callable[[], bool] = never) -> JsonObject:
     """Return the `Overview` of api.ts for the selected rollouts. Raise `Cancelled` if the client has left."""
     with run.index.selection(filter, is_cancelled) as (db, selected):
-        return run.index.kept(db, selected, "overview", lambda: _overview(run, db, selected, is_cancelled)) | {
-            "metrics": metrics_of(run.files)
+        recorded = recorded_progress(run.record) if filter.is_empty and run.record else None
+        return {
+            **run.index.kept(db, selected, "overview", lambda: _overview(run, db, selected, is_cancelled)),
+            "progress": recorded
+            or run.index.kept(db, selected, "progress", lambda: progress_of(db, selected, run.record)),
+            "metrics": metrics_of(run.files) if run.index.allows(run.files.metrics) else [],
         }
 
 
@@ -50,7 +53,6 @@ def _overview(
         "rewards": rewards,
         "heatmap": heatmap,
         "failures": list(_failures(run, db, selected)),
-        "progress": _progress(db, selected, run.record),
         "distributions": list(_distributions(db, selected, is_cancelled)),
         "components": list(_components(db, selected)),
     }
@@ -70,39 +72,29 @@ def _scores(
     """Return the histograms of rewards and the heat map, from one pass over the rollouts."""
     (tasks,) = db.execute(f"SELECT COUNT(DISTINCT id >> 20) {selected.clause}", selected.values).fetchone()
     heatmap = Heatmap(tasks)
-    by_agent: dict[str | None, dict[int, list[float]]] = {}
-    rows = db.execute(f"SELECT id, agent, outcome, reward {selected.clause} ORDER BY id", selected.values)
-    for count, (number, agent, outcome, reward) in enumerate(rows):
+    by_agent: dict[str | None, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    columns = f"id >> {REPEAT_BITS}, id & {(1 << REPEAT_BITS) - 1}, agent, outcome = 'failed', reward"
+    rows = db.execute(f"SELECT {columns} {selected.clause} ORDER BY id", selected.values)
+    for count, (task, repeat, agent, is_failed, reward) in enumerate(rows):
         if count % LOOK_EVERY == 0 and is_cancelled():
             raise Cancelled
-        key = key_of(number)
-        heatmap.add(key, reward, is_failed=outcome == "failed")
+        heatmap.add(task, repeat, reward, is_failed=is_failed)
         if reward is not None:
-            by_task = by_agent.setdefault(agent, {})
-            by_task.setdefault(key.task, []).append(reward)
+            by_agent[agent][task].append(reward)
     return _histograms(by_agent), heatmap.as_json()
 
 
 def _histograms(by_agent: dict[str | None, dict[int, list[float]]]) -> list[JsonObject]:
-    extremes = [
-        bound
-        for by_task in by_agent.values()
-        for rewards in by_task.values()
-        for bound in (min(rewards), max(rewards))
-    ]
-    low, high = min(extremes, default=0.0), max(extremes, default=1.0)
+    agents = sorted(by_agent.items(), key=lambda each: each[0] or "")
+    return [{"agent": agent, **_histogram(by_task), **_mean_of(by_task)} for agent, by_task in agents]
+
+
+def _histogram(by_task: dict[int, list[float]]) -> JsonObject:
+    rewards = sorted(chain.from_iterable(by_task.values()))
+    low, high = rewards[0], rewards[-1]
     if low >= 0 and high <= 1:
         low, high = 0.0, 1.0
-    return [
-        {
-            "agent": agent,
-            "low": low,
-            "high": high,
-            "counts": _binned((reward for each in by_task.values() for reward in each), low, high),
-            **_mean_of(by_task),
-        }
-        for agent, by_task in sorted(by_agent.items(), key=lambda each: each[0] or "")
-    ]
+    return {"low": low, "high": high, "counts": _binned(rewards, low, high)}
 
 
 def _mean_of(by_task: dict[int, list[float]]) -> JsonObject:
@@ -111,12 +103,17 @@ def _mean_of(by_task: dict[int, list[float]]) -> JsonObject:
     return {"mean": found.mean, "ci": [found.low, found.high] if is_known else None}
 
 
-def _binned(values: Iterator[float] | Sequence[float], low: float, high: float) -> list[int]:
-    counts = [0] * BINS
-    scale = BINS / (high - low) if high > low else 0.0
-    for value in values:
-        counts[min(int((value - low) * scale), BINS - 1)] += 1
-    return counts
+def _binned(values: Sequence[float], low: float, high: float) -> list[int]:
+    """Count the values of a sorted list in equal bins."""
+    # Halves, because the difference of two finite numbers may be infinite.
+    half = high / 2 - low / 2
+
+    def bin_of(value: float) -> int:
+        share = (value / 2 - low / 2) / half if half > 0 else 0.0
+        return int(min(share * BINS, BINS - 1))
+
+    ends = [bisect_right(values, number, key=bin_of) for number in range(BINS)]
+    return [end - begin for begin, end in pairwise((0, *ends))]
 
 
 def _failures(run: RunView, db: sqlite3.Connection, selected: Selected) -> Iterator[JsonObject]:
@@ -140,49 +137,8 @@ def _message_at(run: RunView, number: int) -> str:
         return (Row(place.read()).failure_message or "")[:MOST_MESSAGE]
     except DataError as error:
         return str(error)
-
-
-def _progress(db: sqlite3.Connection, selected: Selected, record: RunRecord | None) -> JsonObject:
-    """Return how many rollouts had ended, and how many were running, at points in time."""
-    timed = Selected(selected.tables, list(selected.conditions), list(selected.values))
-    timed.add("ended_at IS NOT NULL")
-    if record is not None:
-        # Replies from a cache have the time of their first use.
-        for sign, bound in ((">=", _session_start(record)), ("<=", moment_of(record.ended_at))):
-            if bound is not None:
-                shift = CLOCKS_DIFFER_S if sign == "<=" else -CLOCKS_DIFFER_S
-                timed.add(f"ended_at {sign} ?", bound.timestamp() + shift)
-    began, ended, count, started = db.execute(
-        f"SELECT MIN(COALESCE(started_at, ended_at)), MAX(ended_at), COUNT(*), COUNT(started_at) {timed.clause}",
-        timed.values,
-    ).fetchone()
-    if not count or ended <= began:
-        return {"at_s": [], "finished": [], "in_flight": []}
-    step = (ended - began) / (PROGRESS_POINTS - 1)
-    finished = _cumulated(db, timed, "ended_at", began, step)
-    running: list[int | None] = [None] * PROGRESS_POINTS
-    if started == count:
-        begun = _cumulated(db, timed, "started_at", began, step)
-        running = [max(0, before - after) for before, after in zip(begun, finished, strict=True)]
-    at_s = [round(step * point, 3) for point in range(PROGRESS_POINTS)]
-    return {"at_s": at_s, "finished": finished, "in_flight": running}
-
-
-def _session_start(record: RunRecord) -> datetime | None:
-    first = record.earlier_sessions[0] if record.earlier_sessions else record
-    return moment_of(first.started_at)
-
-
-def _cumulated(db: sqlite3.Connection, timed: Selected, column: str, began: float, step: float) -> list[int]:
-    """Return how many rollouts have a time up to each point."""
-    counts = [0] * PROGRESS_POINTS
-    rows = db.execute(
-        f"SELECT CAST(({column} - ?) / ? + 0.999999 AS INTEGER), COUNT(*) {timed.clause} GROUP BY 1",
-        (began, step, *timed.values),
-    )
-    for point, count in rows:
-        counts[min(max(point, 0), PROGRESS_POINTS - 1)] += count
-    return list(accumulate(counts))
+    except RecursionError:
+        return "(nested too deeply to be shown; see the raw record)"
 
 
 def _distributions(

@@ -168,7 +168,7 @@ def _media_in(rollout: JsonObject) -> Iterator[JsonObject]:
 def _page_with(report: JsonObject) -> bytes:
     """Return the page with its program, its styles and the data inside."""
     # The build escapes `</script>`, which would end the program.
-    program, styles = _part_of_page("report.js"), _part_of_page("report.css")
+    program, styles = _part_of_page("app.js"), _part_of_page("app.css")
     # A report may load nothing, so a script that a model wrote has nowhere to send data.
     policy = (
         f"default-src 'none'; script-src {_hash_of(program)}; style-src {_hash_of(styles)}; img-src data:; "

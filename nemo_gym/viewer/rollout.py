@@ -15,7 +15,7 @@ from fastapi import HTTPException
 
 from nemo_gym.capture.attachment import CAPTURE_KEY, TRAJECTORY_KEY
 from nemo_gym.capture.reconstruction import OBSERVATIONS_KEY
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.jsonl import JsonObject, parse_row
 from nemo_gym.rollouts.outcome import Outcome
 from nemo_gym.schemas.row import (
     AGENT_REF_KEY,
@@ -44,6 +44,8 @@ MOST_TOOLS = 256
 LONGEST_DESCRIPTION = 4_000
 LARGEST_RECORD = 512 * 1024 * 1024
 """A larger record is not parsed, because that takes several times its size in memory."""
+MOST_VALUES = 20_000_000
+"""Each value takes up to 100 bytes of memory."""
 
 SHOWN_ELSEWHERE = {
     PARAMS_KEY, "response", "reward", "reward_components", AGENT_REF_KEY, MASK_KEY, INSTANCE_CONFIG_KEY,
@@ -84,7 +86,11 @@ def shown_at(run: RunView, place: Place) -> Shown:
             409,
             f"{place.path}:{place.line}: the record has {place.bytes:,} bytes, too many to show. Download it instead.",
         )
-    record = place.read()
+    raw = place.raw()
+    if (values := raw.count(b",")) > MOST_VALUES:
+        many = f"the record has about {values:,} values, too many to show"
+        raise HTTPException(409, f"{place.path}:{place.line}: {many}. Download it instead.")
+    record = parse_row(raw, place.path, place.line)
     row = run.index.planned(place.key)
     return Shown(run, place, record, None if row is None or row == place else row.read())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal, NamedTuple
 
@@ -11,15 +10,15 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.schemas.row import TaskKey
 from nemo_gym.viewer.comparing import MOST_RUNS, compare_json
-from nemo_gym.viewer.filters import Filter, filter_of
+from nemo_gym.viewer.filters import Filter, filter_in
 from nemo_gym.viewer.index.place import Place
-from nemo_gym.viewer.library import Library, RunView
+from nemo_gym.viewer.library import RunView
 from nemo_gym.viewer.media import content_of
 from nemo_gym.viewer.notes import NoteFields
 from nemo_gym.viewer.rollout import conversation_at, place_of, rollout_json, shown_at
+from nemo_gym.viewer.routes_runs import Filtered, Viewed, json_response, library_of, run_of
 from nemo_gym.viewer.tasks import task_json
 from nemo_gym.viewer.tokens import tokens_of
 
@@ -27,7 +26,6 @@ CHUNK_BYTES = 1024 * 1024
 LARGEST_INDEX = 1 << 43
 
 Index = Annotated[int, Query(ge=0, lt=LARGEST_INDEX)]
-Selected = Annotated[Filter, Depends(filter_of)]
 
 router = APIRouter()
 
@@ -53,30 +51,19 @@ class Order(NamedTuple):
 
 
 def _paths_given(request: Request) -> Sequence[Path]:
-    return _library(request).paths
-
-
-def _library(request: Request) -> Library:
-    library: Library = request.app.state.library
-    return library
-
-
-def _run(run: str, request: Request) -> RunView:
-    """Return a run with the current content of its files. Raise `HTTPException` 404 if it is unknown."""
-    try:
-        found = _library(request).run(run)
-    except KeyError as error:
-        raise HTTPException(404, "This run does not exist (any more). Go back to the list of runs.") from error
-    found.refresh()
-    return found
+    return library_of(request).paths
 
 
 Paths = Annotated[Sequence[Path], Depends(_paths_given)]
-Run = Annotated[RunView, Depends(_run)]
 
 
-def _asked(run: Run, task: Index, repeat: Index, attempt: Index | None = None) -> Asked:
+def _asked(run: Viewed, task: Index, repeat: Index, attempt: Index | None = None) -> Asked:
     return Asked(run, place_of(run, TaskKey(task, repeat), attempt))
+
+
+def _filter_of_table(request: Request) -> Filter:
+    given = request.query_params.multi_items()
+    return filter_in((name.removeprefix("filter."), value) for name, value in given if name not in ("task", "repeat"))
 
 
 Rollout = Annotated[Asked, Depends(_asked)]
@@ -86,54 +73,53 @@ Rollout = Annotated[Asked, Depends(_asked)]
 def rollout(
     asked: Rollout,
     paths: Paths,
-    selected: Selected,
+    selected: Annotated[Filter, Depends(_filter_of_table)],
     order: Annotated[Order, Depends()],
     from_item: Annotated[int, Query(alias="from", ge=0)] = 0,
 ) -> Response:
     """Return one rollout, with the ones before and after it in the table of the page.
 
-    `task` and `repeat` are those of the rollout, so the table cannot be filtered by them.
+    `task` and `repeat` are those of the rollout, so the table is filtered by `filter.task` and `filter.repeat`.
     """
     found = rollout_json(shown_at(*asked), paths, first_item=from_item)
     is_descending = order.order == "desc"
-    table = replace(selected, task=(), repeat=())
-    neighbours = asked.run.index.neighbours(asked.place.key, table, order.sort, is_descending=is_descending)
+    neighbours = asked.run.index.neighbours(asked.place.key, selected, order.sort, is_descending=is_descending)
     found["previous"], found["next"] = (None if key is None else key._asdict() for key in neighbours)
-    return _json(found)
+    return json_response(found)
 
 
 @router.get("/api/tokens")
 def tokens(asked: Rollout) -> Response:
     """Return the training sequences of a rollout."""
-    return _json(tokens_of(shown_at(*asked).record))
+    return json_response(tokens_of(shown_at(*asked).record))
 
 
 @router.get("/api/task")
-def task(run: Run, task: Index, paths: Paths) -> Response:
+def task(run: Viewed, task: Index, paths: Paths) -> Response:
     """Return all repeats of a task."""
-    return _json(task_json(run, task, paths))
+    return json_response(task_json(run, task, paths))
 
 
 @router.get("/api/compare")
-def compare(request: Request, run: Annotated[list[str], Query()], selected: Selected) -> Response:
+def compare(request: Request, run: Annotated[list[str], Query()], selected: Filtered) -> Response:
     """Compare several runs task by task."""
     if not 2 <= len(run) <= MOST_RUNS or len(set(run)) < len(run):
         raise HTTPException(400, f"run: expected 2 to {MOST_RUNS} different runs.")
-    return _json(compare_json([_run(each, request) for each in run], selected))
+    return json_response(compare_json([run_of(request, each) for each in run], selected))
 
 
 @router.get("/api/notes")
-def notes(run: Run) -> Response:
+def notes(run: Viewed) -> Response:
     """Return all notes of a run."""
-    return _json([note.as_json() for _, note in sorted(run.notes.all().items())])
+    return json_response([note.as_json() for _, note in sorted(run.notes.all().items())])
 
 
 @router.post("/api/notes")
 def write_note(request: Request, body: NoteRequest) -> Response:
     """Replace the note on a rollout."""
-    run = _run(body.run, request)
+    run = run_of(request, body.run)
     key = place_of(run, TaskKey(body.task, body.repeat)).key
-    return _json(run.notes.write(key, star=body.star, tags=body.tags, comment=body.comment).as_json())
+    return json_response(run.notes.write(key, star=body.star, tags=body.tags, comment=body.comment).as_json())
 
 
 @router.get("/api/raw")
@@ -171,7 +157,3 @@ def _line_at(file: BinaryIO, place: Place) -> Iterator[bytes]:
         while left > 0 and (chunk := file.read(min(left, CHUNK_BYTES))):
             left -= len(chunk)
             yield chunk
-
-
-def _json(value: JsonObject | list[JsonObject]) -> Response:
-    return Response(dump_json(value), media_type="application/json")

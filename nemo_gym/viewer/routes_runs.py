@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from threading import Event
 from typing import Annotated, Literal, TypeVar
 
-import orjson
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
+from nemo_gym.jsonl import dump_json
 from nemo_gym.viewer.facets import facets_of
 from nemo_gym.viewer.filters import Filter, filter_of
 from nemo_gym.viewer.index.words import Cancelled
@@ -48,13 +48,13 @@ def runs(library: Annotated[Library, Depends(library_of)]) -> Response:
     found = library.runs()
     for run in found:
         run.refresh(wait_s=0.0)
-    return _json({"runs": [run.as_json() for run in found], "problems": library.problems()})
+    return json_response({"runs": [run.as_json() for run in found], "problems": library.problems()})
 
 
 @router.get("/runs/{run_id}")
 def one_run(library: Annotated[Library, Depends(library_of)], run_id: str) -> Response:
     """Return a run."""
-    return _json(_known(library, run_id).as_json())
+    return json_response(_known(library, run_id).as_json())
 
 
 @router.get("/facets")
@@ -62,7 +62,7 @@ def facets(run: Viewed) -> Response:
     """Return what the filter offers for a run."""
     census = run.index.census()
     with run.index.reading() as db:
-        return _json(facets_of(db, census, run.notes.all()))
+        return json_response(facets_of(db, census, run.notes.all()))
 
 
 @router.get("/rollouts")
@@ -84,7 +84,7 @@ async def rollouts(
             filter, sort, is_descending=order == "desc", offset=offset, limit=limit, columns=column,
             is_cancelled=is_cancelled,
         )  # fmt: skip
-        return _json({"total": page.total, "offset": offset, "rows": page.rows})
+        return json_response({"total": page.total, "offset": offset, "rows": page.rows})
 
     return await while_connected(request, select)
 
@@ -93,7 +93,7 @@ async def rollouts(
 async def overview(request: Request, run: Viewed, filter: Filtered) -> Response:
     """Return the overview of the selected rollouts."""
     return await while_connected(
-        request, lambda is_cancelled: _json(overview_of(run, filter, is_cancelled=is_cancelled))
+        request, lambda is_cancelled: json_response(overview_of(run, filter, is_cancelled=is_cancelled))
     )
 
 
@@ -148,5 +148,6 @@ def _known(library: Library, run_id: str) -> RunView:
     return run
 
 
-def _json(value: object) -> Response:
-    return Response(orjson.dumps(value), media_type="application/json")
+def json_response(value: object, status: int = 200) -> Response:
+    """Return a reply of the API. Names of files may be invalid Unicode."""
+    return Response(dump_json(value), status, media_type="application/json")

@@ -17,7 +17,8 @@ from nemo_gym.schemas.row import Row
 LONGEST_PARSED = 4 << 20
 """A larger file has the metrics of many tasks, of which the overview shows none."""
 PARTS = ("agent_ref", "agent_metrics", "key_metrics")
-_PART = re.compile(rb'^    "(agent_ref|agent_metrics|key_metrics)": (\{\}|\{\n.*?^    \})', re.MULTILINE | re.DOTALL)
+_PART = re.compile(rb'^    "(agent_ref|agent_metrics|key_metrics)": \{', re.MULTILINE)
+_END = b"\n    }"
 
 
 def metrics_of(files: RunFiles) -> list[JsonObject]:
@@ -58,10 +59,13 @@ def _parts_of_entries(path: Path) -> Iterator[JsonObject]:
     entry: JsonObject = {}
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
         for part in _PART.finditer(text):
-            name = part[1].decode()
+            name, begin = part[1].decode(), part.end() - 1
+            end = begin + 2 if text[begin : begin + 2] == b"{}" else text.find(_END, begin) + len(_END)
+            if end <= begin:
+                break
             if name in entry:
                 yield entry
                 entry = {}
-            entry[name] = orjson.loads(part[2])
+            entry[name] = orjson.loads(text[begin:end])
     if entry:
         yield entry

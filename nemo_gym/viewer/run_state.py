@@ -40,7 +40,7 @@ def _age_of(files: RunFiles) -> float:
 
 def _is_locked(files: RunFiles) -> bool:
     try:
-        opened = os.open(files.lock, os.O_RDONLY | os.O_CLOEXEC)
+        opened = os.open(files.lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False
     try:

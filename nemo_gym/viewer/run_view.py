@@ -95,7 +95,8 @@ class RunView:
         """Return the `Run` of api.ts."""
         record, state = self.record, state_of(self.files, self.record)
         try:
-            summary, problems = self.index.summary(), list(self._problems(state == "running"))
+            summary = self.index.summary(is_running=state == "running")
+            problems = list(self._problems(state == "running"))
         except DataError as error:
             summary, problems = None, [self._problem(None, str(error))]
         census = summary.census if summary else Census()

@@ -28,7 +28,8 @@ def serve(library: Library, *, host: str, port: int, opens_browser: bool, say: C
     )
     app = create_app(library, access, control=ask_run)
     config = uvicorn.Config(
-        app, ws="none", lifespan="off", access_log=False, server_header=False, proxy_headers=False,
+        # Unlike httptools, h11 limits the size of headers, which other users of the machine can send, too.
+        app, http="h11", ws="none", lifespan="off", access_log=False, server_header=False, proxy_headers=False,
         log_config=None, log_level="warning", timeout_graceful_shutdown=1,
     )  # fmt: skip
 

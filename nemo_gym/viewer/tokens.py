@@ -20,7 +20,7 @@ def tokens_of(record: JsonObject) -> JsonObject:
         shown = _shown([each for each in sequences if each.turns])
     except DataError as error:
         return {"sequences": [], "is_masked": False, "mask_reason": None, "problem": str(error)}
-    except (TypeError, KeyError, ValueError, AttributeError, IndexError) as error:
+    except (TypeError, KeyError, ValueError, AttributeError, IndexError, RecursionError) as error:
         # A record of another program may have anything in these fields.
         problem = f"The token fields of the record are not those of nemo_gym ({type(error).__name__}: {error})."
         return {"sequences": [], "is_masked": False, "mask_reason": None, "problem": problem}

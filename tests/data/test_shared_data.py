@@ -135,4 +135,4 @@ def test_wheel_contains_the_pages_of_the_viewer(installed):
     built = sorted(path.relative_to(page) for path in page.rglob("*.*"))
     packed = installed / "nemo_gym" / "viewer" / "page"
     assert sorted(path.relative_to(packed) for path in packed.rglob("*.*")) == built
-    assert (packed / "report.js").stat().st_size > 0
+    assert (packed / "app.js").stat().st_size > 0

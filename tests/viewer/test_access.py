@@ -51,7 +51,7 @@ def viewer(tmp_path_factory):
 
 def all_routes():
     yield "GET", "/"
-    yield "GET", "/report.js"
+    yield "GET", "/app.js"
     for module in (live, routes_runs, routes_rollouts):
         for route in module.router.routes:
             for method in route.methods:

@@ -87,7 +87,7 @@ def open_viewer(tmp_path):
 def test_page_and_its_program_are_served(open_viewer):
     viewer = open_viewer(Collection())
     assert '<div id="app">' in viewer.get("/").text
-    assert viewer.get("/assets/index.js").headers["content-type"].startswith("text/javascript")
+    assert viewer.get("/app.js").headers["content-type"].startswith("text/javascript")
 
 
 def test_errors_are_one_sentence(open_viewer):

@@ -26,6 +26,7 @@ def test_bad_values_are_named() -> None:
         "star=maybe": "star=maybe: expected true or false.",
         "outcome=lost": "outcome=lost: expected one of scored, failed, unresolved.",
         "field=subset": "field=subset: expected name=value, such as field=metadata.subset=algebra.",
+        "&".join(["task=1"] * 501): "task: expected at most 500 values.",
         "outcom=failed": "'outcom' is not a filter. Did you mean 'outcome'? Filters: agent, task, repeat, outcome,",
     }
     for text, message in wrong.items():

@@ -13,6 +13,7 @@ from nemo_gym.rollouts.outcome import Outcome
 from nemo_gym.schemas.row import TaskKey
 from nemo_gym.viewer.filters import Filter
 from nemo_gym.viewer.index.run_index import RunIndex
+from nemo_gym.viewer.index.words import Cancelled
 from tests.viewer.index_rows import append, complete, failed, index_of, lines, planned, scored, write
 
 
@@ -201,7 +202,7 @@ def test_bad_lines_are_reported(tmp_path: Path) -> None:
         1: "not valid JSON (unexpected character).",
         2: "expected a JSON object, found list",
         3: "not a rollout, because it has neither a response nor a reward",
-        6: "the reward is missing or not a number.",
+        6: "the reward is missing, too large or not a number.",
         7: f"task {1 << 50}, repeat 0: the numbers are out of range",
         8: found[8].split(";")[0],
     } | {1: found[1].split(";")[0]}
@@ -276,4 +277,10 @@ def test_two_viewers_share_an_index(tmp_path: Path) -> None:
     for worker in workers:
         worker.join(60)
     assert [index.count(Filter()) for index in indexes] == [3000, 3000]
-    assert indexes[0].summary().census.mean_reward == 0.5
+    assert indexes[0].census().mean_reward == 0.5
+
+
+def test_query_ends_when_client_leaves(run: Path) -> None:
+    count = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 2000000) SELECT MAX(i) FROM n"
+    with pytest.raises(Cancelled), index_of(run).selection(Filter(), lambda: True) as (db, _):
+        db.execute(count).fetchone()

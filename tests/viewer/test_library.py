@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -20,6 +21,8 @@ from starlette.testclient import TestClient
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.viewer.discovery import NOT_READ
+from nemo_gym.viewer.index import store
 from nemo_gym.viewer.library import Library
 from nemo_gym.viewer.routes_runs import router
 from tests.viewer.index_rows import append, failed, lines, planned, scored, write
@@ -109,8 +112,8 @@ def test_links_do_not_lead_out(tmp_path: Path, opened: ExitStack) -> None:
     (run,) = library.runs()
     assert (run.name, run.as_json()["failed"]) == ("x", 0)
     assert [each["message"] for each in (*library.problems(), *run.as_json()["problems"])] == [
-        "this link leads out of the given folder, so it is not shown.",
-        "this link leads out of the given paths, so it is not read.",
+        NOT_READ,
+        NOT_READ,
     ]
     assert not library.allows(folder / "x_failures.jsonl")
     assert not library.allows(folder / ".." / "secret.jsonl")
@@ -127,12 +130,44 @@ def test_run_describes_itself(tmp_path: Path, opened: ExitStack) -> None:
     size = sum(path.stat().st_size for path in tmp_path.glob("x*.jsonl"))
     expected = {
         "name": "x", "path": str(results), "state": "finished", "seconds": 90.0, "planned": 6, "scored": 3,
-        "failed": 1, "unresolved": 2, "mean_reward": 2 / 3, "pass_at": {"1": 0.75, "2": 1.0}, "model": "a-policy",
+        "failed": 1, "unresolved": 2, "mean_reward": 2 / 3, "pass_at": {"1": 0.75}, "model": "a-policy",
         "agents": ["counter_agent"], "command": ["ng", "eval", "run"], "problems": [], "is_live": False,
         "settings": {"num_repeats": 4, "models.policy_model.temperature": 0.5},
         "indexed": {"bytes": size, "of": size}, "has": {"tokens": False, "timeline": False, "components": False},
     }  # fmt: skip
     assert {name: found[name] for name in expected} == expected
+
+
+def test_pass_at_k_covers_all_tasks(tmp_path: Path, opened: ExitStack) -> None:
+    rewards = [(1.0, 0.0, 0.0, 1.0), (0.0, 0.0, 0.0)]
+    rows = [scored(task, at, reward) for task, each in enumerate(rewards) for at, reward in enumerate(each)]
+    (run,) = library_of(opened, tmp_path / "cache", write(tmp_path / "x.jsonl", *rows)).runs()
+    found = run.as_json()["pass_at"]
+    assert {k: round(value, 3) for k, value in found.items()} == {"1": 0.25, "2": 0.417, "3": 0.5}
+
+
+def test_torn_line_of_an_ended_run_is_indexed(tmp_path: Path, opened: ExitStack) -> None:
+    results = write(tmp_path / "x.jsonl", scored(0))
+    with results.open("ab") as file:
+        file.write(b'{"response": {')
+    write_record(results)
+    (run,) = library_of(opened, tmp_path / "cache", results).runs()
+    size = results.stat().st_size
+    assert run.as_json()["indexed"] == {"bytes": size - 14, "of": size}
+    write_record(results, state="interrupted")
+    assert run.as_json()["indexed"] == {"bytes": size, "of": size}
+
+
+def test_releases_have_their_own_indexes(tmp_path: Path, opened: ExitStack, monkeypatch: Any) -> None:
+    results = write(tmp_path / "x.jsonl", scored(0))
+    (ours,) = library_of(opened, tmp_path / "cache", results).runs()
+    before = ours.index.path.stat()
+    with monkeypatch.context() as other_release:
+        other_release.setattr(store, "VERSION", store.VERSION ^ 1)
+        (theirs,) = library_of(opened, tmp_path / "cache", results).runs()
+        assert theirs.as_json()["scored"] == 1
+    assert ours.index.path.stat() == before
+    assert ours.as_json()["scored"] == 1
 
 
 def state_of(library: Library) -> object:

@@ -67,6 +67,30 @@ def test_message_is_found_without_an_id(run: Run):
     assert marked(run.log(_ng_failure_message=message)) == ["ValueError: the account 'x' is closed"]
 
 
+def test_tracebacks_are_shown_to_their_end(run: Run):
+    frames = "".join(f'  File "{number}.py", line {number}\n    call()\n' for number in range(30))
+    first = f"Traceback (most recent call last):\n{frames}KeyError: 'x'\n"
+    between = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    last = f"Traceback (most recent call last):\n{frames}ValueError: two lines\n  of message\n"
+    run.write(f"{lines(9)}(rollout 4-1) failed\n{first}{between}{last}{lines(300)}")
+    assert run.log()["lines"][-2:] == ["ValueError: two lines", "  of message"]
+    endless = "Traceback (most recent call last):\n" + "  again\n" * 1000
+    run.write(f"(rollout 4-1) failed\n{endless}")
+    assert len(run.log()["lines"]) == logs.MOST_LINES
+    run.write("(rollout 4-1) failed\nTraceback (most recent call last):\n  torn")
+    assert run.log()["lines"][-1] == "  torn"
+
+
+def test_long_messages_are_searched_in_part(run: Run, monkeypatch: pytest.MonkeyPatch):
+    searched: list[object] = []
+    monkeypatch.setattr(logs, "_last_match", lambda file, needle, *_: searched.append(needle))
+    run.write(lines(3))
+    run.write(lines(3), server="an_agent")
+    message = lines(100_000, "no line of the log")
+    run.log(_ng_failure_message=message, _ng_failure_log=str(run.files.logs / f"{SERVER}.log"))
+    assert len(searched) == 2 * logs.MOST_NEEDLES
+
+
 def test_agents_log_is_searched_next(run: Run):
     run.write(lines(3))
     run.write("/run failed (rollout 4-1)\n", server="an_agent")

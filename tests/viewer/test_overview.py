@@ -52,6 +52,22 @@ def test_counts_and_rewards_are_shown(library: Library) -> None:
     ]  # fmt: skip
 
 
+def test_each_agent_has_its_own_scale(tmp_path: Path) -> None:
+    agents = {"cautious": (0.25, 1.0), "daring": (-30.0, 2.0)}
+    rows = (
+        scored(2 * at + task, 0, reward) | {"agent_ref": {"type": "responses_api_agents", "name": name}}
+        for at, (name, rewards) in enumerate(agents.items())
+        for task, reward in enumerate(rewards)
+    )
+    library = Library([write(tmp_path / "y.jsonl", *rows)], tmp_path / "cache")
+    library.finish()
+    found = overview(library)["rewards"]
+    library.close()
+    assert [(each["agent"], each["low"], each["high"]) for each in found] == [
+        ("cautious", 0.0, 1.0), ("daring", -30.0, 2.0),
+    ]  # fmt: skip
+
+
 def test_heat_map_has_all_tasks(library: Library) -> None:
     assert overview(library)["heatmap"] == {
         "tasks": [{"first": 0, "count": 1}, {"first": 1, "count": 1}, {"first": 2, "count": 1}],

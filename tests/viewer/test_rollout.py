@@ -97,6 +97,8 @@ def test_neighbours_follow_the_filter(api: Api):
     assert (found["previous"], found["next"]) == ({"task": 1, "repeat": 0}, {"task": 3, "repeat": 0})
     found = api.rollout(2, outcome="scored", order="desc")
     assert (found["previous"], found["next"]) == (None, {"task": 0, "repeat": 0})
+    found = api.rollout(2, **{"filter.task": [0, 2]})
+    assert (found["previous"], found["next"]) == ({"task": 0, "repeat": 0}, None)
 
 
 @pytest.mark.parametrize(

@@ -33,14 +33,17 @@ export interface Run {
   failed: number;
   unresolved: number | null;
   mean_reward: number | null;
-  /** pass@k, between 0 and 1, for powers of two and the largest k; null unless all rewards are 0 or 1. */
+  /**
+   * pass@k, between 0 and 1, for powers of two and the largest k that all tasks with a reward have rollouts for; null
+   * unless all rewards are 0 or 1.
+   */
   pass_at: Record<string, number> | null;
   model: string | null;
   agents: string[];
   /** The settings of the collection, flattened: "num_repeats", "models.policy_model.temperature". */
   settings: Record<string, Json>;
   command: string[] | null;
-  /** Bytes that the index has read, of how many. Equal if it is complete. */
+  /** Bytes that the index has read, of how many. Equal if it is complete; the torn last line of a run that has ended counts. */
   indexed: { bytes: number; of: number };
   problems: Problem[];
   /** Whether the collection answers on its control socket. */
@@ -139,7 +142,7 @@ export type SortKey =
 /** GET /api/overview?run=&<filter> */
 export interface Overview {
   counts: { planned: number | null; scored: number; failed: number; unresolved: number | null };
-  /** One histogram per agent, with equal bins from `low` to `high`. */
+  /** One histogram per agent, with equal bins from `low` to `high`: 0 and 1 if all of its rewards are between them. */
   rewards: { agent: string | null; low: number; high: number; counts: number[]; mean: number; ci: [number, number] | null }[];
   /** At most 200 × 64 cells: tasks in order, or groups of neighbouring tasks if there are more. */
   heatmap: {
@@ -170,7 +173,8 @@ export interface Overview {
 
 /**
  * GET /api/rollout?run=&task=&repeat= (&attempt= for an earlier failed attempt, &from= for the items from a number on).
- * The filter, &sort= and &order= decide what comes before and after it; a filter by task or repeat does not apply.
+ * The filter, &sort= and &order= decide what comes before and after it. Its tasks and repeats are &filter.task= and
+ * &filter.repeat= here, because `task` and `repeat` are those of the rollout.
  */
 export interface Rollout {
   run: string;
@@ -208,6 +212,7 @@ export interface Rollout {
   next: { task: number; repeat: number } | null;
 }
 
+/** `turn` counts the calls of the model, from 1; it is null in the prompt, and if the turn is not known. */
 export type Item =
   | { kind: "message"; role: "system" | "developer" | "user" | "assistant"; parts: Part[]; in_prompt: boolean; turn: number | null }
   | { kind: "reasoning"; text: string; is_summary: boolean; turn: number | null }
@@ -255,7 +260,10 @@ export interface Span {
   detail: string | null;
 }
 
-/** GET /api/tokens?run=&task=&repeat=: the training sequences. `texts` is empty, because no tokenizer is known. */
+/**
+ * GET /api/tokens?run=&task=&repeat=: the training sequences. There is no `attempt`, because only scored rollouts have
+ * sequences.
+ */
 export interface Tokens {
   sequences: {
     ids: number[];
@@ -290,9 +298,12 @@ export interface Comparison {
   only: Record<string, number>;
   /** Per run: mean over the shared tasks. */
   means: { run: string; mean: number; ci: [number, number] | null }[];
-  /** Every other run minus the baseline, over the shared tasks. `changed` is won + lost. */
+  /** Every other run minus the baseline, over the shared tasks. `changed` counts the tasks: won + lost. */
   differences: { run: string; mean: number; ci: [number, number] | null; p: number | null; won: number; lost: number; changed: number; same: number }[];
-  /** The tasks whose mean reward differs most, at most 500. "changed" is better in one run and worse in another. */
+  /**
+   * The tasks whose mean reward differs most, at most 500. A task is "changed" if one run is better than the baseline and
+   * another is worse.
+   */
   tasks: { task: number; title: string; rewards: (number | null)[]; change: "won" | "lost" | "changed" | "same" }[];
   settings: { name: string; values: Json[] }[];
   /** Why a number is missing, for example fewer than two shared tasks. */
@@ -363,6 +374,7 @@ export interface ServerLoad {
 /** In an exported report: everything that the pages need, as one gzip-compressed JSON document. */
 export interface Report {
   runs: Run[];
+  /** The query of its filter, how many rollouts that selects, and how many of them are included. */
   selection: { text: string; total: number; included: number };
   /** By run id. */
   facets: Record<string, Facets>;

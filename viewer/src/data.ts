@@ -70,6 +70,17 @@ export function useEvery(seconds: number | null, act: () => void): void {
   }, [seconds]);
 }
 
+/** Whether the tab of the page is visible. */
+export function useIsVisible(): boolean {
+  const [isVisible, setIsVisible] = useState(!document.hidden);
+  useEffect(() => {
+    const listener = () => setIsVisible(!document.hidden);
+    document.addEventListener("visibilitychange", listener);
+    return () => document.removeEventListener("visibilitychange", listener);
+  }, []);
+  return isVisible;
+}
+
 /** Whether a run may still change: it is running, or its files are still being indexed. */
 export function isChanging(run: Run): boolean {
   return run.is_live || run.state === "running" || run.indexed.bytes < run.indexed.of;

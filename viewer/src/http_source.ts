@@ -22,6 +22,7 @@ const MOST_REQUESTS = 4;
 export class HttpSource implements Source {
   readonly isLive = true;
   readonly isReport = false;
+  readonly excerpt = null;
   private inFlight = 0;
   private readonly waiting: (() => void)[] = [];
 
@@ -63,8 +64,9 @@ export class HttpSource implements Source {
     signal?: AbortSignal,
   ): Promise<Rollout> {
     const { filter = {}, ...view } = options;
+    const numbers = { "filter.task": filter.task, "filter.repeat": filter.repeat };
     // The numbers of the rollout replace the filter's lists of the same names.
-    const parameters = { ...filterQuery(filter), ...view, run, task, repeat };
+    const parameters = { ...filterQuery(filter), ...numbers, ...view, run, task, repeat };
     return this.get("rollout", parameters, signal);
   }
 
@@ -124,7 +126,9 @@ export class HttpSource implements Source {
 
   private async post<T>(path: string, body: object): Promise<T> {
     const headers = { "Content-Type": "application/json" };
-    const reply = await this.fetch(`api/${path}`, { method: "POST", headers, body: JSON.stringify(body) });
+    // A comment is also saved when its page is being closed.
+    const options = { method: "POST", headers, body: JSON.stringify(body), keepalive: true };
+    const reply = await this.fetch(`api/${path}`, options);
     return (await reply.json()) as T;
   }
 

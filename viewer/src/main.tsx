@@ -4,10 +4,14 @@
 import "./styles/tokens.css";
 import "./styles/base.css";
 import "./styles/ui.css";
+import "./styles/overlays.css";
+import "./styles/tables.css";
 import "./shell/shell.css";
+import "./styles/print.css";
 import { render } from "preact";
 import { messageOf } from "./data";
 import { HttpSource } from "./http_source";
+import { embeddedSource } from "./report/embedded";
 import { Shell } from "./shell/Shell";
 import { SourceContext } from "./source";
 import type { Source } from "./source";
@@ -15,8 +19,6 @@ import { ErrorNote } from "./ui";
 import { applyStoredTheme } from "./ui/theme";
 
 async function chooseSource(): Promise<Source> {
-  if (!document.getElementById("report")) return new HttpSource();
-  const { embeddedSource } = await import("./report/embedded");
   return (await embeddedSource()) ?? new HttpSource();
 }
 

@@ -11,6 +11,7 @@ import type {
   Note,
   Overview,
   Problem,
+  Report,
   Rollout,
   RolloutsPage,
   Run,
@@ -43,6 +44,8 @@ export interface Source {
   readonly isLive: boolean;
   /** Whether this is an exported report: no notes are written, no raw lines, no control. */
   readonly isReport: boolean;
+  /** What a report contains of its runs; null if this is not a report. */
+  readonly excerpt: Report["selection"] | null;
   runs(signal?: AbortSignal): Promise<{ runs: Run[]; problems: Problem[] }>;
   run(id: string, signal?: AbortSignal): Promise<Run>;
   facets(run: string, signal?: AbortSignal): Promise<Facets>;

@@ -170,7 +170,7 @@ function update(): void {
 addEventListener("popstate", update);
 addEventListener("hashchange", update);
 
-export function routeOf(hash: string): Route {
+function routeOf(hash: string): Route {
   const [path = "", text = ""] = splitOnce(hash.replace(/^#/, ""), "?");
   const query = new URLSearchParams(text);
   const parts = path.split("/").filter(Boolean).map(decoded);
@@ -212,7 +212,8 @@ function ownQuery(page: Page): Record<string, QueryValue> {
   return isBack ? { row: from.query.get("row") } : {};
 }
 
-function numberOf(text: string | null | undefined): number | null {
+/** A whole number in an address; null for any other text. */
+export function numberOf(text: string | null | undefined): number | null {
   return text && /^\d{1,15}$/.test(text) ? Number(text) : null;
 }
 

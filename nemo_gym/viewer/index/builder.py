@@ -15,7 +15,7 @@ from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.outcome import Outcome
 from nemo_gym.viewer.index import store
 from nemo_gym.viewer.index.entry import Entry, NotARollout, entry_of, id_of, numbers_at_end
-from nemo_gym.viewer.index.fields import FieldTables
+from nemo_gym.viewer.index.fields import Fields, FieldTables
 from nemo_gym.viewer.index.lines import Cursor, FileLine, digest_at, is_same_file, lines_from
 
 SLICE_S = 0.25
@@ -42,11 +42,29 @@ class Progress(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A line, and its entry unless only its place is kept."""
+    """A rollout that was read. Keeping its line and its entry as well would take a tenth of the time."""
 
-    line: FileLine
     id: int
-    entry: Entry | None
+    columns: tuple[object, ...]
+    fields: Fields
+
+
+class Toolsets:
+    """The numbers of the sets of tools that rollouts used, inside a transaction."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._known: dict[frozenset[str], int] = {}
+
+    def of(self, tools: frozenset[str]) -> int:
+        """Return the number of a set."""
+        found = self._known.get(tools)
+        if found is None:
+            names = orjson.dumps(sorted(tools)).decode()
+            self._db.execute("INSERT OR IGNORE INTO toolsets (names) VALUES (?)", (names,))
+            (found,) = self._db.execute("SELECT id FROM toolsets WHERE names = ?", (names,)).fetchone()
+            self._known[tools] = found
+        return int(found)
 
 
 @dataclass
@@ -56,10 +74,41 @@ class Slice:
     file: int
     changed: int
     """The number of the transaction, by which later changes are found."""
+    toolsets: Toolsets
     read: list[Read] = field(default_factory=list)
+    planned: list[tuple[int, ...]] = field(default_factory=list)
+    """Rows of the table with this name, and of `attempts`."""
+    attempts: list[tuple[int, ...]] = field(default_factory=list)
     titles: dict[int, str] = field(default_factory=dict)
     """By task."""
     problems: list[tuple[int, int | None, str]] = field(default_factory=list)
+    has_tokens: bool = False
+    has_timeline: bool = False
+    model: str | None = None
+
+    def add(self, line: FileLine, entry: Entry) -> None:
+        """Add the rollout of a line."""
+        number, times, tools = id_of(entry.key), entry.times, entry.tools
+        if entry.problem:
+            self.problems.append((self.file, line.number, entry.problem))
+        if entry.title:
+            self.titles[entry.key.task] = entry.title
+        if self.file == PLANNED:
+            self.planned.append((number, line.number, line.offset, line.bytes))
+        if self.file == FAILURES and entry.outcome is Outcome.FAILED:
+            self.attempts.append((number, entry.attempt, line.number, line.offset, line.bytes))
+        self.has_tokens = self.has_tokens or entry.has_tokens
+        self.has_timeline = self.has_timeline or times.started_at is not None
+        self.model = self.model or entry.model
+        columns = (
+            number, entry.agent, entry.outcome.value, entry.reward, entry.failure, entry.tier, entry.server,
+            entry.attempt, entry.attempt, entry.steps, None if tools is None else len(tools),
+            None if tools is None else self.toolsets.of(frozenset(tools)),
+            entry.input_tokens, entry.output_tokens, times.seconds, times.model_seconds, times.tool_seconds,
+            times.started_at, times.ended_at, int(entry.is_masked), self.file, line.number, line.offset,
+            line.bytes, self.changed,
+        )  # fmt: skip
+        self.read.append(Read(number, columns, entry.fields))
 
 
 def index_some(db: sqlite3.Connection, paths: Mapping[int, Path], until: float) -> bool:
@@ -126,7 +175,7 @@ def _size_of(path: Path) -> int:
 
 def _index_lines(db: sqlite3.Connection, path: Path, file: int, cursor: Cursor) -> bool:
     """Index the next lines of a file. Return whether there were any."""
-    part = Slice(file, int(str(store.fact(db, "changed"))) + 1)
+    part = Slice(file, int(str(store.fact(db, "changed"))) + 1, Toolsets(db))
     with path.open("rb", buffering=READ_BYTES) as opened:
         end = _read(db, part, lines_from(opened, cursor), cursor)
         if end.bytes == cursor.bytes:
@@ -176,11 +225,7 @@ def _parse(part: Slice, line: FileLine) -> None:
     except NotARollout as error:
         part.problems.append((part.file, line.number, str(error)))
         return
-    if entry.problem:
-        part.problems.append((part.file, line.number, entry.problem))
-    if entry.title:
-        part.titles[entry.key.task] = entry.title
-    part.read.append(Read(line, id_of(entry.key), entry))
+    part.add(line, entry)
 
 
 def _parse_planned(db: sqlite3.Connection, part: Slice, lines: list[FileLine]) -> None:
@@ -189,7 +234,7 @@ def _parse_planned(db: sqlite3.Connection, part: Slice, lines: list[FileLine]) -
     known = existing(db, [id_of(key) for _, key in numbers if key is not None])
     for line, key in numbers:
         if key is not None and id_of(key) in known:
-            part.read.append(Read(line, id_of(key), None))
+            part.planned.append((id_of(key), line.number, line.offset, line.bytes))
         else:
             _parse(part, line)
 
@@ -206,68 +251,36 @@ class Writer:
     def __init__(self, db: sqlite3.Connection, part: Slice) -> None:
         self._db = db
         self._part = part
-        self._toolsets: dict[str, int] = {}
 
     def write(self) -> None:
         """Write the records that are now the current ones of their rollouts, and all places."""
         part, db = self._part, self._db
-        if part.file == PLANNED:
-            places = [(each.id, each.line.number, each.line.offset, each.line.bytes) for each in part.read]
-            db.executemany("INSERT OR REPLACE INTO planned VALUES (?, ?, ?, ?)", places)
-        failed = [each for each in part.read if each.entry is not None and each.entry.outcome is Outcome.FAILED]
-        if failed and part.file == FAILURES:
-            db.executemany("INSERT INTO attempts VALUES (?, ?, ?, ?, ?)", map(_attempt, failed))
+        db.executemany("INSERT OR REPLACE INTO planned VALUES (?, ?, ?, ?)", part.planned)
+        db.executemany("INSERT INTO attempts VALUES (?, ?, ?, ?, ?)", part.attempts)
         known = existing(db, [each.id for each in part.read])
-        current = {}
-        for each in part.read:
-            if each.entry is not None and _replaces(part.file, known.get(each.id)):
-                current[each.id] = each
+        current = {each.id: each for each in part.read if _replaces(part.file, known.get(each.id))}
         self._write_current(current, replaced=[number for number in current if number in known])
-        self._count_attempts([each.id for each in (failed or part.read)])
+        self._count_attempts([each.id for each in part.read])
         self._note_problems()
 
     def _write_current(self, current: dict[int, Read], replaced: list[int]) -> None:
-        db = self._db
+        db, part = self._db, self._part
         marks = ", ".join("?" * len(store.COLUMNS))
-        db.executemany(f"INSERT OR REPLACE INTO rollouts VALUES ({marks})", map(self._columns, current.values()))
-        db.executemany("INSERT OR IGNORE INTO titles VALUES (?, ?)", self._part.titles.items())
+        rows = [each.columns for each in current.values()]
+        db.executemany(f"INSERT OR REPLACE INTO rollouts VALUES ({marks})", rows)
+        db.executemany("INSERT OR IGNORE INTO titles VALUES (?, ?)", part.titles.items())
         tables = FieldTables(db)
         tables.remove(replaced)
-        tables.add([(number, each.entry.fields) for number, each in current.items() if each.entry])
+        tables.add([(number, each.fields) for number, each in current.items()])
         if tables.ignored:
             names = ", ".join(sorted(tables.ignored)[:3])
-            self._part.problems.append(
-                (self._part.file, None, f"too many fields; {names} and others are not columns.")
-            )
-        if any(each.entry.has_tokens for each in current.values() if each.entry):
+            part.problems.append((part.file, None, f"too many fields; {names} and others are not columns."))
+        if part.has_tokens:
             store.set_fact(db, "has_tokens", 1)
-        if any(each.entry.times.started_at for each in current.values() if each.entry):
+        if part.has_timeline:
             store.set_fact(db, "has_timeline", 1)
-        model = next((each.entry.model for each in current.values() if each.entry and each.entry.model), None)
-        if model and store.fact(db, "model") is None:
-            store.set_fact(db, "model", model)
-
-    def _columns(self, read: Read) -> tuple[object, ...]:
-        entry, line = read.entry, read.line
-        assert entry is not None
-        times = entry.times
-        toolset = None if entry.tools is None else self._toolset(entry.tools)
-        return (
-            read.id, entry.agent, entry.outcome.value, entry.reward, entry.failure, entry.tier, entry.server,
-            entry.attempt, entry.attempt, entry.steps, None if entry.tools is None else len(entry.tools), toolset,
-            entry.input_tokens, entry.output_tokens, times.seconds, times.model_seconds, times.tool_seconds,
-            times.started_at, times.ended_at, int(entry.is_masked), self._part.file, line.number, line.offset,
-            line.bytes, self._part.changed,
-        )  # fmt: skip
-
-    def _toolset(self, tools: tuple[str, ...]) -> int:
-        names = orjson.dumps(sorted(set(tools))).decode()
-        found = self._toolsets.get(names)
-        if found is None:
-            self._db.execute("INSERT OR IGNORE INTO toolsets (names) VALUES (?)", (names,))
-            (found,) = self._db.execute("SELECT id FROM toolsets WHERE names = ?", (names,)).fetchone()
-            self._toolsets[names] = found
-        return int(found)
+        if part.model and store.fact(db, "model") is None:
+            store.set_fact(db, "model", part.model)
 
     def _count_attempts(self, ids: list[int]) -> None:
         """Count the failed attempts before the current record of each rollout that has any."""
@@ -286,11 +299,6 @@ class Writer:
         more = len(self._part.problems) - left
         if more > 0:
             store.set_fact(self._db, "more_problems", int(str(store.fact(self._db, "more_problems") or 0)) + more)
-
-
-def _attempt(read: Read) -> tuple[int, ...]:
-    assert read.entry is not None
-    return read.id, read.entry.attempt, read.line.number, read.line.offset, read.line.bytes
 
 
 def _replaces(file: int, outcome: str | None) -> bool:

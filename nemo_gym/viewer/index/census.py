@@ -36,32 +36,32 @@ def census_of(db: sqlite3.Connection) -> Census:
     """Count the rollouts of an index."""
     census = Census()
     toolsets = {number: orjson.loads(names) for number, names in db.execute("SELECT id, names FROM toolsets")}
-    groups = db.execute(
-        "SELECT agent, outcome, failure, tier, server, toolset, COUNT(*), COUNT(reward), TOTAL(reward), MIN(reward),"
-        " MAX(reward), MIN(steps), MAX(steps) FROM rollouts GROUP BY 1, 2, 3, 4, 5, 6"
-    )
-    rewards: list[float] = []
-    steps: list[int] = []
-    for *names, toolset, count, with_reward, total, low, high, fewest, most in groups:
-        counters = (census.agents, census.outcomes, census.failures, census.tiers, census.servers)
-        for counter, name in zip(counters, names, strict=True):
-            if name is not None:
-                counter[name] += count
+    # GROUP BY would sort all rollouts, which takes twice as long.
+    groups = Counter(db.execute("SELECT agent, outcome, toolset FROM rollouts"))
+    for (agent, outcome, toolset), count in groups.items():
+        census.outcomes[outcome] += count
+        if agent is not None:
+            census.agents[agent] += count
         for tool in toolsets.get(toolset, ()):
             census.tools[tool] += count
-        census.rewards += with_reward
-        census.reward_sum += total
-        rewards += [value for value in (low, high) if value is not None]
-        steps += [value for value in (fewest, most) if value is not None]
-    census.reward_range = (min(rewards), max(rewards)) if rewards else None
-    census.steps_range = (min(steps), max(steps)) if steps else None
+    failed = Counter(db.execute("SELECT failure, tier, server FROM rollouts WHERE outcome = 'failed'"))
+    for names, count in failed.items():
+        for counter, name in zip((census.failures, census.tiers, census.servers), names, strict=True):
+            if name is not None:
+                counter[name] += count
+    census.rewards, census.reward_sum, low, high, fewest, most = db.execute(
+        "SELECT COUNT(reward), TOTAL(reward), MIN(reward), MAX(reward), MIN(steps), MAX(steps) FROM rollouts"
+    ).fetchone()
+    census.reward_range = (low, high) if low is not None else None
+    census.steps_range = (fewest, most) if fewest is not None else None
     return census
 
 
 def pass_rates(db: sqlite3.Connection) -> dict[str, float] | None:
     """Return pass@k, between 0 and 1, for powers of two and the largest k; None unless all rewards are 0 or 1.
 
-    A value at k is the mean over the tasks that have at least k rewards, as in the metrics of a run.
+    The largest k is the smallest number of rewards of a task, so that all values are means over the same tasks. Tasks
+    without a reward do not count.
     """
     if db.execute("SELECT 1 FROM rollouts WHERE reward NOT IN (0, 1) LIMIT 1").fetchone():
         return None
@@ -71,10 +71,10 @@ def pass_rates(db: sqlite3.Connection) -> dict[str, float] | None:
     ).fetchall()
     if not groups:
         return None
-    largest = max(rewards for rewards, _, _ in groups)
+    largest = min(rewards for rewards, _, _ in groups)
+    total = sum(tasks for _, _, tasks in groups)
     rates = {}
     for k in sorted({largest, *(1 << bit for bit in range(largest.bit_length()))}):
-        enough = [each for each in groups if each[0] >= k]
-        passed = sum(tasks * pass_at_k([1.0] * correct + [0.0] * (n - correct), k) for n, correct, tasks in enough)
-        rates[str(k)] = passed / sum(tasks for _, _, tasks in enough)
+        passed = sum(tasks * pass_at_k([1.0] * correct + [0.0] * (n - correct), k) for n, correct, tasks in groups)
+        rates[str(k)] = passed / total
     return rates

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Container
 from types import MappingProxyType
@@ -37,6 +38,8 @@ LONGEST_PARSED = 8 << 20
 """A longer line, without its token ids, is not parsed, because its objects could take ten times as much memory."""
 WITH_TOKENS = 16 << 10
 REPEAT_BITS = 20
+LARGEST_REWARD = 1e100
+"""Sums of squares of larger ones overflow."""
 MOST_TASKS = 1 << 43
 UNLISTED = frozenset({
     PARAMS_KEY, "response", "reward", AGENT_REF_KEY, "ng_model_call_capture", "ng_trajectory", "ng_agent_observations",
@@ -115,8 +118,8 @@ def _of_row(row: Row, line: FileLine, outcome: Outcome, titled: Container[int]) 
     elif outcome is Outcome.SCORED:
         if response is None and "reward" not in fields:
             raise NotARollout("not a rollout, because it has neither a response nor a reward; the line is left out.")
-        reward = row.reward
-        problem = "the reward is missing or not a number." if reward is None else None
+        reward = _reward(row.reward)
+        problem = "the reward is missing, too large or not a number." if reward is None else None
     is_failed = outcome is Outcome.FAILED
     key = _key_of_row(row, line)
     title = "" if key.task in titled else _title_of(fields.get(PARAMS_KEY))
@@ -151,6 +154,10 @@ def _checked(task: int, repeat: int) -> TaskKey:
     if not 0 <= task < MOST_TASKS or not 0 <= repeat < 1 << REPEAT_BITS:
         raise NotARollout(f"task {task}, repeat {repeat}: the numbers are out of range; the line is left out.")
     return TaskKey(task, repeat)
+
+
+def _reward(value: float | None) -> float | None:
+    return value if value is not None and abs(value) <= LARGEST_REWARD else None
 
 
 def _text(value: object) -> str | None:
@@ -216,14 +223,18 @@ def _scalars(fields: JsonObject) -> Fields:
     unlisted = UNLISTED_FAILURE if FAILURE_CLASS_KEY in fields else UNLISTED
     found: dict[str, Scalar] = {}
     for name, value in fields.items():
-        if value is None or name in unlisted or name.startswith(PRIVATE_PREFIX):
+        if value is None or name in unlisted or name.startswith(PRIVATE_PREFIX) or len(name) > LONGEST_TEXT:
             continue
         kind = type(value)
         if kind is str:
             if len(value) <= LONGEST_TEXT:
                 found[name] = value
         elif kind is dict:
-            found |= {f"{name}.{inner}": each for inner, each in value.items() if _is_scalar(each)}
+            found |= {
+                f"{name}.{inner}": each
+                for inner, each in value.items()
+                if _is_scalar(each) and len(inner) <= LONGEST_TEXT
+            }
         elif kind is not list:
             found[name] = value
     return found
@@ -248,11 +259,11 @@ def _scanned(line: FileLine, outcome: Outcome) -> Entry:
     """Return the entry of a line that is too long to be parsed, from fields near its two ends."""
     task, repeat = _found(line, TASK_INDEX_KEY), _found(line, ROLLOUT_INDEX_KEY)
     key = _checked(line.number - 1 if task is None else int(task), int(repeat or 0))
-    reward = _found(line, "reward") if outcome is Outcome.SCORED else None
+    reward = _reward(_found(line, "reward")) if outcome is Outcome.SCORED else None
     seconds, attempt = _found(line, SECONDS_KEY), _found(line, ATTEMPT_INDEX_KEY)
     megabytes = line.bytes / 1e6
     return Entry(
-        key, int(attempt or 0), outcome, _found_text(line, rb'"name"', AGENT_REF_KEY), reward,
+        key, _count(int(attempt or 0)) or 0, outcome, _found_text(line, rb'"name"', AGENT_REF_KEY), reward,
         _found_text(line, b"", FAILURE_CLASS_KEY), times=Times(seconds=seconds),
         problem=f"the line has {megabytes:.0f} MB; only its numbers, agent and reward are indexed.",
     )  # fmt: skip
@@ -261,7 +272,8 @@ def _scanned(line: FileLine, outcome: Outcome) -> Entry:
 def _found(line: FileLine, name: str) -> float | None:
     # In a string, the quotes of a key would be escaped.
     found = list(re.finditer(rb'(?<!\\)"%b"\s*:\s*%b' % (name.encode(), _NUMBER), _ends_of(line)))
-    return float(found[-1][1]) if found else None
+    number = float(found[-1][1]) if found else math.nan
+    return number if math.isfinite(number) else None
 
 
 def _found_text(line: FileLine, inner: bytes, name: str) -> str | None:

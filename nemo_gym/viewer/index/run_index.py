@@ -18,6 +18,7 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.outcome import Outcome
 from nemo_gym.schemas.row import TaskKey
+from nemo_gym.viewer.discovery import NOT_READ
 from nemo_gym.viewer.filters import Filter
 from nemo_gym.viewer.index import builder, store
 from nemo_gym.viewer.index.census import Census, census_of, pass_rates
@@ -27,7 +28,7 @@ from nemo_gym.viewer.index.fields import Field, fields_in
 from nemo_gym.viewer.index.neighbours import next_to
 from nemo_gym.viewer.index.place import Place
 from nemo_gym.viewer.index.renewed import Renewed
-from nemo_gym.viewer.index.words import search_of
+from nemo_gym.viewer.index.words import Cancelled, search_of
 from nemo_gym.viewer.notes import Note
 
 DEEP = 10_000
@@ -35,6 +36,9 @@ DEEP = 10_000
 ORDERS_KEPT = 4
 COUNTS_KEPT = 64
 RESULTS_KEPT = 8
+LOOK_EVERY = 1_000_000
+"""Instructions of SQLite between two looks at whether the client is still there: some milliseconds."""
+V = TypeVar("V")
 ROW = (
     "agent, outcome, reward, failure, tier, server, attempts, steps, tool_calls, input_tokens, output_tokens, seconds,"
     " is_masked, bytes, (SELECT title FROM titles WHERE task = id >> 20)"
@@ -79,7 +83,7 @@ class RunIndex:
     """The index of a run's files. All methods are thread-safe.
 
     Methods that take a filter raise `DataError` if the index cannot be used, and `words.Cancelled` if `is_cancelled`
-    returns True during a search for words.
+    returns True meanwhile.
     """
 
     def __init__(
@@ -95,9 +99,9 @@ class RunIndex:
         self._store = store.Store(files.results, folder)
         self._notes = notes
         self._lock = Lock()
-        self._orders: OrderedDict[object, array[int]] = OrderedDict()
+        self._orders: OrderedDict[object, Renewed[array[int]]] = OrderedDict()
         self._counts: OrderedDict[object, int] = OrderedDict()
-        self._kept: OrderedDict[object, JsonObject] = OrderedDict()
+        self._kept: OrderedDict[object, Renewed[JsonObject]] = OrderedDict()
         self._searching = Lock()
         self._census: Renewed[Census] = Renewed()
         self._pass_rates: Renewed[tuple[dict[str, float] | None]] = Renewed()
@@ -112,10 +116,14 @@ class RunIndex:
         with self._store.open() as db:
             return builder.index_some(db, self._paths(), time.monotonic() + seconds)
 
-    def summary(self) -> Summary:
-        """Return the facts about the whole run that the list of runs shows."""
+    def summary(self, *, is_running: bool) -> Summary:
+        """Return the facts about the whole run that the list of runs shows.
+
+        The incomplete last line of a run that has ended counts as indexed.
+        """
         with self.reading() as db:
             progress = builder.progress_of(db, self._paths())
+            left_out = 0 if is_running else sum(builder.incomplete_lines(db, self._paths()).values())
             (planned,) = db.execute("SELECT COUNT(*) FROM planned").fetchone()
             has_components = db.execute("SELECT 1 FROM fields WHERE name GLOB ?", (f"{COMPONENTS}*",)).fetchone()
             model = store.fact(db, "model")
@@ -124,7 +132,7 @@ class RunIndex:
                 int(planned) if self._files.materialized.exists() else None,
                 self._pass_rates.of(self.state(db), lambda: (pass_rates(db),))[0],
                 str(model) if model else None,
-                {"bytes": progress.bytes, "of": progress.of},
+                {"bytes": progress.bytes + left_out, "of": progress.of},
                 {
                     "tokens": bool(store.fact(db, "has_tokens")),
                     "timeline": bool(store.fact(db, "has_timeline")),
@@ -149,13 +157,14 @@ class RunIndex:
                 message = f"the last line is incomplete ({size} bytes), so it is left out."
                 yield {"file": str(paths[file]), "line": None, "message": message}
             for path in set(paths.values()) - set(self._paths().values()):
-                message = "this link leads out of the given paths, so it is not read."
-                yield {"file": str(path), "line": None, "message": message}
+                yield {"file": str(path), "line": None, "message": NOT_READ}
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Open the index for queries that see one state of it."""
         with self._store.open() as db:
+            # Most queries read a whole table once, so a cache only takes memory.
+            db.execute("PRAGMA cache_size = -2000")
             db.execute("BEGIN")
             yield db
 
@@ -263,19 +272,30 @@ class RunIndex:
             with self._searching, self._store.open() as db:
                 search = search_of(db, self._paths(), filter, is_cancelled)
         with self.reading() as db:
-            yield db, selected_by(filter, fields_in(db), notes, search)
+            db.set_progress_handler(is_cancelled, LOOK_EVERY)
+            try:
+                yield db, selected_by(filter, fields_in(db), notes, search)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+                    raise Cancelled from error
+                raise
 
     def kept(
         self, db: sqlite3.Connection, selected: Selected, name: str, compute: Callable[[], JsonObject]
     ) -> JsonObject:
-        """Return what `compute` returned for this selection, unless the index has changed since."""
-        cache_key = (self.state(db), name, selected.clause, tuple(selected.values))
+        """Return what `compute` returned for this selection, which may be slightly older than the index."""
+        generation, changed = self.state(db)
+        cache_key = (generation, name, selected.clause, tuple(selected.values))
+        return self._renewed(self._kept, cache_key, RESULTS_KEPT).of(changed, compute)
+
+    def _renewed(self, cache: OrderedDict[object, Renewed[V]], cache_key: object, most: int) -> Renewed[V]:
+        """Return what the cache has for a key, and forget what was not used for longest."""
         with self._lock:
-            found = self._kept.get(cache_key)
-        if found is None:
-            found = compute()
-            _keep(self._lock, self._kept, cache_key, found, RESULTS_KEPT)
-        return found
+            found = cache.setdefault(cache_key, Renewed())
+            cache.move_to_end(cache_key)
+            while len(cache) > most:
+                cache.popitem(last=False)
+            return found
 
     def _census_in(self, db: sqlite3.Connection) -> Census:
         return self._census.of(self.state(db), lambda: census_of(db))
@@ -295,7 +315,10 @@ class RunIndex:
             if cache_key in self._counts:
                 return self._counts[cache_key]
         (count,) = db.execute(f"SELECT COUNT(*) {selected.clause}", selected.values).fetchone()
-        _keep(self._lock, self._counts, cache_key, count, COUNTS_KEPT)
+        with self._lock:
+            self._counts[cache_key] = count
+            while len(self._counts) > COUNTS_KEPT:
+                self._counts.popitem(last=False)
         return int(count)
 
     def _ids(self, db: sqlite3.Connection, selected: Selected, order: Order, offset: int, limit: int) -> list[int]:
@@ -308,14 +331,10 @@ class RunIndex:
         if offset < DEEP or (order.is_by_task and not selected.conditions):
             statement = f"SELECT id {_joined(selected, order)} {order.clause} LIMIT ? OFFSET ?"
             return [number for (number,) in db.execute(statement, (*selected.values, limit, offset))]
-        cache_key = (self.state(db), selected.clause, tuple(selected.values), order)
-        with self._lock:
-            found = self._orders.get(cache_key)
-        if found is None:
-            statement = f"SELECT id {_joined(selected, order)} {order.clause}"
-            found = array("q", (number for (number,) in db.execute(statement, selected.values)))
-            _keep(self._lock, self._orders, cache_key, found, ORDERS_KEPT)
-        return list(found[offset : offset + limit])
+        generation, changed = self.state(db)
+        cache_key = (generation, selected.clause, tuple(selected.values), order)
+        renewed = self._renewed(self._orders, cache_key, ORDERS_KEPT)
+        return list(renewed.of(changed, lambda: _whole_order(db, selected, order))[offset : offset + limit])
 
     def _rows(self, db: sqlite3.Connection, ids: list[int], fields: Mapping[str, Field]) -> list[JsonObject]:
         wanted = orjson.dumps(ids).decode()
@@ -329,7 +348,6 @@ class RunIndex:
         return [_row(key_of(number), values[number], columns[number], notes.get(key_of(number))) for number in ids]
 
 
-V = TypeVar("V")
 _PLACE = "id, file, line, offset, bytes, outcome, attempt"
 
 
@@ -338,12 +356,11 @@ def _joined(selected: Selected, order: Order) -> str:
     return Selected(selected.tables + order.join, selected.conditions).clause
 
 
-def _keep(lock: Lock, kept: OrderedDict[object, V], key: object, value: V, most: int) -> None:
-    with lock:
-        kept[key] = value
-        kept.move_to_end(key)
-        while len(kept) > most:
-            kept.popitem(last=False)
+def _whole_order(db: sqlite3.Connection, selected: Selected, order: Order) -> array[int]:
+    # Other requests wait for it, so it goes on even if this client leaves.
+    db.set_progress_handler(None, 0)
+    statement = f"SELECT id {_joined(selected, order)} {order.clause}"
+    return array("q", (number for (number,) in db.execute(statement, selected.values)))
 
 
 def _row(key: TaskKey, values: list[object], fields: JsonObject, note: Note | None) -> JsonObject:

@@ -7,6 +7,7 @@ import logging
 import os
 import sqlite3
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,8 +17,8 @@ from nemo_gym.errors import DataError
 
 logger = logging.getLogger(__name__)
 
-VERSION = 1
-"""An index of another version is deleted and made again."""
+CONTENT = 1
+"""To be increased if the tables stay the same but their values change."""
 UNUSED_DAYS = 60
 BUSY_S = 30.0
 DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_MISMATCH}
@@ -45,6 +46,8 @@ CREATE TABLE hits (search, id, PRIMARY KEY (search, id)) WITHOUT ROWID;
 """
 """`rollouts` has narrow rows, because filters and orders read all of them. The fields of rows are in the tables of
 `FieldTables`."""
+VERSION = zlib.crc32(f"{CONTENT} {SCHEMA}".encode()) & 0x7FFFFFFF
+"""Part of the file's name, so that viewers of two releases do not remake each other's indexes."""
 
 
 def cache_folder() -> Path:
@@ -75,7 +78,7 @@ class Store:
 
     def __init__(self, results: Path, folder: Path) -> None:
         digest = hashlib.sha256(os.fsencode(results.resolve())).hexdigest()[:24]
-        self.path = folder / f"{digest}.sqlite"
+        self.path = folder / f"{digest}-{VERSION:08x}.sqlite"
         self._making = Lock()
 
     @contextmanager

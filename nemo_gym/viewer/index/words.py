@@ -170,7 +170,7 @@ class Needle:
 
     def is_in(self, row: JsonObject) -> bool:
         """Return whether the conversation of a record contains the words."""
-        return self._words in "\n".join(texts_of(row)).lower()
+        return _contains_text(_conversation_of(row), self._words)
 
 
 def _fragments_of(words: str) -> tuple[bytes, ...]:
@@ -245,33 +245,35 @@ def _contains(raw: bytes, size: int, needle: Needle) -> bool:
     return isinstance(row, dict) and needle.is_in(row)
 
 
-def texts_of(row: JsonObject) -> Iterator[str]:
-    """Yield the texts of a record's conversation: of its prompt, its response or its failure."""
+def _conversation_of(row: JsonObject) -> list[object]:
+    """Return the parts of a record's conversation: of its prompt, its response or its failure."""
     params, response, failure = row.get(PARAMS_KEY), row.get("response"), row.get(FAILURE_CONVERSATION_KEY)
+    parts: list[object] = []
     if isinstance(params, dict):
-        yield from _texts_in(params.get("instructions"))
-        yield from _texts_in(params.get("input"))
+        parts += (params.get("instructions"), params.get("input"))
     if isinstance(response, dict):
-        yield from _texts_in(response.get("output"))
-        yield from _texts_in(response.get("choices"))
+        parts += (response.get("output"), response.get("choices"))
     if isinstance(failure, dict):
-        yield from _texts_in(failure.get("items"))
+        parts.append(failure.get("items"))
+    return parts
 
 
-def _texts_in(value: object) -> Iterator[str]:
+def _contains_text(waiting: list[object], words: str) -> bool:
+    """Return whether a text in these values contains words in lower case. Empties the list."""
     # Without recursion, because a hostile row may be nested deeply.
-    waiting = [value]
     while waiting:
         value = waiting.pop()
         if isinstance(value, str):
-            yield value
+            if words in value.lower():
+                return True
         elif isinstance(value, list):
-            waiting.extend(reversed(value))
+            waiting += value
         elif isinstance(value, dict):
             arguments = value.get("arguments")
             if isinstance(arguments, str) and "\\" in arguments:
                 waiting.append(_parsed(arguments))
-            waiting.extend(each for name, each in reversed(value.items()) if name not in SKIPPED)
+            waiting += [each for name, each in value.items() if name not in SKIPPED]
+    return False
 
 
 def _parsed(text: str) -> object:

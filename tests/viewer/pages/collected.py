@@ -14,11 +14,12 @@ from tests.viewer.pages import hostile
 
 REPOSITORY = Path(__file__).parents[3]
 FIRST_ENVIRONMENT = "resources_servers/answer_match/configs/answer_match.yaml"
+MODEL = "responses_api_models/openai_model/configs/openai_model.yaml"
 TRAINED_MODEL = "responses_api_models/vllm_model/configs/vllm_model_for_training.yaml"
 REPEATS = 2
 
 CLASSES = ("environment_failed", "judge_failed", "overloaded", "invalid_task")
-"""Classes of failure that an agent reports. The others are made by what happens to it."""
+"""Classes of failure that an agent reports. The others happen to it."""
 
 
 def collect_all(workplace: Workplace, endpoint: AbstractContextManager[str]) -> Path:
@@ -29,11 +30,12 @@ def collect_all(workplace: Workplace, endpoint: AbstractContextManager[str]) -> 
             "every environment": _every_environment(workplace, results),
             "failures": _from_agent(workplace, agent, results / "deep" / "failures.jsonl", failing_rows()),
             "attacks": _from_agent(workplace, agent, results / "attacks.jsonl", hostile.rows()),
-            "tokens": _with_tokens(workplace, results, url),
+            "tokens": _behind_endpoint(workplace, results / "tokens.jsonl", TRAINED_MODEL, url, "echo"),
+            "refused": _behind_endpoint(workplace, results / "deep" / "refused.jsonl", MODEL, url, "bad-request"),
         }
         for name, command in running.items():
             finished = command.wait()
-            assert finished.code == 0, f"{name}: {finished.err}"
+            assert "+ 0 unresolved" in finished.out, f"{name}: {finished.err}"
     return results
 
 
@@ -64,10 +66,9 @@ def _from_agent(workplace: Workplace, agent: RowAgent, output: Path, rows: list[
     )  # fmt: skip
 
 
-def _with_tokens(workplace: Workplace, results: Path, url: str) -> Command:
-    configs = f"{REPOSITORY}/{FIRST_ENVIRONMENT},{REPOSITORY}/{TRAINED_MODEL}"
+def _behind_endpoint(workplace: Workplace, output: Path, model_server: str, url: str, model: str) -> Command:
     return workplace.start(
-        "ng_e2e_collect_rollouts", f"+config_paths=[{configs}]", f"+policy_base_url={url}/v1", "+policy_api_key=none",
-        "+policy_model_name=echo", "+split=example", f"+num_repeats={REPEATS}",
-        f"+output_jsonl_fpath={results}/tokens.jsonl", "+head_server.port=0",
+        "ng_e2e_collect_rollouts", f"+config_paths=[{REPOSITORY}/{FIRST_ENVIRONMENT},{REPOSITORY}/{model_server}]",
+        f"+policy_base_url={url}/v1", "+policy_api_key=none", f"+policy_model_name={model}", "+split=example",
+        f"+num_repeats={REPEATS}", f"+output_jsonl_fpath={output}", "+head_server.port=0",
     )  # fmt: skip

@@ -21,7 +21,7 @@ from tests.viewer.pages.site import Site
 from tests.viewer.pages.watched import Watch
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 OPEN_WITHIN_MS = 60_000
 """The timeout for what takes a second on an idle machine."""
@@ -78,8 +78,7 @@ def open_site(shared_workplace: Workplace, browser: Browser) -> Iterator[Callabl
 
     yield open_site
     for site in opened:
-        finished = site.command.end()
-        assert (finished.code, finished.err) == (0, "")
+        site.end()
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +90,13 @@ def site(open_site: Callable[[Path], Site], shared_workplace: Workplace, collect
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     """Return a function that opens a window. When the test ends, nothing forbidden may have happened in any."""
+    contexts: list[BrowserContext] = []
     watches: list[Watch] = []
 
     def open_page(site: Site, *, width: int = 1280, scripts: tuple[Path, ...] = (), **options: Any) -> Page:
         size = {"width": width, "height": 800}
         context = browser.new_context(storage_state=site.session, viewport=size, accept_downloads=True, **options)
+        contexts.append(context)
         context.set_default_timeout(OPEN_WITHIN_MS)
         for script in scripts:
             context.add_init_script(path=script)
@@ -105,9 +106,9 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
         return page
 
     yield open_page
-    assert [complaint for watch in watches for complaint in watch.complaints] == []
-    for context in browser.contexts:
+    for context in contexts:
         context.close()
+    assert [complaint for watch in watches for complaint in watch.complaints] == []
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a hostile model, agent or data set writes to attack its reader."""
+"""Rollouts of a hostile model, agent or data set that attack their reader."""
 
 from __future__ import annotations
 
@@ -39,7 +39,11 @@ def message(text: str, **fields: Any) -> Row:
 def _answers(row: Row, output: list[Row], **fields: Any) -> Row:
     """Return the row for an agent that answers with this output."""
     response = {"id": NAME, "model": NAME, "object": "response", "created_at": 0, "output": output}
-    return {**row, "act": "answer", "bytes": orjson.dumps({**row, "response": response, "reward": 0.5} | fields).decode()}
+    return {
+        **row,
+        "act": "answer",
+        "bytes": orjson.dumps({**row, "response": response, "reward": 0.5} | fields).decode(),
+    }
 
 
 def rows() -> list[Row]:
@@ -48,7 +52,12 @@ def rows() -> list[Row]:
     result = {"type": "function_call_output", "call_id": NAME, "output": TEXT}
     pictures = [
         {"type": "input_image", "image_url": address, "detail": "auto"}
-        for address in ("https://evil.example/input.png", "file:///etc/passwd", "javascript:alert(4)", "//evil.example/x")
+        for address in (
+            "https://evil.example/input.png",
+            "file:///etc/passwd",
+            "javascript:alert(4)",
+            "//evil.example/x",
+        )
     ]
     asked = {"type": "input_text", "text": TEXT}
     reasoning = {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": TEXT}]}
@@ -61,6 +70,6 @@ def rows() -> list[Row]:
     return [
         _answers(row, [reasoning, call, result, unknown, message(TEXT)], **graded),
         _answers(row, [message(LONG_LINE)]),
-        # What an agent answers instead of a result becomes the message of the failure.
+        # A reply that is not a result becomes the message of the failure.
         {**row, "act": "answer", "bytes": TEXT},
     ]

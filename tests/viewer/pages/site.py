@@ -15,6 +15,7 @@ from tests.rows import rows_of
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+Key = tuple[int, int]
 ADDRESS = re.compile(r"http://\S+/\?token=\S+")
 
 
@@ -33,19 +34,32 @@ class Site:
         self.session: Any = context.storage_state()
         self._request = context.request
 
+    def end(self) -> None:
+        """End the viewer, unless it has ended."""
+        finished = self.command.end() if self.command.process.poll() is None else self.command.wait()
+        assert (finished.code, "Traceback" in finished.err) == (0, False), finished.err
+
     def get(self, path: str, **parameters: Any) -> Any:
         """Return the JSON of a route below /api."""
         reply = self._request.get(f"{self.origin}/api/{path}", params=parameters)
         assert reply.ok, reply.text()
         return orjson.loads(reply.body())
 
+    def note(self, name: str, key: Key, **note: Any) -> None:
+        """Write a note, as the page does."""
+        body = {"run": self.run(name), "task": key[0], "repeat": key[1], **note}
+        reply = self._request.post(f"{self.origin}/api/notes", data=body, headers={"Origin": self.origin})
+        assert reply.ok, reply.text()
+
     def run(self, name: str) -> str:
         """Return the id of a run."""
         return next(run["id"] for run in self.get("runs")["runs"] if run["name"] == name)
 
-    def rows(self, name: str) -> list[dict[str, Any]]:
-        """Return the scored rollouts of a run from its file."""
-        return rows_of(self.folder / f"{name}.jsonl")
+    def rollouts(self, name: str) -> dict[Key, dict[str, Any]]:
+        """Return what the files of a run have about each rollout: the scored line, or else the latest failed one."""
+        results = self.folder / f"{name}.jsonl"
+        failures = results.with_name(f"{results.stem}_failures.jsonl")
+        return {(row["_ng_task_index"], row["_ng_rollout_index"]): row for row in rows_of(failures) + rows_of(results)}
 
     def address(self, name: str, page: str, query: str = "") -> str:
         """Return the address of a page of a run, such as `rollouts` or `rollout/3/1`."""

@@ -33,7 +33,7 @@ const COLUMNS: Column<Row>[] = [
   measured("in_flight", "In flight", "Requests being answered", count, 1),
   measured("queued", "Queued", "Requests waiting for a slot", count, 1),
   measured("loop_lag_ms", "Loop lag", "How long the event loop was blocked", milliseconds, 20, (lag) => lag > HIGH_LAG_MS),
-  measured("cpu_percent", "CPU", "100 % is one core", (value) => (value === null ? MISSING : `${Math.round(value)} %`), 100),
+  measured("cpu_percent", "CPU", "100% is one core", (value) => (value === null ? MISSING : `${Math.round(value)}%`), 100),
   measured("memory_mb", "Memory", "Resident memory", (value) => bytes(value === null ? null : value * 1e6), 1),
   {
     key: "requests",

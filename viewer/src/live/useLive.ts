@@ -1,5 +1,6 @@
 /** The state of a running collection, with its history since the page was opened. */
 import { useEffect, useState } from "preact/hooks";
+import { useIsVisible } from "../data";
 import type { LiveStatus, Run } from "../api";
 import { useSource } from "../source";
 
@@ -25,22 +26,23 @@ export function useLive(run: string): Live {
   const source = useSource();
   const [live, setLive] = useState(NOTHING);
   const [round, setRound] = useState(0);
+  const isVisible = useIsVisible();
 
   useEffect(() => setLive(NOTHING), [run]);
-  useEffect(
-    () =>
-      source.follow(run, {
-        onStatus: (status) =>
-          setLive((old) => ({
-            ended: null,
-            isBroken: false,
-            samples: [...old.samples.slice(1 - MOST_SAMPLES), { at: Date.now(), status }],
-          })),
-        onEnded: (ended) => setLive((old) => ({ ...old, ended, isBroken: false })),
-        onBroken: (isBroken) => setLive((old) => (old.isBroken === isBroken ? old : { ...old, isBroken })),
-      }),
-    [source, run, round],
-  );
+  // A hidden tab would keep one of the browser's six connections, and the server busy.
+  useEffect(() => {
+    if (!isVisible) return;
+    return source.follow(run, {
+      onStatus: (status) =>
+        setLive((old) => ({
+          ended: null,
+          isBroken: false,
+          samples: [...old.samples.slice(1 - MOST_SAMPLES), { at: Date.now(), status }],
+        })),
+      onEnded: (ended) => setLive((old) => ({ ...old, ended, isBroken: false })),
+      onBroken: (isBroken) => setLive((old) => (old.isBroken === isBroken ? old : { ...old, isBroken })),
+    });
+  }, [source, run, round, isVisible]);
   // Browsers reconnect after a lost connection, but not after an error status.
   useEffect(() => {
     if (!live.isBroken) return;

@@ -62,8 +62,15 @@ function Editor({ run, task, repeat, note, onSaved }: Props) {
   };
   const latest = useRef(saveComment);
   latest.current = saveComment;
-  // The browser's buttons leave the page without a blur.
-  useEffect(() => () => void latest.current(), []);
+  // The browser's buttons leave the page without a blur, and so does closing it.
+  useEffect(() => {
+    const leave = () => void latest.current();
+    addEventListener("pagehide", leave);
+    return () => {
+      removeEventListener("pagehide", leave);
+      leave();
+    };
+  }, []);
   const toggleStar = () => save({ ...draft, star: !draft.star });
   useShortcuts([
     { keys: ["s"], label: "Star", act: toggleStar },

@@ -6,7 +6,8 @@ import { count, number } from "../ui/format";
 import { colorOf, useTheme } from "../ui/theme";
 import { cornerOf, draw, extentOf, gridOf, movedBy, placeAt } from "./heat";
 import type { Cell, Heat, Palette, Place } from "./heat";
-import { useWidth } from "./useWidth";
+import { useWidth } from "../ui/useWidth";
+import "./heat.css";
 
 function palette(): Palette {
   return {

@@ -3,6 +3,7 @@ import { useRef, useState } from "preact/hooks";
 import { amount, number } from "../ui/format";
 import { barsOf, limitsOf } from "./bins";
 import type { Bar, Bins } from "./bins";
+import "./histogram.css";
 
 interface Props extends Bins {
   /** What is counted, such as "rewards of simple_agent". */

@@ -7,6 +7,7 @@ import { isEmpty } from "../filter";
 import { ButtonLink } from "../ui/Button";
 import { Card } from "../ui/Card";
 import { Empty, ErrorNote, Spinner } from "../ui/notes";
+import { ByField } from "./ByField";
 import { Components } from "./Components";
 import { Counts } from "./Counts";
 import { Distributions } from "./Distributions";
@@ -24,6 +25,8 @@ const REFRESH_S = 3;
 export default function OverviewPage({ run }: { run: string }) {
   const source = useSource();
   const [filter, setFilter] = useFilter();
+  // A report may be filtered, too.
+  const isWhole = isEmpty(filter) && !source.excerpt?.text;
   const loadedRun = useRun(run);
   const loaded = useLoaded(`${run} ${JSON.stringify(filter)}`, (signal) => source.overview(run, filter, signal));
   const mayChange = source.isLive && loadedRun.data !== null && isChanging(loadedRun.data);
@@ -35,7 +38,9 @@ export default function OverviewPage({ run }: { run: string }) {
   }
   return (
     <div class={loaded.isLoading && !mayChange ? "overview is-stale" : "overview"} aria-busy={loaded.isLoading}>
-      {loadedRun.data !== null && <Summary run={loadedRun.data} />}
+      {loadedRun.data !== null && (
+        <Summary run={loadedRun.data} selected={isWhole ? null : (loaded.data?.rewards ?? null)} />
+      )}
       {loaded.error !== null && <ErrorNote message={loaded.error} onRetry={loaded.reload} />}
       {loaded.data === null && loaded.error === null && <Spinner label="Loading the overview" />}
       {loaded.data !== null && <Parts run={run} overview={loaded.data} filter={filter} setFilter={setFilter} />}
@@ -69,6 +74,7 @@ function Parts({ run, overview, filter, setFilter }: PartsProps) {
         <Counts counts={counts} filter={filter} onPick={(outcome) => setFilter(toggled(filter, outcome))} />
       </Card>
       {rewards.length > 0 && <Card title="Rewards"><RewardHistograms rewards={rewards} onPick={pickReward} /></Card>}
+      {counts.scored > 0 && <ByField run={run} filter={filter} />}
       {heatmap.tasks.length > 0 && <Card title="Tasks and repeats"><HeatMap run={run} heat={heatmap} /></Card>}
       {failures.length > 0 && <Card title="Failures"><Failures run={run} failures={failures} filter={filter} /></Card>}
       {progress.at_s.length > 1 && <Card title="Progress"><Progress progress={progress} /></Card>}

@@ -5,7 +5,7 @@ import "uplot/dist/uPlot.min.css";
 import "./plot.css";
 import { MISSING } from "../ui/format";
 import { colorOf, useTheme } from "../ui/theme";
-import { useWidth } from "./useWidth";
+import { useWidth } from "../ui/useWidth";
 
 export interface Line {
   label: string;

@@ -1,6 +1,6 @@
 /** One histogram of rewards per agent. A bar filters by its agent and range. */
 import type { Overview } from "../api";
-import { count, number } from "../ui/format";
+import { count, mean } from "../ui/format";
 import { Histogram } from "./Histogram";
 
 type Rewards = Overview["rewards"][number];
@@ -20,7 +20,7 @@ export function RewardHistograms({ rewards, onPick }: Props) {
             <span class="dim">{count(each.counts.reduce((sum, bin) => sum + bin, 0))}</span>
           </figcaption>
           <p class="figure-value">
-            <strong>{number(each.mean)}</strong> <span class="dim">{intervalOf(each)}</span>
+            <strong>{mean(each.mean)}</strong> <span class="dim">{intervalOf(each)}</span>
           </p>
           <Histogram
             {...each}
@@ -36,5 +36,5 @@ export function RewardHistograms({ rewards, onPick }: Props) {
 }
 
 function intervalOf({ ci }: Rewards): string {
-  return ci ? `mean, 95 % interval ${number(ci[0])} to ${number(ci[1])}` : "mean";
+  return ci ? `mean, 95% interval ${mean(ci[0])} to ${mean(ci[1])}` : "mean";
 }

@@ -1,15 +1,22 @@
 /** What a run is and how it went, in a few numbers. */
-import type { Run } from "../api";
+import type { Overview, Run } from "../api";
 import { StateChip } from "../ui/Chip";
 import { dateTime, mean, percent, seconds } from "../ui/format";
 import { Problems } from "../ui/notes";
 import { Progress } from "../ui/Bar";
 import { Figure, Figures } from "./Figures";
+import { meanOf } from "./mean";
 
 /** The files of a running collection grow all the time, so that the index is always a moment late. */
 const NEARLY_ALL = 0.98;
 
-export function Summary({ run }: { run: Run }) {
+interface Props {
+  run: Run;
+  /** The rewards that the filter selects; null without a filter. */
+  selected: Overview["rewards"] | null;
+}
+
+export function Summary({ run, selected }: Props) {
   const share = run.indexed.of > 0 ? run.indexed.bytes / run.indexed.of : 1;
   return (
     <>
@@ -24,7 +31,11 @@ export function Summary({ run }: { run: Run }) {
       )}
       <Figures>
         <Figure name="state" value={<StateChip state={run.state} />} note={run.reason ?? ""} />
-        <Figure name="mean reward" value={mean(run.mean_reward)} note={run.state === "running" ? "" : passOf(run)} />
+        {selected === null ? (
+          <Figure name="mean reward" value={mean(run.mean_reward)} note={run.state === "running" ? "" : passOf(run)} />
+        ) : (
+          <Figure name="mean reward" value={mean(meanOf(selected))} note={`selected; whole run ${mean(run.mean_reward)}`} />
+        )}
         <Figure name="model" value={run.model ?? "unknown"} />
         <Figure name="duration" value={seconds(run.seconds)} note={run.started_at === null ? "" : `since ${dateTime(run.started_at)}`} />
       </Figures>

@@ -188,7 +188,7 @@ function niceStep(least: number): number {
 }
 
 /** Mix two colors as `getComputedStyle` gives them: `rgb(1, 2, 3)`. */
-export function mixed(from: string, to: string, share: number): string {
+function mixed(from: string, to: string, share: number): string {
   const [a, b] = [from, to].map((color) => color.match(/[\d.]+/g)?.map(Number) ?? []);
   const part = (at: number) => Math.round((a?.[at] ?? 0) * (1 - share) + (b?.[at] ?? 0) * share);
   return `rgb(${part(0)} ${part(1)} ${part(2)})`;

@@ -13,9 +13,12 @@ const MOST_REPEATS = 16;
 export class EmbeddedSource implements Source {
   readonly isLive = false;
   readonly isReport = true;
+  readonly excerpt: Report["selection"];
   private readonly known = new Map<string, Known[]>();
 
-  constructor(readonly report: Report) {}
+  constructor(private readonly report: Report) {
+    this.excerpt = report.selection;
+  }
 
   async runs(): Promise<{ runs: Run[]; problems: Problem[] }> {
     return { runs: this.report.runs, problems: [] };
@@ -72,7 +75,8 @@ export class EmbeddedSource implements Source {
     const comparison = this.report.comparison;
     // The first run of the report stays the baseline, because other differences are not in it.
     if (!comparison || [...comparison.runs].sort().join() !== [...runs].sort().join()) {
-      throw new ApiError(`This report ${comparison ? `compares ${comparison.runs.join(", ")} only` : "has no comparison"}.`, 404);
+      const names = comparison?.runs.map((id) => this.report.runs.find((run) => run.id === id)?.name ?? id).join(", ");
+      throw new ApiError(names ? `This report compares ${names}, all of them together.` : "This report has no comparison.", 404);
     }
     return comparison;
   }

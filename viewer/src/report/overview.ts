@@ -32,12 +32,12 @@ function countsOf(rows: RolloutRow[], isPlanned: boolean): Overview["counts"] {
 }
 
 function rewardsOf(rows: RolloutRow[]): Overview["rewards"] {
-  const scored = rows.filter(isScored).sort((a, b) => a.reward - b.reward);
-  let [low, high] = [scored[0]?.reward ?? 0, scored.at(-1)?.reward ?? 1];
-  if (low >= 0 && high <= 1) [low, high] = [0, 1];
-  const groups = [...groupBy(scored, (row) => row.agent)].sort(([a], [b]) => ((a ?? "") < (b ?? "") ? -1 : 1));
+  const groups = [...groupBy(rows.filter(isScored), (row) => row.agent)];
+  groups.sort(([a], [b]) => ((a ?? "") < (b ?? "") ? -1 : 1));
   return groups.map(([agent, group]) => {
-    const rewards = group.map((row) => row.reward);
+    const rewards = group.map((row) => row.reward).sort((a, b) => a - b);
+    let [low, high] = [rewards[0] ?? 0, rewards.at(-1) ?? 1];
+    if (low >= 0 && high <= 1) [low, high] = [0, 1];
     return { agent, low, high, counts: binned(rewards, low, high), mean: meanOf(rewards), ci: null };
   });
 }

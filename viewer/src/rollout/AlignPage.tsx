@@ -6,10 +6,11 @@ import { useLoaded } from "../data";
 import { useSource } from "../source";
 import { href, navigate, useParameter } from "../state";
 import { Empty, ErrorNote, Spinner, useShortcuts } from "../ui";
-import { number } from "../ui/format";
+import { useTitle } from "../ui/title";
 import { Columns } from "./align/Columns";
-import { numbersOf, widestRepeat } from "./align/choice";
-import { visible } from "./text/visible";
+import { numbersOf, resultOf, widestRepeat } from "./align/choice";
+import { TaskTitle } from "./align/TaskTitle";
+import { useChosen } from "./align/useChosen";
 import "./align/align.css";
 import "./conversation/conversation.css";
 import "./rollout.css";
@@ -42,18 +43,22 @@ export default function AlignPage({ runs, task }: { runs: string[]; task: number
 
 function SideBySide({ tasks, task, runs }: { tasks: RunTask[]; task: number; runs: string[] }) {
   const [parameter, setParameter] = useParameter("show");
+  useTitle(`Task ${task} · ${tasks.map(({ name }) => name).join(", ")}`);
   const usual = useMemo(() => widestRepeat(tasks.map(({ page }) => page)), [tasks]);
   const asked = numbersOf(parameter ?? "");
   const chosen = usual.map((repeat, index) => asked[index] ?? repeat);
+  const { rollouts, isLoading, error, reload } = useChosen(
+    tasks.map(({ page }, index) => ({ page, repeat: chosen[index] ?? 0 })),
+  );
+  const shown = rollouts.map(({ run, repeat, attempt }) => `${run}:${repeat}:${attempt}`).join();
   const columns = useMemo(
     () =>
-      tasks.flatMap(({ name, page }, index) => {
-        const rollout = page.repeats.find((each) => each.repeat === chosen[index]);
-        if (rollout === undefined) return [];
-        const to = href({ page: "rollout", run: page.run, task, repeat: rollout.repeat });
-        return [{ key: page.run, title: `${name} · repeat ${rollout.repeat}`, to, rollout }];
+      rollouts.map((rollout) => {
+        const name = tasks.find(({ page }) => page.run === rollout.run)?.name ?? rollout.run;
+        const to = href({ page: "rollout", run: rollout.run, task, repeat: rollout.repeat });
+        return { key: rollout.run, title: `${name} · repeat ${rollout.repeat}`, to, rollout };
       }),
-    [tasks, task, chosen.join()],
+    [tasks, task, shown],
   );
   const choose = (index: number, repeat: number): void =>
     setParameter(chosen.map((old, at) => (at === index ? repeat : old)).join(","));
@@ -65,11 +70,7 @@ function SideBySide({ tasks, task, runs }: { tasks: RunTask[]; task: number; run
           Back to the comparison
         </a>
       </header>
-      {tasks[0]?.page.title && (
-        <p class="task-title" dir="auto">
-          {visible(tasks[0].page.title)}
-        </p>
-      )}
+      <TaskTitle title={tasks[0]?.page.title ?? ""} />
       <div class="align-choices">
         {tasks.map(({ name, page }, index) => (
           <label key={page.run}>
@@ -79,15 +80,17 @@ function SideBySide({ tasks, task, runs }: { tasks: RunTask[]; task: number; run
               value={chosen[index]}
               onChange={(event) => choose(index, Number(event.currentTarget.value))}
             >
-              {page.repeats.map(({ repeat, outcome, reward }) => (
-                <option key={repeat} value={repeat}>
-                  repeat {repeat}: {reward === null ? outcome : number(reward)}
+              {page.all.map((each) => (
+                <option key={each.repeat} value={each.repeat}>
+                  repeat {each.repeat}: {resultOf(each)}
                 </option>
               ))}
             </select>
           </label>
         ))}
       </div>
+      {error !== null && <ErrorNote message={error} onRetry={reload} />}
+      {isLoading && <Spinner label="Loading the repeat" />}
       <Columns rollouts={columns} />
     </div>
   );

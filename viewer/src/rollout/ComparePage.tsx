@@ -6,6 +6,7 @@ import { useSource } from "../source";
 import { href, navigate, useFilter } from "../state";
 import { Button, ButtonLink, Card, Empty, ErrorNote, Spinner, WarnNote } from "../ui";
 import { amount, count, plain } from "../ui/format";
+import { useTitle } from "../ui/title";
 import { Differences } from "./compare/Differences";
 import { Means } from "./compare/Means";
 import { Tasks } from "./compare/Tasks";
@@ -54,7 +55,9 @@ export default function ComparePage({ runs }: { runs: string[] }) {
 }
 
 function Body({ comparison, names }: Compared) {
+  const source = useSource();
   const { runs } = comparison;
+  useTitle(`Compare ${runs.map((run) => names[run] ?? run).join(", ")}`);
   return (
     <>
       <header class="compare-head">
@@ -63,7 +66,7 @@ function Body({ comparison, names }: Compared) {
           {amount(comparison.shared, "shared task")}
           {onlyText(comparison.only, names)}
         </p>
-        {runs.length > 1 && <Baseline runs={runs} names={names} />}
+        {!source.isReport && <Baseline runs={runs} names={names} />}
       </header>
       {comparison.notes.length > 0 && (
         <WarnNote>

@@ -1,9 +1,9 @@
 /** The title of a rollout, its attempts, and the way to its neighbours. */
 
 import type { Rollout } from "../api";
-import { href, navigate, useRoute } from "../state";
+import { href, navigate, numberOf, useRoute } from "../state";
 import type { Page } from "../state";
-import { OutcomeChip, useShortcuts } from "../ui";
+import { Button, OutcomeChip, useShortcuts } from "../ui";
 import { number } from "../ui/format";
 import { visible } from "./text/visible";
 
@@ -13,9 +13,11 @@ const KEPT = ["tab", "hide", "raw", "unfold"];
 export function Head({ rollout }: { rollout: Rollout }) {
   const { query } = useRoute();
   const kept = Object.fromEntries(KEPT.map((name) => [name, query.get(name)]));
-  const linkTo = (place: { task: number; repeat: number } | null): string | null =>
-    place && href({ page: "rollout", run: rollout.run, ...place }, kept);
-  const [previous, next] = [linkTo(rollout.previous), linkTo(rollout.next)];
+  // The way back leads to the row of the table that is shown then.
+  const row = numberOf(query.get("row"));
+  const linkTo = (place: { task: number; repeat: number } | null, by: number): string | null =>
+    place && href({ page: "rollout", run: rollout.run, ...place }, { ...kept, row: row === null ? null : row + by });
+  const [previous, next] = [linkTo(rollout.previous, -1), linkTo(rollout.next, 1)];
   const table: Page = { page: "rollouts", run: rollout.run };
   useShortcuts([
     { keys: ["j", "ArrowRight"], label: "Next rollout of the table", act: () => next && navigate(next) },
@@ -34,6 +36,9 @@ export function Head({ rollout }: { rollout: Rollout }) {
       </div>
       <nav class="rollout-nav" aria-label="Other rollouts">
         <Attempts rollout={rollout} />
+        <span class="narrow-only">
+          <Button onClick={showResult}>Result</Button>
+        </span>
         <a class="button" href={href({ page: "task", run: rollout.run, task: rollout.task })}>
           All repeats
         </a>
@@ -42,6 +47,13 @@ export function Head({ rollout }: { rollout: Rollout }) {
       </nav>
     </header>
   );
+}
+
+/** In a narrow window the result is below the conversation. */
+function showResult(): void {
+  const side = document.querySelector<HTMLElement>(".rollout-side");
+  side?.scrollIntoView();
+  side?.focus({ preventScroll: true });
 }
 
 function Neighbour({ to, label, hint }: { to: string | null; label: string; hint: string }) {

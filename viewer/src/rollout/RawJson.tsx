@@ -6,6 +6,7 @@ import { useLoaded } from "../data";
 import { useSource } from "../source";
 import { Command, Empty, ErrorNote, Spinner } from "../ui";
 import { bytes } from "../ui/format";
+import { quoted } from "../ui/shell_words";
 import { JsonTree } from "./text/JsonTree";
 import { LongText } from "./text/LongText";
 
@@ -61,9 +62,4 @@ function parsed(text: string | null): Json | undefined {
   } catch {
     return undefined;
   }
-}
-
-/** A word for a POSIX shell. */
-function quoted(path: string): string {
-  return /^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }

@@ -3,6 +3,7 @@
 import { useRef } from "preact/hooks";
 import type { Rollout } from "../api";
 import { NoteEditor } from "../notes/NoteEditor";
+import { useSource } from "../source";
 import { useParameter } from "../state";
 import { Card, Command, ErrorNote, Spinner } from "../ui";
 import { useShown } from "./conversation/options";
@@ -99,20 +100,23 @@ function ConversationTab({ rollout, omitted, onMore }: ContentProps) {
 }
 
 function Side({ rollout, onChange }: { rollout: Rollout; onChange(): void }) {
+  const { isReport } = useSource();
   return (
-    <aside class="rollout-side" aria-label="Result">
+    <aside class="rollout-side" aria-label="Result" tabIndex={-1}>
       <Result rollout={rollout} />
       {rollout.failure && <FailureCard failure={rollout.failure} />}
       {rollout.outcome === "scored" && <Verdict rollout={rollout} />}
-      <Card title="Note">
-        <NoteEditor
-          run={rollout.run}
-          task={rollout.task}
-          repeat={rollout.repeat}
-          note={rollout.note}
-          onSaved={onChange}
-        />
-      </Card>
+      {(!isReport || rollout.note) && (
+        <Card title="Note">
+          <NoteEditor
+            run={rollout.run}
+            task={rollout.task}
+            repeat={rollout.repeat}
+            note={rollout.note}
+            onSaved={onChange}
+          />
+        </Card>
+      )}
       {rollout.rerun && (
         <Card title="Run it again">
           <Command text={rollout.rerun} />

@@ -1,7 +1,8 @@
 /** The views of a rollout. */
 
-import type { Rollout } from "../api";
 import { useRef } from "preact/hooks";
+import type { Rollout } from "../api";
+import { useCurrentRun } from "../data";
 
 const TABS = { conversation: "Conversation", timeline: "Time line", tokens: "Tokens", raw: "Raw JSON" } as const;
 export type Tab = keyof typeof TABS;
@@ -13,13 +14,15 @@ export function isTab(name: string | null): name is Tab {
 
 export function Tabs({ tab, rollout, onChange }: { tab: Tab; rollout: Rollout; onChange(tab: Tab): void }) {
   const list = useRef<HTMLDivElement>(null);
+  const hasTokens = useCurrentRun().data?.has.tokens ?? true;
+  const names = NAMES.filter((name) => name !== "tokens" || hasTokens || tab === "tokens");
   const press = (event: KeyboardEvent): void => {
     const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (by === 0) return;
     event.preventDefault();
-    const next = (NAMES.indexOf(tab) + by + NAMES.length) % NAMES.length;
+    const next = (names.indexOf(tab) + by + names.length) % names.length;
     list.current?.querySelectorAll<HTMLElement>("[role=tab]")[next]?.focus();
-    onChange(NAMES[next] ?? tab);
+    onChange(names[next] ?? tab);
   };
   const amounts: Partial<Record<Tab, number>> = {
     conversation: rollout.items.length + rollout.omitted,
@@ -27,7 +30,7 @@ export function Tabs({ tab, rollout, onChange }: { tab: Tab; rollout: Rollout; o
   };
   return (
     <div class="rollout-tabs" role="tablist" aria-label="Views of the rollout" ref={list} onKeyDown={press}>
-      {NAMES.map((name) => (
+      {names.map((name) => (
         <button
           key={name}
           type="button"

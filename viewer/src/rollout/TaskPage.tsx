@@ -10,7 +10,8 @@ import { amount, mean } from "../ui/format";
 import { Chooser } from "./align/Chooser";
 import { Columns } from "./align/Columns";
 import { firstChoice, numbersOf } from "./align/choice";
-import { visible } from "./text/visible";
+import { TaskTitle } from "./align/TaskTitle";
+import { useChosen } from "./align/useChosen";
 import "./align/align.css";
 import "./conversation/conversation.css";
 import "./rollout.css";
@@ -29,18 +30,18 @@ export default function TaskPage({ run, task }: { run: string; task: number }) {
 
 function Repeats({ page }: { page: Task }) {
   const [parameter, setParameter] = useParameter("show");
-  const chosen = parameter === null ? firstChoice(page) : numbersOf(parameter);
+  const chosen = parameter === null ? firstChoice(page.all) : numbersOf(parameter);
+  const { rollouts, isLoading, error, reload } = useChosen(chosen.map((repeat) => ({ page, repeat })));
+  const shown = rollouts.map(({ repeat, attempt }) => `${repeat}:${attempt}`).join();
   const columns = useMemo(
     () =>
-      page.repeats
-        .filter((rollout) => chosen.includes(rollout.repeat))
-        .map((rollout) => ({
-          key: String(rollout.repeat),
-          title: `Repeat ${rollout.repeat}`,
-          to: href({ page: "rollout", run: page.run, task: page.task, repeat: rollout.repeat }),
-          rollout,
-        })),
-    [page, chosen.join()],
+      rollouts.map((rollout) => ({
+        key: String(rollout.repeat),
+        title: `Repeat ${rollout.repeat}`,
+        to: href({ page: "rollout", run: page.run, task: page.task, repeat: rollout.repeat }),
+        rollout,
+      })),
+    [page, shown],
   );
   const rewards = page.all.flatMap(({ reward }) => (reward === null ? [] : [reward]));
   return (
@@ -54,19 +55,11 @@ function Repeats({ page }: { page: Task }) {
           )}
         </span>
       </header>
-      {page.title && (
-        <p class="task-title" dir="auto">
-          {visible(page.title)}
-        </p>
-      )}
-      <Chooser
-        title="Repeats"
-        all={page.all}
-        loaded={new Set(page.repeats.map((rollout) => rollout.repeat))}
-        chosen={chosen}
-        onChange={(repeats) => setParameter(repeats.join(","))}
-      />
-      {columns.length === 0 ? <Empty title="Choose repeats to compare" /> : <Columns rollouts={columns} />}
+      <TaskTitle title={page.title} />
+      <Chooser all={page.all} chosen={chosen} onChange={(repeats) => setParameter(repeats.join(","))} />
+      {error !== null && <ErrorNote message={error} onRetry={reload} />}
+      {isLoading && <Spinner label="Loading more repeats" />}
+      {chosen.length === 0 ? <Empty title="Choose repeats to compare" /> : <Columns rollouts={columns} />}
     </div>
   );
 }

@@ -7,9 +7,11 @@ import { useRoute } from "../state";
 import type { Page } from "../state";
 import { ErrorNote, useShortcuts } from "../ui";
 import { toggleTheme } from "../ui/theme";
+import { useTitle } from "../ui/title";
 import { Header } from "./Header";
 import { Help } from "./Help";
 import { CurrentPage } from "./pages";
+import { ReportNote } from "./ReportNote";
 import { titleOf } from "./titles";
 
 export function Shell() {
@@ -32,9 +34,10 @@ export function Shell() {
           Skip to the content
         </a>
         <Header route={route} run={run.data} onHelp={() => setIsHelpOpen(true)} />
+        <ReportNote />
         {filtered.length > 0 && <FilterBar runs={filtered} />}
         <main id="main" tabIndex={-1} ref={main}>
-          {run.error && !run.data ? (
+          {runId !== null && run.error && !run.data ? (
             <ErrorNote message={run.error} onRetry={run.reload} />
           ) : (
             <CurrentPage route={route} />
@@ -50,12 +53,6 @@ export function Shell() {
 function filteredRuns(route: Page): string[] {
   if (route.page === "overview" || route.page === "rollouts") return [route.run];
   return route.page === "compare" ? route.runs : [];
-}
-
-function useTitle(title: string): void {
-  useEffect(() => {
-    document.title = title;
-  }, [title]);
 }
 
 /** Screen readers and the keyboard start at the top of a new page. */

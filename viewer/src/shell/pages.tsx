@@ -1,21 +1,19 @@
-/** Every page is loaded when it is first opened, and an error in one of them leaves the rest of the window usable. */
+/** The page of a route. An error in one of them leaves the rest of the window usable. */
 
 import { Component } from "preact";
-import type { ComponentChildren, ComponentType } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import type { ComponentChildren } from "preact";
 import { messageOf } from "../data";
+import Live from "../live/LivePage";
+import Overview from "../overview/OverviewPage";
+import Rollouts from "../pages/Rollouts";
 import Runs from "../pages/Runs";
+import Align from "../rollout/AlignPage";
+import Compare from "../rollout/ComparePage";
+import Rollout from "../rollout/RolloutPage";
+import Task from "../rollout/TaskPage";
 import { href } from "../state";
 import type { Page } from "../state";
-import { Empty, ErrorNote, Spinner } from "../ui";
-
-const Rollouts = lazy(() => import("../pages/Rollouts"));
-const Overview = lazy(() => import("../overview/OverviewPage"));
-const Rollout = lazy(() => import("../rollout/RolloutPage"));
-const Task = lazy(() => import("../rollout/TaskPage"));
-const Compare = lazy(() => import("../rollout/ComparePage"));
-const Align = lazy(() => import("../rollout/AlignPage"));
-const Live = lazy(() => import("../live/LivePage"));
+import { Empty, ErrorNote } from "../ui";
 
 export function CurrentPage({ route }: { route: Page }) {
   return <Guard key={route.page}>{pageOf(route)}</Guard>;
@@ -49,30 +47,6 @@ function pageOf(route: Page): ComponentChildren {
         </>
       );
   }
-}
-
-/** Load a page's module when it is first shown. */
-function lazy<Props extends object>(load: () => Promise<{ default: ComponentType<Props> }>) {
-  let loaded: ComponentType<Props> | null = null;
-  return function Lazy(props: Props) {
-    const [PageComponent, setPage] = useState<ComponentType<Props> | null>(() => loaded);
-    const [error, setError] = useState<string | null>(null);
-    const start = () => {
-      setError(null);
-      load().then(
-        (module) => {
-          loaded = module.default;
-          setPage(() => module.default);
-        },
-        (reason: unknown) => setError(messageOf(reason)),
-      );
-    };
-    useEffect(() => {
-      if (!loaded) start();
-    }, []);
-    if (PageComponent) return <PageComponent {...props} />;
-    return error ? <ErrorNote message={error} onRetry={start} /> : <Spinner label="Loading the page" />;
-  };
 }
 
 /** An error while a page is drawn is a bug of ours, or data that nobody expected. */

@@ -7,7 +7,7 @@ export type Tone = "neutral" | "accent" | "scored" | "failed" | "unresolved" | "
 
 export interface ChipProps {
   tone?: Tone;
-  title?: string;
+  title?: string | undefined;
   children: ComponentChildren;
   onRemove?: () => void;
   /** What is removed, for screen readers. */
@@ -58,9 +58,14 @@ const STATES: Record<RunState, Tone> = {
   unknown: "unresolved",
 };
 
+const MEANINGS: Partial<Record<RunState, string>> = {
+  killed: "Its process ended without a word. --resume goes on with it.",
+  unknown: "The file has no record of its run (_run.json) next to it.",
+};
+
 export function StateChip({ state, title }: { state: RunState; title?: string | undefined }) {
   return (
-    <Chip tone={STATES[state]} {...(title ? { title } : {})}>
+    <Chip tone={STATES[state]} title={title ?? MEANINGS[state]}>
       {state === "running" && <span class="pulse" aria-hidden="true" />}
       {state}
     </Chip>

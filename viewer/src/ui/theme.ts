@@ -14,7 +14,7 @@ export function applyStoredTheme(): void {
   if (stored === "light" || stored === "dark") document.documentElement.dataset["theme"] = stored;
 }
 
-export function currentTheme(): Theme {
+function currentTheme(): Theme {
   const chosen = document.documentElement.dataset["theme"];
   if (chosen === "light" || chosen === "dark") return chosen;
   return system.matches ? "dark" : "light";

@@ -4,7 +4,7 @@ import type { Filter } from "../../api";
 import { useCurrentRun } from "../../data";
 import { filterQuery, queryOf, useSource } from "../../source";
 import { ButtonLink, Command, Menu } from "../../ui";
-import { count } from "../../ui/format";
+import { amount } from "../../ui/format";
 import { quoted } from "../../ui/shell_words";
 
 export function SelectionMenu({ run, filter, total }: { run: string; filter: Filter; total: number }) {
@@ -15,10 +15,18 @@ export function SelectionMenu({ run, filter, total }: { run: string; filter: Fil
   const filterText = queryOf(filterQuery(filter)).toString();
   const words = ["ng", "view", data.path, ...(filterText ? ["--filter", filterText] : []), "--jsonl", file];
   return (
-    <Menu label="Save" name="Save the selected rollouts" alignRight>
+    <Menu
+      label={
+        <>
+          Save<span class="wide-only"> the selected rollouts</span>
+        </>
+      }
+      name="Save the selected rollouts"
+      alignRight
+    >
       {() => (
         <div class="selection">
-          <p>The lines of {count(total)} rollouts, as they are in the results:</p>
+          <p>The lines of {amount(total, "rollout")}, as they are in the results:</p>
           <ButtonLink to={address} download={file}>
             Download {file}
           </ButtonLink>

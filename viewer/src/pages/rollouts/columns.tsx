@@ -124,7 +124,7 @@ const BUILT_IN: RolloutColumn[] = [
 ];
 
 /** Widths in px on a narrow screen. */
-const NARROW: Record<string, number> = { task: 64, outcome: 96, reward: 64 };
+const NARROW: Record<string, number> = { task: 64, outcome: 118, reward: 64 };
 
 const USUAL = ["task", "outcome", "reward", "steps", "tool_calls", "output_tokens", "seconds", "agent", "title"];
 const USUAL_WHERE_NARROW = ["task", "outcome", "reward", "title"];

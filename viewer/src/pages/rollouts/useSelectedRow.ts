@@ -1,7 +1,7 @@
 /** The row that the keys act on, kept in the address. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { changeQuery, useRoute } from "../../state";
+import { changeQuery, numberOf, useRoute } from "../../state";
 
 /** Browsers refuse more than about 200 changes of the address in ten seconds, and a held key makes more. */
 const PAUSE_MS = 250;
@@ -43,8 +43,4 @@ export function useSelectedRow(): SelectedRow {
     write(row);
   };
   return { selected, select, keep };
-}
-
-function numberOf(text: string | null): number | null {
-  return text && /^\d{1,15}$/.test(text) ? Number(text) : null;
 }

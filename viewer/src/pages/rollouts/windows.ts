@@ -4,7 +4,7 @@ import type { RolloutRow, RolloutsPage } from "../../api";
 import { messageOf } from "../../data";
 import { isAbort } from "../../source";
 
-export const WINDOW = 200;
+const WINDOW = 200;
 /** 8,000 rows: about 8 MB. */
 const MOST_KEPT = 40;
 const MOST_REQUESTS = 2;

@@ -4,7 +4,7 @@ import type { Run } from "../../api";
 import { href } from "../../state";
 import { Bar, Progress, StateChip } from "../../ui";
 import type { Column, Segment } from "../../ui";
-import { bytes, count, dateTime, mean, number, percent, seconds } from "../../ui/format";
+import { bytes, count, dateTime, mean, percent, seconds } from "../../ui/format";
 import { visible } from "../../rollout/text/visible";
 import { sorted } from "../../ui/Table";
 
@@ -118,10 +118,10 @@ function bestPass(run: Run): { k: number; value: number } | null {
 function Pass({ run }: { run: Run }) {
   const best = bestPass(run);
   if (!best) return <>–</>;
-  const all = Object.entries(run.pass_at ?? {}).map(([k, value]) => `pass@${k} = ${number(value)}`);
+  const all = Object.entries(run.pass_at ?? {}).map(([k, value]) => `pass@${k} ${percent(value)}`);
   return (
     <span title={all.join("\n")}>
-      {mean(best.value)} <span class="dim">@{best.k}</span>
+      {percent(best.value)} <span class="dim">@{best.k}</span>
     </span>
   );
 }

@@ -1,50 +1,134 @@
-/** Choose which rollouts are shown side by side. */
+/** Choose which repeats of a task are shown side by side. */
 
+import { useState } from "preact/hooks";
 import type { TaskPage } from "../../api";
-import { OutcomeMark } from "../../ui";
-import { number } from "../../ui/format";
+import { Button, Chip, OutcomeMark } from "../../ui";
+import { MOST_COLUMNS, presetsOf, resultOf } from "./choice";
 
 interface Props {
-  title: string;
   all: TaskPage["all"];
-  /** The repeats whose conversations were sent. */
-  loaded: ReadonlySet<number>;
   chosen: readonly number[];
   onChange(chosen: number[]): void;
 }
 
-/** More columns are too narrow to read. */
-const MOST_COLUMNS = 6;
+/** More repeats are chosen by their numbers or by their results. */
+const MOST_BOXES = 32;
 
-export function Chooser({ title, all, loaded, chosen, onChange }: Props) {
-  const toggle = (repeat: number): void =>
-    onChange(
-      chosen.includes(repeat) ? chosen.filter((each) => each !== repeat) : [...chosen, repeat].sort((a, b) => a - b),
-    );
+export function Chooser({ all, chosen, onChange }: Props) {
+  const change = (repeats: number[]): void => onChange([...new Set(repeats)].sort((a, b) => a - b));
   return (
     <fieldset class="chooser">
-      <legend>{title}</legend>
-      {all.map(({ repeat, outcome, reward }) => {
-        const isChosen = chosen.includes(repeat);
-        const isOff = !loaded.has(repeat) || (!isChosen && chosen.length >= MOST_COLUMNS);
-        return (
-          <label
-            key={repeat}
-            class={isChosen ? "is-chosen" : undefined}
-            title={isOff ? reasonOf(loaded.has(repeat)) : undefined}
-          >
-            <input type="checkbox" checked={isChosen} disabled={isOff} onChange={() => toggle(repeat)} />
-            <OutcomeMark outcome={outcome} /> {repeat}
-            <span class="chooser-reward">{reward === null ? outcome : number(reward)}</span>
-          </label>
-        );
-      })}
+      <legend>Repeats side by side, at most {MOST_COLUMNS}</legend>
+      {all.length <= MOST_BOXES ? (
+        <Boxes all={all} chosen={chosen} onChange={change} />
+      ) : (
+        <Chips all={all} chosen={chosen} onChange={change} />
+      )}
+      {all.length > 2 && <Presets all={all} onChange={change} />}
     </fieldset>
   );
 }
 
-function reasonOf(isLoaded: boolean): string {
-  return isLoaded
-    ? `At most ${MOST_COLUMNS} fit next to each other.`
-    : "Open it from the table: only the first repeats are loaded here.";
+function Boxes({ all, chosen, onChange }: Props) {
+  return (
+    <>
+      {all.map((each) => {
+        const { repeat, outcome } = each;
+        const isChosen = chosen.includes(repeat);
+        const toggle = (): void =>
+          onChange(isChosen ? chosen.filter((other) => other !== repeat) : [...chosen, repeat]);
+        return (
+          <label key={repeat} class={isChosen ? "chooser-box is-chosen" : "chooser-box"}>
+            <input
+              type="checkbox"
+              checked={isChosen}
+              disabled={!isChosen && chosen.length >= MOST_COLUMNS}
+              onChange={toggle}
+            />
+            <OutcomeMark outcome={outcome} /> {repeat}
+            <span class="chooser-result">{resultOf(each)}</span>
+          </label>
+        );
+      })}
+    </>
+  );
+}
+
+function Chips({ all, chosen, onChange }: Props) {
+  const results = new Map(all.map((each) => [each.repeat, resultOf(each)]));
+  return (
+    <>
+      {chosen.map((repeat) => (
+        <Chip
+          key={repeat}
+          onRemove={() => onChange(chosen.filter((other) => other !== repeat))}
+          removeLabel={`Remove repeat ${repeat}`}
+        >
+          {repeat} <span class="chooser-result">{results.get(repeat) ?? "unknown"}</span>
+        </Chip>
+      ))}
+      <AddRepeat
+        isKnown={(repeat) => results.has(repeat)}
+        isFull={chosen.length >= MOST_COLUMNS}
+        onAdd={(repeat) => onChange([...chosen, repeat])}
+      />
+    </>
+  );
+}
+
+interface AddProps {
+  isKnown(repeat: number): boolean;
+  isFull: boolean;
+  onAdd(repeat: number): void;
+}
+
+function AddRepeat({ isKnown, isFull, onAdd }: AddProps) {
+  const [text, setText] = useState("");
+  const repeat = /^\d+$/.test(text) ? Number(text) : null;
+  const isUnknown = repeat !== null && !isKnown(repeat);
+  const add = (): void => {
+    if (repeat === null || isUnknown || isFull) return;
+    onAdd(repeat);
+    setText("");
+  };
+  return (
+    <span class="chooser-add">
+      <input
+        class="field"
+        inputMode="numeric"
+        aria-label="Number of a repeat"
+        placeholder="Repeat"
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value.trim())}
+        onKeyDown={(event) => event.key === "Enter" && add()}
+      />
+      <Button onClick={add} disabled={repeat === null || isUnknown || isFull}>
+        Add
+      </Button>
+      <span class="dim" role="status">
+        {isUnknown && `There is no repeat ${repeat}.`}
+      </span>
+    </span>
+  );
+}
+
+function Presets({ all, onChange }: Pick<Props, "all" | "onChange">) {
+  const presets = presetsOf(all);
+  return (
+    <select
+      class="field"
+      aria-label="Show repeats by their result"
+      value=""
+      onChange={(event) => onChange(presets[Number(event.currentTarget.value)]?.repeats ?? [])}
+    >
+      <option value="" disabled>
+        Show…
+      </option>
+      {presets.map(({ label }, index) => (
+        <option key={index} value={index}>
+          {label}
+        </option>
+      ))}
+    </select>
+  );
 }

@@ -93,7 +93,7 @@ function columnsOf(comparison: Comparison, names: Record<string, string>): Colum
       key: "difference",
       label: "difference",
       isNumber: true,
-      hint: "The last run minus the baseline",
+      hint: runs.length > 2 ? "The run that differs most, minus the baseline" : "The other run minus the baseline",
       sortBy: differenceOf,
       render: (row) => signedOrMissing(differenceOf(row)),
     },
@@ -103,7 +103,11 @@ function columnsOf(comparison: Comparison, names: Record<string, string>): Colum
       label: names[run] ?? run,
       isNumber: true,
       sortBy: (row) => row.rewards[index] ?? null,
-      render: (row) => mean(row.rewards[index]),
+      render: (row) => (
+        <>
+          <span class={`tasks-dot series-${(index % 6) + 1}`} aria-hidden="true" /> {mean(row.rewards[index])}
+        </>
+      ),
     })),
     {
       key: "title",
@@ -118,8 +122,10 @@ function columnsOf(comparison: Comparison, names: Record<string, string>): Colum
 }
 
 function differenceOf(task: Task): number | null {
-  const [first, last] = [task.rewards[0], task.rewards.at(-1)];
-  return first == null || last == null ? null : last - first;
+  const [baseline, ...others] = task.rewards;
+  if (baseline == null) return null;
+  const differences = others.flatMap((reward) => (reward === null ? [] : [reward - baseline]));
+  return differences.sort((a, b) => Math.abs(b) - Math.abs(a))[0] ?? null;
 }
 
 function signedOrMissing(value: number | null): string {

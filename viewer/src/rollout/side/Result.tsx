@@ -85,8 +85,8 @@ function Facts({ rollout }: { rollout: Rollout }) {
       <Fact name="time of the calls">{total === null ? null : seconds(total)}</Fact>
       <Fact name="place">
         {rollout.file && (
-          <span class="mono">
-            {visible(rollout.file.path)}:{rollout.file.line}
+          <span class="mono" title={rollout.file.path}>
+            {visible(rollout.file.path.split("/").at(-1) ?? "")}:{rollout.file.line}
           </span>
         )}
       </Fact>

@@ -10,6 +10,7 @@ import { LongText } from "../text/LongText";
 import { visible } from "../text/visible";
 import { checksOf, comparable, othersOf, pairsOf } from "./verdict";
 import type { Checks, Pair } from "./verdict";
+import "./verdict.css";
 
 export function Verdict({ rollout }: { rollout: Rollout }) {
   const { graded, given } = rollout;

@@ -122,7 +122,7 @@ function textOf(fields: JsonObject, names: string[]): string | null {
   return null;
 }
 
-export function objectOf(value: Json | undefined): JsonObject {
+function objectOf(value: Json | undefined): JsonObject {
   return value !== null && typeof value === "object" && !Array.isArray(value) ? value : {};
 }
 

@@ -1,8 +1,9 @@
-/** A model's text as markdown with formulas. */
+/** A model's text as markdown with formulas. Text that waits for its turn is shown as it is. */
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { fragmentOf } from "./markdown";
 import { drawFormulas } from "./maths";
+import { inSlices } from "./slices";
 import { visible } from "./visible";
 
 export function Markdown({ text }: { text: string }) {
@@ -10,11 +11,15 @@ export function Markdown({ text }: { text: string }) {
   useLayoutEffect(() => {
     const root = place.current;
     if (root === null) return;
-    const fragment = fragmentOf(text);
-    root.classList.toggle("is-plain", fragment === null);
-    root.replaceChildren(fragment ?? visible(text));
-    // A failed download of the converter leaves the sources of the formulas, which are readable.
-    drawFormulas(root).catch((error: unknown) => console.warn("Formulas are shown as source.", error));
+    const show = (content: DocumentFragment | null): void => {
+      root.classList.toggle("is-plain", content === null);
+      root.replaceChildren(content ?? visible(text));
+    };
+    show(null);
+    return inSlices(() => {
+      show(fragmentOf(text));
+      drawFormulas(root);
+    });
   }, [text]);
   return <div class="markdown" dir="auto" ref={place} />;
 }

@@ -36,7 +36,7 @@ function pieces(words: string[], same: Set<number>): Piece[] {
 }
 
 /** The index pairs of a longest common subsequence. */
-export function longestCommon(a: readonly string[], b: readonly string[]): [number, number][] {
+function longestCommon(a: readonly string[], b: readonly string[]): [number, number][] {
   return bestPairs(a.length, b.length, (i, j) => (a[i] === b[j] ? 1 : 0));
 }
 

@@ -45,7 +45,8 @@ type Extension = TokenizerExtension & RendererExtension;
 const blockFormula: Extension = {
   name: "blockFormula",
   level: "block",
-  start: (text) => place(text, /(^|\n) {0,3}(\$\$|\\\[|\\begin\{)/),
+  // The text begins within a line, so that a block begins only after a line feed.
+  start: (text) => place(text, /\n {0,3}(\$\$|\\\[|\\begin\{)/),
   tokenizer(text) {
     const found =
       /^ {0,3}\$\$([^$]+?)\$\$ *(?:\n|$)/.exec(text) ??
@@ -72,7 +73,8 @@ const inlineFormula: Extension = {
       /^\\\[([\s\S]{1,2000}?)\\\]/.exec(text);
     if (found) return { type: "inlineFormula", raw: found[0], source: found[1] ?? "" };
     const boxed = text.startsWith("\\boxed{") ? braced(text, "\\boxed".length) : null;
-    if (boxed === null) return undefined;
+    // "Put the letter into \\boxed{}" means the command and not an empty box.
+    if (boxed === null || /^\{\s*\}$/.test(boxed)) return undefined;
     return { type: "inlineFormula", raw: `\\boxed${boxed}`, source: `\\boxed{${asText(boxed.slice(1, -1))}}` };
   },
   renderer: (token) => `<span data-maths="inline">${escape((token as unknown as Formula).source)}</span>`,

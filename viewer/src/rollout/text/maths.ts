@@ -1,22 +1,18 @@
-/** TeX to MathML. The converter is loaded when the first formula is shown. */
+/** TeX to MathML. */
 
-let loading: Promise<typeof import("temml").default> | null = null;
+import temml from "temml";
+import { inSlices } from "./slices";
 
 /** Long or deeply nested input would block the page. */
 const LONGEST = 5_000;
 
 /** Replace the source in each element with `data-maths` by its formula. Formulas with errors keep their source. */
-export async function drawFormulas(root: ParentNode): Promise<void> {
-  const places = [...root.querySelectorAll<HTMLElement>("[data-maths]:not([data-drawn])")];
-  if (places.length === 0) return;
-  loading ??= import("temml").then((module) => module.default);
-  const temml = await loading;
-  for (const place of places) draw(temml, place);
+export function drawFormulas(root: ParentNode): void {
+  for (const place of root.querySelectorAll<HTMLElement>("[data-maths]")) inSlices(() => draw(place));
 }
 
-function draw(temml: typeof import("temml").default, place: HTMLElement): void {
+function draw(place: HTMLElement): void {
   const source = place.textContent ?? "";
-  place.dataset.drawn = "";
   if (source.length > LONGEST) return;
   const drawn = document.createElement("span");
   try {

@@ -1,7 +1,7 @@
 /** The tokens of a sequence as cells. Only the visible ones are drawn, so 100,000 tokens scroll smoothly. */
 
 import { useCallback, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { useWidth } from "../../overview/useWidth";
+import { useWidth } from "../../ui/useWidth";
 import { useTheme } from "../../ui";
 import { count, percent } from "../../ui/format";
 import { moved, rowAt, rowsOf, segmentsOf } from "./cells";

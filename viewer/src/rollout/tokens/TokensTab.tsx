@@ -5,7 +5,7 @@ import type { Rollout, Tokens } from "../../api";
 import { useLoaded } from "../../data";
 import { useSource } from "../../source";
 import { Empty, ErrorNote, Spinner, WarnNote } from "../../ui";
-import { count, number } from "../../ui/format";
+import { amount, count, number } from "../../ui/format";
 import type { Sequence } from "./cells";
 import { LIMITS } from "./cells";
 import { SHADES } from "./paint";
@@ -79,8 +79,8 @@ function Summary({ sequence }: { sequence: Sequence }) {
   });
   return (
     <p class="dim">
-      {count(sequence.ids.length)} tokens · {count(sequence.prompt_length)} in the prompt · {count(trained)} trained ·{" "}
-      {count(sequence.turns.length)} turns
+      {amount(sequence.ids.length, "token")} · {count(sequence.prompt_length)} in the prompt · {count(trained)} trained ·{" "}
+      {amount(sequence.turns.length, "turn")}
       {known > 0 && <> · mean log-probability {number(sum / known)}</>}
     </p>
   );

@@ -1,3 +1,5 @@
+/** The width of an element, for drawings that fill it. */
+
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { RefObject } from "preact";
 
