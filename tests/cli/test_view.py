@@ -133,6 +133,12 @@ def test_export_prints_its_size(view):
     ("words", "code", "message"),
     [
         (["nowhere"], 1, "nowhere: this file or folder does not exist. Check the path."),
+        (["resuls"], 1, "resuls: this file or folder does not exist. Did you mean 'results'?"),
+        (
+            ["results/small_failures.jsonl"],
+            1,
+            "results/small_failures.jsonl: this file belongs to the run of results/small.jsonl. Name that file.",
+        ),
         (["empty"], 1, "empty: no run is in this folder. A run is a file x.jsonl with one rollout per line"),
         (
             ["words.jsonl"],
