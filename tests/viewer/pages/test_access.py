@@ -44,5 +44,3 @@ def test_page_explains_a_viewer_that_has_ended(open_site, open_page, collected):
     site.end()
     page.get_by_role("link", name="Show rollouts").click()
     expect(page.get_by_role("alert").first).to_contain_text("Is `ng view` still running?")
-    # The browser also complains that it cannot load the page's module.
-    page.watch.complaints = [each for each in page.watch.complaints if "Unable to preload CSS" not in each]
