@@ -18,9 +18,8 @@ from nemo_gym.capture.records import ModelCallRecord
 from nemo_gym.capture.trajectory import TrajectoryModelCall, TrajectoryRecord, TrajectoryToolCall, TrajectoryTurn
 from nemo_gym.context.rollout_id import maybe_rollout_id_from_run_body
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.row import AGENT_REF_KEY, TASK_INDEX_KEY
+from nemo_gym.schemas.row import AGENT_REF_KEY, OBSERVATIONS_KEY, TASK_INDEX_KEY
 
-OBSERVATIONS_KEY = "ng_agent_observations"
 TASK_ID_KEYS = ("task_id", "problem_id", "instance_id", TASK_INDEX_KEY)
 
 
@@ -84,11 +83,16 @@ def _turn(row: JsonObject, result: JsonObject, calls: Sequence[TrajectoryModelCa
 
 
 def _tool_calls(observed: AgentObservationBundle, result: JsonObject, root: str) -> list[TrajectoryToolCall]:
-    if observed.tool_calls:
-        calls = [call.model_dump(include=set(ToolCall.model_fields)) for call in observed.tool_calls]
-        return [TrajectoryToolCall.model_validate(call) for call in calls]
     items = _output(result)
     outputs = {item.get("call_id"): item.get("output") for item in items if item.get("type") == "function_call_output"}
+    if observed.tool_calls:
+        calls = [call.model_dump(include=set(ToolCall.model_fields)) for call in observed.tool_calls]
+        for call in calls:
+            # Agents may leave out what the response has.
+            call["output"] = outputs.get(call["tool_call_id"]) if call["output"] is None else call["output"]
+            if not observed.invocations:
+                call["invocation_id"] = call["invocation_id"] or root
+        return [TrajectoryToolCall.model_validate(call) for call in calls]
     return [
         TrajectoryToolCall(
             invocation_id=root,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -176,6 +177,8 @@ class Conversation:
     usage: object = None
     """The sum of the token counts that the model reported for all turns."""
     _written: _WrittenItems = field(default_factory=_WrittenItems)
+    observed: list[JsonObject] | None = None
+    """The tool calls with their times, as an agent's observations; None if the run does not capture calls."""
     was_cut_off: bool = False
     """Whether the model's last turn is incomplete."""
 
@@ -221,10 +224,14 @@ class Conversation:
         which of them arrives first.
         """
         answers: dict[int, ToolOutput] = {}
+        observations: dict[int, JsonObject] = {}
 
         async def answer(*places: int) -> None:
             for place in places:
-                answers[place] = await self._answer(client, resources_server, calls[place], tells_faults=tells_faults)
+                call, began_at = calls[place], time.time()
+                answers[place] = await self._answer(client, resources_server, call, tells_faults=tells_faults)
+                if self.observed is not None:
+                    observations[place] = _observation(call, began_at)
 
         independent = [at for at, call in enumerate(calls) if call["name"] in self.independent_tools]
         ordered = [at for at in range(len(calls)) if at not in independent]
@@ -235,6 +242,8 @@ class Conversation:
             for failure in await asyncio.gather(answer(*ordered), *map(answer, independent), return_exceptions=True):
                 if failure is not None:
                     raise failure
+        if self.observed is not None:
+            self.observed += [observations[at] for at in range(len(calls))]
         self.response["output"].extend(
             {"type": "function_call_output", "call_id": call["call_id"], "output": answers[at]}
             for at, call in enumerate(calls)
@@ -278,6 +287,21 @@ class Conversation:
         if not tells_faults or isinstance(failure, ENDS_THE_ROLLOUT):
             raise failure
         return f"Error: {failure}"
+
+
+def _observation(call: Item, began_at: float) -> JsonObject:
+    """Return an observation of a tool call that has just ended."""
+    ended_at = time.time()
+    return {
+        "kind": "tool_call",
+        "tool_call_id": call["call_id"],
+        "tool_name": call["name"],
+        "started_at": round(began_at, 6),
+        "completed_at": round(ended_at, 6),
+        "duration_ms": round(1000 * max(0.0, ended_at - began_at), 3),
+        "timing_source": "agent",
+        "status": "completed",
+    }
 
 
 def _in_common(before: Sequence[object], now: Sequence[object]) -> int:

@@ -23,6 +23,7 @@ from nemo_gym.http.reply import Reply
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import RESPONSES_PATH
 from nemo_gym.schemas.rollout import ADDED_ONLY_HEADER, AggregateMetrics, AggregateMetricsRequest, BaseRunRequest
+from nemo_gym.schemas.row import OBSERVATIONS_KEY
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.conversation import Conversation, Cookies, check_response, cookies_of
 from nemo_gym.servers.tools.tool import INDEPENDENT_TOOLS_HEADER
@@ -85,6 +86,9 @@ class ConversingAgent(SimpleResponsesAPIAgent):
             # Free memory, because thousands of conversations may run at once and the row holds the same data.
             del body
             conversation = await conversing
+            if conversation.observed:
+                bundle = {"source": self.config.name, "records": conversation.observed}
+                conversation.added.setdefault(OBSERVATIONS_KEY, bundle)
             answered = {**row, **conversation.added, "response": conversation.response}
             if not self.config.skip_verification:
                 graded = await _graded(self, answered, conversation)
@@ -112,7 +116,8 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         server_tools = await _tools_of_server(self)
         tools = params.get("tools") or server_tools.definitions
         path = model_path or self.url_path_for_run(RESPONSES_PATH, None)
-        return Conversation({**params, "tools": tools}, session, server_tools.independent, path)
+        observed: list[JsonObject] | None = [] if self._model_call_capture_enabled() else None
+        return Conversation({**params, "tools": tools}, session, server_tools.independent, path, observed=observed)
 
     async def answer(self, conversation: Conversation) -> None:
         """Alternate between model and tools until an answer, a turn that is cut off, or `max_steps`."""

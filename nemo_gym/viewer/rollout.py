@@ -14,7 +14,6 @@ from urllib.parse import urlencode
 from fastapi import HTTPException
 
 from nemo_gym.capture.attachment import CAPTURE_KEY, TRAJECTORY_KEY
-from nemo_gym.capture.reconstruction import OBSERVATIONS_KEY
 from nemo_gym.jsonl import JsonObject, parse_row
 from nemo_gym.rollouts.outcome import Outcome
 from nemo_gym.schemas.row import (
@@ -23,6 +22,7 @@ from nemo_gym.schemas.row import (
     KIND_KEY,
     MASK_KEY,
     MEDIA_DIR_KEY,
+    OBSERVATIONS_KEY,
     PARAMS_KEY,
     POLICY_KEYS,
     PRIVATE_PREFIX,

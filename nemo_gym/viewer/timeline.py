@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 from nemo_gym.capture.attachment import CAPTURE_KEY, TRAJECTORY_KEY
-from nemo_gym.capture.reconstruction import OBSERVATIONS_KEY
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.row import OBSERVATIONS_KEY
 from nemo_gym.viewer.shortening import cut
 
 Tier = Literal["agent", "model", "environment", "judge"]

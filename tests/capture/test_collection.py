@@ -124,6 +124,7 @@ def test_each_result_has_its_trajectory(captured):
         assert len(shown.model_calls) == row["ng_model_call_capture"]["metrics"]["num_calls"]
         calls = [item for item in row["response"]["output"] if item["type"] == "function_call"]
         assert [call.tool_call_id for call in shown.tool_calls] == [call["call_id"] for call in calls]
+        assert all(call.output and call.started_at <= call.completed_at for call in shown.tool_calls)
 
 
 def test_second_run_reports_only_its_own_calls(captured, shared_workplace, folder):
@@ -141,10 +142,13 @@ def test_second_run_reports_only_its_own_calls(captured, shared_workplace, folde
 
 def test_run_without_capture_has_equal_results(captured, shared_workplace):
     plain = collected(shared_workplace, CONFIG, "off/out.jsonl", "+num_repeats=2")
-    added = {"ng_model_call_capture", "ng_trajectory"}
-    in_order = sorted(captured, key=lambda row: (row["_ng_task_index"], row["_ng_rollout_index"]))
-    without = [{key: value for key, value in row.items() if key not in added} for row in in_order]
-    assert sorted(plain, key=lambda row: (row["_ng_task_index"], row["_ng_rollout_index"])) == without
+    added = {"ng_model_call_capture", "ng_trajectory", "ng_agent_observations", "_ng_seconds"}
+
+    def in_order(rows):
+        kept = [{key: value for key, value in row.items() if key not in added} for row in rows]
+        return sorted(kept, key=lambda row: (row["_ng_task_index"], row["_ng_rollout_index"]))
+
+    assert in_order(plain) == in_order(captured)
     assert not list((shared_workplace.folder / "off").rglob("*.capture.*"))
 
 

@@ -163,8 +163,11 @@ def test_time_line_has_every_call(site, page):
     key = with_tool(site)
     site.open(page, "all", "rollout/{}/{}".format(*key), "tab=timeline")
     spans = page.get_by_role("listbox", name="Calls by time")
-    calls = len(site.rollouts("all")[key]["ng_model_call_capture"]["calls"])
+    rollout = site.rollouts("all")[key]
+    calls = len(rollout["ng_model_call_capture"]["calls"])
     expect(spans.get_by_role("group", name="model").get_by_role("option")).to_have_count(calls)
+    tools = len(rollout["ng_agent_observations"]["records"])
+    expect(spans.get_by_role("group", name="environment").get_by_role("option")).to_have_count(tools)
 
 
 def test_failure_is_shown_with_its_log(site, page):
