@@ -207,9 +207,13 @@ def read_record(path: Path) -> RunRecord | None:
         return RunRecord.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValidationError) as error:
-        logger.warning("%s is unreadable, so the earlier run's models are not compared (%s)", path, error)
-        return None
+    except OSError as error:
+        logger.warning("%s is unreadable (%s), so it counts as missing", path, error.strerror)
+    except ValidationError as error:
+        first = error.errors()[0]
+        problem = ": ".join((*map(str, first["loc"]), first["msg"]))
+        logger.warning("%s is unreadable (%s), so it counts as missing", path, problem)
+    return None
 
 
 class RecordKeeper:
