@@ -68,8 +68,7 @@ async def collect(
             Appender(run.files.failures, hide=hide) as failures,
         ):
             tokens = RecordedTokens.of(client)
-            timeout_s = settings.rollout_timeout_s
-            runner = Runner(client, rollout_timeout_s=timeout_s, tokens=tokens, groups=groups, is_timed=True)
+            runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s, tokens=tokens, groups=groups)
             watch = RunWatch(client)
             async with (
                 asyncio.TaskGroup() as group,

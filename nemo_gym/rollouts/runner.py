@@ -77,14 +77,9 @@ class Runner:
         loads: Loads = loads_opaque,
         tokens: RecordedTokens | None = None,
         groups: GroupedTasks | None = None,
-        is_timed: bool = False,
     ) -> None:
-        """`tokens` adds the recorded tokens to the results, if the run records any. `groups` has the grouped tasks.
-
-        `is_timed` adds the duration of each attempt to its record.
-        """
+        """`tokens` adds the recorded tokens to the results, if the run records any. `groups` has the grouped tasks."""
         self.groups = groups
-        self._is_timed = is_timed
         self._client = client
         self._timeout_s = rollout_timeout_s
         self._capture = _capture_of(client)
@@ -95,13 +90,6 @@ class Runner:
         """Run one task to its end. Raises only if it is cancelled, or if too many rollouts lack recorded tokens."""
         if self.groups is not None:
             await self.groups.announce(row)
-        began_at = time.monotonic()
-        record = await self._recorded(row)
-        if self._is_timed:
-            record.row.fields[SECONDS_KEY] = round(time.monotonic() - began_at, 3)
-        return record
-
-    async def _recorded(self, row: Row) -> Record:
         if self._tokens is None:
             return await self._attempt(row)
         record = await self._tokens.run(row, self._attempt)
@@ -117,7 +105,10 @@ class Runner:
 
     async def _observed(self, row: Row, begin: Callable[[JsonObject], RolloutCapture]) -> Record:
         captured = await asyncio.to_thread(begin, row.fields)
+        began_at = time.monotonic()
         record = await self._ended(row)
+        # Other results have no times, so that runs with equal replies have equal results.
+        record.row.fields[SECONDS_KEY] = round(time.monotonic() - began_at, 3)
         await asyncio.to_thread(captured.attach, record.row.fields)
         return record
 
