@@ -185,6 +185,11 @@ class RunRecord(Session):
         )
 
     @property
+    def first_session(self) -> Session:
+        """The session that began the run."""
+        return self.earlier_sessions[0] if self.earlier_sessions else self
+
+    @property
     def subject(self) -> RunSubject:
         """The models and settings of the run."""
         return RunSubject(models=self.models, policy_model_name=self.policy_model_name, config_hash=self.config_hash)
@@ -245,7 +250,7 @@ class RecordKeeper:
     @property
     def identity(self) -> str:
         """An id of the run that stays the same when it is resumed."""
-        first = self._record.earlier_sessions[0] if self._record.earlier_sessions else self._record
+        first = self._record.first_session
         parts = (self._path.resolve(), first.host, first.pid, first.started_at)
         return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()[:16]
 

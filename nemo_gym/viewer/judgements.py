@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.viewer.conversation import conversation_of
+from nemo_gym.viewer.recorded import objects_in
 from nemo_gym.viewer.shortening import LARGEST_FIELDS, cut, shortened
 
 EVALUATIONS = "judge_evaluations"
@@ -24,19 +25,15 @@ def judgements_of(record: JsonObject) -> list[JsonObject]:
     Environments of nemo_gym report judge calls as `judge_evaluations`, with request, response and label. Others have
     fields such as `judge_prompt` and `judge_response`.
     """
-    evaluations = [*_objects(record.get(EVALUATIONS)), *_objects([record.get("judge_evaluation")])]
-    criteria = [each for each in _objects(record.get(CRITERIA)) if "is_met" in each]
-    comparisons = [each for each in _objects(record.get(COMPARISONS)) if "preference" in each]
+    evaluations = [*objects_in(record.get(EVALUATIONS)), *objects_in([record.get("judge_evaluation")])]
+    criteria = [each for each in objects_in(record.get(CRITERIA)) if "is_met" in each]
+    comparisons = [each for each in objects_in(record.get(COMPARISONS)) if "preference" in each]
     found = list(_of_evaluations(evaluations, criteria))
     if not found:
         found = [*_of_fields(record), *map(_of_criterion, criteria)]
     found += map(_of_comparison, comparisons)
     longest = max(2_000, LARGEST_FIELDS // (2 * max(len(found), 1)))
     return [_shortened(each, longest) for each in found[:MOST_JUDGEMENTS]]
-
-
-def _objects(value: object) -> list[JsonObject]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def _of_evaluations(evaluations: list[JsonObject], criteria: list[JsonObject]) -> Iterator[JsonObject]:
@@ -87,7 +84,7 @@ def _of_criterion(criterion: JsonObject) -> JsonObject:
 
 def _of_comparison(comparison: JsonObject) -> JsonObject:
     preference = _number(comparison.get("preference"))
-    verdicts = _objects(comparison.get("verdicts"))
+    verdicts = objects_in(comparison.get("verdicts"))
     texts = [", ".join(f"{name} {value}" for name, value in each.items()) for each in verdicts]
     return {
         "name": f"compared with {comparison.get('with')}",

@@ -163,9 +163,8 @@ class Notes:
         record = read_record(self._record)
         if record is None:
             return None
-        first = record.earlier_sessions[0] if record.earlier_sessions else record
         try:
-            began_at = datetime.fromisoformat(first.started_at)
+            began_at = datetime.fromisoformat(record.first_session.started_at)
         except ValueError:
             return None
         return began_at if began_at.tzinfo else None

@@ -11,7 +11,7 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.run_record import RunRecord
 from nemo_gym.rollouts.timeline import MOST_POINTS, Point
 from nemo_gym.viewer.index.conditions import Selected
-from nemo_gym.viewer.run_view import moment_of
+from nemo_gym.viewer.recorded import moment_of
 
 CLOCKS_DIFFER_S = 60.0
 
@@ -48,7 +48,7 @@ def progress_of(db: sqlite3.Connection, selected: Selected, record: RunRecord | 
     timed.add("ended_at IS NOT NULL")
     if record is not None:
         # Replies from a cache have the time of their first use.
-        for sign, bound in ((">=", _session_start(record)), ("<=", moment_of(record.ended_at))):
+        for sign, bound in ((">=", moment_of(record.first_session.started_at)), ("<=", moment_of(record.ended_at))):
             if bound is not None:
                 shift = CLOCKS_DIFFER_S if sign == "<=" else -CLOCKS_DIFFER_S
                 timed.add(f"ended_at {sign} ?", bound.timestamp() + shift)
@@ -66,11 +66,6 @@ def progress_of(db: sqlite3.Connection, selected: Selected, record: RunRecord | 
         running = [max(0, before - after) for before, after in zip(begun, finished, strict=True)]
     at_s = [round(step * point, 3) for point in range(MOST_POINTS)]
     return {"at_s": at_s, "finished": finished, "in_flight": running}
-
-
-def _session_start(record: RunRecord) -> datetime | None:
-    first = record.earlier_sessions[0] if record.earlier_sessions else record
-    return moment_of(first.started_at)
 
 
 def _cumulated(db: sqlite3.Connection, timed: Selected, column: str, began: float, step: float) -> list[int]:

@@ -35,6 +35,7 @@ from nemo_gym.viewer.index.place import Place
 from nemo_gym.viewer.judgements import SHOWN_AS_JUDGEMENTS, judgements_of
 from nemo_gym.viewer.library import RunView
 from nemo_gym.viewer.logs import log_of_failure
+from nemo_gym.viewer.recorded import object_at
 from nemo_gym.viewer.rerun import rerun_of
 from nemo_gym.viewer.shortening import cut, shortened, shortened_fields, size_of
 from nemo_gym.viewer.timeline import seconds_of_calls, timeline_of
@@ -175,7 +176,7 @@ def _mask_reason(row: Row) -> str | None:
 def _usage(row: Row) -> JsonObject | None:
     if (usage := row.usage) is None:
         return None
-    given, written = (_object(usage, f"{side}_tokens_details") for side in ("input", "output"))
+    given, written = (object_at(usage, f"{side}_tokens_details") for side in ("input", "output"))
     # Chat Completions has other names.
     return {
         "input_tokens": _count(usage.get("input_tokens", usage.get("prompt_tokens"))),
@@ -217,7 +218,7 @@ def _failure(shown: Shown, given_paths: Sequence[Path]) -> JsonObject | None:
 
 
 def _components(record: JsonObject) -> dict[str, float]:
-    components = _object(record, "reward_components")
+    components = object_at(record, "reward_components")
     return {cut(name, 200): float(value) for name, value in components.items() if isinstance(value, int | float)}
 
 
@@ -249,11 +250,6 @@ def _own_fields(record: Mapping[str, object]) -> JsonObject:
         for name, value in record.items()
         if name not in SHOWN_ELSEWHERE and not name.startswith(PRIVATE_PREFIX)
     }
-
-
-def _object(record: Mapping[str, object], key: str) -> JsonObject:
-    value = record.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _text(value: object, longest: int = 1_000) -> str | None:

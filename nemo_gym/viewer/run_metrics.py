@@ -13,6 +13,7 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics.meanings import meaning_of
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.schemas.row import Row
+from nemo_gym.viewer.recorded import object_at
 
 LONGEST_PARSED = 4 << 20
 """A larger file has the metrics of many tasks, of which the overview shows none."""
@@ -33,16 +34,11 @@ def metrics_of(files: RunFiles) -> list[JsonObject]:
             "name": name,
             "value": value,
             "meaning": meaning_of(name),
-            "is_key": name in _object(entry, "key_metrics"),
+            "is_key": name in object_at(entry, "key_metrics"),
         }
         for entry in entries
-        for name, value in _object(entry, "agent_metrics").items()
+        for name, value in object_at(entry, "agent_metrics").items()
     ]
-
-
-def _object(entry: JsonObject, name: str) -> JsonObject:
-    found = entry.get(name)
-    return found if isinstance(found, dict) else {}
 
 
 def _entries(path: Path) -> Iterator[JsonObject]:

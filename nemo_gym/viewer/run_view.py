@@ -19,6 +19,7 @@ from nemo_gym.viewer.index.census import Census
 from nemo_gym.viewer.index.indexer import Indexer
 from nemo_gym.viewer.index.run_index import RunIndex
 from nemo_gym.viewer.notes import SUFFIX, Notes
+from nemo_gym.viewer.recorded import moment_of
 from nemo_gym.viewer.run_state import state_of
 
 REFRESH_S = 0.3
@@ -151,15 +152,6 @@ def _version(path: Path) -> tuple[int, ...] | None:
     except OSError:
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def moment_of(text: str | None) -> datetime | None:
-    """Return the time in a record, None if it is not one."""
-    try:
-        moment = datetime.fromisoformat(text) if text else None
-    except ValueError:
-        return None
-    return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment
 
 
 def _seconds(record: RunRecord | None, *, is_running: bool) -> float | None:

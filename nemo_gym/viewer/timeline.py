@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 from nemo_gym.capture.attachment import CAPTURE_KEY, TRAJECTORY_KEY
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.row import OBSERVATIONS_KEY
+from nemo_gym.viewer.recorded import object_at, objects_in, seconds_of
 from nemo_gym.viewer.shortening import cut
 
 Tier = Literal["agent", "model", "environment", "judge"]
@@ -56,7 +56,7 @@ def timeline_of(record: JsonObject, turns: int) -> list[JsonObject]:
 
 def seconds_of_calls(record: JsonObject) -> dict[str, float]:
     """Return the durations of the tool calls that were measured, by their ids."""
-    calls = [*_objects(_object(record, TRAJECTORY_KEY).get("tool_calls")), *_observed(record, "tool_call")]
+    calls = [*objects_in(object_at(record, TRAJECTORY_KEY).get("tool_calls")), *_observed(record, "tool_call")]
     return {
         str(call["tool_call_id"]): seconds
         for call in calls
@@ -65,15 +65,15 @@ def seconds_of_calls(record: JsonObject) -> dict[str, float]:
 
 
 def _calls_in(record: JsonObject) -> Iterator[Call]:
-    trajectory, capture = _object(record, TRAJECTORY_KEY), _object(record, CAPTURE_KEY)
-    for call in _objects(trajectory.get("model_calls")) or _objects(capture.get("calls")):
-        name = _word(_object(call, "model_ref").get("name")) or "model"
+    trajectory, capture = object_at(record, TRAJECTORY_KEY), object_at(record, CAPTURE_KEY)
+    for call in objects_in(trajectory.get("model_calls")) or objects_in(capture.get("calls")):
+        name = _word(object_at(call, "model_ref").get("name")) or "model"
         tier: Tier = "judge" if any(word in name.lower() for word in JUDGES) else "model"
         yield from _timed(call, tier, name, call.get("error_category") or call.get("status_code"), _tokens(call))
-    for call in _objects(trajectory.get("tool_calls")) or _observed(record, "tool_call"):
+    for call in objects_in(trajectory.get("tool_calls")) or _observed(record, "tool_call"):
         status = call.get("error_type") or call.get("status")
         yield from _timed(call, "environment", _word(call.get("tool_name")) or "tool", status, None)
-    for agent in _objects(trajectory.get("invocations")) or _observed(record, "agent_invocation"):
+    for agent in objects_in(trajectory.get("invocations")) or _observed(record, "agent_invocation"):
         status = agent.get("error_type") or agent.get("status")
         yield from _timed(agent, "agent", _word(agent.get("agent_name")) or "agent", status, None)
     for sandbox in _observed(record, "sandbox"):
@@ -97,33 +97,18 @@ def _seconds_of(call: JsonObject) -> float | None:
 
 def _moment(value: object) -> float | None:
     """Return seconds since the epoch. A time is a number of them, or a text in ISO 8601."""
-    if not isinstance(value, str):
-        return _number(value)
-    try:
-        found = datetime.fromisoformat(value)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return None
+    return seconds_of(value) if isinstance(value, str) else _number(value)
 
 
 def _tokens(call: JsonObject) -> str | None:
-    tokens = _object(call, "tokens")
+    tokens = object_at(call, "tokens")
     given, written = _number(tokens.get("tokens_in")), _number(tokens.get("tokens_out"))
     return None if given is None or written is None else f"{given:,.0f} tokens in, {written:,.0f} out"
 
 
 def _observed(record: JsonObject, kind: str) -> list[JsonObject]:
-    records = _objects(_object(record, OBSERVATIONS_KEY).get("records"))
+    records = objects_in(object_at(record, OBSERVATIONS_KEY).get("records"))
     return [each for each in records if each.get("kind") == kind]
-
-
-def _object(record: JsonObject, key: str) -> JsonObject:
-    value = record.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _objects(value: object) -> list[JsonObject]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def _number(value: object) -> float | None:

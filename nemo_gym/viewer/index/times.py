@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import NamedTuple
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.row import SECONDS_KEY
+from nemo_gym.viewer.recorded import objects_in, seconds_of
 
 PLAUSIBLE = 1e9
 """Times before 2001 are those of replies that have no real one."""
@@ -31,8 +31,8 @@ def times_of(row: JsonObject, response: JsonObject) -> Times:
     capture, trajectory = row.get("ng_model_call_capture"), row.get("ng_trajectory")
     if not isinstance(capture, dict) and not isinstance(trajectory, dict):
         return Times(seconds=seconds, ended_at=created_at) if seconds or created_at else UNKNOWN
-    models = _objects(capture, "calls") or _objects(trajectory, "model_calls")
-    tools = _objects(trajectory, "tool_calls")
+    models = _calls(capture, "calls") or _calls(trajectory, "model_calls")
+    tools = _calls(trajectory, "tool_calls")
     starts = [at for call in (*models, *tools) if (at := _moment(call.get("started_at"))) is not None]
     ends = [at for call in (*models, *tools) if (at := _moment(call.get("completed_at"))) is not None]
     started_at, ended_at = min(starts, default=None), max([*ends, *starts], default=created_at)
@@ -45,9 +45,8 @@ def times_of(row: JsonObject, response: JsonObject) -> Times:
     )
 
 
-def _objects(holder: object, name: str) -> list[JsonObject]:
-    found = holder.get(name) if isinstance(holder, dict) else None
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+def _calls(holder: object, name: str) -> list[JsonObject]:
+    return objects_in(holder.get(name)) if isinstance(holder, dict) else []
 
 
 def _sum_of(calls: list[JsonObject], name: str) -> float | None:
@@ -62,10 +61,5 @@ def _number(value: object) -> float | None:
 
 
 def _moment(value: object) -> float | None:
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value).timestamp()
-        except (ValueError, OverflowError):
-            return None
-    number = _number(value)
+    number = _number(seconds_of(value) if isinstance(value, str) else value)
     return number if number is not None and number > PLAUSIBLE else None
