@@ -16,11 +16,17 @@ from nemo_gym.rollouts.resume import EarlierRun
 from nemo_gym.schemas.row import Row, offsets_by, rows_at, rows_in
 
 
-def check_groups(path: Path, grouped: Mapping[str, str], settings: CollectionSettings) -> None:
-    """Raise `ConfigError` if groups among these tasks could not become complete. `grouped` are servers by agent."""
-    sizes = group_sizes(path, grouped)
+def largest_group(path: Path, grouped: Mapping[str, str], settings: CollectionSettings) -> int:
+    """Return the largest number of repeats among these tasks that are verified together; 0 if no task's are.
+
+    `grouped` are servers by agent. Raise `ConfigError` if a group could not become complete.
+    """
+    sizes: Counter[tuple[int, str]] = Counter()
+    for row in rows_in(path) if grouped else ():
+        if row.agent in grouped:
+            sizes[row.key.task, str(row.agent)] += 1
     if not sizes:
-        return
+        return 0
     (_, agent), least = min(sizes.items(), key=lambda item: item[1])
     together = f"'{grouped[agent]}' verifies all repeats of a task together"
     if least < LEAST_GROUP:
@@ -37,15 +43,7 @@ def check_groups(path: Path, grouped: Mapping[str, str], settings: CollectionSet
             f"rollouts must run at once. Set num_samples_in_parallel (--concurrency) to {most} or more, or lower "
             "num_repeats."
         )
-
-
-def group_sizes(path: Path, grouped: Container[str]) -> Counter[tuple[int, str]]:
-    """Return the number of repeats that are verified together, by task and agent."""
-    sizes: Counter[tuple[int, str]] = Counter()
-    for row in rows_in(path) if grouped else ():
-        if row.agent in grouped:
-            sizes[row.key.task, str(row.agent)] += 1
-    return sizes
+    return most
 
 
 class TaskOrder:

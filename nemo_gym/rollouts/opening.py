@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.errors import DataError, InvalidTask
 from nemo_gym.jsonl import read_rows, write_rows
 from nemo_gym.rollouts.amending import Amending
 from nemo_gym.rollouts.control.registry import Collection, registered
-from nemo_gym.rollouts.group_order import check_groups, group_sizes
+from nemo_gym.rollouts.group_order import largest_group
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.line_digests import accept_lines, check_lines
 from nemo_gym.rollouts.outcome import Summary
@@ -43,11 +43,8 @@ class OpenRun:
     prices: PriceFile | None = None
     collection: Collection | None = None
     """Its entry in the list of running collections."""
-
-    @cached_property
-    def largest_group(self) -> int:
-        """The largest number of repeats that are verified together; 0 if no task's are."""
-        return max(group_sizes(self.files.materialized, self.plan.rules.grouped).values(), default=0)
+    largest_group: int = 0
+    """The largest number of repeats that are verified together; 0 if no task's are."""
 
 
 @contextmanager
@@ -78,12 +75,13 @@ def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: Secre
         (accept_lines if is_forced else check_lines)(files)
         amending = Amending(plan, files, subject, fingerprint, earlier, before)
         notes = list(amending.amend(force=is_forced).notes())
-        check_groups(files.materialized, plan.rules.grouped, settings)
+        group = largest_group(files.materialized, plan.rules.grouped, settings)
         summary = earlier.count(rows_in(files.materialized))
         notes += _given_up(summary, is_forced=is_forced)
     else:
         before, earlier, notes = None, EarlierRun(limit=limit), []
-        summary = Summary(planned=_begin(plan, files))
+        begun = _begin(plan, files)
+        summary, group = Summary(planned=begun.planned), begun.largest_group
     record = RunRecord.begin(
         subject,
         recorded_settings(settings),
@@ -93,7 +91,12 @@ def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: Secre
         earlier=before,
     )
     keeper = RecordKeeper(files.record, record, summary, secrets, prices)
-    return OpenRun(files, plan, settings, summary, earlier, keeper, secrets, notes, prices)
+    return OpenRun(files, plan, settings, summary, earlier, keeper, secrets, notes, prices, largest_group=group)
+
+
+class _Begun(NamedTuple):
+    planned: int
+    largest_group: int
 
 
 def _given_up(summary: Summary, *, is_forced: bool) -> Iterator[str]:
@@ -104,8 +107,8 @@ def _given_up(summary: Summary, *, is_forced: bool) -> Iterator[str]:
         yield f"tasks not retried after too many failures: {failed} (raise +max_attempts to retry them)"
 
 
-def _begin(plan: TaskPlan, files: RunFiles) -> int:
-    """Write the tasks of a new run, replacing an earlier one, and return their number."""
+def _begin(plan: TaskPlan, files: RunFiles) -> _Begun:
+    """Write the tasks of a new run, replacing an earlier one. Return their number and the size of their groups."""
     leftovers = [path for path in (files.results, files.failures) if path.exists() and path.stat().st_size]
     for path in leftovers:
         _check_replaceable(path, plan, files)
@@ -113,13 +116,13 @@ def _begin(plan: TaskPlan, files: RunFiles) -> int:
     staged = files.materialized.with_name(f".{files.materialized.name}.staged")
     try:
         planned = write_rows(staged, (row.fields for row in plan.rows()))
-        check_groups(staged, plan.rules.grouped, plan.settings)
+        group = largest_group(staged, plan.rules.grouped, plan.settings)
         for path in (*leftovers, files.metrics, files.record, files.digests):
             path.unlink(missing_ok=True)
         staged.replace(files.materialized)
     finally:
         staged.unlink(missing_ok=True)
-    return planned
+    return _Begun(planned, group)
 
 
 def _check_replaceable(path: Path, plan: TaskPlan, files: RunFiles) -> None:
