@@ -12,7 +12,7 @@ import orjson
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from nemo_gym.calls.running import is_alive
-from nemo_gym.cli import running, tables
+from nemo_gym.cli import running
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import CommandSettings, JsonSettings
 from nemo_gym.config.suggestions import did_you_mean
@@ -80,6 +80,9 @@ def ps(words: list[str]) -> int:
     if settings.as_json:
         running.say(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
     elif found:
+        # Imported here, because the other commands of this module print no table.
+        from nemo_gym.cli import tables
+
         tables.show(tables.collections(found))
     else:
         running.say("no collection is running")
