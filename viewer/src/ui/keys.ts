@@ -1,6 +1,6 @@
 /** Keys of the page that is shown. The help lists those that are registered at the moment. */
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 export interface Shortcut {
   /** Names as in KeyboardEvent.key; they are alternatives. */
@@ -16,7 +16,8 @@ const listeners = new Set<() => void>();
 export function useShortcuts(shortcuts: Shortcut[]): void {
   const entry = useRef({ shortcuts });
   entry.current.shortcuts = shortcuts;
-  useEffect(() => {
+  // Before the browser paints: a key pressed as soon as the component is visible must not be lost.
+  useLayoutEffect(() => {
     const own = entry.current;
     registered.push(own);
     listeners.forEach((listener) => listener());
@@ -30,7 +31,7 @@ export function useShortcuts(shortcuts: Shortcut[]): void {
 /** The keys that work at the moment. */
 export function useRegisteredShortcuts(): Shortcut[] {
   const [, setRound] = useState(0);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const listener = () => setRound((round) => round + 1);
     listeners.add(listener);
     return () => void listeners.delete(listener);
