@@ -22,7 +22,7 @@ import orjson
 import psutil
 import pytest
 
-from nemo_gym.config.access import is_loopback
+from nemo_gym.config.hosts import is_loopback
 
 PATIENCE_S = 100.0
 """The timeout for operations that take about a second on an idle machine."""

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, Self
 from omegaconf.errors import OmegaConfBaseException
 
 from nemo_gym.calls.task_rules import AgentBlocks, TaskRules, agents_of_run, block_in, published_agents
-from nemo_gym.config.access import allows_policy_override
+from nemo_gym.config.access import RUN_TOKEN_KEY, allows_policy_override, configured_token
+from nemo_gym.config.hosts import loopback_of
 from nemo_gym.config.model_cache import model_cache_of
-from nemo_gym.config.models import RunConfig
+from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, RunConfig
 from nemo_gym.config.observability import CAPTURE_DIR_KEY, ModelCallCaptureConfig, is_enabled
 from nemo_gym.config.process import OtherServer, ProcessSettings
 from nemo_gym.config.settings import (
@@ -49,6 +50,10 @@ class AddressBook:
     run_token: str | None = field(default=None, repr=False)
     """Sent with every call, like the run's id."""
     run_id: str = ""
+    head: Address | None = None
+    """The head server that lists the addresses, if the run has several machines."""
+    member: str = ""
+    """The part of the run that has the servers of this book; empty if the run has one machine."""
     allows_policy_override: bool = False
     """Whether a row may name its own policy."""
     model_cache: Path | None = None
@@ -60,11 +65,14 @@ class AddressBook:
         own = OtherServer(settings.type, settings.implementation, settings.host, settings.port)
         return cls(
             {**settings.addresses, settings.name: own},
+            settings.aliases,
             capture=ModelCallCaptureConfig.of(settings.plain),
             token_capture=TokenCaptureConfig.of(settings.plain),
             shortcuts=settings.shortcuts,
             run_token=settings.run_token,
             run_id=settings.run_id,
+            head=Address(settings.head.host, settings.head.port) if settings.member else None,
+            member=settings.member,
             allows_policy_override=allows_policy_override(settings.plain),
             model_cache=model_cache_of(settings.plain),
         )
@@ -73,7 +81,7 @@ class AddressBook:
     def of_run(cls, run: RunConfig) -> Self:
         """Return the address book of a process that started the servers."""
         servers = {
-            name: OtherServer(server.type, server.implementation, server.host, server.port)
+            name: OtherServer(server.type, server.implementation, server.local_host, server.port)
             for name, server in run.by_any_name()
         }
         agents = list(agents_of_run(run))
@@ -87,6 +95,8 @@ class AddressBook:
             shortcuts=run.shortcuts,
             run_token=run.run_token,
             run_id=run.run_id,
+            head=Address(loopback_of(run.head.host), run.head.port) if run.member else None,
+            member=run.member,
             allows_policy_override=allows_policy_override(run.plain),
             model_cache=model_cache_of(run.plain),
         )
@@ -103,6 +113,8 @@ class AddressBook:
         servers = {name: _server_in(config, instance) for name, instance in instances.items()}
         agents = list(published_agents(config, instances))
         folder = config.get(CAPTURE_DIR_KEY) if is_enabled(config) else None
+        member = str(config.get(MEMBER_KEY) or "")
+        head = block_in(config, "head_server")
         return cls(
             {name: server for name, server in servers.items() if server is not None},
             {name: instance for name, instance in instances.items() if name != instance},
@@ -110,6 +122,10 @@ class AddressBook:
             token_capture=TokenCaptureConfig.of(config),
             capturing=_capturing(agents),
             task_rules=TaskRules.of(agents),
+            run_token=configured_token({RUN_TOKEN_KEY: config.get(RUN_TOKEN_KEY)}) if member else None,
+            run_id=str(config.get(RUN_ID_KEY) or "") if member else "",
+            head=Address(str(head["host"]), int(head["port"])) if member and head else None,
+            member=member,
             allows_policy_override=allows_policy_override(config),
             model_cache=model_cache_of(config),
         )
@@ -121,7 +137,7 @@ class AddressBook:
             known = ", ".join(sorted(self.servers))
             listed = f"; there are: {known}" if known else f". {ADD_A_FILE}"
             raise ServerCallError(f"no server is named '{name}'{listed}", was_sent=False)
-        if not server.host:
+        if not server.host and self.head is None:
             raise ServerCallError(f"the configuration does not set host and port of '{name}'", was_sent=False)
         return Address(server.host, server.port)
 

@@ -24,7 +24,7 @@ from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.connection import RequestBody
 from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.internal import InternalClient
-from nemo_gym.http.reply import JSON_HEADER, NoFreeConnection, Reply, ReplyTimedOut, Timeouts
+from nemo_gym.http.reply import JSON_HEADER, NoFreeConnection, NotConnected, Reply, ReplyTimedOut, Timeouts
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.schemas.responses import MODEL_PATHS
 from nemo_gym.schemas.rollout import (
@@ -37,10 +37,16 @@ from nemo_gym.schemas.rollout import (
 if TYPE_CHECKING:
     from aiohttp import ClientTimeout
 
+    from nemo_gym.calls.places import Place, Places
+
 Cookies = Mapping[str, "str | Morsel[str]"]
 
 # A restarting server refuses connections for a moment. Nothing was sent, so a retry is safe.
 REFUSED_PATIENCE_S = 10.0
+# A server that its machine has lost starts on another one, after up to a minute on a cluster.
+MOVED_PATIENCE_S = 120.0
+CONNECT_S = 5.0
+UNKNOWN_ADDRESS = Address("", 0)
 # An overloaded server rejects a request before any work, so a retry is safe.
 OVERLOADED_PATIENCE_S = 120.0
 BACKOFF = Backoff(first_s=0.05, factor=2, longest_s=2.0)
@@ -78,6 +84,8 @@ class Caller:
         """Headers that mark every call as part of the run."""
         self.shortcuts: dict[str, str] = {}
         """Unix sockets on which servers listen too, by server name. They exist only on the servers' machine."""
+        self.places: Places | None = None
+        """Where calls go, if the run has several machines."""
         self._addresses: dict[str, Address] = {}
 
     async def call(
@@ -128,17 +136,19 @@ class Caller:
 
     async def _reply(self, call: _Call, asked: _Request, timeouts: Timeouts | None) -> Reply:
         method, path, body, head = asked
-        address = self._addresses.get(call.server)
-        if address is None:
-            address = self._addresses[call.server] = self.address_of(call.server)
-        host, port = address
+        host, port = self._addresses.get(call.server) or self._address_of(call.server)
+        places, place, patience_s = self.places, None, REFUSED_PATIENCE_S
         while True:
             shortcut = self.shortcuts.get(call.server)
             headers, within = head, timeouts
+            if places is not None:
+                place, patience_s = await _found(places, call), MOVED_PATIENCE_S
+                host, port, shortcut = place.host, place.port, place.shortcut
+                headers, within = [*head, place.header], (timeouts or DEFAULTS).connecting_within(CONNECT_S)
             left_s = call.time_left_s()
             if left_s is not None:
-                headers = [*head, (_TIME_LEFT, b"%.3f" % time_left_for_callee(left_s))]
-                within = (timeouts or DEFAULTS).within(left_s)
+                headers = [*headers, (_TIME_LEFT, b"%.3f" % time_left_for_callee(left_s))]
+                within = (within or DEFAULTS).within(left_s)
             try:
                 reply = await self.connections.request(
                     method,
@@ -165,7 +175,9 @@ class Caller:
                     # The socket is on another machine, or its folder was deleted.
                     self.shortcuts.pop(call.server, None)
                     continue
-                if error.was_sent or call.took_s > REFUSED_PATIENCE_S:
+                if places is not None and place is not None:
+                    await places.avoid(place)
+                if error.was_sent or call.took_s > patience_s:
                     raise also_aiohttps(error.of_server(call.server)) from error.__cause__
                 call.trouble = str(error)
                 await call.pause()
@@ -179,6 +191,24 @@ class Caller:
                 )
             call.trouble = "the server is overloaded"
             await call.pause(seconds_of_retry_after(reply.headers.get("retry-after")))
+
+    def _address_of(self, server: str) -> Address:
+        is_looked_up = self.places is not None and self.places.knows(server)
+        address = self._addresses[server] = UNKNOWN_ADDRESS if is_looked_up else self.address_of(server)
+        return address
+
+
+async def _found(places: Places, call: _Call) -> Place:
+    """Return the place of a call, once a machine of the run has the server. Raise `ServerCallError` if none does."""
+    while True:
+        call.time_left_s()
+        place = await places.find(call.server, current_work().rollout_id)
+        if place is not None:
+            return place
+        call.trouble = places.why_missing(call.server)
+        if call.took_s > MOVED_PATIENCE_S:
+            raise also_aiohttps(NotConnected(f"{call} after {call.took_s:.0f} s").of_server(call.server))
+        await call.pause()
 
 
 class _Request(NamedTuple):

@@ -12,9 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from nemo_gym.calls.address_book import Address, AddressBook
 from nemo_gym.calls.caller import Caller
+from nemo_gym.calls.directory import Directory
+from nemo_gym.calls.look_up import looked_up
+from nemo_gym.calls.places import Places
 from nemo_gym.calls.running import run_token_for
 from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, RUN_TOKEN_KEY, configured_token
-from nemo_gym.config.models import RUN_ID_KEY, SHORTCUTS_KEY, HeadConfig, RunConfig
+from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, SHORTCUTS_KEY, HeadConfig, RunConfig
 from nemo_gym.config.published import maybe_get_global_config_dict, module_config
 from nemo_gym.config.settings import BaseServerConfig, http_url
 from nemo_gym.errors import HeadServerNotFoundError
@@ -67,7 +70,12 @@ class ServerClient(BaseModel):
         tier_of = book.tier_of if book.capture.observability_enabled else None
         self._caller = Caller(self._open_connections(), self.address_of, tier_of)
         self._caller.shortcuts = dict(book.shortcuts)
-        headers = {RUN_ID_HEADER: book.run_id, RUN_TOKEN_HEADER: book.run_token}
+        headers = {RUN_TOKEN_HEADER: book.run_token}
+        if book.head is not None:
+            directory = Directory(book.head, book.member, book.run_token, self._caller.connections)
+            self._caller.places = Places(book, directory, self._caller.shortcuts)
+        else:
+            headers[RUN_ID_HEADER] = book.run_id
         self._caller.run_headers = [(name.encode(), value.encode()) for name, value in headers.items() if value]
 
     def _open_connections(self) -> InternalClient:
@@ -112,11 +120,15 @@ class ServerClient(BaseModel):
                 f"no head server answers at {url} ({str(error).strip()}). Start the servers with ng_run, or name the "
                 "run with +head_server.host=… +head_server.port=…"
             ) from None
+        # The head server masks the token.
+        published = OmegaConf.masked_copy(config, [str(key) for key in config if key != RUN_TOKEN_KEY])
         address_book = replace(
-            AddressBook.of_published(config),
+            AddressBook.of_published(published),
             shortcuts={str(name): str(path) for name, path in (config.get(SHORTCUTS_KEY) or {}).items()},
             run_token=run_token,
             run_id=str(config.get(RUN_ID_KEY) or ""),
+            head=Address(host, port) if config.get(MEMBER_KEY) else None,
+            member=str(config.get(MEMBER_KEY) or ""),
         )
         return cls(head_server_config=head_address, global_config_dict=config, address_book=address_book)
 
@@ -129,8 +141,17 @@ class ServerClient(BaseModel):
         )
 
     def address_of(self, server_name: str) -> Address:
-        """Return the address of a server. Raise `ServerCallError` with the known names for an unknown one."""
-        return self.address_book.address_of(server_name)
+        """Return the address of a server. Raise `ServerCallError` with the known names for an unknown one.
+
+        If the run has several machines, this asks the head server and waits up to ten seconds for the server.
+        """
+        known = self.address_book.address_of(server_name)
+        return known if self.directory is None else looked_up(self.address_book, server_name)
+
+    @property
+    def directory(self) -> Directory | None:
+        """The addresses of the servers on all machines; None if the run has one machine."""
+        return self._caller.places.directory if self._caller.places else None
 
     def agent_names(self) -> list[str]:
         """Return the names of the agents, including the names of their `environment_servers` blocks."""
@@ -206,7 +227,8 @@ def setup_server_client(head_server_config: Head | None = None) -> ServerClient:
 
 def get_server_url(server_name: str) -> str:
     """Return a server's URL from the configuration of this process."""
-    host, port = AddressBook.of_published(module_config(PUBLISHED_NAME)).address_of(server_name)
+    book = AddressBook.of_published(module_config(PUBLISHED_NAME))
+    host, port = book.address_of(server_name) if book.head is None else looked_up(book, server_name)
     return http_url(host, port)
 
 

@@ -11,6 +11,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nemo_gym.calls.client import UNAUTHORISED, wants_token
+from nemo_gym.calls.directory import ADDRESSES_PATH
 from nemo_gym.calls.running import run_token_for
 from nemo_gym.config.models import HeadConfig
 from nemo_gym.config.process import ServerInstance
@@ -25,6 +26,7 @@ from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 HEAD_TIMEOUTS = Timeouts(connect_s=5.0, read_s=5.0, total_s=10.0)
 STARTING_S = 120.0
 """Seconds after a restart in which a server that does not answer counts as starting."""
+ADVICE = "Start servers with ng_run, or name a run elsewhere: +head_server.host=… +head_server.port=…"
 MEBIBYTE = 1024 * 1024
 SERVER_ERROR = 500
 Tier = Literal["model", "agent", "environment"]
@@ -231,25 +233,38 @@ def _problem(instance: ServerInstance, status: str, load: Load | None) -> str | 
 
 async def ask_for_servers(client: InternalClient, head: HeadConfig, run_token: str | None = None) -> list[JsonObject]:
     """Return the servers that a run's head server lists, or raise `LaunchError` if it does not answer."""
+    servers = await _ask(client, head, run_token, "/server_instances")
+    if not isinstance(servers, list):
+        raise LaunchError(_not_a_head(head))
+    return servers
+
+
+async def ask_for_addresses(client: InternalClient, head: HeadConfig, run_token: str | None = None) -> JsonObject:
+    """Return the addresses of each server on all machines, or raise `LaunchError` without an answer."""
+    listed = await _ask(client, head, run_token, ADDRESSES_PATH)
+    if not isinstance(listed, dict):
+        raise LaunchError(_not_a_head(head))
+    return listed
+
+
+async def _ask(client: InternalClient, head: HeadConfig, run_token: str | None, path: str) -> object:
     address = http_url(head.host, head.port)
-    advice = "Start servers with ng_run, or name a run elsewhere: +head_server.host=… +head_server.port=…"
     token = run_token or run_token_for(head.host, head.port)
     headers = [(RUN_TOKEN_HEADER.encode(), token.encode())] if token else []
     try:
-        reply = await client.request(
-            "GET", head.host, head.port, "/server_instances", headers=headers, timeouts=HEAD_TIMEOUTS
-        )
+        reply = await client.request("GET", head.host, head.port, path, headers=headers, timeouts=HEAD_TIMEOUTS)
         if reply.status == UNAUTHORISED:
             raise LaunchError(wants_token(address))
-        servers = orjson.loads(reply.body)
+        return orjson.loads(reply.body)
     except ServerCallError as error:
         if not error.was_sent:
             raise HeadServerNotFoundError(
-                f"no servers are running: no head server answers at {address}. {advice}"
+                f"no servers are running: no head server answers at {address}. {ADVICE}"
             ) from error
-        raise LaunchError(f"the head server at {address} did not answer ({error}). {advice}") from error
+        raise LaunchError(f"the head server at {address} did not answer ({error}). {ADVICE}") from error
     except orjson.JSONDecodeError:
-        servers = None
-    if not isinstance(servers, list):
-        raise LaunchError(f"the server at {address} is not a nemo_gym head server. {advice}")
-    return servers
+        return None
+
+
+def _not_a_head(head: HeadConfig) -> str:
+    return f"the server at {http_url(head.host, head.port)} is not a nemo_gym head server. {ADVICE}"

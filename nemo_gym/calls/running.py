@@ -12,7 +12,8 @@ from typing import Self
 
 from pydantic import BaseModel, Field, ValidationError
 
-from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, leads_to
+from nemo_gym.config.access import RUN_TOKEN_ENV_VAR
+from nemo_gym.config.hosts import leads_to
 from nemo_gym.config.models import RunConfig
 
 

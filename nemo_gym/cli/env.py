@@ -18,6 +18,7 @@ from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import JsonSettings, NoSettings, StartSettings, ValidateSettings
 from nemo_gym.config.access import configured_token
+from nemo_gym.config.hosts import outward
 from nemo_gym.config.settings import http_url
 from nemo_gym.config.without_model import load_as_written, load_with_stand_in, load_without_model, stand_ins_of
 from nemo_gym.config.wording import counted
@@ -79,13 +80,19 @@ def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None
             running.say(f"{counted(len(run.servers), 'server')} can be started")
             return 0
         running.await_model_endpoints(servers, settings)
-        running.say(f"{len(run.servers)} / {len(run.servers)} servers ready")
+        running.say(f"{len(run.servers_here)} / {len(run.servers)} servers ready")
         running.show_instances(servers.instances)
         # Only this process waits from now on; a program that calls RunHelper manages its own memory.
         settle_memory()
         ending.is_normal = True
         head = servers.run.head
-        running.say(f"head server: {http_url(head.host, head.port)}   (Ctrl-C stops all)")
+        url = http_url(head.host, head.port)
+        running.say(f"{'joined the run at' if run.joins else 'head server:'} {url}   (Ctrl-C stops all)")
+        if not run.joins and (others := [name for name in run.servers if name not in run.servers_here]):
+            running.say(
+                f"other machines start {', '.join(others)}, with the same config and run token: ng_run … "
+                f"--only {','.join(others)} --join {http_url(head.advertised_host or outward(head.host), head.port)}"
+            )
         while not ending.is_due:
             servers.watch(timeout_s=LOOK_AGAIN_S)
         return 0

@@ -28,7 +28,7 @@ from nemo_gym.config.without_model import load_as_written
 from nemo_gym.config.wording import counted
 from nemo_gym.data.gather import datasets_of_split, rows_of
 from nemo_gym.data.obtain import Obtainer
-from nemo_gym.errors import ConfigError, DataError, LaunchError
+from nemo_gym.errors import ConfigError, DataError, LaunchError, UsageError
 from nemo_gym.export import export
 from nemo_gym.jsonl import JsonObject, write_rows
 from nemo_gym.launcher import RunningServers
@@ -102,6 +102,11 @@ def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | N
             f"{MODEL_CACHE_KEY} cannot be used with split=train: answers of an earlier policy must not be trained on. "
             "Remove it, or choose another split."
         )
+    if run_config.joins:
+        raise UsageError(
+            "join is for machines that only serve: ng_run … --join URL. To collect from a run on other machines, use "
+            "ng_collect_rollouts with +head_server.host=HOST and +head_server.port=PORT."
+        )
     if settings.dry_run:
         with running.launch_for(run_config, settings, starter, on_line=None):
             running.say(f"{counted(len(run_config.servers), 'server')} can be started")
@@ -124,6 +129,7 @@ def _serve_and_collect(
     files = opened.files
     with running.launch_for(run_config, settings, starter, on_line=None, log_dir=files.logs) as servers:
         running.await_model_endpoints(servers, settings)
+        running.await_others(servers, settings)
         log_dir = settings.nemo_gym_log_dir or files.logs
         running.note(f"{counted(len(run_config.servers), 'server')} ready; logs in {log_dir}")
         code = _collect_and_report(ServerClient.of_run(servers.run), opened, servers)

@@ -19,8 +19,10 @@ from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import HeadConfig, RunConfig
 from nemo_gym.config.access import configured_token
 from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
+from nemo_gym.config.hosts import loopback_of
 from nemo_gym.config.masking import mask_text
 from nemo_gym.config.process import ServerInstance
+from nemo_gym.config.settings import http_url
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import LaunchError
 from nemo_gym.http.internal import InternalClient
@@ -168,6 +170,42 @@ def _await_model_endpoints(servers: RunningServers, settings: StartSettings) -> 
                 )
         remind_at = now + REMINDER_S if now >= remind_at else remind_at
         servers.watch(ENDPOINT_POLL_S)
+
+
+def await_others(servers: RunningServers, settings: StartSettings) -> None:
+    """Wait until other machines have started the servers that this one does not. Raise `LaunchError` after a bound."""
+    run = servers.run
+    if run.only is None or run.joins:
+        return
+    remind_at = started_at = time.monotonic()
+    with _noting_interruption(run):
+        while missing := _missing_in(run):
+            waited_s = time.monotonic() - started_at
+            if waited_s > settings.join_timeout_s:
+                raise LaunchError(
+                    f"no machine has started {', '.join(missing)} after {waited_s:.0f} s. Start them with ng_run … "
+                    f"--only {','.join(missing)} --join {http_url(run.head.host, run.head.port)}, or set "
+                    "+join_timeout_s=SECONDS to wait longer."
+                )
+            if time.monotonic() >= remind_at:
+                note(
+                    f"waiting for other machines to start {', '.join(missing)} ({waited_s:.0f} of "
+                    f"{settings.join_timeout_s:g} s)"
+                )
+                remind_at = time.monotonic() + REMINDER_S
+            servers.watch(ENDPOINT_POLL_S)
+
+
+def _missing_in(run: RunConfig) -> list[str]:
+    """Return the servers of a run that no machine has."""
+    head = run.head.model_copy(update={"host": loopback_of(run.head.host)})
+
+    async def ask() -> list[str]:
+        async with InternalClient() as client:
+            listed = await loads.ask_for_addresses(client, head, run.run_token)
+            return [name for name in run.servers if name not in listed]
+
+    return asyncio.run(ask())
 
 
 def _probe_s(deadline: float) -> float:

@@ -27,6 +27,13 @@ class JsonSettings(CommandSettings):
 class StartSettings(CommandSettings):
     """Parameters of `ng_run` and of other commands that start servers."""
 
+    only: str | list[str] | None = None
+    """Start only these servers on this machine; other machines start the others. `none` starts only the head
+    server."""
+    join: str | None = None
+    """The head server of the run that these servers join, such as http://10.0.0.5:11000."""
+    join_timeout_s: float = Field(default=600.0, gt=0)
+    """With `only`, a collection waits this many seconds for the other machines."""
     nemo_gym_log_dir: Path | None = None
     """Also write each server's log to <dir>/<server>.log."""
     ready_timeout_s: float = Field(default=120.0, gt=0)

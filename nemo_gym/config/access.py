@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
+import os
 import re
 import secrets
-import socket
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from nemo_gym.config.hosts import is_loopback
 from nemo_gym.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,56 +25,6 @@ PROTECTING_KEYS = (RUN_TOKEN_KEY, LOOPBACK_TOKEN_KEY)
 
 _TOKEN = re.compile(r"[!-~]{16,}")
 _HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f.]*:[0-9a-f:.]+")
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the host."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def is_any_address(host: str) -> bool:
-    """Return whether a server with this host listens on all addresses, so that no client can call it by the host."""
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
-
-
-def leads_to(host: str, listening: str) -> bool:
-    """Return whether a connection to `host` reaches a local server that listens on `listening`."""
-    if host == listening:
-        return True
-    wanted = _addresses(host)
-    if any(ipaddress.ip_address(address).is_unspecified for address in _addresses(listening)):
-        return any(map(_is_of_this_machine, wanted))
-    return not wanted.isdisjoint(_addresses(listening))
-
-
-def _addresses(host: str) -> set[str]:
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return set()
-    # A link-local IPv6 address may end with its interface, as in fe80::1%eth0.
-    return {str(address[0]).partition("%")[0] for *_, address in found}
-
-
-def _is_of_this_machine(address: str) -> bool:
-    ip = ipaddress.ip_address(address)
-    if ip.is_loopback:
-        return True
-    with socket.socket(socket.AF_INET6 if ip.version == 6 else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            # Sends no packet: the kernel only selects a source address, which equals the target if it is local.
-            probe.connect((address, 9))
-        except OSError:
-            return False
-        return str(probe.getsockname()[0]).partition("%")[0] == address
 
 
 def configured_token(plain: Mapping[str, object]) -> str | None:
@@ -97,7 +47,7 @@ def is_open(plain: Mapping[str, object]) -> bool:
 
 def reachable_hosts(run: RunConfig) -> list[str]:
     """Return the run's host addresses that other machines can reach, the head server's first."""
-    hosts = dict.fromkeys([run.head.host, *(server.host for server in run.servers.values())])
+    hosts = dict.fromkeys([run.head.host, *(server.host for server in run.servers_here.values())])
     return [host for host in hosts if not is_loopback(host)]
 
 
@@ -153,6 +103,10 @@ def token_of_run(run: RunConfig) -> str | None:
 
     Return None if the run is open on purpose, or if no token is configured and only this machine can reach it.
     """
-    hosts = [run.head.host, *(server.host for server in run.servers.values())]
-    is_needed = needs_token(run.plain, hosts)
-    return configured_token(run.plain) or (secrets.token_urlsafe(32) if is_needed else None)
+    hosts = [run.head.host, *(server.host for server in run.servers_here.values())]
+    if configured := configured_token(run.plain):
+        return configured
+    if not needs_token(run.plain, hosts) and (is_open(run.plain) or not run.spans_machines):
+        return None
+    # In a run on several machines, the same variable may be set on all of them.
+    return os.environ.get(RUN_TOKEN_ENV_VAR) or secrets.token_urlsafe(32)

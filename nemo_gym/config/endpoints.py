@@ -19,6 +19,8 @@ def model_endpoints(run: RunConfig) -> dict[str, str]:
     policy = run.plain.get(POLICY_URL_KEY)
     policy_urls = policy if isinstance(policy, list) else [policy]
     for server in run.servers_of("responses_api_models"):
+        if server.name not in run.servers_here:
+            continue
         for key, value in server.settings.items():
             if not key.endswith("base_url") or not value:
                 continue

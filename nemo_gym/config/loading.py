@@ -17,10 +17,12 @@ from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.model_cache import check_model_cache
 from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, RunConfig, ServerConfig
 from nemo_gym.config.observability import check_capture
+from nemo_gym.config.parts import part_of
 from nemo_gym.config.replicas import replicas_of
 from nemo_gym.config.servers import (
     Block,
     RunDefaults,
+    advertised_host,
     default_host,
     find_blocks,
     join_dummy_models,
@@ -69,16 +71,19 @@ def load(
     if TOKEN_CAPTURE_KEY in tree.mapping:
         check_token_capture(values.get(TOKEN_CAPTURE_KEY), origins(tree.mapping[TOKEN_CAPTURE_KEY]))
     check_model_cache(values, places)
-    defaults = RunDefaults(default_host(values, places), {key: values[key] for key in _FOR_AGENTS if key in values})
+    for_agents = {key: values[key] for key in _FOR_AGENTS if key in values}
+    defaults = RunDefaults(default_host(values, places), advertised_host(values, places), for_agents)
 
-    built = _build_all([block for block in blocks if block.tier != ENVIRONMENT_SERVERS], resolver, defaults)
+    servers = [block for block in blocks if block.tier != ENVIRONMENT_SERVERS]
+    part = part_of(values, [block.name for block in servers], places)
+    built = _build_all(servers, resolver, defaults, part.names)
     checks.check_all_resolved(built.unresolved, sources.env)
     stop_at_almost_servers([*almost, *built.problems], is_error=values.get("error_on_almost_servers") is not False)
 
     named_agents = {block.name: block.node for block in blocks if block.tier == ENVIRONMENT_SERVERS}
     aliases = checks.aliases_of(named_agents, built.servers)
     checks.check_references(built.servers, aliases)
-    head = _head(tree, values, defaults.host)
+    head = part.head or _head(tree, values, defaults)
     ports.check_fixed_ports(built.servers.values(), head, places.get("head_server"))
     if require_servers:
         checks.check_some_server(built.servers, sources.files)
@@ -92,6 +97,8 @@ def load(
         raw=plain(tree),
         origins={key: places[key] for key in WRITTEN_ADDRESSES if key in places},
         config_paths=sources.files,
+        only=part.names,
+        joins=part.head is not None,
         notes=tuple(notes_of_defaults(built.servers, sources.surroundings)),
     )
 
@@ -115,23 +122,27 @@ class _Built(NamedTuple):
     unresolved: list[Unresolved]
 
 
-def _build_all(blocks: Sequence[Block], resolver: Resolver, defaults: RunDefaults) -> _Built:
-    """Build all valid servers and collect the problems of the others."""
+def _build_all(
+    blocks: Sequence[Block], resolver: Resolver, defaults: RunDefaults, names: frozenset[str] | None
+) -> _Built:
+    """Build all valid servers and collect the problems of the others. `names` are those that this machine starts."""
     built = _Built({}, [], [])
     others = [block for block in blocks if block.node.origin.line]
     for block in blocks:
-        server, problems, unresolved = parse_server(block, resolver, defaults, others)
+        is_elsewhere = names is not None and block.name not in names
+        server, problems, unresolved = parse_server(block, resolver, defaults, others, is_elsewhere=is_elsewhere)
         built.problems.extend(problems)
-        built.unresolved.extend(unresolved)
+        built.unresolved.extend([] if is_elsewhere else unresolved)
         if server:
             built.servers[block.name] = server
     return built
 
 
-def _head(tree: Node, values: Mapping[str, object], host: str) -> HeadConfig:
+def _head(tree: Node, values: Mapping[str, object], defaults: RunDefaults) -> HeadConfig:
     given = values.get("head_server")
+    host, advertised = defaults.host, defaults.advertised_host
     if given is None:
-        return HeadConfig(host=host)
+        return HeadConfig(host=host, advertised_host=advertised)
     node = tree.mapping["head_server"]
     if not isinstance(given, dict):
         raise ConfigError(f"{node.origin}: head_server must be a mapping with host and port, but is {given!r}.")
@@ -140,6 +151,8 @@ def _head(tree: Node, values: Mapping[str, object], host: str) -> HeadConfig:
     if misspelt := near_misses(HeadConfig, fields, block="head_server", origins=places):
         raise ConfigError("\n".join(misspelt))
     try:
-        return HeadConfig.model_validate({"host": host, **fields, "port_is_fixed": "port" in fields})
+        return HeadConfig.model_validate(
+            {"host": host, "advertised_host": advertised, **fields, "port_is_fixed": "port" in fields}
+        )
     except ValidationError as error:
         raise ConfigError(explain_validation(error, block="head_server", origins=places)) from error

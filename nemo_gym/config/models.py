@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from nemo_gym.config.hosts import is_loopback, loopback_of
 from nemo_gym.config.settings import AGENT_TIER, ServerType, http_url
 from nemo_gym.config.suggestions import ADD_A_FILE, did_you_mean, did_you_mean_or_all
 from nemo_gym.errors import ServerRefNotFoundError
@@ -181,6 +182,10 @@ class ServerConfig(Frozen):
     port: int = 0
     """0 until the launcher has bound a socket, unless the configuration sets a port."""
     port_is_fixed: bool = False
+    advertised_host: str = ""
+    """The host by which other machines reach it; empty for `host`."""
+    advertised_port: int = 0
+    """The port by which other machines reach it; 0 for `port`."""
     num_workers: int | None = None
     settings: JsonObject
     """The block under the implementation as plain values, interpolations resolved. Agents also get the run-wide
@@ -193,8 +198,13 @@ class ServerConfig(Frozen):
 
     @property
     def url(self) -> str:
-        """The address that other servers call."""
+        """The address at which it listens."""
         return http_url(self.host, self.port)
+
+    @property
+    def local_host(self) -> str:
+        """The host by which processes on its machine reach it."""
+        return loopback_of(self.host)
 
 
 DEFAULT_HEAD_SERVER_PORT = 11000
@@ -207,6 +217,8 @@ class HeadConfig(Frozen):
     """The address on which it listens. Default: `default_host`."""
     port: int = Field(default=DEFAULT_HEAD_SERVER_PORT, ge=0, le=65535)
     """Its port; 0 for any free one."""
+    advertised_host: str = ""
+    """The host by which other machines reach it. Default: `host`."""
     port_is_fixed: bool = False
     expose_secrets: bool = False
     """Return the configuration with its secrets, if only this machine can reach the head server."""
@@ -231,6 +243,8 @@ class WrittenAddress(NamedTuple):
 
 RUN_ID_KEY = "_ng_run_id"
 """Key of the run id in the configuration that the head server returns."""
+MEMBER_KEY = "_ng_member"
+"""Key of the part of the run that the head server belongs to, in the same configuration."""
 SHORTCUTS_KEY = "_ng_shortcuts"
 """Key of the unix sockets of the run's servers in the same configuration."""
 WRITTEN_ADDRESSES = ("default_host", "head_server.host", "head_server.port")
@@ -264,6 +278,22 @@ class RunConfig(Frozen):
     shortcuts: Mapping[str, str] = Field(default_factory=dict)
     """Unix sockets of servers, by all their names: local calls over them cost half as much as over TCP. Servers
     with several processes have none."""
+    only: frozenset[str] | None = None
+    """The servers that this machine starts; None for all. Other machines start the others."""
+    joins: bool = False
+    """Whether this machine's servers join the run of another head server."""
+    member: str = ""
+    """Unique id of this machine's part of the run; empty before it starts, or if the run has one machine."""
+
+    @property
+    def servers_here(self) -> dict[str, ServerConfig]:
+        """The servers that this machine starts, by name."""
+        return {name: each for name, each in self.servers.items() if self.only is None or name in self.only}
+
+    @property
+    def spans_machines(self) -> bool:
+        """Whether other machines may have servers of the run."""
+        return self.only is not None or self.joins or not is_loopback(self.head.host)
 
     def servers_of(self, type_: ServerType) -> list[ServerConfig]:
         """Return the servers of one tier, in configuration order."""

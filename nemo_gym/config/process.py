@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from nemo_gym.config.hosts import is_any_address, loopback_of
 from nemo_gym.config.models import Origin, RunConfig, ServerConfig
 from nemo_gym.config.secret_values import SecretValues, handed_environment
-from nemo_gym.config.settings import BaseServerConfig, ServerType
+from nemo_gym.config.settings import BaseServerConfig, ServerType, http_url
 from nemo_gym.jsonl import JsonObject
 
 
@@ -41,6 +42,8 @@ class ProcessSettings(BaseModel):
     plain: JsonObject = Field(default_factory=dict)
     addresses: dict[str, OtherServer] = Field(default_factory=dict)
     """The other servers by all their names."""
+    aliases: dict[str, str] = Field(default_factory=dict)
+    """Other names of agents, each with its instance, if the run has several machines."""
     shortcuts: dict[str, str] = Field(default_factory=dict)
     """Unix sockets where some of them also listen."""
     head: BaseServerConfig
@@ -50,6 +53,8 @@ class ProcessSettings(BaseModel):
     """Sent with every call between servers; None if the run is open."""
     run_id: str = ""
     """Sent with every call; calls meant for another run are rejected."""
+    member: str = ""
+    """Unique id of this machine's part of the run; empty if the run has one machine."""
     environment: dict[str, str] = Field(default_factory=dict, repr=False)
     """Variables that the process adds to its environment after it has started, so that others cannot read them."""
     num_workers: int = 1
@@ -79,15 +84,17 @@ class ProcessSettings(BaseModel):
             origins=dict(server.origins),
             plain=dict(run.plain),
             addresses={
-                name: OtherServer(other.type, other.implementation, other.host, other.port)
+                name: OtherServer(other.type, other.implementation, other.local_host, other.port)
                 for name, other in run.by_any_name()
                 if name != server.name
             },
+            aliases=dict(run.aliases) if run.member else {},
             shortcuts=dict(run.shortcuts),
-            head=BaseServerConfig(host=run.head.host, port=run.head.port),
+            head=BaseServerConfig(host=loopback_of(run.head.host), port=run.head.port),
             cookie_secret=cookie_secret,
             run_token=run.run_token,
             run_id=run.run_id,
+            member=run.member,
             environment=handed_environment(
                 {**run.plain, server.name: server.settings},
                 [other.settings for other in run.servers.values() if other.name != server.name],
@@ -126,15 +133,34 @@ class ServerInstance(BaseModel):
     """Process ids of all its workers, by worker number."""
     sockets: list[str] = Field(default_factory=list)
     """Each worker's own unix socket; empty for a single worker."""
+    advertised_host: str = ""
+    """The host by which other machines reach it, if that is not `host`."""
+    advertised_port: int = 0
+    """The port by which other machines reach it; 0 for `port`."""
+    machine: str = ""
+    """The name of its machine; empty if the run has only one."""
+    member: str = ""
+    """The part of the run that has it; empty if the run has one machine."""
+    needs_one_process: bool = False
+    """Whether its processes could not share its work, so that it may run on one machine only."""
+
+    def reached_at(self, host: str) -> Self:
+        """Return this instance at its advertised address, else with this host if it listens on all addresses."""
+        if not self.advertised_host and not self.advertised_port and not is_any_address(self.host):
+            return self
+        reached = self.advertised_host or (host if is_any_address(self.host) else self.host)
+        port = self.advertised_port or self.port
+        return self.model_copy(update={"host": reached, "port": port, "url": http_url(reached, port)})
 
     @property
     def where(self) -> str:
-        """Its process ids."""
-        return " ".join(map(str, self.pids or [self.pid]))
+        """Its process ids, with its machine if the run has several."""
+        pids = " ".join(map(str, self.pids or [self.pid]))
+        return f"{pids} on {self.machine}" if self.machine else pids
 
     @classmethod
-    def of(cls, server: ServerConfig, *, pids: list[int], sockets: list[str], started_at: float) -> Self:
-        """Return the entry of a running server; `started_at` is in seconds since the epoch."""
+    def of(cls, server: ServerConfig, *, pids: list[int], sockets: list[str], started_at: float, **extra: Any) -> Self:
+        """Return the entry of a running server. `started_at` is in seconds since the epoch; `extra` are fields."""
         return cls(
             process_name=server.name,
             server_type=server.type,
@@ -143,6 +169,8 @@ class ServerInstance(BaseModel):
             entrypoint=server.entrypoint,
             host=server.host,
             port=server.port,
+            advertised_host=server.advertised_host,
+            advertised_port=server.advertised_port,
             url=server.url,
             pid=pids[0],
             config_path=server.name,
@@ -150,6 +178,7 @@ class ServerInstance(BaseModel):
             num_workers=len(pids),
             pids=pids,
             sockets=sockets,
+            **extra,
         )
 
 
@@ -160,6 +189,10 @@ class HeadSettings(BaseModel):
     host: str
     port: int
     instances: list[ServerInstance]
+    """The servers of its own machine."""
+    expected: dict[str, OtherServer] = Field(default_factory=dict)
+    """All servers of the configuration, if other machines may have some of them."""
+    run_id: str = ""
     config_yaml: str
     """Masked, unless the run exposes its secrets on a loopback address."""
     endpoints: list[str] = Field(default_factory=list)

@@ -28,6 +28,13 @@ class AddressKeys:
 
     default_host: str = "127.0.0.1"
     """The host of servers that do not set one. Other machines can reach a run only through another address."""
+    advertised_host: str | None = None
+    """The host by which other machines reach this machine's servers, if that is not the one on which they listen."""
+    only: list[str] | str | None = None
+    """The servers to start on this machine; other machines start the others. `none` is for the head server alone. Also
+    `--only`."""
+    join: str | None = None
+    """The head server of the run that this machine's servers join, such as `http://10.0.0.5:11000`. Also `--join`."""
     use_absolute_ip: bool = False
     """Use this machine's address as `default_host`."""
     head_server: JsonObject

@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nemo_gym.config.explain import METADATA_KEYS, explain_validation, near_misses
+from nemo_gym.config.hosts import is_any_address
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import DatasetConfig, Origin, ServerConfig
 from nemo_gym.config.reserved import RESERVED_KEYS
@@ -48,6 +49,7 @@ class RunDefaults(NamedTuple):
     """Run-wide defaults for servers that do not set these values."""
 
     host: str
+    advertised_host: str
     for_agents: Mapping[str, object]
     """`skip_verification` and `skip_verification_reward`, if set."""
 
@@ -77,6 +79,8 @@ class _Generic(BaseModel):
     entrypoint: str
     host: str | None = None
     port: int | None = Field(default=None, ge=0, le=65535)
+    advertised_host: str | None = None
+    advertised_port: int | None = Field(default=None, ge=1, le=65535)
     num_workers: int | None = Field(default=None, ge=1)
     domain: Domain | None = None
     datasets: list[DatasetConfig] = Field(default_factory=list)
@@ -189,10 +193,11 @@ def _misspelt_tier(name: str, node: Node) -> list[str]:
 
 
 def parse_server(
-    block: Block, resolver: Resolver, defaults: RunDefaults, others: Sequence[Block]
+    block: Block, resolver: Resolver, defaults: RunDefaults, others: Sequence[Block], *, is_elsewhere: bool = False
 ) -> tuple[ServerConfig | None, list[str], list[Unresolved]]:
     """Return one server, or None with its problems and its unresolved values. `others` are the servers to suggest.
 
+    A server that another machine starts (`is_elsewhere`) may have values that only that machine can resolve.
     Raise UnknownImplementationError if its folder or entrypoint does not exist.
     """
     places = resolver.origins(block.path)
@@ -201,7 +206,7 @@ def parse_server(
         state = "is empty" if settings is None else "is not a mapping"
         problem = f"{block.node.origin}: {block.key} {state}. Indent its settings, entrypoint first, below it."
         return None, [problem], unresolved
-    if unresolved:
+    if unresolved and not is_elsewhere:
         return None, [], unresolved
     type_ = cast(ServerType, block.tier)
     if type_ != "resources_servers":
@@ -227,6 +232,8 @@ def parse_server(
         host=generic.host or defaults.host,
         port=generic.port or 0,
         port_is_fixed=bool(generic.port),
+        advertised_host=generic.advertised_host or defaults.advertised_host,
+        advertised_port=generic.advertised_port or 0,
         num_workers=generic.workers or generic.num_workers,
         settings=settings,
         origins=places,
@@ -292,15 +299,29 @@ def _folder(block: Block, entrypoint: str, places: Mapping[str, Origin]) -> Path
 
 def default_host(plain: Mapping[str, object], places: Mapping[str, Origin]) -> str:
     """Return the host of servers that do not set one. Raise ConfigError if it is not text."""
-    given = plain.get("default_host")
-    if isinstance(given, str) and given:
+    if given := _host_in("default_host", plain, places):
         return given
-    if given:
-        raise ConfigError(
-            f"{places['default_host']}: default_host must be a host name or an address, such as 127.0.0.1, but is "
-            f"{given!r}."
-        )
     return socket.gethostbyname(socket.gethostname()) if plain.get("use_absolute_ip") is True else "127.0.0.1"
+
+
+def advertised_host(plain: Mapping[str, object], places: Mapping[str, Origin]) -> str:
+    """Return the host by which other machines reach this one's servers; empty if unset. Raise ConfigError."""
+    given = _host_in("advertised_host", plain, places)
+    if is_any_address(given):
+        raise ConfigError(
+            f"{places['advertised_host']}: advertised_host is {given}, at which nothing can be reached. Set it to the "
+            "name or the address by which other machines reach this one."
+        )
+    return given
+
+
+def _host_in(key: str, plain: Mapping[str, object], places: Mapping[str, Origin]) -> str:
+    given = plain.get(key) or ""
+    if not isinstance(given, str):
+        raise ConfigError(
+            f"{places[key]}: {key} must be a host name or an address, such as 127.0.0.1, but is {given!r}."
+        )
+    return given
 
 
 def stop_at_almost_servers(problems: list[str], is_error: bool) -> None:

@@ -99,6 +99,10 @@ class BaseRunServerConfig(BaseServerConfig):
     """The file of the server's class in its folder, usually `app.py`."""
     domain: Domain | None = None
     """The subject of the environment, for lists."""
+    advertised_host: str | None = None
+    """The host by which other machines reach it, if that is not `host`."""
+    advertised_port: int | None = Field(default=None, ge=1, le=65535)
+    """The port by which other machines reach it, if that is not `port`."""
     isolated: bool = False
     """Run it in its own virtual environment, with the packages of its requirements.txt."""
     workers: int | None = Field(default=None, ge=1)

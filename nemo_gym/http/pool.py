@@ -12,6 +12,8 @@ from collections import deque
 from contextlib import suppress
 from weakref import WeakSet, WeakValueDictionary
 
+from nemo_gym.config.hosts import is_loopback
+from nemo_gym.config.ports import notice_lost_machines
 from nemo_gym.context.current import Wait
 from nemo_gym.http.connection import LONGEST_ALARM_S, NEAR_S, Connection, Limits, Request
 from nemo_gym.http.open_files import TOO_MANY_FILES, has_room, is_out_of_files, no_free_connection
@@ -141,6 +143,7 @@ class Origin:
         self.host = host.strip("[]")
         self.port = port
         self.uds = uds
+        self.is_loopback = is_loopback(self.host)
         self.authority = f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
         # With a port, the socket is only a shortcut to the server at that address.
         self.url = f"http+unix:{uds}:" if uds and not port else f"http://{self.authority}"
@@ -339,7 +342,9 @@ class Origin:
             if self.uds:
                 await loop.create_unix_connection(lambda: connection, sock=await connected_unix_socket(self.uds))
             else:
-                await loop.create_connection(lambda: connection, self.host, self.port)
+                transport, _ = await loop.create_connection(lambda: connection, self.host, self.port)
+                if not self.is_loopback:
+                    notice_lost_machines(transport.get_extra_info("socket"))
         except BaseException:
             # The connection may exist even if opening was cancelled; uvloop closes it without calling us.
             connection.connection_lost(None)

@@ -101,6 +101,10 @@ class Timeouts(NamedTuple):
         """Return these timeouts, with `total_s` reduced to the time that the rollout has left."""
         return Timeouts(self.connect_s, self.read_s, min(self.total_s, left_s), self.queue_s)
 
+    def connecting_within(self, connect_s: float) -> Timeouts:
+        """Return these timeouts, with `connect_s` of at most this."""
+        return Timeouts(min(self.connect_s, connect_s), self.read_s, self.total_s, self.queue_s)
+
     @classmethod
     def of(cls, timeout: float | ClientTimeout) -> Timeouts:
         """Convert aiohttp's `timeout`: total seconds, or a `ClientTimeout`. Fields that are None keep our defaults."""

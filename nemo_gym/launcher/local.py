@@ -12,17 +12,19 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Self
 
-from nemo_gym.calls.running import RunRecord, add_run, remove_run
+from nemo_gym.calls.running import RunRecord, add_run, remove_run, run_at
 from nemo_gym.config import RunConfig, ServerConfig, masked_yaml, raw_yaml
-from nemo_gym.config.access import allowed_hosts, is_loopback, is_open, reachable_hosts, token_of_run
+from nemo_gym.config.access import allowed_hosts, is_open, reachable_hosts, token_of_run
 from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
-from nemo_gym.config.models import RUN_ID_KEY, SHORTCUTS_KEY
-from nemo_gym.config.process import HeadSettings, ProcessSettings, ServerInstance
+from nemo_gym.config.hosts import is_loopback
+from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, SHORTCUTS_KEY
+from nemo_gym.config.process import HeadSettings, OtherServer, ProcessSettings, ServerInstance
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.base import ServerProcess, Starter
 from nemo_gym.launcher.endings import failure_of, how_it_ended, tails
 from nemo_gym.launcher.environments import interpreters
+from nemo_gym.launcher.membership import JoinedRun, Membership, cookie_secret_of, needs_one_process
 from nemo_gym.launcher.places import Place
 from nemo_gym.launcher.restarts import DEFAULT_LIMIT, Keeper, RestartPolicy
 from nemo_gym.launcher.sockets import HEAD, Doors, PrivateSockets, bind_head, listen, listen_too
@@ -67,6 +69,7 @@ def launch(
         running.wait_until_ready(ready_timeout_s, dry_run=dry_run)
         if not dry_run:
             running.keep_up(RestartPolicy(restart_limit, ready_timeout_s))
+            running.join()
             running.record()
     except BaseException:
         running.stop()
@@ -98,6 +101,7 @@ class RunningServers:
         self._private = PrivateSockets()
         self._places: list[Place] = []
         self._keeper: Keeper | None = None
+        self._membership: Membership | None = None
         self._instances: dict[str, ServerInstance] = {}
         self._is_stopped = False
 
@@ -125,26 +129,26 @@ class RunningServers:
         """
         own = {name: SpawnStarter(str(python)) for name, python in (pythons or {}).items()}
         self._starters += own.values()
-        for server in self.run.servers.values():
+        for server in self.run.servers_here.values():
             self._doors[server.name] = self._open_doors(server)
-        if not dry_run:
+        if not dry_run and not self.run.joins:
             head = bind_head(self.run.head, self.notice, self.run.written_address(None))
             self._doors[HEAD] = Doors([head], [])
-        self._note_addresses()
+        self._note_addresses(None if dry_run else JoinedRun.of(self.run, self.notice) if self.run.joins else None)
         if not dry_run and is_open(self.run.plain) and (hosts := reachable_hosts(self.run)):
             self.notice(f"run_token is false: everyone who can reach {', '.join(hosts)} can call this run's servers.")
-        secret = secrets.token_hex(32)
+        secret = cookie_secret_of(self.run)
         self._watcher.secrets = secrets_of(self.run)
-        for name in self.run.servers:
+        for name in self.run.servers_here:
             starter = own.get(name, self.starter)
             # One process is enough to check that a server can be built.
             for number in range(1 if dry_run else self._processes_of(name)):
                 self._start_one(
                     name, number, starter, cookie_secret=secret, dry_run=dry_run, ready_timeout_s=ready_timeout_s
                 )
-        for server in self.run.servers.values():
+        for server in self.run.servers_here.values():
             self._instances[server.name] = self._instance_of(server)
-        if not dry_run:
+        if HEAD in self._doors:
             self._fill(Place(HEAD, None, self.starter, self._doors[HEAD].public, self._head_settings))
 
     def wait_until_ready(self, timeout_s: float, *, dry_run: bool = False) -> None:
@@ -174,20 +178,28 @@ class RunningServers:
         if failed:
             raise LaunchError("\n".join(str(_failure_at_start(each)) for each in self._processes if each in failed))
         if not dry_run:
-            _expect_answers(list(self.run.servers.values()))
+            _expect_answers(list(self.run.servers_here.values()))
 
     def record(self) -> None:
-        """Record the run, so that other commands find it."""
-        self._record = RunRecord.of(self.run)
-        add_run(self._record)
+        """Record the run, so that other commands find it, also from a machine that has joined it."""
+        if not self.run.joins or run_at(self.run.head.host, self.run.head.port) is None:
+            self._record = RunRecord.of(self.run)
+            add_run(self._record)
+
+    def join(self) -> None:
+        """Register the servers at the run's head server, if that is on another machine, and report from now on."""
+        if self.run.joins:
+            self._membership = Membership(self.run, lambda: self.instances, self.notice)
 
     def keep_up(self, policy: RestartPolicy) -> None:
         """Restart servers that die, as long as the policy allows it."""
         self._keeper = Keeper(self._places, self._watcher, policy, notice=self.notice, on_restart=self._note_restart)
 
     def watch(self, timeout_s: float) -> None:
-        """Wait for this long. Raise `LaunchError` as soon as a server dies and is not restarted."""
+        """Wait for this long. Raise `LaunchError` if a server is not restarted any more, or the joined run ended."""
         assert self._keeper is not None, "call keep_up first"
+        if self._membership is not None and self._membership.failure is not None:
+            raise self._membership.failure
         self._keeper.wait(timeout_s)
 
     def stop(self) -> None:
@@ -198,6 +210,8 @@ class RunningServers:
         if self._record is not None:
             # Before the servers end, so that a collection knows why its rollouts are lost.
             remove_run(self._record)
+        if self._membership is not None:
+            self._membership.close()
         try:
             if self._keeper is not None:
                 self._keeper.close()
@@ -282,6 +296,9 @@ class RunningServers:
             pids=[place.process.pid for place in places],
             sockets=self._doors[server.name].private_paths,
             started_at=time.time(),
+            machine=socket.gethostname() if self.run.member else "",
+            member=self.run.member,
+            needs_one_process=needs_one_process(server),
         )
 
     def _note_restart(self, place: Place) -> None:
@@ -304,34 +321,45 @@ class RunningServers:
             host=head.host,
             port=head.port,
             instances=list(self._instances.values()),
+            expected=self._expected() if self.run.member else {},
+            run_id=self.run.run_id,
             config_yaml=raw_yaml(self.run) if exposes else masked_yaml(self.run),
             endpoints=list(model_endpoints(self.run)) if awaits else [],
             run_token=self.run.run_token,
             allowed_hosts=allowed_hosts(self.run.plain),
         )
 
-    def _note_addresses(self) -> None:
+    def _expected(self) -> dict[str, OtherServer]:
+        return {
+            name: OtherServer(server.type, server.implementation, server.host, server.port)
+            for name, server in self.run.servers.items()
+        }
+
+    def _note_addresses(self, joined: JoinedRun | None) -> None:
         servers = {
-            name: server.model_copy(update={"port": self._doors[name].port})
+            name: server.model_copy(update={"port": self._doors[name].port if name in self._doors else 0})
             for name, server in self.run.servers.items()
         }
         head_port = self._doors[HEAD].port if HEAD in self._doors else self.run.head.port
         head_config = self.run.head.model_copy(update={"port": head_port})
-        run_id = secrets.token_hex(8)
+        run_id = joined.run_id if joined else secrets.token_hex(8)
+        member = secrets.token_hex(4) if self.run.spans_machines else ""
         shortcuts = {
             name: str(listener.getsockname())
             for name, server in self.run.by_any_name()
-            if (listener := self._doors[server.name].shortcut) is not None
+            if server.name in self._doors and (listener := self._doors[server.name].shortcut) is not None
         }
         head_block = {"host": head_config.host, "port": head_port}
         raw = {**self.run.raw, "head_server": head_block, RUN_ID_KEY: run_id, SHORTCUTS_KEY: shortcuts}
-        for server in servers.values():
+        if member:
+            raw[MEMBER_KEY] = member
+        for server in (each for each in servers.values() if each.name in self._doors):
             written = raw[server.name][server.type][server.implementation]
             settings = {**written, "host": server.host, "port": server.port}
             raw[server.name] = {server.type: {server.implementation: settings}}
         known = {
-            "servers": servers, "head": head_config, "raw": raw, "run_token": token_of_run(self.run), "run_id": run_id,
-            "shortcuts": shortcuts,
+            "servers": servers, "head": head_config, "raw": raw, "run_id": run_id, "shortcuts": shortcuts,
+            "run_token": joined.run_token if joined else token_of_run(self.run), "member": member,
         }  # fmt: skip
         self.run = self.run.model_copy(update=known)
 

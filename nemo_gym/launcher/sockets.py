@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from nemo_gym.calls.running import is_alive
 from nemo_gym.config import HeadConfig, PortRange, bind, share
-from nemo_gym.config.access import is_loopback
+from nemo_gym.config.hosts import is_loopback
 from nemo_gym.config.models import WrittenAddress
 from nemo_gym.errors import PortTakenError
 

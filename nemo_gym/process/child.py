@@ -25,7 +25,7 @@ from nemo_gym.config.process import ChildSettings, HeadSettings
 from nemo_gym.http.open_files import raise_open_files_limit
 from nemo_gym.paths import PACKAGE_DIR
 from nemo_gym.process.head import head_app, update_instances
-from nemo_gym.process.serve import Report, serve, serve_app
+from nemo_gym.process.serve import Report, log_to_stderr, serve, serve_app
 
 PR_SET_PDEATHSIG = 1
 PARENT_POLL_S = 0.5
@@ -101,6 +101,7 @@ def _is_machinery(filename: str) -> bool:
 def _serve_head(
     settings: HeadSettings, updates: Iterable[bytes], listeners: list[socket.socket], report: Report
 ) -> int:
+    log_to_stderr()
     threading.Thread(target=update_instances, args=(settings, updates), name="server updates", daemon=True).start()
     return serve_app(head_app(settings), listeners, report)
 

@@ -22,13 +22,17 @@ from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.probe import endpoint_answers
 from nemo_gym.http.reply import Timeouts
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.process.reached import host_reached, reachable, reachable_config
+from nemo_gym.process.members import Member, Members, add_member_routes
+from nemo_gym.process.reached import host_reached, reachable_config
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 from nemo_gym.servers.base import BaseServer
 from nemo_gym.web.admission import Admission
 from nemo_gym.web.browsers import BrowserCheck
 from nemo_gym.web.middleware import CallMiddleware
 from nemo_gym.web.telemetry import METRICS_PATH, Telemetry
+
+Shown = tuple[ServerInstance, Member | None]
+"""A server, and the part of the run that has it unless it is the head server's own."""
 
 HEAD = "head_server"
 ENDPOINT_TIMEOUT_S = 2.0
@@ -51,6 +55,7 @@ class HeadServer(BaseServer):
 def head_app(settings: HeadSettings) -> FastAPI:
     app = FastAPI(title="head_server")
     client = InternalClient()
+    members = Members(settings)
     silent = set(settings.endpoints)
 
     async def silent_endpoints() -> list[str]:
@@ -62,8 +67,8 @@ def head_app(settings: HeadSettings) -> FastAPI:
         silent.difference_update(url for url, answered in zip(asked, answers, strict=True) if answered)
         return [mask_text(url) for url in sorted(silent)]
 
-    async def statuses() -> list[ServerStatus]:
-        return await asyncio.gather(*(_probe(client, instance) for instance in settings.instances))
+    async def statuses(shown: list[Shown]) -> list[str]:
+        return await asyncio.gather(*(_status(client, *each) for each in shown))
 
     @app.head("/", include_in_schema=False)
     @app.head("/livez", include_in_schema=False)
@@ -81,34 +86,41 @@ def head_app(settings: HeadSettings) -> FastAPI:
     @app.get("/health")
     async def is_ready() -> Response:
         """Report whether every server answers and every model endpoint has answered. Status 503 lists the others."""
-        missing: dict[str, str] = {
-            instance.config_path: status
-            for instance, status in zip(settings.instances, await statuses(), strict=True)
-            if status != "success"
-        }
+        shown = list(members.instances())
+        found = [(each.config_path, status) for (each, _), status in zip(shown, await statuses(shown), strict=True)]
+        # One replica of a server is enough.
+        answering = {name for name, status in found if status == "success"}
+        missing = dict.fromkeys(members.missing(), "not started yet on any machine")
+        missing |= {name: status for name, status in found if name not in answering}
         missing |= dict.fromkeys(await silent_endpoints(), "no answer yet")
         return JSONResponse({"status": "waiting" if missing else "ok", "missing": missing}, 503 if missing else 200)
 
     @app.get("/global_config_dict_yaml")
     async def global_config_dict_yaml(request: Request) -> str:
         """Return the merged configuration as YAML, with secrets masked and addresses that the caller can use."""
-        return reachable_config(settings.config_yaml, host_reached(request))
+        host = host_reached(request)
+        joined = {name: each[0][:2] for name, each in members.addresses(host).items()} if settings.expected else {}
+        return reachable_config(settings.config_yaml, host, tuple(joined.items()))
 
     @app.get("/server_instances")
     async def server_instances(request: Request) -> list[JsonObject]:
         """Return every server with its address, its status and its load."""
         host = host_reached(request)
-        found = asyncio.gather(*(_load(client, instance, settings.run_token) for instance in settings.instances))
-        loads, answers = await asyncio.gather(found, statuses())
+        shown = list(members.instances())
+        found = asyncio.gather(*(_load(client, instance, settings.run_token) for instance, _ in shown))
+        loads, answers = await asyncio.gather(found, statuses(shown))
         return [
             {
-                **reachable(instance, host).model_dump(),
+                **(instance.reached_at(host) if member is None else instance).model_dump(),
                 "status": status,
                 "uptime_seconds": time.time() - instance.start_time,
                 "load": load and load.model_dump(),
             }
-            for instance, status, load in zip(settings.instances, answers, loads, strict=True)
+            for (instance, member), status, load in zip(shown, answers, loads, strict=True)
         ]
+
+    if settings.expected:
+        add_member_routes(app, members)
 
     admission = Admission(
         server=HEAD,
@@ -149,6 +161,12 @@ async def _load_of_process(
         # The server's status, or the number of processes that have reported, shows that it does not answer.
         return None
     return load_of(await reply.text()) if reply.ok else None
+
+
+async def _status(client: InternalClient, instance: ServerInstance, member: Member | None) -> str:
+    if member is not None and member.is_lost:
+        return f"lost: its machine has not reported for {member.silent_s:.0f} s"
+    return await _probe(client, instance)
 
 
 async def _probe(client: InternalClient, instance: ServerInstance) -> ServerStatus:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,9 +12,8 @@ from omegaconf import OmegaConf
 from starlette.requests import Request
 
 from nemo_gym.calls.client import HEAD_SERVER_KEY
-from nemo_gym.config.access import is_any_address
-from nemo_gym.config.process import ServerInstance
-from nemo_gym.config.settings import SERVER_TYPES, http_url
+from nemo_gym.config.hosts import is_any_address
+from nemo_gym.config.settings import SERVER_TYPES
 
 LOOPBACK = "127.0.0.1"
 
@@ -29,34 +28,36 @@ def host_reached(request: Request) -> str:
     return LOOPBACK
 
 
-def reachable(instance: ServerInstance, host: str) -> ServerInstance:
-    """Return an instance with this host in its address if it listens on all addresses."""
-    if not is_any_address(instance.host):
-        return instance
-    return instance.model_copy(update={"host": host, "url": http_url(host, instance.port)})
-
-
 @lru_cache(maxsize=8)
-def reachable_config(yaml: str, host: str) -> str:
-    """Return a configuration with this host for all servers in it that listen on all addresses."""
+def reachable_config(yaml: str, host: str, joined: Sequence[tuple[str, tuple[str, int]]] = ()) -> str:
+    """Return a configuration with this host for all servers in it that listen on all addresses.
+
+    `joined` has the addresses of servers by name, which replace those of the configuration.
+    """
     config = OmegaConf.to_container(OmegaConf.create(yaml))
     assert isinstance(config, dict)
-    unreachable = [block for block in _addresses_in(config) if is_any_address(str(block.get("host")))]
-    for block in unreachable:
-        block["host"] = host
-    return OmegaConf.to_yaml(OmegaConf.create(config)) if unreachable else yaml
+    addresses = dict(joined)
+    changed = False
+    for name, block in _addresses_in(config):
+        if name in addresses:
+            block["host"], block["port"] = addresses[name]
+            changed = True
+        elif is_any_address(str(block.get("host"))):
+            block["host"] = host
+            changed = True
+    return OmegaConf.to_yaml(OmegaConf.create(config)) if changed else yaml
 
 
-def _addresses_in(config: dict[Any, Any]) -> Iterator[dict[Any, Any]]:
-    """Yield the blocks of a configuration that may have an address."""
+def _addresses_in(config: dict[Any, Any]) -> Iterator[tuple[str, dict[Any, Any]]]:
+    """Yield the blocks of a configuration that may have an address, with the names of their servers."""
     for key, block in config.items():
         if isinstance(block, dict):
             if key == HEAD_SERVER_KEY:
-                yield block
+                yield key, block
             for tier in SERVER_TYPES:
                 implementations = block.get(tier)
                 if isinstance(implementations, dict):
-                    yield from (each for each in implementations.values() if isinstance(each, dict))
+                    yield from ((str(key), each) for each in implementations.values() if isinstance(each, dict))
 
 
 def _name_in(header: str) -> str:

@@ -28,6 +28,7 @@ from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.config import parse_settings
 from nemo_gym.config.access import RUN_TOKEN_KEY, allowed_hosts
+from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, published_defaults, set_process_config
 from nemo_gym.config.settings import BaseServerConfig
@@ -35,6 +36,7 @@ from nemo_gym.errors import ConfigError, LaunchError, SignatureError, UserError
 from nemo_gym.http.external import ConnectionLimits, limit_connections
 from nemo_gym.memory import settle_memory, tend_memory
 from nemo_gym.paths import roots_from_here
+from nemo_gym.schemas.rollout import run_id_of_server
 from nemo_gym.servers.base import SimpleServer, context_of
 from nemo_gym.servers.mcp.endpoint import expose_if_asked
 from nemo_gym.servers.name_clashes import hook_of
@@ -134,7 +136,7 @@ def _place_in(folder: Path, thread: int) -> str:
 
 def prepare_process(settings: ProcessSettings) -> None:
     """Set the working directory, environment variables and configuration that the server's code expects."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    log_to_stderr()
     # Paths in the settings are relative to the project, not to this process's working directory.
     os.environ.update(roots_from_here(settings.folder.parent.parent))
     os.chdir(settings.folder)
@@ -142,6 +144,11 @@ def prepare_process(settings: ProcessSettings) -> None:
     os.environ[CONFIG_PATH_ENV_VAR] = settings.name
     limit_connections(ConnectionLimits.of(settings.plain))
     set_process_config(config_view(settings))
+
+
+def log_to_stderr() -> None:
+    """Log to the pipe that the launcher reads."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
 
 
 def serve_app(app: ASGIApp, listeners: Sequence[socket.socket], report: Report, *, logs_requests: bool = False) -> int:
@@ -168,12 +175,21 @@ def build_server(settings: ProcessSettings) -> SimpleServer:
     context.allowed_hosts = allowed_hosts(settings.plain)
     context.log_file = settings.log_file
     context.processes = settings.num_workers
-    if settings.num_workers == 1:
+    has_others = settings.num_workers > 1 or settings.member
+    if not has_others:
         context.life = secrets.token_hex(8)
     elif hook_of(server, "session_beginnings")() is not None:
-        context.siblings = SessionRouting(settings.name, settings.number, settings.sockets, settings.run_token)
+        context.siblings = SessionRouting(
+            settings.name,
+            settings.number,
+            settings.sockets,
+            settings.run_token,
+            member=settings.member,
+            directory=server.server_client.directory,
+        )
         context.life = context.siblings.mark(secrets.token_hex(8))
-        _check_reaches_sessions(server, settings)
+        if settings.num_workers > 1:
+            _check_reaches_sessions(server, settings)
     # Otherwise sessions hold no state, so every process can serve any of them.
     return server
 
@@ -199,7 +215,8 @@ def build_app(server: SimpleServer, settings: ProcessSettings) -> ASGIApp:
     server.setup_liveness(app)
     server.setup_profiling(app, ProfilingMiddlewareConfig.model_validate(settings.plain))
     server.setup_exception_middleware(app)
-    server.setup_call_layer(app, settings.run_token, settings.run_id)
+    run_id = run_id_of_server(settings.run_id, settings.name) if settings.member else settings.run_id
+    server.setup_call_layer(app, settings.run_token, run_id)
     return app
 
 
@@ -310,7 +327,9 @@ def config_view(settings: ProcessSettings) -> DictConfig:
     }
     # Clients that an author creates read the token from the configuration.
     token = {RUN_TOKEN_KEY: settings.run_token} if settings.run_token else {}
-    shared = {**settings.plain, **published_defaults(settings.plain), **token, **others}
+    # Clients find the servers on other machines with these.
+    part = {MEMBER_KEY: settings.member, RUN_ID_KEY: settings.run_id} if settings.member else {}
+    shared = {**settings.plain, **published_defaults(settings.plain), **token, **part, **others}
     view = OmegaConf.create({**shared, settings.name: own, "head_server": settings.head.model_dump()})
     OmegaConf.set_readonly(view, True)
     return view

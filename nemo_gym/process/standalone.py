@@ -12,8 +12,9 @@ from pathlib import Path
 import yaml
 
 from nemo_gym.config import RunConfig, ServerConfig, bind, load
-from nemo_gym.config.access import LOOPBACK_TOKEN_KEY, RUN_TOKEN_KEY, configured_token, is_loopback, needs_token
+from nemo_gym.config.access import LOOPBACK_TOKEN_KEY, RUN_TOKEN_KEY, configured_token, needs_token
 from nemo_gym.config.environment import CONFIG_DICT_ENV_VAR
+from nemo_gym.config.hosts import is_loopback
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR
 from nemo_gym.errors import ConfigError, UserError

@@ -30,7 +30,8 @@ class RunWatch:
         head, book = client.head_server_config, client.address_book
         self._head = head
         self._record = run_at(head.host, head.port)
-        servers = dict.fromkeys(book.address_of(name) for name in book.servers)
+        # On several machines, servers come and go, but the head server is there as long as the run.
+        servers = dict.fromkeys(book.address_of(name) for name in book.servers if book.head is None)
         self._addresses = [(head.host, head.port), *((each.host, each.port) for each in servers)]
         self._loop = asyncio.get_running_loop()
         self._seen_at = self._loop.time()

@@ -31,6 +31,11 @@ RUN_TOKEN_HEADER = "x-nemo-gym-run-token"
 """Header with the run token, which servers with a public address require."""
 
 
+def run_id_of_server(run_id: str, server: str) -> str:
+    """Return the value of `RUN_ID_HEADER` for one server of a run on several machines."""
+    return f"{run_id} {server}"
+
+
 class BaseRunRequest(BaseModel):
     """A dataset row as the agent receives it. Subclasses declare the other fields that they use."""
 

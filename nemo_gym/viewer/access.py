@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym.config.access import is_any_address, is_loopback
+from nemo_gym.config.hosts import is_any_address, is_loopback
 from nemo_gym.config.settings import http_url
 
 CONTENT_SECURITY_POLICY = (

@@ -81,8 +81,10 @@ class Admission:
             await answer.reject(401, "no run token", _wants_token(self.server), {"www-authenticate": "Bearer"})
             return False
         if self.run_id and call.headers.get(_RUN_ID, self.run_id) != self.run_id:
-            # An earlier run used this port. The state that this caller needs ended with it.
+            # An earlier run or another server had this address. The state that this caller needs is lost with it.
             reason = f"{self.server} belongs to another run; the one that this call is meant for has ended"
+            if call.headers[_RUN_ID].partition(b" ")[0] == self.run_id.partition(b" ")[0]:
+                reason = f"{self.server} has the address of the server that this call is meant for, which is lost"
             await answer.fail(ServerLost(reason, server=self.server, tier=self.tier))
             return False
         if call.path == METRICS_PATH and call.scope["method"] in READS:

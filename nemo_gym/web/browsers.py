@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from starlette.types import Scope
 
-from nemo_gym.config.access import ALLOWED_HOSTS_KEY, is_loopback
+from nemo_gym.config.access import ALLOWED_HOSTS_KEY
+from nemo_gym.config.hosts import is_loopback
 
 
 class BrowserCheck:

@@ -95,7 +95,7 @@ class CallMiddleware:
             cookies = call.cookies
             known = None if cookies is None else sessions.read(cookies)
             if sessions.siblings is not None and known is not None:
-                holder = sessions.siblings.socket_of(known.values.get(LIFE_KEY))
+                holder = sessions.siblings.holder_of(known.values.get(LIFE_KEY))
                 if holder is not None:
                     return sessions.siblings.pass_on(holder, scope, receive, answer.send)
             answer.session = sessions.open(known, scope)

@@ -1,14 +1,16 @@
-"""Routing of each call to the process that has its session, for servers with several processes."""
+"""Routing of each call to the process that has its session, for servers with several processes or machines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
+from nemo_gym.calls.directory import Directory
 from nemo_gym.calls.problems import failure_of_call
 from nemo_gym.context.deadline import time_left_for_callee, time_left_s
-from nemo_gym.errors import EnvironmentFailed, ServerCallError
+from nemo_gym.errors import EnvironmentFailed, ServerCallError, ServerLost
 from nemo_gym.http.internal import OWN_HEADERS, InternalClient
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER, RUN_TOKEN_HEADER, TIME_LEFT_HEADER
 from nemo_gym.web.failures import ROLLOUT_ID_SCOPE_KEY
@@ -19,33 +21,61 @@ OF_THE_PROCESS = OWN_HEADERS | {b"date", b"server"}
 """Headers that each process sets in its own responses."""
 
 
+class Holder(NamedTuple):
+    """The process that has a session, or the part of the run that has that process."""
+
+    socket: str | None
+    """The process's own unix socket; None if it is on another machine."""
+    member: str
+    """The part of the run; empty if the run has one machine."""
+
+
 class SessionRouting:
     """The processes of one server, including this one.
 
-    A session's mark begins with the number of its process, so that every process can find it.
+    A session's mark begins with its part of the run and the number of its process, so that every process can find it.
     """
 
-    def __init__(self, server: str, number: int, sockets: Sequence[str], run_token: str | None = None) -> None:
-        """`sockets` are the unix sockets of the individual processes, by process number."""
+    def __init__(
+        self,
+        server: str,
+        number: int,
+        sockets: Sequence[str],
+        run_token: str | None = None,
+        *,
+        member: str = "",
+        directory: Directory | None = None,
+    ) -> None:
+        """`sockets` are the unix sockets of this machine's processes, by process number; a single one has none.
+
+        `member` and `directory` belong to a run on several machines.
+        """
         self.server = server
         self.number = number
         self._sockets = sockets
         self._run_token = run_token
+        self._member = member
+        self._directory = directory
         self._client = InternalClient()
 
     def mark(self, life: str) -> str:
         """Return the mark of sessions that this start of the process begins."""
-        return f"{self.number}.{life}"
+        return f"{self._member}{'/' if self._member else ''}{self.number}.{life}"
 
-    def socket_of(self, mark: object) -> str | None:
-        """Return the socket of the process that issued a mark; None for this process or an unknown one."""
-        number, is_marked, _ = mark.partition(".") if isinstance(mark, str) else ("", "", "")
-        if not is_marked or not number.isdecimal() or int(number) == self.number or int(number) >= len(self._sockets):
+    def holder_of(self, mark: object) -> Holder | None:
+        """Return the process that issued a mark; None for this process or an unknown one."""
+        place, is_marked, _ = mark.partition(".") if isinstance(mark, str) else ("", "", "")
+        member, _, number = place.rpartition("/")
+        if not is_marked or not number.isdecimal():
             return None
-        return self._sockets[int(number)]
+        if member != self._member:
+            return Holder(None, member) if self._directory is not None and member else None
+        if int(number) == self.number or int(number) >= len(self._sockets):
+            return None
+        return Holder(self._sockets[int(number)], member)
 
-    async def pass_on(self, socket: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward a call to another process. Raises `ServerLost` if that process has died."""
+    async def pass_on(self, holder: Holder, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward a call to another process. Raises `ServerLost` if that process or its machine is lost."""
         path = scope["raw_path"].decode("latin-1")
         query = scope["query_string"].decode("latin-1")
         headers = [(name, value) for name, value in scope["headers"] if name not in NOT_FORWARDED]
@@ -58,10 +88,11 @@ class SessionRouting:
         if self._run_token:
             # The caller's own token was removed when the call was admitted.
             headers.append((RUN_TOKEN_HEADER.encode(), self._run_token.encode()))
+        host, port = await self._address_of(holder)
         try:
             reply = await self._client.request(
-                scope["method"], self.server, 0, f"{path}?{query}" if query else path,
-                body=await whole_body(receive), headers=headers, uds=socket,
+                scope["method"], host, port, f"{path}?{query}" if query else path,
+                body=await whole_body(receive), headers=headers, uds=holder.socket,
             )  # fmt: skip
         except ServerCallError as error:
             raise failure_of_call(
@@ -69,6 +100,18 @@ class SessionRouting:
             ) from error
         kept = [(name, value) for name, value in reply.raw_headers if name.lower() not in OF_THE_PROCESS]
         await Answer(reply.status, kept, b"").with_body(reply.body).send(send)
+
+    async def _address_of(self, holder: Holder) -> tuple[str, int]:
+        if holder.socket is not None or self._directory is None:
+            return self.server, 0
+        listed = await self._directory.of_member(self.server, holder.member)
+        if listed is None:
+            raise ServerLost(
+                "the machine that has the state of this rollout is lost",
+                server=self.server,
+                tier=EnvironmentFailed.default_tier,
+            )
+        return listed.host, listed.port
 
     async def aclose(self) -> None:
         await self._client.close()

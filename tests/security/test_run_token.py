@@ -14,7 +14,8 @@ import pytest
 from nemo_gym import config
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.running import RunRecord
-from nemo_gym.config.access import configured_token, is_loopback, leads_to
+from nemo_gym.config.access import configured_token
+from nemo_gym.config.hosts import is_loopback, leads_to
 from nemo_gym.config.masking import is_secret_key
 from nemo_gym.errors import ConfigError, HeadServerNotFoundError
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER

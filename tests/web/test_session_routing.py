@@ -22,7 +22,7 @@ from nemo_gym.process.serve import uvicorn_config
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER, RUN_TOKEN_HEADER, TIME_LEFT_HEADER
 from nemo_gym.servers.base import context_of
 from nemo_gym.testing import answering, make_server, reply
-from nemo_gym.web.session_routing import SessionRouting
+from nemo_gym.web.session_routing import Holder, SessionRouting
 from tests.conftest import PATIENCE_S
 from tests.each_case import each_case
 
@@ -301,10 +301,14 @@ async def test_call_without_token_is_not_forwarded(run):
     ],
 )
 def test_mark_identifies_the_process_that_issued_it(mark, socket_of):
-    assert SessionRouting("counting", 1, ["zero", "one", "two"]).socket_of(mark) == socket_of
+    holder = Holder(socket_of, "") if socket_of else None
+    assert SessionRouting("counting", 1, ["zero", "one", "two"]).holder_of(mark) == holder
 
 
 def test_each_process_issues_its_own_marks():
     siblings = [SessionRouting("counting", number, ["zero", "one"]) for number in range(2)]
     marks = [each.mark("abc") for each in siblings]
-    assert [[each.socket_of(mark) for mark in marks] for each in siblings] == [[None, "one"], ["zero", None]]
+    assert [[each.holder_of(mark) for mark in marks] for each in siblings] == [
+        [None, Holder("one", "")],
+        [Holder("zero", ""), None],
+    ]

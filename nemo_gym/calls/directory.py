@@ -1,0 +1,124 @@
+"""The servers of a run on several machines, as its head server lists them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from nemo_gym.errors import ServerCallError
+from nemo_gym.http.internal import InternalClient
+from nemo_gym.http.reply import Timeouts
+from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
+
+ADDRESSES_PATH = "/addresses"
+REFRESH_S = 5.0
+"""Seconds after which a list is refreshed in the background, so that new replicas get calls."""
+SHORTEST_INTERVAL_S = 0.5
+DISTRUST_S = 5.0
+"""Seconds without new calls to an address that could not be reached, if there is another one."""
+TIMEOUTS = Timeouts(connect_s=3.0, read_s=5.0, total_s=5.0)
+
+
+class Listed(NamedTuple):
+    """One address of a server."""
+
+    host: str
+    port: int
+    member: str
+    """The part of the run that has it."""
+
+
+_REPLY = TypeAdapter(dict[str, list[Listed]])
+
+
+class Directory:
+    """The current addresses of every server. A server has one per part of the run that started it."""
+
+    def __init__(self, head: tuple[str, int], member: str, run_token: str | None, connections: InternalClient) -> None:
+        """`member` is the caller's own part of the run; empty if it has none."""
+        self.head = head
+        self.member = member
+        self.trouble = ""
+        """Why the last look-up failed."""
+        self._headers = [(RUN_TOKEN_HEADER.encode(), run_token.encode())] if run_token else []
+        self._connections = connections
+        self._listed: Mapping[str, Sequence[Listed]] = {}
+        self._read_at = -REFRESH_S
+        self._distrusted: dict[Listed, float] = {}
+        self._turns = itertools.count()
+        self._reading: asyncio.Task[None] | None = None
+
+    async def choose(self, server: str, rollout_id: str | None) -> Listed | None:
+        """Return an address of a server, for all calls of a rollout the same if possible; None if there is none."""
+        if not self._listed.get(server):
+            await self.refresh()
+        elif time.monotonic() - self._read_at > REFRESH_S:
+            self._start_reading()
+        listed = self._listed.get(server, ())
+        if len(listed) > 1:
+            listed = self._trusted(listed)
+        if len(listed) <= 1:
+            return listed[0] if listed else None
+        if rollout_id is None:
+            return listed[next(self._turns) % len(listed)]
+        # Rendezvous hashing: a new or lost address changes the choice of as few rollouts as possible.
+        return max(listed, key=lambda each: zlib.crc32(f"{rollout_id} {each.member}".encode()))
+
+    async def of_member(self, server: str, member: str) -> Listed | None:
+        """Return the address of a server in one part of the run, or None if that part is lost."""
+        found = self._in_part(server, member)
+        if found is None:
+            await self.refresh()
+            found = self._in_part(server, member)
+        return found
+
+    def distrust(self, listed: Listed) -> None:
+        """Avoid an address for a while, because it could not be reached."""
+        self._distrusted[listed] = time.monotonic() + DISTRUST_S
+
+    async def refresh(self) -> None:
+        """Ask the head server, unless it was asked a moment ago. After a failure, keep what is known."""
+        if time.monotonic() - self._read_at > SHORTEST_INTERVAL_S or self._is_reading():
+            # Shielded, because other calls wait for the same reply.
+            await asyncio.shield(self._start_reading())
+
+    def _is_reading(self) -> bool:
+        reading = self._reading
+        return reading is not None and not reading.done() and reading.get_loop() is asyncio.get_running_loop()
+
+    def _start_reading(self) -> asyncio.Task[None]:
+        if self._reading is None or not self._is_reading():
+            self._reading = asyncio.get_running_loop().create_task(self._read())
+        return self._reading
+
+    async def _read(self) -> None:
+        host, port = self.head
+        self._read_at = time.monotonic()
+        try:
+            reply = await self._connections.request(
+                "GET", host, port, ADDRESSES_PATH, headers=self._headers, timeouts=TIMEOUTS
+            )
+            body = orjson.loads(reply.body)
+            if not reply.ok:
+                raise ValueError(f"status {reply.status}")
+            self._listed = _REPLY.validate_python(body)
+            self.trouble = ""
+        except (ServerCallError, ValueError, ValidationError) as error:
+            self.trouble = f"the head server at {host}:{port} does not list it: {error}"
+
+    def _trusted(self, listed: Sequence[Listed]) -> Sequence[Listed]:
+        if not self._distrusted:
+            return listed
+        now = time.monotonic()
+        self._distrusted = {each: until for each, until in self._distrusted.items() if until > now}
+        return [each for each in listed if each not in self._distrusted] or listed
+
+    def _in_part(self, server: str, member: str) -> Listed | None:
+        return next((each for each in self._listed.get(server, ()) if each.member == member), None)

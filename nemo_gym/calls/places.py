@@ -1,0 +1,65 @@
+"""The address of each call in a run on several machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from typing import NamedTuple
+
+from nemo_gym.calls.address_book import AddressBook
+from nemo_gym.calls.directory import Directory, Listed
+from nemo_gym.schemas.rollout import RUN_ID_HEADER, run_id_of_server
+
+
+class Place(NamedTuple):
+    """Where one try of a call goes."""
+
+    host: str
+    port: int
+    shortcut: str | None
+    """A unix socket of the same server, if it is on this machine."""
+    header: tuple[bytes, bytes]
+    """Names the run and the server, because another server may get the address of one that is lost."""
+    listed: Listed
+
+
+class Places:
+    """The places of a run's servers, by all their names."""
+
+    def __init__(self, book: AddressBook, directory: Directory, shortcuts: MutableMapping[str, str]) -> None:
+        """`shortcuts` are the unix sockets of this machine's servers that still work."""
+        self.directory = directory
+        self._own = book.servers
+        self._shortcuts = shortcuts
+        self._aliases = book.aliases
+        self._headers: Mapping[str, tuple[bytes, bytes]] = {
+            name: (RUN_ID_HEADER.encode(), run_id_of_server(book.run_id, self._instance(name)).encode())
+            for name in book.servers
+        }
+
+    def knows(self, server: str) -> bool:
+        """Return whether the configuration of the run has a server with this name."""
+        return server in self._own
+
+    async def find(self, server: str, rollout_id: str | None) -> Place | None:
+        """Return the place of a call, or None while no machine has the server."""
+        listed = await self.directory.choose(self._instance(server), rollout_id)
+        if listed is None:
+            return None
+        header = self._headers[server]
+        own = self._own[server]
+        if listed.member == self.directory.member and own.port:
+            # The advertised address may lead here only from other machines.
+            return Place(own.host, own.port, self._shortcuts.get(server), header, listed)
+        return Place(listed.host, listed.port, None, header, listed)
+
+    async def avoid(self, place: Place) -> None:
+        """Take note that a place could not be reached: the server may have moved, or have another replica."""
+        self.directory.distrust(place.listed)
+        await self.directory.refresh()
+
+    def why_missing(self, server: str) -> str:
+        """Return why `find` returned None."""
+        return self.directory.trouble or f"no machine of the run has started {self._instance(server)}"
+
+    def _instance(self, name: str) -> str:
+        return self._aliases.get(name, name)

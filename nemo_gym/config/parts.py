@@ -1,0 +1,70 @@
+"""The part of a run that this machine starts, if several machines share the run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from nemo_gym.config.models import DEFAULT_HEAD_SERVER_PORT, HeadConfig, Origin
+from nemo_gym.config.suggestions import did_you_mean_or_all
+from nemo_gym.errors import ConfigError
+
+ONLY_KEY = "only"
+JOIN_KEY = "join"
+NO_SERVER = "none"
+"""The value of `only` for a machine that only has the head server."""
+
+
+class Part(NamedTuple):
+    """The servers that this machine starts, and the run that they join."""
+
+    names: frozenset[str] | None
+    """Names of the servers to start; None for all."""
+    head: HeadConfig | None
+    """The head server to join; None if this machine has the run's own."""
+
+
+def part_of(values: Mapping[str, object], known: Collection[str], places: Mapping[str, Origin]) -> Part:
+    """Return the part that `only` and `join` select of the known servers. Raise `ConfigError` if they are invalid."""
+    return Part(_names(values.get(ONLY_KEY), known, places), _head(values.get(JOIN_KEY), places))
+
+
+def _names(given: object, known: Collection[str], places: Mapping[str, Origin]) -> frozenset[str] | None:
+    if given is None:
+        return None
+    place = places.get(ONLY_KEY)
+    words = given.split(",") if isinstance(given, str) else given
+    if not isinstance(words, list) or not words or not all(isinstance(word, str) and word.strip() for word in words):
+        raise ConfigError(
+            f"{place}: {ONLY_KEY} must list the servers that this machine starts, such as [mcqa, mcqa_simple_agent], "
+            f"or be '{NO_SERVER}' for the head server alone, but is {given!r}."
+        )
+    # A list may hold lists of the command line's form, as `--only a,b --only c` does.
+    names = [name.strip() for word in words for name in word.split(",") if name.strip()]
+    if names == [NO_SERVER]:
+        return frozenset()
+    for name in names:
+        if name not in known:
+            hint = did_you_mean_or_all(name, known, "servers", if_none="Add a config file that defines one.")
+            raise ConfigError(
+                f"{place}: {ONLY_KEY} names '{name}', which is not a server of this configuration.{hint}"
+            )
+    return frozenset(names)
+
+
+def _head(given: object, places: Mapping[str, Origin]) -> HeadConfig | None:
+    if given is None:
+        return None
+    url = str(given) if "://" in str(given) else f"http://{given}"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or DEFAULT_HEAD_SERVER_PORT
+    except ValueError:
+        host, port = None, 0
+    if not host or parts.scheme not in ("http", "https") or parts.path.strip("/"):
+        raise ConfigError(
+            f"{places.get(JOIN_KEY)}: {JOIN_KEY} must be the address of the run's head server, such as "
+            f"http://10.0.0.5:{DEFAULT_HEAD_SERVER_PORT}, but is {given!r}."
+        )
+    return HeadConfig(host=host, port=port, port_is_fixed=True)

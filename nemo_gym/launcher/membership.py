@@ -1,0 +1,195 @@
+"""This machine's part of a run whose head server is on another machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from http.client import HTTPConnection, HTTPException
+from typing import NamedTuple, Self
+
+from nemo_gym.calls.client import ServerClient, wants_token
+from nemo_gym.calls.joining import HEARTBEAT_S, LOST_AFTER_S, MEMBERS_PATH, RUN_HAS_ENDED, PartReport
+from nemo_gym.calls.running import run_token_for
+from nemo_gym.config.access import configured_token
+from nemo_gym.config.hosts import is_loopback
+from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, HeadConfig, RunConfig, ServerConfig
+from nemo_gym.config.process import ServerInstance
+from nemo_gym.config.settings import GROUP_KEY, BaseServerConfig, http_url
+from nemo_gym.errors import HeadServerNotFoundError, LaunchError
+from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
+
+HEAD_WAIT_S = 60.0
+"""Seconds to wait for a head server that does not answer, at the start and later."""
+ANSWER_TIMEOUT_S = 5.0
+RETRY_S = 1.0
+OK = 200
+DISCARD_PORT = 9
+
+
+class JoinedRun(NamedTuple):
+    """The run to join, as its head server describes it."""
+
+    run_id: str
+    run_token: str
+
+    @classmethod
+    def of(cls, run: RunConfig, notice: Callable[[str], None]) -> Self:
+        """Ask the head server, once it answers. Raise `LaunchError` if the run cannot be joined."""
+        head, token = run.head, configured_token(run.plain) or run_token_for(run.head.host, run.head.port)
+        url = http_url(head.host, head.port)
+        deadline, has_noted = time.monotonic() + HEAD_WAIT_S, False
+        while True:
+            try:
+                asked = BaseServerConfig(host=head.host, port=head.port)
+                client = ServerClient.load_from_global_config(asked, token)
+                break
+            except HeadServerNotFoundError as error:
+                if str(error) == wants_token(url) or time.monotonic() > deadline:
+                    raise LaunchError(str(error)) from None
+                if not has_noted:
+                    notice(f"waiting for the head server at {url} (at most {HEAD_WAIT_S:g} s)")
+                    has_noted = True
+                time.sleep(RETRY_S)
+        config, token = client.global_config_dict, client.address_book.run_token
+        if not config.get(MEMBER_KEY):
+            raise LaunchError(
+                f"the run at {url} has only one machine. Start it with --only NAMES, or let its head server listen on "
+                "an address that other machines can reach (+default_host=0.0.0.0)."
+            )
+        if not token:
+            raise LaunchError(
+                f"the run at {url} is open (run_token: false), so nothing shows which servers belong to it. Remove "
+                "run_token: false from its configuration to join it."
+            )
+        return cls(str(config[RUN_ID_KEY]), token)
+
+
+def cookie_secret_of(run: RunConfig) -> str:
+    """Return the secret that signs session cookies. All parts of a run have the same one."""
+    if not run.member or not run.run_token:
+        return secrets.token_hex(32)
+    return hashlib.sha256(f"session cookies of {run.run_id} {run.run_token}".encode()).hexdigest()
+
+
+def needs_one_process(server: ServerConfig) -> bool:
+    """Return whether the rollouts of a server must meet in one process, or are called in a way that finds only one."""
+    return GROUP_KEY in server.settings or server.settings.get("expose_tools_over_mcp") is True
+
+
+def host_towards(head: HeadConfig) -> str:
+    """Return the address from which this machine reaches the head server. Raise `LaunchError` without a route."""
+    try:
+        kind, _, _, _, address = socket.getaddrinfo(head.host, DISCARD_PORT, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(kind, socket.SOCK_DGRAM) as probe:
+            # Sends no packet: the kernel only selects the source address.
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise LaunchError(
+            f"this machine has no route to the head server at {head.host} ({error.strerror or error}). Set "
+            "+advertised_host=ADDRESS to the address by which the other machines reach this one."
+        ) from error
+
+
+class Membership:
+    """A thread that reports the servers of this machine until it is closed; `failure` is why it has given up."""
+
+    def __init__(
+        self, run: RunConfig, instances: Callable[[], Sequence[ServerInstance]], notice: Callable[[str], None]
+    ) -> None:
+        """Report once before returning. Raise `LaunchError` if the head server refuses these servers."""
+        self.failure: LaunchError | None = None
+        self._run = run
+        self._instances = instances
+        self._notice = notice
+        self._host = host_towards(run.head)
+        self._url = http_url(run.head.host, run.head.port)
+        self._check_reachable()
+        if refusal := self._report():
+            raise LaunchError(refusal)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._keep_reporting, name="heartbeat", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop reporting, and remove the servers from the head server's list if it answers."""
+        self._closed.set()
+        self._thread.join(ANSWER_TIMEOUT_S)
+        if self.failure is None:
+            try:
+                self._send("DELETE", b"")
+            except (OSError, HTTPException):
+                # Without reports it will notice by itself.
+                return
+
+    def _check_reachable(self) -> None:
+        """Refuse to advertise loopback addresses to another machine."""
+        for instance in self._reached():
+            if is_loopback(instance.host) and not is_loopback(self._host):
+                raise LaunchError(
+                    f"{instance.config_path} listens on {instance.host}, which the other machines of the run cannot "
+                    "reach. Set +default_host=0.0.0.0, or its host to an address of this machine."
+                )
+
+    def _reached(self) -> list[ServerInstance]:
+        # Unix sockets are of no use on other machines.
+        return [
+            each.model_copy(update={"sockets": []}).reached_at(self._host) for each in self._instances()
+        ]  # fmt: skip
+
+    def _report(self) -> str | None:
+        """Report once. Return why the servers do not belong to the run, if so."""
+        report = PartReport(run_id=self._run.run_id, machine=socket.gethostname(), instances=self._reached())
+        status, body = self._send("PUT", report.model_dump_json().encode())
+        if status == OK:
+            return None
+        try:
+            reason = json.loads(body)["detail"]
+        except (ValueError, TypeError, KeyError):
+            reason = f"status {status}: {body.decode(errors='replace')[:200]}"
+        if status == RUN_HAS_ENDED:
+            return f"{self._url}: {reason}, so the servers on this machine are stopped too."
+        return f"cannot join the run at {self._url}: {reason}."
+
+    def _keep_reporting(self) -> None:
+        heard_at, has_noted = time.monotonic(), False
+        while not self._closed.wait(HEARTBEAT_S):
+            try:
+                refusal = self._report()
+            except (OSError, HTTPException) as error:
+                silent_s = time.monotonic() - heard_at
+                if silent_s > HEAD_WAIT_S:
+                    refusal = (
+                        f"the head server at {self._url} has not answered for {silent_s:.0f} s ({error}), so the "
+                        "servers on this machine are stopped."
+                    )
+                elif silent_s > LOST_AFTER_S and not has_noted:
+                    has_noted = True
+                    self._notice(
+                        f"the head server at {self._url} has not answered for {silent_s:.0f} s ({error}). The servers "
+                        f"on this machine are stopped if it does not answer within {HEAD_WAIT_S - silent_s:.0f} s."
+                    )
+                    continue
+                else:
+                    continue
+            else:
+                heard_at, has_noted = time.monotonic(), False
+            if refusal is not None:
+                self.failure = LaunchError(refusal)
+                return
+
+    def _send(self, method: str, body: bytes) -> tuple[int, bytes]:
+        head = self._run.head
+        connection = HTTPConnection(head.host, head.port, timeout=ANSWER_TIMEOUT_S)
+        try:
+            headers = {"content-type": "application/json", RUN_TOKEN_HEADER: self._run.run_token or ""}
+            connection.request(method, f"{MEMBERS_PATH}/{self._run.member}", body, headers)
+            reply = connection.getresponse()
+            return reply.status, reply.read()
+        finally:
+            connection.close()

@@ -1,0 +1,182 @@
+"""The parts of a run on several machines, as their launchers report them to the head server."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from nemo_gym.calls.directory import ADDRESSES_PATH, Listed
+from nemo_gym.calls.joining import LOST_AFTER_S, MEMBERS_PATH, RUN_HAS_ENDED, PartReport
+from nemo_gym.config.process import HeadSettings, ServerInstance
+from nemo_gym.config.suggestions import did_you_mean_or_all
+from nemo_gym.process.reached import host_reached
+
+logger = logging.getLogger(__name__)
+
+FORGOTTEN_AFTER_S = 600.0
+"""Seconds for which a lost part is still shown."""
+CONFLICT = 409
+UNKNOWN = 422
+
+
+@dataclass
+class Member:
+    """A part of the run that another launcher has started."""
+
+    id: str
+    report: PartReport
+    joined_at: float
+    seen_at: float
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since its last report."""
+        return time.monotonic() - self.seen_at
+
+    @property
+    def is_lost(self) -> bool:
+        return self.silent_s > LOST_AFTER_S
+
+    @property
+    def names(self) -> set[str]:
+        """The names of its servers."""
+        return {instance.config_path for instance in self.report.instances}
+
+
+class Refusal(NamedTuple):
+    """Why a part may not join."""
+
+    status: int
+    reason: str
+
+
+@dataclass
+class Members:
+    """The parts that have joined a run, by id."""
+
+    settings: HeadSettings
+    _members: dict[str, Member] = field(default_factory=dict)
+    _bodies: dict[str, bytes] = field(default_factory=dict)
+    """The last report of each as it was received, because most reports repeat the one before."""
+
+    def take(self, member_id: str, body: bytes) -> Refusal | None:
+        """Register a part, or take note that it is alive. Raise pydantic's `ValidationError` for an invalid report."""
+        known = self._members.get(member_id)
+        if known is not None and self._bodies[member_id] == body:
+            known.seen_at = time.monotonic()
+            return None
+        report = PartReport.model_validate_json(body)
+        if refusal := self._refusal(member_id, report):
+            return refusal
+        now = time.monotonic()
+        if known is None:
+            places = ", ".join(f"{each.config_path} at {each.url}" for each in report.instances)
+            logger.info("%s joined: %s", report.machine, places)
+        self._members[member_id] = Member(member_id, report, known.joined_at if known else now, now)
+        self._bodies[member_id] = body
+        return None
+
+    def remove(self, member_id: str) -> None:
+        """Forget a part that has stopped its servers."""
+        member = self._members.pop(member_id, None)
+        if member is not None:
+            logger.info("%s left: %s", member.report.machine, ", ".join(sorted(member.names)))
+        self._bodies.pop(member_id, None)
+
+    def instances(self) -> Iterator[tuple[ServerInstance, Member | None]]:
+        """Yield the servers of all parts, those of the head server's own part first, with None."""
+        self._forget()
+        for instance in self.settings.instances:
+            yield instance, None
+        for member in self._members.values():
+            for instance in member.report.instances:
+                yield instance, member
+
+    def missing(self) -> list[str]:
+        """Return the names of the servers that no part has."""
+        present = {each.config_path for each, member in self.instances() if member is None or not member.is_lost}
+        return [name for name in self.settings.expected if name not in present]
+
+    def addresses(self, host: str) -> dict[str, list[Listed]]:
+        """Return the addresses of all servers. The caller reached the head server's machine by this host."""
+        found: dict[str, list[Listed]] = {}
+        for instance, member in self.instances():
+            if member is None or not member.is_lost:
+                seen = instance.reached_at(host) if member is None else instance
+                found.setdefault(seen.config_path, []).append(Listed(seen.host, seen.port, seen.member))
+        return found
+
+    def _refusal(self, member_id: str, report: PartReport) -> Refusal | None:
+        settings = self.settings
+        if not settings.run_token:
+            return Refusal(CONFLICT, "the run is open (run_token: false). Remove that setting, so that it has a token")
+        if report.run_id != settings.run_id:
+            return Refusal(RUN_HAS_ENDED, "the run that these servers joined has ended")
+        for instance in report.instances:
+            name, expected = instance.config_path, settings.expected
+            if name not in expected:
+                hint = did_you_mean_or_all(name, expected, "servers", if_none="")
+                return Refusal(
+                    UNKNOWN, f"the run has no server '{name}'. Start all machines with the same config files.{hint}"
+                )
+            if (instance.server_type, instance.name) != (expected[name].type, expected[name].implementation):
+                theirs = f"{expected[name].type}/{expected[name].implementation}"
+                return Refusal(
+                    UNKNOWN,
+                    f"'{name}' is {instance.server_type}/{instance.name} here, but {theirs} in the run. Start all "
+                    "machines with the same config files",
+                )
+            if instance.needs_one_process and (other := self._other_with(name, member_id)):
+                return Refusal(
+                    CONFLICT,
+                    f"'{name}' is already on {other}, and it cannot run on two machines, because its rollouts share "
+                    "something in its memory, or are called over MCP",
+                )
+        return None
+
+    def _other_with(self, name: str, member_id: str) -> str | None:
+        for instance, member in self.instances():
+            if instance.config_path == name and (member is None or (member.id != member_id and not member.is_lost)):
+                return instance.machine or instance.host
+        return None
+
+    def _forget(self) -> None:
+        """Forget lost parts whose servers have all started again elsewhere, or that are lost for long."""
+        lost = [member for member in self._members.values() if member.is_lost]
+        for member in lost:
+            later: set[str] = set()
+            for other in self._members.values():
+                if not other.is_lost and other.joined_at > member.seen_at:
+                    later |= other.names
+            if member.silent_s > FORGOTTEN_AFTER_S or member.names <= later:
+                self.remove(member.id)
+
+
+def add_member_routes(app: FastAPI, members: Members) -> None:
+    """Add the routes by which other launchers join, and by which callers look up addresses."""
+
+    @app.put(f"{MEMBERS_PATH}/{{member_id}}")
+    async def report(member_id: str, request: Request) -> Response:
+        """Register the servers of another machine, or report that they are alive."""
+        refusal = members.take(member_id, await request.body())
+        if refusal is not None:
+            return JSONResponse({"detail": refusal.reason}, refusal.status)
+        return JSONResponse({"status": "ok", "missing": members.missing()})
+
+    @app.delete(f"{MEMBERS_PATH}/{{member_id}}")
+    async def leave(member_id: str) -> dict[str, str]:
+        """Remove the servers of another machine."""
+        members.remove(member_id)
+        return {"status": "ok"}
+
+    @app.get(ADDRESSES_PATH)
+    async def addresses(request: Request) -> Mapping[str, Sequence[Listed]]:
+        """Return the addresses of each server that answers: host, port and part of the run."""
+        return members.addresses(host_reached(request))
