@@ -37,7 +37,7 @@ THEIRS = (
 )  # fmt: skip
 """Packages that test processes import, besides the folders of this repository."""
 SLOW = (
-    "tests/end_to_end", "tests/launcher", "tests/faults", "tests/published/style", "tests/rollouts", "tests/cli",
+    "tests/cluster", "tests/end_to_end", "tests/launcher", "tests/faults", "tests/published/style", "tests/rollouts", "tests/cli",
     "tests/docs/test_pages.py", "tests/examples", "tests/frameworks", "tests/sandbox", "tests/scaffold",
     "tests/security", "tests/viewer",
 )  # fmt: skip
@@ -67,6 +67,7 @@ ONLY_IN_TEST_ALL = (
     "tests/cli/test_top.py",
     "tests/cli/test_validate.py",
     "tests/cli/test_view.py",
+    "tests/cluster",
     "tests/docs/test_pages.py",
     "tests/docs/test_running.py",
     "tests/docs/test_site.py",

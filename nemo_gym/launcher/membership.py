@@ -25,10 +25,15 @@ from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 
 HEAD_WAIT_S = 60.0
 """Seconds to wait for a head server that does not answer, at the start and later."""
+REFUSED_WAIT_S = 10.0
 ANSWER_TIMEOUT_S = 5.0
 RETRY_S = 1.0
 OK = 200
 DISCARD_PORT = 9
+
+
+class LeftRunError(LaunchError):
+    """The head server has not answered for long, or its run has ended, so this machine's servers are stopped."""
 
 
 class JoinedRun(NamedTuple):
@@ -163,24 +168,17 @@ class Membership:
                 refusal = self._report()
             except (OSError, HTTPException) as error:
                 silent_s = time.monotonic() - heard_at
-                if silent_s > HEAD_WAIT_S:
-                    refusal = (
-                        f"the head server at {self._url} has not answered for {silent_s:.0f} s ({error}), so the "
-                        "servers on this machine are stopped."
-                    )
-                elif silent_s > LOST_AFTER_S and not has_noted:
+                # A head server that is restarted does not refuse connections, because its launcher keeps the port.
+                left_s = (REFUSED_WAIT_S if isinstance(error, ConnectionRefusedError) else HEAD_WAIT_S) - silent_s
+                silence = f"the head server at {self._url} has not answered for {silent_s:.0f} s ({error})"
+                refusal = f"{silence}, so the servers on this machine are stopped." if left_s < 0 else None
+                if silent_s > LOST_AFTER_S and not has_noted and refusal is None:
                     has_noted = True
-                    self._notice(
-                        f"the head server at {self._url} has not answered for {silent_s:.0f} s ({error}). The servers "
-                        f"on this machine are stopped if it does not answer within {HEAD_WAIT_S - silent_s:.0f} s."
-                    )
-                    continue
-                else:
-                    continue
+                    self._notice(f"{silence}. In {left_s:.0f} s, the servers on this machine are stopped.")
             else:
                 heard_at, has_noted = time.monotonic(), False
             if refusal is not None:
-                self.failure = LaunchError(refusal)
+                self.failure = LeftRunError(refusal)
                 return
 
     def _send(self, method: str, body: bytes) -> tuple[int, bytes]:
