@@ -7,8 +7,8 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import NamedTuple
 
 from bench.job import LAUNCHER, ONE_TOOL, Environment, Servers, collect, endpoint, servers
@@ -67,12 +67,13 @@ def measure(
     *,
     environment: Environment = ONE_TOOL,
     endpoint_words: Sequence[str] = (),
+    start: Callable[..., AbstractContextManager[Servers]] = servers,
 ) -> Measured:
-    """Run one case once on fresh servers."""
+    """Run one case once on fresh servers, which `start` starts."""
     with (
         tempfile.TemporaryDirectory() as folder,
         endpoint(case.delay_s, steps, endpoint_words) as url,
-        servers(url, dialect, folder, words, environment=environment) as up,
+        start(url, dialect, folder, words, environment=environment) as up,
     ):
         return _measured(case, steps, up, folder)
 

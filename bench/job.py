@@ -28,6 +28,7 @@ ROLES = {"resources_servers": "resources", "responses_api_agents": "agent", "res
 LAUNCHER = "launcher"
 """The role of processes that serve no rollouts: the command, its fork server and the head server."""
 READY_TIMEOUT_S = 60.0
+TOKEN_ENV_VAR = "NEMO_GYM_RUN_TOKEN"
 RUN_TIMEOUT_S = 600.0
 WATCH_AFTER_S = 2.5
 QUESTION = "What is the weather in Paris? "
@@ -83,9 +84,7 @@ def servers(
     url: str, dialect: str, runtime: str, words: Sequence[str] = (), *, environment: Environment = ONE_TOOL
 ) -> Iterator[Servers]:
     """Run `ng_run` with an environment and the model endpoint at `url` for the duration of the block."""
-    settings = [f"+config_paths=[{environment.config},{TREE / MODELS[dialect]}]", f"+policy_base_url={url}",
-                "+policy_api_key=none", "+policy_model_name=mock", "+head_server.port=0",
-                "+model_endpoint_readiness_timeout_seconds=20", *words]  # fmt: skip
+    settings = [*settings_of(url, dialect, environment), "+head_server.port=0", *words]
     process = subprocess.Popen(
         [*NG, "env", "start", *settings], cwd=environment.folder or TREE, env=product_environment(runtime),
         stdout=subprocess.PIPE, text=True,
@@ -96,6 +95,13 @@ def servers(
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(20)
+
+
+def settings_of(url: str, dialect: str, environment: Environment) -> list[str]:
+    """Return the settings of a run with an environment and the model endpoint at `url`."""
+    return [f"+config_paths=[{environment.config},{TREE / MODELS[dialect]}]", f"+policy_base_url={url}",
+            "+policy_api_key=none", "+policy_model_name=mock",
+            "+model_endpoint_readiness_timeout_seconds=20"]  # fmt: skip
 
 
 def _head_of(process: subprocess.Popen[str]) -> str:
@@ -113,7 +119,11 @@ def _head_of(process: subprocess.Popen[str]) -> str:
 
 
 def _pids(launcher: int, head: str) -> dict[str, list[int]]:
-    with urllib.request.urlopen(f"{head}/server_instances", timeout=30.0) as answer:
+    # A run on several machines requires its token.
+    headers = {"x-nemo-gym-run-token": os.environ.get(TOKEN_ENV_VAR, "")}
+    with urllib.request.urlopen(
+        urllib.request.Request(f"{head}/server_instances", headers=headers), timeout=30
+    ) as answer:
         instances = json.loads(answer.read())
     roles: dict[int, str] = {}
     for instance in instances:
