@@ -61,7 +61,7 @@ class Constants:
         0.03, "more CPU per doubling above 64 in flight", "the same table, 64 to 4,096 in flight"
     )
     mock_endpoint_ms: float = measured(0.05, "ms per rollout", "bench rollouts, column endpoint: 0.04 to 0.10")
-    choose_us: float = measured(0.05, "µs per call and replica", "a choice among 1,000 addresses, kept for the rollout")
+    choose_us: float = measured(0.05, "µs per call and replica", "a choice among 1,000, kept for the rollout")
 
     # The head server, on one core
     heartbeat_us: float = measured(185, "µs", HEAD)

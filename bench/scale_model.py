@@ -180,7 +180,9 @@ class Collection:
     def refuse(self, job: Job) -> None:
         """End the attempt of a rollout whose agent was full for too long."""
         assert isinstance(job, Rollout)
-        self._end_attempt(job, "overloaded")
+        # Its time may have been over before its agent's patience.
+        if job.is_alive:
+            self._end_attempt(job, "overloaded")
 
     def _end_attempt(self, rollout: Rollout, outcome: str, noticed_after_s: float = 0.0) -> None:
         self._leave(rollout)
