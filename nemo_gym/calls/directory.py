@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+from zlib import crc32
 
-import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from nemo_gym.errors import ServerCallError
@@ -20,6 +19,8 @@ from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 ADDRESSES_PATH = "/addresses"
 REFRESH_S = 5.0
 """Seconds after which a list is refreshed in the background, so that new replicas get calls."""
+NOT_MODIFIED = 304
+REMEMBERED_CHOICES = 16_384
 SHORTEST_INTERVAL_S = 0.5
 DISTRUST_S = 5.0
 """Seconds without new calls to an address that could not be reached, if there is another one."""
@@ -33,6 +34,8 @@ class Listed(NamedTuple):
     port: int
     member: str
     """The part of the run that has it."""
+    shortcut: str = ""
+    """A unix socket of the same server, after the id of its machine and a colon."""
 
 
 _REPLY = TypeAdapter(dict[str, list[Listed]])
@@ -50,6 +53,9 @@ class Directory:
         self._headers = [(RUN_TOKEN_HEADER.encode(), run_token.encode())] if run_token else []
         self._connections = connections
         self._listed: Mapping[str, Sequence[Listed]] = {}
+        self._chosen: dict[tuple[str, str | None], Listed] = {}
+        """The addresses of rollouts, because a choice among many replicas takes longer than the rest of a call."""
+        self._version = ""
         self._read_at = -REFRESH_S
         self._distrusted: dict[Listed, float] = {}
         self._turns = itertools.count()
@@ -62,14 +68,21 @@ class Directory:
         elif time.monotonic() - self._read_at > REFRESH_S:
             self._start_reading()
         listed = self._listed.get(server, ())
-        if len(listed) > 1:
-            listed = self._trusted(listed)
         if len(listed) <= 1:
             return listed[0] if listed else None
+        key = server, rollout_id
+        known = self._chosen.get(key)
+        if known is not None and known not in self._distrusted:
+            return known
+        listed = self._trusted(listed)
         if rollout_id is None:
             return listed[next(self._turns) % len(listed)]
         # Rendezvous hashing: a new or lost address changes the choice of as few rollouts as possible.
-        return max(listed, key=lambda each: zlib.crc32(f"{rollout_id} {each.member}".encode()))
+        chosen = max(listed, key=lambda each: crc32(f"{rollout_id} {each.member}".encode()))
+        if len(self._chosen) >= REMEMBERED_CHOICES:
+            self._chosen.clear()
+        self._chosen[key] = chosen
+        return chosen
 
     async def of_member(self, server: str, member: str) -> Listed | None:
         """Return the address of a server in one part of the run, or None if that part is lost."""
@@ -102,13 +115,16 @@ class Directory:
         host, port = self.head
         self._read_at = time.monotonic()
         try:
+            headers = [*self._headers, (b"if-none-match", self._version.encode())] if self._version else self._headers
             reply = await self._connections.request(
-                "GET", host, port, ADDRESSES_PATH, headers=self._headers, timeouts=TIMEOUTS
+                "GET", host, port, ADDRESSES_PATH, headers=headers, timeouts=TIMEOUTS
             )
-            body = orjson.loads(reply.body)
-            if not reply.ok:
-                raise ValueError(f"status {reply.status}")
-            self._listed = _REPLY.validate_python(body)
+            if reply.status != NOT_MODIFIED:
+                if not reply.ok:
+                    raise ValueError(f"status {reply.status}")
+                self._listed = _REPLY.validate_json(reply.body)
+                self._chosen.clear()
+                self._version = reply.headers.get("etag") or ""
             self.trouble = ""
         except (ServerCallError, ValueError, ValidationError) as error:
             self.trouble = f"the head server at {host}:{port} does not list it: {error}"

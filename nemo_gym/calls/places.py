@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.directory import Directory, Listed
+from nemo_gym.config.hosts import this_machine
 from nemo_gym.schemas.rollout import RUN_ID_HEADER, run_id_of_server
 
 
@@ -29,6 +30,8 @@ class Places:
         """`shortcuts` are the unix sockets of this machine's servers that still work."""
         self.directory = directory
         self._own = book.servers
+        self.failed: set[str] = set()
+        """Unix sockets that do not work any more."""
         self._shortcuts = shortcuts
         self._aliases = book.aliases
         self._headers: Mapping[str, tuple[bytes, bytes]] = {
@@ -50,7 +53,12 @@ class Places:
         if listed.member == self.directory.member and own.port:
             # The advertised address may lead here only from other machines.
             return Place(own.host, own.port, self._shortcuts.get(server), header, listed)
-        return Place(listed.host, listed.port, None, header, listed)
+        return Place(listed.host, listed.port, self._shortcut_of(listed), header, listed)
+
+    def _shortcut_of(self, listed: Listed) -> str | None:
+        """Return the unix socket of a server in another part on this machine, unless it has failed."""
+        machine, _, path = listed.shortcut.partition(":")
+        return path if path and machine == this_machine() and path not in self.failed else None
 
     async def avoid(self, place: Place) -> None:
         """Take note that a place could not be reached: the server may have moved, or have another replica."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fastapi import FastAPI
+from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -20,8 +22,13 @@ from nemo_gym.process.reached import host_reached
 
 logger = logging.getLogger(__name__)
 
+LOOK_S = 0.5
+"""Seconds between two looks for lost parts."""
+MOST_HOSTS = 64
+"""The number of hosts for which the list is kept."""
 FORGOTTEN_AFTER_S = 600.0
 """Seconds for which a lost part is still shown."""
+NOT_MODIFIED = 304
 CONFLICT = 409
 UNKNOWN = 422
 
@@ -50,6 +57,9 @@ class Member:
         return {instance.config_path for instance in self.report.instances}
 
 
+ADDRESSES = TypeAdapter(dict[str, list[Listed]])
+
+
 class Refusal(NamedTuple):
     """Why a part may not join."""
 
@@ -65,22 +75,34 @@ class Members:
     _members: dict[str, Member] = field(default_factory=dict)
     _bodies: dict[str, bytes] = field(default_factory=dict)
     """The last report of each as it was received, because most reports repeat the one before."""
+    _changes: int = 0
+    _lost: frozenset[str] = frozenset()
+    _looked_at: float = 0.0
+    _listed: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    """The list of addresses by host, with its version, because thousands of processes ask for it."""
 
     def take(self, member_id: str, body: bytes) -> Refusal | None:
-        """Register a part, or take note that it is alive. Raise pydantic's `ValidationError` for an invalid report."""
+        """Register a part, or take note that it is alive. Return why it may not join, if so."""
         known = self._members.get(member_id)
         if known is not None and self._bodies[member_id] == body:
             known.seen_at = time.monotonic()
             return None
-        report = PartReport.model_validate_json(body)
+        try:
+            report = PartReport.model_validate_json(body)
+        except ValidationError as error:
+            return Refusal(
+                UNKNOWN, f"the report is invalid ({error.error_count()} problems). Use one version of nemo_gym"
+            )
         if refusal := self._refusal(member_id, report):
             return refusal
         now = time.monotonic()
         if known is None:
+            self._remove_earlier(report)
             places = ", ".join(f"{each.config_path} at {each.url}" for each in report.instances)
             logger.info("%s joined: %s", report.machine, places)
         self._members[member_id] = Member(member_id, report, known.joined_at if known else now, now)
         self._bodies[member_id] = body
+        self._changes += 1
         return None
 
     def remove(self, member_id: str) -> None:
@@ -89,6 +111,7 @@ class Members:
         if member is not None:
             logger.info("%s left: %s", member.report.machine, ", ".join(sorted(member.names)))
         self._bodies.pop(member_id, None)
+        self._changes += 1
 
     def instances(self) -> Iterator[tuple[ServerInstance, Member | None]]:
         """Yield the servers of all parts, those of the head server's own part first, with None."""
@@ -104,13 +127,33 @@ class Members:
         present = {each.config_path for each, member in self.instances() if member is None or not member.is_lost}
         return [name for name in self.settings.expected if name not in present]
 
+    def version(self) -> str:
+        """Return a text that changes with the addresses."""
+        now = time.monotonic()
+        if now - self._looked_at > LOOK_S:
+            self._looked_at = now
+            lost = frozenset(member.id for member in self._members.values() if member.is_lost)
+            self._changes += lost != self._lost
+            self._lost = lost
+        own = ",".join(str(each.start_time) for each in self.settings.instances)
+        return f"{self._changes}-{zlib.crc32(own.encode()):x}"
+
+    def list_for(self, host: str) -> tuple[str, bytes]:
+        """Return the addresses as JSON, with their version, for callers that reach the head server by this host."""
+        version = f'"{self.version()}-{host}"'
+        if host not in self._listed or self._listed[host][0] != version:
+            if len(self._listed) >= MOST_HOSTS:
+                self._listed.clear()
+            self._listed[host] = version, ADDRESSES.dump_json(self.addresses(host))
+        return self._listed[host]
+
     def addresses(self, host: str) -> dict[str, list[Listed]]:
         """Return the addresses of all servers. The caller reached the head server's machine by this host."""
         found: dict[str, list[Listed]] = {}
         for instance, member in self.instances():
             if member is None or not member.is_lost:
                 seen = instance.reached_at(host) if member is None else instance
-                found.setdefault(seen.config_path, []).append(Listed(seen.host, seen.port, seen.member))
+                found.setdefault(seen.config_path, []).append(Listed(seen.host, seen.port, seen.member, seen.shortcut))
         return found
 
     def _refusal(self, member_id: str, report: PartReport) -> Refusal | None:
@@ -133,7 +176,7 @@ class Members:
                     f"'{name}' is {instance.server_type}/{instance.name} here, but {theirs} in the run. Start all "
                     "machines with the same config files",
                 )
-            if instance.needs_one_process and (other := self._other_with(name, member_id)):
+            if instance.needs_one_process and (other := self._other_with(instance, member_id)):
                 return Refusal(
                     CONFLICT,
                     f"'{name}' is already on {other}, and it cannot run on two machines, because its rollouts share "
@@ -141,11 +184,22 @@ class Members:
                 )
         return None
 
-    def _other_with(self, name: str, member_id: str) -> str | None:
+    def _other_with(self, new: ServerInstance, member_id: str) -> str | None:
         for instance, member in self.instances():
-            if instance.config_path == name and (member is None or (member.id != member_id and not member.is_lost)):
+            is_another = member is None or (member.id != member_id and not member.is_lost and instance.url != new.url)
+            if instance.config_path == new.config_path and is_another:
                 return instance.machine or instance.host
         return None
+
+    def _remove_earlier(self, report: PartReport) -> None:
+        """Forget the parts that had these addresses before, such as that of a container that was restarted at once.
+
+        Otherwise calls for their lost sessions would be forwarded to the new part, and by it to itself.
+        """
+        urls = {instance.url for instance in report.instances}
+        for member in list(self._members.values()):
+            if not urls.isdisjoint(instance.url for instance in member.report.instances):
+                self.remove(member.id)
 
     def _forget(self) -> None:
         """Forget lost parts whose servers have all started again elsewhere, or that are lost for long."""
@@ -168,7 +222,7 @@ def add_member_routes(app: FastAPI, members: Members) -> None:
         refusal = members.take(member_id, await request.body())
         if refusal is not None:
             return JSONResponse({"detail": refusal.reason}, refusal.status)
-        return JSONResponse({"status": "ok", "missing": members.missing()})
+        return JSONResponse({"status": "ok"})
 
     @app.delete(f"{MEMBERS_PATH}/{{member_id}}")
     async def leave(member_id: str) -> dict[str, str]:
@@ -176,7 +230,11 @@ def add_member_routes(app: FastAPI, members: Members) -> None:
         members.remove(member_id)
         return {"status": "ok"}
 
-    @app.get(ADDRESSES_PATH)
-    async def addresses(request: Request) -> Mapping[str, Sequence[Listed]]:
-        """Return the addresses of each server that answers: host, port and part of the run."""
-        return members.addresses(host_reached(request))
+    @app.get(ADDRESSES_PATH, response_model=dict[str, list[Listed]])
+    async def addresses(request: Request) -> Response:
+        """Return the addresses of each server that answers: host, port, part of the run, and unix socket."""
+        version, body = members.list_for(host_reached(request))
+        headers = {"etag": version, "content-type": "application/json"}
+        if request.headers.get("if-none-match") == version:
+            return Response(status_code=NOT_MODIFIED, headers=headers)
+        return Response(body, headers=headers)

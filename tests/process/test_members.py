@@ -66,6 +66,12 @@ def test_changed_report_replaces_the_one_before(members):
     assert hosts_of(members) == ["10.0.0.9"]
 
 
+def test_part_with_the_same_address_replaces_the_earlier_one(members):
+    members.take("left", body(instance(needs_one_process=True)))
+    assert members.take("restarted", body(instance(member="restarted", needs_one_process=True))) is None
+    assert [each.member for each in members.addresses("head")["mcqa"]] == ["restarted"]
+
+
 def test_silent_part_is_lost_until_it_reports_again(members):
     members.take("left", body(instance()))
     silence(members, "left", LOST_AFTER_S + 1)
@@ -99,7 +105,7 @@ def test_lost_part_is_shown_beside_an_older_replica(members):
         (body(instance(), run_id="another"), 410, "has ended"),
         (body(instance("mcq")), 422, "no server 'mcq'"),
         (body(instance("policy_model")), 422, "'policy_model' is resources_servers/mcqa here"),
-        (body(instance(member="new", needs_one_process=True)), 409, "already on host of left"),
+        (body(instance(host="10.0.0.3", member="new", needs_one_process=True)), 409, "already on host of left"),
     ],
 )  # fmt: skip
 def test_part_of_another_run_or_config_is_refused(members, report, status, reason):
