@@ -35,6 +35,7 @@ from nemo_gym.calls.caller import encode_json
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_row, faults_in_reply
 from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
+from nemo_gym.config.tls import Tls
 from nemo_gym.context.group import GROUP_HEADER, GroupPlace
 from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFailed, RolloutError, ServerCallError
 from nemo_gym.http.connection import RequestBody
@@ -316,9 +317,9 @@ async def on_a_port(server: SimpleServer) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def answering(config: uvicorn.Config, listener: socket.socket) -> AsyncIterator[None]:
+async def answering(config: uvicorn.Config, listener: socket.socket, tls: Tls | None = None) -> AsyncIterator[None]:
     """Serve an app on this socket until the block ends; then stop at once if it is idle."""
-    process = _InThisProcess(config)
+    process = _InThisProcess(config, tls)
     task = asyncio.create_task(process.serve(sockets=[listener]))
     try:
         yield

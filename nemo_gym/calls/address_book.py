@@ -22,6 +22,7 @@ from nemo_gym.config.settings import (
     SERVER_TYPES,
 )
 from nemo_gym.config.suggestions import ADD_A_FILE
+from nemo_gym.config.tls import Tls
 from nemo_gym.config.token_capture import TOKEN_CAPTURE_KEY, TokenCaptureConfig
 from nemo_gym.errors import ServerCallError
 
@@ -50,6 +51,8 @@ class AddressBook:
     run_token: str | None = field(default=None, repr=False)
     """Sent with every call, like the run's id."""
     run_id: str = ""
+    tls: Tls | None = None
+    """How the servers are called, if they speak TLS."""
     head: Address | None = None
     """The head server that lists the addresses, if the run has several machines."""
     member: str = ""
@@ -71,6 +74,7 @@ class AddressBook:
             shortcuts=settings.shortcuts,
             run_token=settings.run_token,
             run_id=settings.run_id,
+            tls=settings.tls,
             head=Address(settings.head.host, settings.head.port) if settings.member else None,
             member=settings.member,
             allows_policy_override=allows_policy_override(settings.plain),
@@ -95,6 +99,7 @@ class AddressBook:
             shortcuts=run.shortcuts,
             run_token=run.run_token,
             run_id=run.run_id,
+            tls=run.tls,
             head=Address(loopback_of(run.head.host), run.head.port) if run.member else None,
             member=run.member,
             allows_policy_override=allows_policy_override(run.plain),
@@ -124,6 +129,7 @@ class AddressBook:
             task_rules=TaskRules.of(agents),
             run_token=configured_token({RUN_TOKEN_KEY: config.get(RUN_TOKEN_KEY)}) if member else None,
             run_id=str(config.get(RUN_ID_KEY) or "") if member else "",
+            tls=Tls.of(config),
             head=Address(str(head["host"]), int(head["port"])) if member and head else None,
             member=member,
             allows_policy_override=allows_policy_override(config),

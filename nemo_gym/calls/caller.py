@@ -24,7 +24,7 @@ from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.connection import RequestBody
 from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.internal import InternalClient
-from nemo_gym.http.reply import JSON_HEADER, NoFreeConnection, NotConnected, Reply, ReplyTimedOut, Timeouts
+from nemo_gym.http.reply import JSON_HEADER, NoFreeConnection, NotConnected, NotTrusted, Reply, ReplyTimedOut, Timeouts
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.schemas.responses import MODEL_PATHS
 from nemo_gym.schemas.rollout import (
@@ -172,12 +172,11 @@ class Caller:
                 continue
             except ServerCallError as error:
                 if shortcut is not None and not error.was_sent:
-                    # The socket is on another machine, or its folder was deleted.
-                    self.shortcuts.pop(call.server, None)
+                    self._give_up(shortcut, call.server)
                     continue
                 if places is not None and place is not None:
                     await places.avoid(place)
-                if error.was_sent or call.took_s > patience_s:
+                if error.was_sent or isinstance(error, NotTrusted) or call.took_s > patience_s:
                     raise also_aiohttps(error.of_server(call.server)) from error.__cause__
                 call.trouble = str(error)
                 await call.pause()
@@ -191,6 +190,12 @@ class Caller:
                 )
             call.trouble = "the server is overloaded"
             await call.pause(seconds_of_retry_after(reply.headers.get("retry-after")))
+
+    def _give_up(self, shortcut: str, server: str) -> None:
+        """Use a server's address from now on: its socket is on another machine, or the socket's folder was deleted."""
+        self.shortcuts.pop(server, None)
+        if self.places is not None:
+            self.places.failed.add(shortcut)
 
     def _address_of(self, server: str) -> Address:
         is_looked_up = self.places is not None and self.places.knows(server)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import orjson
@@ -15,14 +16,16 @@ from nemo_gym.calls.caller import Caller
 from nemo_gym.calls.directory import Directory
 from nemo_gym.calls.look_up import looked_up
 from nemo_gym.calls.places import Places
-from nemo_gym.calls.running import run_token_for
+from nemo_gym.calls.running import run_token_for, tls_for
 from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, RUN_TOKEN_KEY, configured_token
 from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, SHORTCUTS_KEY, HeadConfig, RunConfig
 from nemo_gym.config.published import maybe_get_global_config_dict, module_config
 from nemo_gym.config.settings import BaseServerConfig, http_url
+from nemo_gym.config.tls import TLS_KEY, Tls, scheme_of
 from nemo_gym.errors import HeadServerNotFoundError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Reply
+from nemo_gym.http.tls import client_context, needs_tls, reason_of, speaks_tls, tls_error_in
 from nemo_gym.schemas.rollout import RUN_ID_HEADER, RUN_TOKEN_HEADER
 
 if TYPE_CHECKING:
@@ -40,8 +43,6 @@ POLL_TIMEOUT_S = 5.0
 UNAUTHORISED = 401
 OK = 200
 HEAD_TIMEOUT_S = 10.0
-# Our own servers use neither proxies nor TLS, and loading certificates would take longer than the request.
-PLAIN_HTTP: dict[str, Any] = {"trust_env": False, "verify": False}
 
 
 class ServerClient(BaseModel):
@@ -79,7 +80,7 @@ class ServerClient(BaseModel):
         self._caller.run_headers = [(name.encode(), value.encode()) for name, value in headers.items() if value]
 
     def _open_connections(self) -> InternalClient:
-        return InternalClient()
+        return InternalClient(tls=self.address_book.tls)
 
     @classmethod
     def load_head_server_config(cls) -> BaseServerConfig:
@@ -87,12 +88,14 @@ class ServerClient(BaseModel):
         return BaseServerConfig.model_validate(dict(module_config(PUBLISHED_NAME)[HEAD_SERVER_KEY]))
 
     @classmethod
-    def load_from_global_config(cls, head_server_config: Head | None = None, run_token: str | None = None) -> Self:
+    def load_from_global_config(
+        cls, head_server_config: Head | None = None, run_token: str | None = None, tls: Tls | None = None
+    ) -> Self:
         """Return a client for the servers of a run, with the configuration from its head server.
 
-        The default head server is that of this process's configuration. The default token is the configured one, else
-        the recorded one of that run. Raises `HeadServerNotFoundError` (also a `ValueError`) with the address if no
-        head server answers.
+        The default head server is that of this process's configuration. The default `run_token` and `tls` are the
+        configured ones, else the recorded ones of that run. Raises `HeadServerNotFoundError` (also a `ValueError`)
+        with the address if no head server answers.
         """
         # Imported here because it takes 0.1 s.
         import httpx
@@ -101,12 +104,15 @@ class ServerClient(BaseModel):
         host, port = head_server_config.host, head_server_config.port
         head_address = BaseServerConfig(host=host, port=port)
         run_token = run_token or configured_token(maybe_get_global_config_dict() or {}) or run_token_for(host, port)
-        url = f"{http_url(host, port)}/global_config_dict_yaml"
+        tls = tls or _tls_of(head_server_config) or tls_for(host, port)
+        address = http_url(host, port, scheme_of(tls))
+        url = f"{address}/global_config_dict_yaml"
         headers = {RUN_TOKEN_HEADER: run_token} if run_token else {}
         try:
-            reply = httpx.get(url, headers=headers, timeout=HEAD_TIMEOUT_S, **PLAIN_HTTP)
+            with httpx.Client(timeout=HEAD_TIMEOUT_S, trust_env=False, verify=_verified(tls)) as client:
+                reply = client.get(url, headers=headers, extensions=_extensions(host, tls))
             if reply.status_code == UNAUTHORISED:
-                raise HeadServerNotFoundError(wants_token(http_url(host, port)))
+                raise HeadServerNotFoundError(wants_token(address))
             if reply.status_code != OK:
                 raise ValueError(f"HTTP status {reply.status_code}")
             config = OmegaConf.create(orjson.loads(reply.content))
@@ -116,19 +122,28 @@ class ServerClient(BaseModel):
             raise
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             # The message has the cause. In a notebook, its traceback of a hundred lines would hide the message.
+            if tls is None and speaks_tls(host, port):
+                raise HeadServerNotFoundError(f"{needs_tls(address)}.") from None
+            failed = tls_error_in(error) if tls else None
+            if tls and failed:
+                raise HeadServerNotFoundError(f"cannot call {address}: {reason_of(failed, tls)}.") from None
             raise HeadServerNotFoundError(
                 f"no head server answers at {url} ({str(error).strip()}). Start the servers with ng_run, or name the "
                 "run with +head_server.host=… +head_server.port=…"
             ) from None
-        # The head server masks the token.
-        published = OmegaConf.masked_copy(config, [str(key) for key in config if key != RUN_TOKEN_KEY])
+        # The head server masks the token, and its certificates are not this machine's.
+        published = OmegaConf.masked_copy(config, [str(key) for key in config if key not in (RUN_TOKEN_KEY, TLS_KEY)])
+        has_machines = bool(config.get(MEMBER_KEY))
+        # On several machines, the head server lists the sockets with their machines.
+        shortcuts = {} if has_machines else config.get(SHORTCUTS_KEY) or {}
         address_book = replace(
             AddressBook.of_published(published),
-            shortcuts={str(name): str(path) for name, path in (config.get(SHORTCUTS_KEY) or {}).items()},
+            shortcuts={str(name): str(path) for name, path in shortcuts.items()},
             run_token=run_token,
             run_id=str(config.get(RUN_ID_KEY) or ""),
-            head=Address(host, port) if config.get(MEMBER_KEY) else None,
-            member=str(config.get(MEMBER_KEY) or ""),
+            tls=tls,
+            head=Address(host, port) if has_machines else None,
+            member="",
         )
         return cls(head_server_config=head_address, global_config_dict=config, address_book=address_book)
 
@@ -158,7 +173,8 @@ class ServerClient(BaseModel):
         return self.address_book.agent_names()
 
     def _build_server_base_url(self, server_config_dict: Mapping[str, object]) -> str:
-        return f"http://{server_config_dict['host']}:{server_config_dict['port']}"
+        scheme = scheme_of(self.address_book.tls)
+        return f"{scheme}://{server_config_dict['host']}:{server_config_dict['port']}"
 
     async def request(self, server_name: str, url_path: str, method: str, **kwargs: object) -> Reply:
         """Send one request and return the complete reply, with any status.
@@ -183,9 +199,11 @@ class ServerClient(BaseModel):
         host, port = (
             (self.head_server_config.host, self.head_server_config.port) if is_head else self.address_of(server_name)
         )
-        url = httpx.URL(scheme="http", host=host, port=port, path="/")
+        tls = self.address_book.tls
+        url = httpx.URL(scheme=scheme_of(tls), host=host, port=port, path="/")
         try:
-            with httpx.stream("GET", url, timeout=POLL_TIMEOUT_S, **PLAIN_HTTP):
+            with httpx.Client(timeout=POLL_TIMEOUT_S, trust_env=False, verify=_verified(tls)) as client:
+                client.send(client.build_request("GET", url, extensions=_extensions(host, tls)), stream=True).close()
                 return "success"
         except httpx.TimeoutException:
             return "timeout"
@@ -202,6 +220,22 @@ class ServerClient(BaseModel):
         # Normal access to a private attribute would take half as long as the call itself.
         caller: Caller = self.__pydantic_private__["_caller"]  # type: ignore[index]
         return caller.call
+
+
+def _tls_of(head: Head) -> Tls | None:
+    """Return the TLS settings that come with an address, else those of this process's configuration."""
+    given = head.tls if isinstance(head, HeadConfig) else None
+    return given or Tls.of(maybe_get_global_config_dict() or {})
+
+
+def _verified(tls: Tls | None) -> SSLContext | bool:
+    # Without TLS, loading certificates would take longer than the request.
+    return client_context(tls) if tls else False
+
+
+def _extensions(host: str, tls: Tls | None) -> dict[str, Any]:
+    # httpx verifies the certificate for this name, too.
+    return {"sni_hostname": tls.name_at(host)} if tls else {}
 
 
 def wants_token(address: str) -> str:
@@ -229,7 +263,8 @@ def get_server_url(server_name: str) -> str:
     """Return a server's URL from the configuration of this process."""
     book = AddressBook.of_published(module_config(PUBLISHED_NAME))
     host, port = book.address_of(server_name) if book.head is None else looked_up(book, server_name)
-    return http_url(host, port)
+    # Other programs verify the host of the URL, so it must be one that the certificate has.
+    return http_url(book.tls.name_at(host), port, scheme_of(book.tls)) if book.tls else http_url(host, port)
 
 
 async def raise_for_status(response: Reply | ClientResponse) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from types import TracebackType
@@ -12,14 +13,16 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nemo_gym.calls.client import UNAUTHORISED, wants_token
 from nemo_gym.calls.directory import ADDRESSES_PATH
-from nemo_gym.calls.running import run_token_for
+from nemo_gym.calls.running import run_token_for, tls_for
 from nemo_gym.config.models import HeadConfig
 from nemo_gym.config.process import ServerInstance
 from nemo_gym.config.settings import http_url
+from nemo_gym.config.tls import Tls, scheme_of
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import HeadServerNotFoundError, LaunchError, ServerCallError
 from nemo_gym.http.internal import InternalClient
-from nemo_gym.http.reply import Timeouts
+from nemo_gym.http.reply import NotTrusted, Timeouts
+from nemo_gym.http.tls import needs_tls, speaks_tls
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 
@@ -148,7 +151,7 @@ class LoadReader:
         """By default, the token is the recorded one of that run."""
         self._head = head
         self._run_token = run_token
-        self._client = InternalClient()
+        self._client = InternalClient(tls=tls_of(head))
         self._previous: dict[str, tuple[ServerInstance, Load]] = {}
 
     async def read(self) -> list[ServerLoad]:
@@ -231,6 +234,11 @@ def _problem(instance: ServerInstance, status: str, load: Load | None) -> str | 
     return None
 
 
+def tls_of(head: HeadConfig) -> Tls | None:
+    """Return how to call a head server: as configured, else as recorded on this machine."""
+    return head.tls or tls_for(head.host, head.port)
+
+
 async def ask_for_servers(client: InternalClient, head: HeadConfig, run_token: str | None = None) -> list[JsonObject]:
     """Return the servers that a run's head server lists, or raise `LaunchError` if it does not answer."""
     servers = await _ask(client, head, run_token, "/server_instances")
@@ -248,7 +256,7 @@ async def ask_for_addresses(client: InternalClient, head: HeadConfig, run_token:
 
 
 async def _ask(client: InternalClient, head: HeadConfig, run_token: str | None, path: str) -> object:
-    address = http_url(head.host, head.port)
+    address = http_url(head.host, head.port, scheme_of(client.tls))
     token = run_token or run_token_for(head.host, head.port)
     headers = [(RUN_TOKEN_HEADER.encode(), token.encode())] if token else []
     try:
@@ -257,6 +265,10 @@ async def _ask(client: InternalClient, head: HeadConfig, run_token: str | None, 
             raise LaunchError(wants_token(address))
         return orjson.loads(reply.body)
     except ServerCallError as error:
+        if client.tls is None and await asyncio.to_thread(speaks_tls, head.host, head.port):
+            raise HeadServerNotFoundError(f"{needs_tls(address)}.") from error
+        if isinstance(error, NotTrusted):
+            raise HeadServerNotFoundError(f"{error}.") from error
         if not error.was_sent:
             raise HeadServerNotFoundError(
                 f"no servers are running: no head server answers at {address}. {ADVICE}"
@@ -267,4 +279,4 @@ async def _ask(client: InternalClient, head: HeadConfig, run_token: str | None, 
 
 
 def _not_a_head(head: HeadConfig) -> str:
-    return f"the server at {http_url(head.host, head.port)} is not a nemo_gym head server. {ADVICE}"
+    return f"the server at {head.url} is not a nemo_gym head server. {ADVICE}"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 
 from nemo_gym.calls.address_book import Address, AddressBook
 from nemo_gym.calls.directory import ADDRESSES_PATH
 from nemo_gym.errors import ServerCallError
+from nemo_gym.http.tls import connection_to
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 
 LONGEST_S = 10.0
@@ -27,10 +28,10 @@ def looked_up(book: AddressBook, server: str) -> Address:
     while True:
         listed, trouble = _asked(book)
         found = listed.get(instance, ())
-        if any(member == book.member for _, _, member in found) and own.port:
+        if any(member == book.member for _, _, member, _ in found) and own.port:
             return own
         if found:
-            host, port, _ = found[0]
+            host, port, *_ = found[0]
             return Address(host, port)
         if time.monotonic() > deadline:
             reason = trouble or "no machine of the run has started it"
@@ -38,10 +39,10 @@ def looked_up(book: AddressBook, server: str) -> Address:
         time.sleep(PAUSE_S)
 
 
-def _asked(book: AddressBook) -> tuple[dict[str, list[tuple[str, int, str]]], str]:
+def _asked(book: AddressBook) -> tuple[dict[str, list[tuple[str, int, str, str]]], str]:
     """Return the addresses by server, or the reason why there are none."""
     assert book.head is not None
-    connection = HTTPConnection(*book.head, timeout=ANSWER_TIMEOUT_S)
+    connection = connection_to(*book.head, book.tls, ANSWER_TIMEOUT_S)
     try:
         connection.request("GET", ADDRESSES_PATH, headers={RUN_TOKEN_HEADER: book.run_token or ""})
         reply = connection.getresponse()

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field, ValidationError
 from nemo_gym.config.access import RUN_TOKEN_ENV_VAR
 from nemo_gym.config.hosts import leads_to
 from nemo_gym.config.models import RunConfig
+from nemo_gym.config.tls import Tls
 
 
 class RunRecord(BaseModel):
@@ -31,6 +32,8 @@ class RunRecord(BaseModel):
     """The names that rows may use for its agents."""
     run_token: str | None = Field(default=None, repr=False)
     """The token that its servers require; None if they require none."""
+    tls: Tls | None = None
+    """How its servers are called, if they speak TLS."""
 
     @classmethod
     def of(cls, run: RunConfig) -> Self:
@@ -38,7 +41,7 @@ class RunRecord(BaseModel):
         here, head = os.getcwd(), run.head
         return cls(
             pid=os.getpid(), host=head.host, port=head.port, working_dir=here, started_at=time.time(),
-            agents=run.agent_names, run_token=run.run_token,
+            agents=run.agent_names, run_token=run.run_token, tls=run.tls,
         )  # fmt: skip
 
     @property
@@ -98,6 +101,8 @@ def live_runs() -> list[RunRecord]:
                 path.unlink(missing_ok=True)
             elif record not in _of_process:
                 runs.append(record)
+    # Several launchers of this machine may have joined the same run at the same moment.
+    runs = list({(run.host, run.port): run for run in sorted(runs, key=lambda run: -run.started_at)}.values())
     here = os.getcwd()
     return sorted(runs, key=lambda run: (run.working_dir == here, run.started_at))
 
@@ -109,6 +114,12 @@ def run_token_for(host: str, port: int) -> str | None:
     """
     run = run_at(host, port)
     return run.run_token if run else os.environ.get(RUN_TOKEN_ENV_VAR) or None
+
+
+def tls_for(host: str, port: int) -> Tls | None:
+    """Return how to call the run whose head server is at this address, if it is on this machine and has TLS."""
+    run = run_at(host, port)
+    return run.tls if run else None
 
 
 def run_at(host: str, port: int) -> RunRecord | None:

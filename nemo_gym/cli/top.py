@@ -27,7 +27,6 @@ from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import JsonSettings
 from nemo_gym.config import HeadConfig
 from nemo_gym.config.access import configured_token
-from nemo_gym.config.settings import http_url
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import HeadServerNotFoundError, LaunchError
 
@@ -113,7 +112,7 @@ async def _watch(console: Console, head: HeadConfig, token: str | None, interval
     # The screen of the live table is gone, so the last reading is repeated.
     console.print(table_of(loads, console.width))
     if not quits.is_set():
-        running.note(f"the run at {http_url(head.host, head.port)} has ended")
+        running.note(f"the run at {head.url} has ended")
 
 
 async def _happens_within(event: asyncio.Event, seconds: float) -> bool:
@@ -175,7 +174,7 @@ def _page(console: Console, head: HeadConfig, loads: list[ServerLoad], problem: 
     """Return the whole screen: a line about the run, the table, and why it is not current."""
     up = sum(each.state == "up" for each in loads)
     state = f"{up} of {counted(len(loads), 'server')} up"
-    title = f"{http_url(head.host, head.port)}   {state}   {time.strftime('%H:%M:%S')}   q quits"
+    title = f"{head.url}   {state}   {time.strftime('%H:%M:%S')}   q quits"
     notes = [Text(), Text(f"The table is not current: {problem}", style="red")] if problem else []
     return Group(Text(title), Text(), table_of(loads, console.width), *notes)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from functools import lru_cache
+from pathlib import Path
 
 
 def is_loopback(host: str) -> bool:
@@ -37,7 +39,7 @@ def leads_to(host: str, listening: str) -> bool:
         return True
     wanted = _addresses(host)
     if any(ipaddress.ip_address(address).is_unspecified for address in _addresses(listening)):
-        return any(map(_is_of_this_machine, wanted))
+        return any(map(is_of_this_machine, wanted))
     return not wanted.isdisjoint(_addresses(listening))
 
 
@@ -50,8 +52,12 @@ def _addresses(host: str) -> set[str]:
     return {str(address[0]).partition("%")[0] for *_, address in found}
 
 
-def _is_of_this_machine(address: str) -> bool:
-    ip = ipaddress.ip_address(address)
+def is_of_this_machine(address: str) -> bool:
+    """Return whether an IP address is one of this machine's; False for a name."""
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return False
     if ip.is_loopback:
         return True
     with socket.socket(socket.AF_INET6 if ip.version == 6 else socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -78,3 +84,16 @@ def outward(host: str) -> str:
         except OSError:
             return socket.gethostname()
         return str(probe.getsockname()[0])
+
+
+@lru_cache(maxsize=1)
+def this_machine() -> str:
+    """Return an id of this machine's network: processes with the same one may call each other over unix sockets.
+
+    Containers that share a folder of sockets, but not the network, are machines of their own.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}-{Path('/proc/self/ns/net').stat().st_ino}"
+    except OSError:
+        return ""

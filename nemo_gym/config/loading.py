@@ -15,7 +15,7 @@ from nemo_gym.config.directives import follow_directives
 from nemo_gym.config.explain import explain_validation, near_misses
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.model_cache import check_model_cache
-from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, RunConfig, ServerConfig
+from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, Origin, RunConfig, ServerConfig
 from nemo_gym.config.observability import check_capture
 from nemo_gym.config.parts import part_of
 from nemo_gym.config.replicas import replicas_of
@@ -31,6 +31,7 @@ from nemo_gym.config.servers import (
 )
 from nemo_gym.config.settings import ENVIRONMENT_SERVERS
 from nemo_gym.config.sources import gather
+from nemo_gym.config.tls import TLS_KEY, Tls, scheme_of
 from nemo_gym.config.token_capture import TOKEN_CAPTURE_KEY, check_token_capture
 from nemo_gym.config.tree import Node, origins, plain
 from nemo_gym.errors import ConfigError
@@ -72,10 +73,11 @@ def load(
         check_token_capture(values.get(TOKEN_CAPTURE_KEY), origins(tree.mapping[TOKEN_CAPTURE_KEY]))
     check_model_cache(values, places)
     for_agents = {key: values[key] for key in _FOR_AGENTS if key in values}
-    defaults = RunDefaults(default_host(values, places), advertised_host(values, places), for_agents)
+    tls = _tls(values, places)
+    defaults = RunDefaults(default_host(values, places), advertised_host(values, places), scheme_of(tls), for_agents)
 
     servers = [block for block in blocks if block.tier != ENVIRONMENT_SERVERS]
-    part = part_of(values, [block.name for block in servers], places)
+    part = part_of(values, [block.name for block in servers], tls, places)
     built = _build_all(servers, resolver, defaults, part.names)
     checks.check_all_resolved(built.unresolved, sources.env)
     stop_at_almost_servers([*almost, *built.problems], is_error=values.get("error_on_almost_servers") is not False)
@@ -83,7 +85,7 @@ def load(
     named_agents = {block.name: block.node for block in blocks if block.tier == ENVIRONMENT_SERVERS}
     aliases = checks.aliases_of(named_agents, built.servers)
     checks.check_references(built.servers, aliases)
-    head = part.head or _head(tree, values, defaults)
+    head = part.head or _head(tree, values, defaults, tls)
     ports.check_fixed_ports(built.servers.values(), head, places.get("head_server"))
     if require_servers:
         checks.check_some_server(built.servers, sources.files)
@@ -99,6 +101,7 @@ def load(
         config_paths=sources.files,
         only=part.names,
         joins=part.head is not None,
+        tls=tls,
         notes=tuple(notes_of_defaults(built.servers, sources.surroundings)),
     )
 
@@ -138,21 +141,35 @@ def _build_all(
     return built
 
 
-def _head(tree: Node, values: Mapping[str, object], defaults: RunDefaults) -> HeadConfig:
+def _tls(values: dict[str, object], places: Mapping[str, Origin]) -> Tls | None:
+    """Return the checked `tls` block, and make its paths absolute, because each server runs in its own folder."""
+    if values.get(TLS_KEY) is None:
+        return None
+    # Imported here because most configurations have no certificates.
+    from nemo_gym.config.certificates import tls_of
+
+    tls = tls_of(values[TLS_KEY], places)
+    values[TLS_KEY] = tls.model_dump(mode="json", exclude_none=True)
+    return tls
+
+
+def _head(tree: Node, values: Mapping[str, object], defaults: RunDefaults, tls: Tls | None) -> HeadConfig:
     given = values.get("head_server")
     host, advertised = defaults.host, defaults.advertised_host
     if given is None:
-        return HeadConfig(host=host, advertised_host=advertised)
+        return HeadConfig(host=host, advertised_host=advertised, tls=tls)
     node = tree.mapping["head_server"]
     if not isinstance(given, dict):
         raise ConfigError(f"{node.origin}: head_server must be a mapping with host and port, but is {given!r}.")
     places = origins(node)
-    fields = {key: value for key, value in given.items() if value is not None and key != "port_is_fixed"}
+    fields = {
+        key: value for key, value in given.items() if value is not None and key not in ("port_is_fixed", TLS_KEY)
+    }
     if misspelt := near_misses(HeadConfig, fields, block="head_server", origins=places):
         raise ConfigError("\n".join(misspelt))
     try:
         return HeadConfig.model_validate(
-            {"host": host, "advertised_host": advertised, **fields, "port_is_fixed": "port" in fields}
+            {"host": host, "advertised_host": advertised, **fields, "port_is_fixed": "port" in fields, "tls": tls}
         )
     except ValidationError as error:
         raise ConfigError(explain_validation(error, block="head_server", origins=places)) from error

@@ -10,8 +10,10 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from nemo_gym.config.hosts import is_loopback, loopback_of
+from nemo_gym.config.ray import RayNeeds
 from nemo_gym.config.settings import AGENT_TIER, ServerType, http_url
 from nemo_gym.config.suggestions import ADD_A_FILE, did_you_mean, did_you_mean_or_all
+from nemo_gym.config.tls import Tls, scheme_of
 from nemo_gym.errors import ServerRefNotFoundError
 from nemo_gym.jsonl import JsonObject
 
@@ -195,11 +197,15 @@ class ServerConfig(Frozen):
     datasets: tuple[DatasetConfig, ...] = ()
     isolated: bool = False
     """Whether it always runs in a virtual environment of its own."""
+    ray: RayNeeds = RayNeeds()
+    """What it needs of a Ray cluster, if `launcher` is `ray`."""
+    scheme: str = "http"
+    """`https` if the run has TLS."""
 
     @property
     def url(self) -> str:
         """The address at which it listens."""
-        return http_url(self.host, self.port)
+        return http_url(self.host, self.port, self.scheme)
 
     @property
     def local_host(self) -> str:
@@ -222,6 +228,17 @@ class HeadConfig(Frozen):
     port_is_fixed: bool = False
     expose_secrets: bool = False
     """Return the configuration with its secrets, if only this machine can reach the head server."""
+    tls: Tls | None = None
+    """The `tls` block of the configuration."""
+
+    @property
+    def url(self) -> str:
+        """The address at which its own machine reaches it, or at which others do if this one joins the run."""
+        return self.url_at(self.host)
+
+    def url_at(self, host: str) -> str:
+        """Return its address with another host."""
+        return http_url(host, self.port, scheme_of(self.tls))
 
 
 class PortRange(NamedTuple):
@@ -247,7 +264,7 @@ MEMBER_KEY = "_ng_member"
 """Key of the part of the run that the head server belongs to, in the same configuration."""
 SHORTCUTS_KEY = "_ng_shortcuts"
 """Key of the unix sockets of the run's servers in the same configuration."""
-WRITTEN_ADDRESSES = ("default_host", "head_server.host", "head_server.port")
+WRITTEN_ADDRESSES = ("default_host", "head_server.host", "head_server.port", "tls")
 
 
 class RunConfig(Frozen):
@@ -273,6 +290,8 @@ class RunConfig(Frozen):
     """What the user should know before the servers start."""
     run_token: str | None = Field(default=None, repr=False)
     """The token that started servers require; None if the run is open."""
+    tls: Tls | None = None
+    """The `tls` block, if the servers speak TLS."""
     run_id: str = ""
     """Unique id of the run; empty before it starts."""
     shortcuts: Mapping[str, str] = Field(default_factory=dict)
@@ -292,8 +311,11 @@ class RunConfig(Frozen):
 
     @property
     def spans_machines(self) -> bool:
-        """Whether other machines may have servers of the run."""
-        return self.only is not None or self.joins or not is_loopback(self.head.host)
+        """Whether other machines may have servers of the run, or call them at an advertised address."""
+        is_advertised = self.head.advertised_host or any(
+            each.advertised_host or each.advertised_port for each in self.servers.values()
+        )
+        return self.only is not None or self.joins or not is_loopback(self.head.host) or bool(is_advertised)
 
     def servers_of(self, type_: ServerType) -> list[ServerConfig]:
         """Return the servers of one tier, in configuration order."""

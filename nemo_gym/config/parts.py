@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from nemo_gym.config.models import DEFAULT_HEAD_SERVER_PORT, HeadConfig, Origin
 from nemo_gym.config.suggestions import did_you_mean_or_all
+from nemo_gym.config.tls import Tls, scheme_of
 from nemo_gym.errors import ConfigError
 
 ONLY_KEY = "only"
@@ -25,9 +26,11 @@ class Part(NamedTuple):
     """The head server to join; None if this machine has the run's own."""
 
 
-def part_of(values: Mapping[str, object], known: Collection[str], places: Mapping[str, Origin]) -> Part:
+def part_of(
+    values: Mapping[str, object], known: Collection[str], tls: Tls | None, places: Mapping[str, Origin]
+) -> Part:
     """Return the part that `only` and `join` select of the known servers. Raise `ConfigError` if they are invalid."""
-    return Part(_names(values.get(ONLY_KEY), known, places), _head(values.get(JOIN_KEY), places))
+    return Part(_names(values.get(ONLY_KEY), known, places), _head(values.get(JOIN_KEY), tls, places))
 
 
 def _names(given: object, known: Collection[str], places: Mapping[str, Origin]) -> frozenset[str] | None:
@@ -53,10 +56,11 @@ def _names(given: object, known: Collection[str], places: Mapping[str, Origin]) 
     return frozenset(names)
 
 
-def _head(given: object, places: Mapping[str, Origin]) -> HeadConfig | None:
+def _head(given: object, tls: Tls | None, places: Mapping[str, Origin]) -> HeadConfig | None:
     if given is None:
         return None
-    url = str(given) if "://" in str(given) else f"http://{given}"
+    scheme = scheme_of(tls)
+    url = str(given) if "://" in str(given) else f"{scheme}://{given}"
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or DEFAULT_HEAD_SERVER_PORT
@@ -65,6 +69,11 @@ def _head(given: object, places: Mapping[str, Origin]) -> HeadConfig | None:
     if not host or parts.scheme not in ("http", "https") or parts.path.strip("/"):
         raise ConfigError(
             f"{places.get(JOIN_KEY)}: {JOIN_KEY} must be the address of the run's head server, such as "
-            f"http://10.0.0.5:{DEFAULT_HEAD_SERVER_PORT}, but is {given!r}."
+            f"{scheme}://10.0.0.5:{DEFAULT_HEAD_SERVER_PORT}, but is {given!r}."
         )
-    return HeadConfig(host=host, port=port, port_is_fixed=True)
+    if parts.scheme != scheme:
+        has, advice = ("no tls", "Set tls on all machines") if tls is None else ("tls", "Write https")
+        raise ConfigError(
+            f"{places.get(JOIN_KEY)}: {JOIN_KEY} is {given}, but this configuration has {has}. {advice}."
+        )
+    return HeadConfig(host=host, port=port, port_is_fixed=True, tls=tls)

@@ -11,6 +11,7 @@ from nemo_gym.config.hosts import is_any_address, loopback_of
 from nemo_gym.config.models import Origin, RunConfig, ServerConfig
 from nemo_gym.config.secret_values import SecretValues, handed_environment
 from nemo_gym.config.settings import BaseServerConfig, ServerType, http_url
+from nemo_gym.config.tls import Tls
 from nemo_gym.jsonl import JsonObject
 
 
@@ -51,6 +52,8 @@ class ProcessSettings(BaseModel):
     """Signs the session cookies; the same for all workers."""
     run_token: str | None = Field(default=None, repr=False)
     """Sent with every call between servers; None if the run is open."""
+    tls: Tls | None = None
+    """The `tls` block, if the servers speak TLS."""
     run_id: str = ""
     """Sent with every call; calls meant for another run are rejected."""
     member: str = ""
@@ -93,6 +96,7 @@ class ProcessSettings(BaseModel):
             head=BaseServerConfig(host=loopback_of(run.head.host), port=run.head.port),
             cookie_secret=cookie_secret,
             run_token=run.run_token,
+            tls=run.tls,
             run_id=run.run_id,
             member=run.member,
             environment=handed_environment(
@@ -141,6 +145,8 @@ class ServerInstance(BaseModel):
     """The name of its machine; empty if the run has only one."""
     member: str = ""
     """The part of the run that has it; empty if the run has one machine."""
+    shortcut: str = ""
+    """The unix socket on which it listens too, after the id of its machine and a colon; empty if there is none."""
     needs_one_process: bool = False
     """Whether its processes could not share its work, so that it may run on one machine only."""
 
@@ -150,7 +156,8 @@ class ServerInstance(BaseModel):
             return self
         reached = self.advertised_host or (host if is_any_address(self.host) else self.host)
         port = self.advertised_port or self.port
-        return self.model_copy(update={"host": reached, "port": port, "url": http_url(reached, port)})
+        url = http_url(reached, port, self.url.partition(":")[0])
+        return self.model_copy(update={"host": reached, "port": port, "url": url})
 
     @property
     def where(self) -> str:
@@ -201,6 +208,8 @@ class HeadSettings(BaseModel):
     """Required with every call to the head server; None if the run is open."""
     allowed_hosts: frozenset[str] = frozenset()
     """Other names by which browsers and proxies may call it."""
+    tls: Tls | None = None
+    """The `tls` block, if it speaks TLS."""
 
 
 ChildSettings = Annotated[ProcessSettings | HeadSettings, Field(discriminator="kind")]

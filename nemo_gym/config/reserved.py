@@ -45,6 +45,9 @@ class AddressKeys:
     """The last port for servers that do not set one."""
     disallowed_ports: list[int] = []  # noqa: RUF012 - never changed
     """Ports that `find_open_port` does not return to server folders that call it."""
+    tls: JsonObject | None = None
+    """The certificate of this machine's servers, which then speak TLS, and the authority that callers trust, see
+    below."""
     run_token: str | Literal[False] | None = None
     """The token that calls to the servers must carry, at least 16 characters. By default, a run that other machines
     can reach makes its own. `false` opens the run to everyone who can reach it."""
@@ -78,8 +81,13 @@ class ProcessKeys:
     """The number of processes of each server that does not set its own. `auto` is one per core."""
     process_start_method: Literal["fork", "spawn"] = "fork"
     """How servers start. Forking is faster; `spawn` is for folders whose imports do not survive a fork."""
+    launcher: Literal["local", "ray"] = "local"
+    """What starts the servers: this machine, or the nodes of a Ray cluster. Also `--launcher`."""
     ray_head_node_address: str | None = None
-    """The Ray cluster for folders that use Ray. By default, Ray is started on this machine."""
+    """The Ray cluster of `launcher: ray`, and for folders that use Ray, as `HOST:6379`. By default, Ray is started on
+    this machine."""
+    ray_copies_code: bool = True
+    """Copy the server folders outside the installation to the nodes. `false` if they have them at the same paths."""
     results_dir: str = "results"
     """A folder for results, for server folders that read this key. It starts at the working directory."""
     cache_dir: str = "cache"

@@ -15,6 +15,7 @@ from nemo_gym.config.explain import METADATA_KEYS, explain_validation, near_miss
 from nemo_gym.config.hosts import is_any_address
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import DatasetConfig, Origin, ServerConfig
+from nemo_gym.config.ray import RayNeeds
 from nemo_gym.config.reserved import RESERVED_KEYS
 from nemo_gym.config.settings import (
     DUMMY_MODEL,
@@ -50,6 +51,7 @@ class RunDefaults(NamedTuple):
 
     host: str
     advertised_host: str
+    scheme: str
     for_agents: Mapping[str, object]
     """`skip_verification` and `skip_verification_reward`, if set."""
 
@@ -86,6 +88,7 @@ class _Generic(BaseModel):
     datasets: list[DatasetConfig] = Field(default_factory=list)
     workers: int | None = Field(default=None, ge=1)
     isolated: bool = False
+    ray: RayNeeds = RayNeeds()
 
 
 def join_dummy_models(tree: Node) -> Node:
@@ -239,6 +242,8 @@ def parse_server(
         origins=places,
         datasets=tuple(generic.datasets),
         isolated=generic.isolated,
+        ray=generic.ray,
+        scheme=defaults.scheme,
     )
     return server, [], []
 

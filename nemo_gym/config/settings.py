@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from nemo_gym.config.ray import RayNeeds
 from nemo_gym.schemas.rollout import ReverifyMode
 
 ServerType = Literal["resources_servers", "responses_api_agents", "responses_api_models"]
@@ -79,9 +80,9 @@ class AgentServerRef(BaseModel):
 ServerRef = ModelServerRef | ResourcesServerRef | AgentServerRef
 
 
-def http_url(host: str, port: int) -> str:
+def http_url(host: str, port: int, scheme: str = "http") -> str:
     """Return the URL of a server, without a path."""
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 class BaseServerConfig(BaseModel):
@@ -105,6 +106,8 @@ class BaseRunServerConfig(BaseServerConfig):
     """The port by which other machines reach it, if that is not `port`."""
     isolated: bool = False
     """Run it in its own virtual environment, with the packages of its requirements.txt."""
+    ray: RayNeeds = RayNeeds()
+    """The resources and nodes of each of its processes, if `launcher` is `ray`."""
     workers: int | None = Field(default=None, ge=1)
     """Same as `num_workers`: the number of processes. A rollout stays with the process that has its session."""
     max_requests_in_flight: int | None = Field(default=None, ge=1)

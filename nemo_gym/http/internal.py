@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 
+from nemo_gym.config.tls import Tls
 from nemo_gym.http.connection import Limits, Request, RequestBody
 from nemo_gym.http.pool import Pool
 from nemo_gym.http.reply import MAX_BODY_BYTES, NotConnected, RawHeaders, Reply, Timeouts
@@ -23,8 +24,8 @@ PATH_PATTERN = re.compile(r"/[!-~]*")
 class InternalClient:
     """Client for our own servers that keeps its connections.
 
-    It supports thousands of concurrent requests. It does not support cookie jars, redirects, proxies or TLS. Each
-    event loop has its own connections, so one client may serve several loops. `close` is final: it closes all
+    It supports thousands of concurrent requests. It does not support cookie jars, redirects or proxies. Each event
+    loop has its own connections, so one client may serve several loops. `close` is final: it closes all
     connections and fails the requests in progress. If a loop is closed first, its connections end with it and Python
     warns about them.
     """
@@ -37,11 +38,14 @@ class InternalClient:
         idle_s: float = 30.0,
         max_body_bytes: int = MAX_BODY_BYTES,
         max_head_bytes: int = MEBIBYTE // 4,
+        tls: Tls | None = None,
     ) -> None:
         """Set the limits. `max_connections` applies per origin (host and port, or socket path) and event loop.
 
         `idle_s` is how long an unused connection is kept. It must be well below the servers' own limit (ours: 75 s).
+        With `tls`, all servers must speak TLS, except those on unix sockets.
         """
+        self.tls = tls
         self.timeouts = timeouts or Timeouts()
         self._limits = Limits(max_connections, idle_s, max_body_bytes, max_head_bytes)
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
@@ -117,7 +121,7 @@ class InternalClient:
             raise NotConnected("this client has been closed; create a new one for further requests")
         for other in [other for other in list(self._pools) if other.is_closed()]:
             self._pools.pop(other, None)
-        pool = self._pools[loop] = Pool(loop, self._limits)
+        pool = self._pools[loop] = Pool(loop, self._limits, self.tls)
         return pool
 
 

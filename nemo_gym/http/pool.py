@@ -8,18 +8,25 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 from collections import deque
 from contextlib import suppress
+from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
 from nemo_gym.config.hosts import is_loopback
 from nemo_gym.config.ports import notice_lost_machines
+from nemo_gym.config.settings import http_url
+from nemo_gym.config.tls import Tls, scheme_of
 from nemo_gym.context.current import Wait
 from nemo_gym.http.connection import LONGEST_ALARM_S, NEAR_S, Connection, Limits, Request
 from nemo_gym.http.open_files import TOO_MANY_FILES, has_room, is_out_of_files, no_free_connection
-from nemo_gym.http.reply import BrokenReply, NoFreeConnection, NotConnected
+from nemo_gym.http.reply import BrokenReply, NoFreeConnection, NotConnected, NotTrusted
+from nemo_gym.http.tls import client_context, reason_of
 
 BACKLOG_PAUSE_S = 0.005
+CLOSE_S = 1.0
+"""Seconds for the other side to confirm the end of a TLS connection."""
 SHORTAGE_CHECK_S = 0.1
 """Interval between checks for room, because other code of the process may have closed a file."""
 
@@ -75,9 +82,10 @@ _shortages: WeakValueDictionary[asyncio.AbstractEventLoop, Shortage] = WeakValue
 class Pool:
     """The connections of one event loop, and the timer that closes idle ones."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits, tls: Tls | None = None) -> None:
         self.loop = loop
         self.limits = limits
+        self.tls = tls
         self.connections: set[Connection] = set()
         self.is_closed = False
         self.emptied = asyncio.Event()
@@ -146,7 +154,7 @@ class Origin:
         self.is_loopback = is_loopback(self.host)
         self.authority = f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
         # With a port, the socket is only a shortcut to the server at that address.
-        self.url = f"http+unix:{uds}:" if uds and not port else f"http://{self.authority}"
+        self.url = f"http+unix:{uds}:" if uds and not port else http_url(self.host, port, scheme_of(pool.tls))
         self._idle: deque[Connection] = deque()
         self._open = 0
         self._opening = 0
@@ -315,6 +323,9 @@ class Origin:
         except TimeoutError:
             why = f"no connection within {limit_s:.3g} s: the server does not accept connections"
             raise NotConnected(request.message(why)) from None
+        except ssl.SSLError as error:
+            assert self.pool.tls is not None
+            raise NotTrusted(request.message(reason_of(error, self.pool.tls))) from error
         except (OSError, UnicodeError) as error:
             if is_out_of_files(error):
                 self._is_short = True
@@ -336,13 +347,21 @@ class Origin:
             self.pool.shortage.ease()
         return connection
 
+    def _tls_options(self) -> dict[str, Any]:
+        tls = self.pool.tls
+        if tls is None:
+            return {}
+        return {"ssl": client_context(tls), "server_hostname": tls.name_at(self.host), "ssl_shutdown_timeout": CLOSE_S}
+
     async def _open_stream(self, connection: Connection) -> None:
         loop = self.pool.loop
         try:
             if self.uds:
                 await loop.create_unix_connection(lambda: connection, sock=await connected_unix_socket(self.uds))
             else:
-                transport, _ = await loop.create_connection(lambda: connection, self.host, self.port)
+                transport, _ = await loop.create_connection(
+                    lambda: connection, self.host, self.port, **self._tls_options()
+                )
                 if not self.is_loopback:
                     notice_lost_machines(transport.get_extra_info("socket"))
         except BaseException:

@@ -2,6 +2,7 @@
 
 ServerCallError         defined in `nemo_gym.errors`; the client raises only its subclasses:
 ├─ NotConnected         nothing was sent (`was_sent` is False): refused or unreachable
+│  ├─ NotTrusted        the TLS handshake failed, for example because of the certificate
 │  └─ NoFreeConnection  all connections, or all open files of this process, stayed in use
 ├─ HungUp               the server closed the connection before the first byte of a reply
 ├─ BrokenReply          the reply is incomplete, is not valid HTTP/1.1, or is too large
@@ -42,6 +43,10 @@ class NotConnected(ServerCallError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, was_sent=False)
+
+
+class NotTrusted(NotConnected):
+    """The TLS handshake failed. Trying again does not help."""
 
 
 class NoFreeConnection(NotConnected):

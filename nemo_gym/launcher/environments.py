@@ -33,7 +33,7 @@ def interpreters(run: RunConfig, *, auto_install: bool, notice: Notice) -> dict[
     """Return the interpreters of the servers with their own environments, by server name."""
     found: dict[str, Path] = {}
     noted: set[Path] = set()
-    for server in run.servers.values():
+    for server in run.servers_here.values():
         requirements = Requirements.of_folder(server.folder)
         unmet = requirements.unmet()
         if server.isolated or (auto_install and unmet):

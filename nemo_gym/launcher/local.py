@@ -8,19 +8,22 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from pathlib import Path
 from typing import Self
 
 from nemo_gym.calls.running import RunRecord, add_run, remove_run, run_at
 from nemo_gym.config import RunConfig, ServerConfig, masked_yaml, raw_yaml
 from nemo_gym.config.access import allowed_hosts, is_open, reachable_hosts, token_of_run
+from nemo_gym.config.certificates import check_can_serve
 from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
-from nemo_gym.config.hosts import is_loopback
+from nemo_gym.config.hosts import is_loopback, this_machine
 from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, SHORTCUTS_KEY
 from nemo_gym.config.process import HeadSettings, OtherServer, ProcessSettings, ServerInstance
 from nemo_gym.config.secret_values import secrets_of
+from nemo_gym.config.tls import Tls
 from nemo_gym.errors import LaunchError
+from nemo_gym.http.tls import connection_to
 from nemo_gym.launcher.base import ServerProcess, Starter
 from nemo_gym.launcher.endings import failure_of, how_it_ended, tails
 from nemo_gym.launcher.environments import interpreters
@@ -61,6 +64,7 @@ def launch(
     If a server does not start, stop the others and raise `LaunchError`.
     A server that dies later is restarted, at most `restart_limit` times within ten minutes.
     """
+    check_can_serve(run)
     note = notice or (lambda text: None)
     pythons = interpreters(run, auto_install=auto_install, notice=note)
     running = RunningServers(run, starter or default_starter(run), on_line, note, log_dir)
@@ -178,7 +182,7 @@ class RunningServers:
         if failed:
             raise LaunchError("\n".join(str(_failure_at_start(each)) for each in self._processes if each in failed))
         if not dry_run:
-            _expect_answers(list(self.run.servers_here.values()))
+            _expect_answers(list(self.run.servers_here.values()), self.run.tls)
 
     def record(self) -> None:
         """Record the run, so that other commands find it, also from a machine that has joined it."""
@@ -298,8 +302,14 @@ class RunningServers:
             started_at=time.time(),
             machine=socket.gethostname() if self.run.member else "",
             member=self.run.member,
+            shortcut=self._shared_shortcut(server.name),
             needs_one_process=needs_one_process(server),
         )
+
+    def _shared_shortcut(self, name: str) -> str:
+        """Return a server's unix socket, for the other parts of the run on this machine."""
+        shortcut, machine = self._doors[name].shortcut, this_machine()
+        return f"{machine}:{shortcut.getsockname()}" if self.run.member and shortcut and machine else ""
 
     def _note_restart(self, place: Place) -> None:
         if place.server is None:
@@ -327,6 +337,7 @@ class RunningServers:
             endpoints=list(model_endpoints(self.run)) if awaits else [],
             run_token=self.run.run_token,
             allowed_hosts=allowed_hosts(self.run.plain),
+            tls=self.run.tls,
         )
 
     def _expected(self) -> dict[str, OtherServer]:
@@ -379,9 +390,9 @@ def _failure_at_start(process: ServerProcess) -> LaunchError:
     return failure_of(process, how_it_ended(process), when)
 
 
-def _expect_answers(servers: Sequence[ServerConfig]) -> None:
+def _expect_answers(servers: Sequence[ServerConfig], tls: Tls | None) -> None:
     for server in servers:
-        connection = HTTPConnection(server.host, server.port, timeout=ANSWER_TIMEOUT_S)
+        connection = connection_to(server.host, server.port, tls, ANSWER_TIMEOUT_S)
         try:
             connection.request("GET", "/")
             connection.getresponse()

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from typing import NamedTuple, Self
 
 from nemo_gym.calls.client import ServerClient, wants_token
@@ -19,8 +19,9 @@ from nemo_gym.config.access import configured_token
 from nemo_gym.config.hosts import is_loopback
 from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, HeadConfig, RunConfig, ServerConfig
 from nemo_gym.config.process import ServerInstance
-from nemo_gym.config.settings import GROUP_KEY, BaseServerConfig, http_url
+from nemo_gym.config.settings import GROUP_KEY
 from nemo_gym.errors import HeadServerNotFoundError, LaunchError
+from nemo_gym.http.tls import connection_to
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 
 HEAD_WAIT_S = 60.0
@@ -46,12 +47,11 @@ class JoinedRun(NamedTuple):
     def of(cls, run: RunConfig, notice: Callable[[str], None]) -> Self:
         """Ask the head server, once it answers. Raise `LaunchError` if the run cannot be joined."""
         head, token = run.head, configured_token(run.plain) or run_token_for(run.head.host, run.head.port)
-        url = http_url(head.host, head.port)
+        url = head.url
         deadline, has_noted = time.monotonic() + HEAD_WAIT_S, False
         while True:
             try:
-                asked = BaseServerConfig(host=head.host, port=head.port)
-                client = ServerClient.load_from_global_config(asked, token)
+                client = ServerClient.load_from_global_config(head, token)
                 break
             except HeadServerNotFoundError as error:
                 if str(error) == wants_token(url) or time.monotonic() > deadline:
@@ -113,7 +113,7 @@ class Membership:
         self._instances = instances
         self._notice = notice
         self._host = host_towards(run.head)
-        self._url = http_url(run.head.host, run.head.port)
+        self._url = run.head.url
         self._check_reachable()
         if refusal := self._report():
             raise LaunchError(refusal)
@@ -183,7 +183,7 @@ class Membership:
 
     def _send(self, method: str, body: bytes) -> tuple[int, bytes]:
         head = self._run.head
-        connection = HTTPConnection(head.host, head.port, timeout=ANSWER_TIMEOUT_S)
+        connection = connection_to(head.host, head.port, self._run.tls, ANSWER_TIMEOUT_S)
         try:
             headers = {"content-type": "application/json", RUN_TOKEN_HEADER: self._run.run_token or ""}
             connection.request(method, f"{MEMBERS_PATH}/{self._run.member}", body, headers)

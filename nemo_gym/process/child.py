@@ -103,7 +103,7 @@ def _serve_head(
 ) -> int:
     log_to_stderr()
     threading.Thread(target=update_instances, args=(settings, updates), name="server updates", daemon=True).start()
-    return serve_app(head_app(settings), listeners, report)
+    return serve_app(head_app(settings), listeners, report, tls=settings.tls)
 
 
 def die_with_forker(parent: int) -> None:

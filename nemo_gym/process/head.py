@@ -54,7 +54,7 @@ class HeadServer(BaseServer):
 
 def head_app(settings: HeadSettings) -> FastAPI:
     app = FastAPI(title="head_server")
-    client = InternalClient()
+    client = InternalClient(tls=settings.tls)
     members = Members(settings)
     silent = set(settings.endpoints)
 

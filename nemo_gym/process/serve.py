@@ -32,6 +32,7 @@ from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, published_defaults, set_process_config
 from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.config.tls import Tls
 from nemo_gym.errors import ConfigError, LaunchError, SignatureError, UserError
 from nemo_gym.http.external import ConnectionLimits, limit_connections
 from nemo_gym.memory import settle_memory, tend_memory
@@ -97,7 +98,7 @@ def serve(settings: ProcessSettings, listeners: Sequence[socket.socket], report:
         return 0
     server.set_ulimit()
     logs_requests = settings.plain.get("uvicorn_logging_show_200_ok") is True
-    return serve_app(app, listeners, report, logs_requests=logs_requests)
+    return serve_app(app, listeners, report, tls=settings.tls, logs_requests=logs_requests)
 
 
 @contextmanager
@@ -151,9 +152,16 @@ def log_to_stderr() -> None:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
 
 
-def serve_app(app: ASGIApp, listeners: Sequence[socket.socket], report: Report, *, logs_requests: bool = False) -> int:
+def serve_app(
+    app: ASGIApp,
+    listeners: Sequence[socket.socket],
+    report: Report,
+    *,
+    tls: Tls | None = None,
+    logs_requests: bool = False,
+) -> int:
     """Serve at these sockets until a signal asks to stop. Return the process's exit code."""
-    server = ReportingServer(uvicorn_config(app, logs_requests=logs_requests), report)
+    server = ReportingServer(uvicorn_config(app, logs_requests=logs_requests), report, tls)
     server.run(sockets=list(listeners))
     return 0 if server.started else 1
 
@@ -186,6 +194,7 @@ def build_server(settings: ProcessSettings) -> SimpleServer:
             settings.run_token,
             member=settings.member,
             directory=server.server_client.directory,
+            tls=settings.tls,
         )
         context.life = context.siblings.mark(secrets.token_hex(8))
         if settings.num_workers > 1:
@@ -361,8 +370,8 @@ def uvicorn_config(app: ASGIApp, *, logs_requests: bool = False) -> uvicorn.Conf
 class ReportingServer(QuickShutdownServer):
     """Server that notifies the launcher when it accepts requests."""
 
-    def __init__(self, config: uvicorn.Config, report: Report) -> None:
-        super().__init__(config)
+    def __init__(self, config: uvicorn.Config, report: Report, tls: Tls | None = None) -> None:
+        super().__init__(config, tls)
         self._report = report
         self._tending: asyncio.Task[None] | None = None
 

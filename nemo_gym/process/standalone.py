@@ -13,6 +13,7 @@ import yaml
 
 from nemo_gym.config import RunConfig, ServerConfig, bind, load
 from nemo_gym.config.access import LOOPBACK_TOKEN_KEY, RUN_TOKEN_KEY, configured_token, needs_token
+from nemo_gym.config.certificates import check_can_serve
 from nemo_gym.config.environment import CONFIG_DICT_ENV_VAR
 from nemo_gym.config.hosts import is_loopback
 from nemo_gym.config.process import ProcessSettings
@@ -55,13 +56,14 @@ def _serve(folder: Path) -> int:
         # Leave out the config's agent, which refers to servers that are not started here.
         blocks = {name: block for name, block in _blocks(own).items() if isinstance(block, dict)}
         run = load([own], [*(f"~{name}" for name in blocks if not _is_block_for(blocks[name], folder)), *words])
+    check_can_serve(run)
     server = _server_of(run, folder)
     listener = bind(
         server.host, server.port, instance=server.name, port_range=run.port_range, written=run.written_address(server)
     )
     port = listener.getsockname()[1]
-    logger.info("%s listens on http://%s:%d", server.name, server.host, port)
     bound = server.model_copy(update={"port": port})
+    logger.info("%s listens on %s", server.name, bound.url)
     settings = ProcessSettings.of(_with_token(run, server), bound, cookie_secret=secrets.token_hex(32))
     return serve(settings, [listener], Report(None))
 

@@ -8,6 +8,7 @@ from typing import NoReturn
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.running import live_runs, run_at
 from nemo_gym.config.settings import http_url
+from nemo_gym.config.tls import scheme_of
 from nemo_gym.errors import LaunchError, ServerCallError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import NoFreeConnection, NotConnected, Timeouts
@@ -29,6 +30,7 @@ class RunWatch:
         self._advice = advice
         head, book = client.head_server_config, client.address_book
         self._head = head
+        self._tls = book.tls
         self._record = run_at(head.host, head.port)
         # On several machines, servers come and go, but the head server is there as long as the run.
         servers = dict.fromkeys(book.address_of(name) for name in book.servers if book.head is None)
@@ -71,7 +73,7 @@ class RunWatch:
                 raise self._ended(f": none of its servers has answered for {began_at - self._seen_at:.0f} s")
 
     async def _any_answers(self) -> bool:
-        async with InternalClient() as client:
+        async with InternalClient(tls=self._tls) as client:
             for host, port in self._addresses:
                 try:
                     await client.request("GET", host, port, "/livez", timeouts=PROBE)
@@ -86,4 +88,5 @@ class RunWatch:
         return False
 
     def _ended(self, how: str) -> LaunchError:
-        return LaunchError(f"the run at {http_url(self._head.host, self._head.port)} has ended{how}. {self._advice}")
+        url = http_url(self._head.host, self._head.port, scheme_of(self._tls))
+        return LaunchError(f"the run at {url} has ended{how}. {self._advice}")

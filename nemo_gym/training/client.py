@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.access import POLICY_OVERRIDE_KEY
 from nemo_gym.config.model_cache import MODEL_CACHE_KEY
-from nemo_gym.config.settings import BaseServerConfig, http_url
 from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.context.group import LEAST_GROUP
 from nemo_gym.data.media import check_embedded
 from nemo_gym.errors import InvalidTask, UsageError
-from nemo_gym.http.internal import split_url
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.attempts import AttemptLimits
 from nemo_gym.rollouts.collector import allowed_connections
@@ -26,6 +25,7 @@ from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.schemas.row import AGENT_REF_KEY, ROLLOUT_ID_KEY, TASK_INDEX_KEY, Row
 from nemo_gym.training.batch import Batch, FailedRollouts, Task
 from nemo_gym.training.group import Group, Rollout
+from nemo_gym.training.heads import head_at
 from nemo_gym.training.loop_thread import LoopThread
 from nemo_gym.training.policies import Policies, PolicyRunner
 
@@ -42,15 +42,16 @@ class TrainingClient:
         rollout_timeout_s: float = 1800.0,
         attempts: int | None = None,
         run_token: str | None = None,
+        ca: str | Path | None = None,
     ) -> None:
         """Set the run and the limits.
 
         `head` is the address that `ng_run` prints. `in_flight` limits how many rollouts run at once. `attempts` is how
         often a rollout is tried that met a lost or overloaded server; by default as in a collection. The run's token
-        is found by itself on the machine of the run.
+        is found by itself on the machine of the run. `ca` is the file of the authority that issued the certificates of
+        a run with TLS, `system` (the default for `https://`) for those that the operating system trusts.
         """
-        host, port, _, _ = split_url(head)
-        self._head = BaseServerConfig(host=host, port=port)
+        self._head = head_at(head, ca)
         self._in_flight = in_flight
         self._failed_rollouts = failed_rollouts
         self._settings = AttemptSettings(rollout_timeout_s=rollout_timeout_s, max_attempts=attempts)
@@ -66,7 +67,7 @@ class TrainingClient:
         if self._client.address_book.model_cache is not None:
             await self._client.aclose()
             raise UsageError(
-                f"the run at {http_url(self._head.host, self._head.port)} answers model calls from a cache "
+                f"the run at {self._head.url} answers model calls from a cache "
                 f"({MODEL_CACHE_KEY}), so it cannot be used for training. Start it without that key."
             )
         self._tokens = RecordedTokens.of(self._client)
@@ -114,7 +115,7 @@ class TrainingClient:
             return
         if not self._opened().address_book.allows_policy_override:
             raise UsageError(
-                f"set_policy: the run at {http_url(self._head.host, self._head.port)} does not allow other policies. "
+                f"set_policy: the run at {self._head.url} does not allow other policies. "
                 f"Start it with +{POLICY_OVERRIDE_KEY}=true."
             )
         self._policies.replace(self._policies.changed(urls, model, api_key), version)

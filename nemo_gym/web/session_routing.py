@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from nemo_gym.calls.directory import Directory
 from nemo_gym.calls.problems import failure_of_call
+from nemo_gym.config.tls import Tls
 from nemo_gym.context.deadline import time_left_for_callee, time_left_s
 from nemo_gym.errors import EnvironmentFailed, ServerCallError, ServerLost
 from nemo_gym.http.internal import OWN_HEADERS, InternalClient
@@ -17,6 +18,8 @@ from nemo_gym.web.failures import ROLLOUT_ID_SCOPE_KEY
 from nemo_gym.web.in_process import Answer, whole_body
 
 NOT_FORWARDED = OWN_HEADERS | {TIME_LEFT_HEADER.encode()}
+PASSED_ON = b"x-nemo-gym-passed-on"
+"""Marks a call from another part of the run that does not have the session."""
 OF_THE_PROCESS = OWN_HEADERS | {b"date", b"server"}
 """Headers that each process sets in its own responses."""
 
@@ -45,10 +48,11 @@ class SessionRouting:
         *,
         member: str = "",
         directory: Directory | None = None,
+        tls: Tls | None = None,
     ) -> None:
         """`sockets` are the unix sockets of this machine's processes, by process number; a single one has none.
 
-        `member` and `directory` belong to a run on several machines.
+        `member`, `directory` and `tls` belong to a run on several machines.
         """
         self.server = server
         self.number = number
@@ -56,7 +60,7 @@ class SessionRouting:
         self._run_token = run_token
         self._member = member
         self._directory = directory
-        self._client = InternalClient()
+        self._client = InternalClient(tls=tls)
 
     def mark(self, life: str) -> str:
         """Return the mark of sessions that this start of the process begins."""
@@ -88,7 +92,7 @@ class SessionRouting:
         if self._run_token:
             # The caller's own token was removed when the call was admitted.
             headers.append((RUN_TOKEN_HEADER.encode(), self._run_token.encode()))
-        host, port = await self._address_of(holder)
+        host, port = await self._address_of(holder, headers)
         try:
             reply = await self._client.request(
                 scope["method"], host, port, f"{path}?{query}" if query else path,
@@ -101,16 +105,19 @@ class SessionRouting:
         kept = [(name, value) for name, value in reply.raw_headers if name.lower() not in OF_THE_PROCESS]
         await Answer(reply.status, kept, b"").with_body(reply.body).send(send)
 
-    async def _address_of(self, holder: Holder) -> tuple[str, int]:
+    async def _address_of(self, holder: Holder, headers: list[tuple[bytes, bytes]]) -> tuple[str, int]:
         if holder.socket is not None or self._directory is None:
             return self.server, 0
-        listed = await self._directory.of_member(self.server, holder.member)
+        # This part may have the address of a lost one that is still listed. It must not send calls to itself.
+        was_passed_on = any(name == PASSED_ON for name, _ in headers)
+        listed = None if was_passed_on else await self._directory.of_member(self.server, holder.member)
         if listed is None:
             raise ServerLost(
                 "the machine that has the state of this rollout is lost",
                 server=self.server,
                 tier=EnvironmentFailed.default_tier,
             )
+        headers.append((PASSED_ON, b"1"))
         return listed.host, listed.port
 
     async def aclose(self) -> None:

@@ -9,7 +9,9 @@ from types import FrameType
 
 import uvicorn
 
+from nemo_gym.config.tls import Tls
 from nemo_gym.web.connections import Connection, Connections
+from nemo_gym.web.tls import listen_with_tls
 
 TICK_S = 1.0
 """Interval between updates of the date in response headers, and between checks of the connections."""
@@ -20,9 +22,11 @@ POLL_S = 0.005
 class QuickShutdownServer(uvicorn.Server):
     """A server that stops at once if no call is running. Plain uvicorn first waits for up to two ticks of 0.1 s."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, tls: Tls | None = None) -> None:
+        """With `tls`, unix sockets stay plain, because only the user's own processes can open them."""
         config.http = Connection
         super().__init__(config)
+        self._tls = tls
         self.server_state: Connections = Connections()
         self._stop_requested = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -37,6 +41,14 @@ class QuickShutdownServer(uvicorn.Server):
         super().handle_exit(sig, frame)
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stop_requested.set)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._tls is None or sockets is None:
+            await super().startup(sockets)
+            return
+        public = [each for each in sockets if each.family != socket.AF_UNIX]
+        await super().startup([each for each in sockets if each not in public])
+        await listen_with_tls(self, public, self._tls)
 
     async def main_loop(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -22,6 +22,7 @@ from nemo_gym.config.settings import (
     GroupVerification,
     ServerType,
 )
+from nemo_gym.config.tls import TlsBlock
 from nemo_gym.config.token_capture import TokenCaptureConfig
 from nemo_gym.contract.manifest import DeclaredReward
 from nemo_gym.data.prompts import PromptConfig
@@ -46,6 +47,7 @@ TIER_BASES: dict[ServerType, type[BaseRunServerInstanceConfig]] = {
 }
 BLOCKS: tuple[tuple[str, str, str, type[BaseModel]], ...] = (
     ("The block head_server", "At the top level.", "head_server.", HeadConfig),
+    ("The block tls", "At the top level.", "tls.", TlsBlock),
     ("The block token_id_capture", "At the top level.", "token_id_capture.", TokenCaptureConfig),
     ("Datasets", "In the list `datasets` of an agent.", "datasets[].", DatasetConfig),
     (
@@ -77,7 +79,7 @@ BLOCKS: tuple[tuple[str, str, str, type[BaseModel]], ...] = (
         DeclaredReward,
     ),
 )
-INHERITED_BY_THE_LAUNCHER = {"port_is_fixed"}
+INHERITED_BY_THE_LAUNCHER = {"port_is_fixed", "tls"}
 
 
 def configuration(repository: Path) -> str:

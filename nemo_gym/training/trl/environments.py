@@ -38,12 +38,12 @@ def environment(
 
     `sources` is an environment's folder, or its config files, with `overrides` as words of the command line. Its
     server is then started with the models of its judges, but without agents and policy. Or it is the address of a
-    running head server (`http://…`). `server` selects one of several resources servers.
+    running head server (`http://…` or `https://…`). `server` selects one of several resources servers.
 
     The tools are those that the server lists. For a server that lists none, pass those of its rows as `tools`.
     `call_timeout_s` limits each call of the server.
     """
-    if len(sources) == 1 and str(sources[0]).startswith("http://"):
+    if len(sources) == 1 and str(sources[0]).startswith(("http://", "https://")):
         return EnvironmentFactory(running(str(sources[0]), server, run_token), tools, call_timeout_s)
     return EnvironmentFactory(started(sources, server, overrides), tools, call_timeout_s)
 

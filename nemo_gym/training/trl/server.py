@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nemo_gym.calls.client import ServerClient
-from nemo_gym.config.settings import RESOURCES_TIER, BaseServerConfig
+from nemo_gym.config.settings import RESOURCES_TIER
 from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.config.without_model import graders_of, load_for_grading, only_for
 from nemo_gym.contract.environment import own_config
 from nemo_gym.errors import LaunchError, UsageError
-from nemo_gym.http.internal import split_url
 from nemo_gym.launcher import RunningServers, launch
 from nemo_gym.paths import find
+from nemo_gym.training.heads import head_at
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +59,7 @@ class OpenServer:
 
 def running(address: str, server: str | None, run_token: str | None) -> OpenServer:
     """Return a resources server of the run with this head server."""
-    host, port, _, _ = split_url(address)
-    client = ServerClient.load_from_global_config(BaseServerConfig(host=host, port=port), run_token)
+    client = ServerClient.load_from_global_config(head_at(address), run_token)
     servers = client.address_book.servers
     return OpenServer(_chosen([name for name in servers if servers[name].type == RESOURCES_TIER], server), client)
 

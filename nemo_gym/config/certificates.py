@@ -1,0 +1,156 @@
+"""Checks of the `tls` block: its keys, and the certificate with its key and its authority."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from nemo_gym.config.explain import explain_validation
+from nemo_gym.config.models import Origin, RunConfig
+from nemo_gym.config.suggestions import did_you_mean_or_all
+from nemo_gym.config.tls import SYSTEM, TLS_KEY, Tls, TlsBlock
+from nemo_gym.errors import ConfigError
+from nemo_gym.jsonl import JsonObject
+
+NAMES = "names"
+HINTS = {
+    "expired": "Renew it.",
+    "not yet valid": "Check this machine's clock.",
+    "local issuer": "Set tls.ca to the authority that issued it, and add intermediate certificates to tls.cert.",
+    "self-signed": "Set tls.ca to that certificate, or to the one of the authority that issued it.",
+}
+"""Advice by a part of OpenSSL's reason."""
+
+
+def tls_of(given: object, places: Mapping[str, Origin]) -> Tls:
+    """Return the `tls` block. Raise `ConfigError` if its keys or files are invalid."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"{places.get(TLS_KEY)}: {TLS_KEY} must be a mapping with the files ca, cert and key, but is {given!r}."
+        )
+    below = {key.removeprefix(f"{TLS_KEY}."): place for key, place in places.items() if key.startswith(f"{TLS_KEY}.")}
+    at = {"": places[TLS_KEY], **below} if TLS_KEY in places else below
+    # A configuration that was loaded before has the names of the certificate, too.
+    given = {str(key): value for key, value in given.items() if key != NAMES}
+    unknown = [key for key in given if key not in TlsBlock.model_fields]
+    if unknown:
+        hint = did_you_mean_or_all(unknown[0], TlsBlock.model_fields, "keys", if_none="")
+        raise ConfigError(f"{at.get(unknown[0])}: {TLS_KEY}.{unknown[0]} is not a known key.{hint}")
+    try:
+        block = TlsBlock.model_validate(given)
+    except ValidationError as error:
+        raise ConfigError(explain_validation(error, block=TLS_KEY, origins=at)) from error
+    files: JsonObject = {}
+    for name, path in block.model_dump(exclude_none=True).items():
+        files[name] = path if path == SYSTEM and name == "ca" else _readable(name, path, at)
+    tls = Tls(**files)
+    client = _client(tls, at)
+    return tls.model_copy(update={NAMES: _names(tls, client, at)}) if tls.cert else tls
+
+
+def check_can_serve(run: RunConfig) -> None:
+    """Raise `ConfigError` if a run with `tls` has no certificate for the servers of this machine."""
+    if run.tls is not None and run.tls.cert is None:
+        raise ConfigError(
+            f"{run.origins.get(TLS_KEY)}: {TLS_KEY} has a ca, but no certificate for the servers of this machine. Set "
+            "tls.cert and tls.key to their files."
+        )
+
+
+def _readable(name: str, path: str, at: Mapping[str, Origin]) -> str:
+    file = Path(path).expanduser().absolute()
+    try:
+        with file.open("rb") as opened:
+            opened.read(1)
+    except OSError as error:
+        raise ConfigError(
+            f"{at.get(name)}: {TLS_KEY}.{name}: cannot read {file} ({error.strerror}). Correct the path; a relative "
+            "one starts at the working directory."
+        ) from error
+    return str(file)
+
+
+def _names(tls: Tls, client: ssl.SSLContext, at: Mapping[str, Origin]) -> tuple[str, ...]:
+    """Return the names of the certificate, after a check that clients with the same `ca` would accept it."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # Without a function for the passphrase, OpenSSL would ask for it at the terminal.
+        server.load_cert_chain(str(tls.cert), str(tls.key), password=_no_passphrase)
+    except (ssl.SSLError, _PassphraseError) as error:
+        raise _unusable(tls, error, at) from error
+    try:
+        certificate = _seen_certificate(server, client)
+    except ssl.SSLCertVerificationError as error:
+        reason = error.verify_message
+        advice = next((hint for part, hint in HINTS.items() if part in reason), "Correct tls.cert or tls.ca.")
+        raise ConfigError(
+            f"{at.get('cert')}: {TLS_KEY}.cert: clients that trust {tls.ca} reject {tls.cert}: {reason}. {advice}"
+        ) from error
+    names = tuple(str(value) for _, value in certificate.get("subjectAltName", ()))
+    if not names:
+        raise ConfigError(
+            f"{at.get('cert')}: {TLS_KEY}.cert: {tls.cert} has no subject alternative names, so clients accept it for "
+            "no host. Issue it for the names and addresses by which this machine's servers are called."
+        )
+    return names
+
+
+def _unusable(tls: Tls, error: Exception, at: Mapping[str, Origin]) -> ConfigError:
+    if isinstance(error, _PassphraseError):
+        return ConfigError(f"{at.get('key')}: {TLS_KEY}.key: {tls.key} has a passphrase. Use a file without one.")
+    if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
+        return ConfigError(
+            f"{at.get('key')}: {TLS_KEY}.key: {tls.key} is not the key of the certificate {tls.cert}. Set both to "
+            "files that belong together."
+        )
+    name, kind = ("key", "key") if _has_certificate(Path(str(tls.cert))) else ("cert", "certificate")
+    file = getattr(tls, name)
+    return ConfigError(
+        f"{at.get(name)}: {TLS_KEY}.{name}: {file} is not a {kind} in PEM format. Convert it with openssl."
+    )
+
+
+def _has_certificate(path: Path) -> bool:
+    try:
+        return bool(ssl.PEM_cert_to_DER_cert(path.read_text().partition("-----END")[0] + "-----END CERTIFICATE-----"))
+    except ValueError:
+        return False
+
+
+def _client(tls: Tls, at: Mapping[str, Origin]) -> ssl.SSLContext:
+    try:
+        client = ssl.create_default_context(cafile=None if tls.ca == SYSTEM else tls.ca)
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"{at.get('ca')}: {TLS_KEY}.ca: {tls.ca} has no certificates in PEM format. Set it to the certificate of "
+            "the authority."
+        ) from error
+    client.check_hostname = False
+    return client
+
+
+def _seen_certificate(server: ssl.SSLContext, client: ssl.SSLContext) -> JsonObject:
+    """Shake hands in memory, and return the certificate as the client sees it."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = client.wrap_bio(to_client, to_server)
+    theirs = server.wrap_bio(to_server, to_client, server_side=True)
+    is_done = False
+    while not is_done:
+        is_done = True
+        for side in (ours, theirs):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                is_done = False
+    return dict(ours.getpeercert() or {})
+
+
+class _PassphraseError(Exception):
+    """The key has a passphrase."""
+
+
+def _no_passphrase() -> str:
+    raise _PassphraseError

@@ -1,0 +1,79 @@
+"""The `tls` block: the certificate of this machine's servers, and the authority that clients trust."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from nemo_gym.config.hosts import is_any_address, is_loopback, is_of_this_machine
+
+TLS_KEY = "tls"
+SYSTEM = "system"
+"""The value of `ca` for the authorities that the operating system trusts."""
+
+
+class TlsBlock(BaseModel):
+    """The settings of the block."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ca: str = Field(min_length=1)
+    """The PEM file of the authorities that clients trust, or `system` for those of the operating system."""
+    cert: str | None = None
+    """The PEM file of the certificate of this machine's servers, with the intermediate ones after it. Leave it out
+    on a machine that only calls servers."""
+    key: str | None = None
+    """The PEM file of the certificate's key, without a passphrase."""
+
+    @model_validator(mode="after")
+    def _has_certificate_and_key(self) -> Self:
+        if (self.cert is None) != (self.key is None):
+            given, missing = ("cert", "key") if self.key is None else ("key", "cert")
+            raise ValueError(f"{given} is set, but {missing} is not: a certificate and its key belong together")
+        return self
+
+
+class Tls(TlsBlock):
+    """The block with absolute paths, and the names of the certificate."""
+
+    names: tuple[str, ...] = ()
+    """The host names and addresses for which this machine's certificate is valid."""
+
+    @classmethod
+    def of(cls, config: Mapping[str, object]) -> Tls | None:
+        """Return the block of a configuration that was checked when it was loaded, or None."""
+        block = config.get(TLS_KEY)
+        if not isinstance(block, Mapping) or not block.get("ca"):
+            return None
+        # Lists of OmegaConf are not lists for pydantic.
+        return cls(**{**block, "names": tuple(block.get("names") or ())})
+
+    def name_at(self, host: str) -> str:
+        """Return the name that the certificate of a server at this host must have.
+
+        It is the host itself. A certificate rarely has the loopback addresses, so at an address of this machine the
+        first name of the machine's own certificate counts, too.
+        """
+        if not self.names or _normal(host) in map(_normal, self.names):
+            return host
+        return self._own_name if is_any_address(host) or is_loopback(host) or is_of_this_machine(host) else host
+
+    @property
+    def _own_name(self) -> str:
+        # Any name below a wildcard will do.
+        return self.names[0].replace("*", "local", 1)
+
+
+def scheme_of(tls: Tls | None) -> str:
+    """Return the scheme of a run's addresses."""
+    return "https" if tls else "http"
+
+
+def _normal(host: str) -> str:
+    try:
+        return str(ipaddress.ip_address(host.strip("[]")))
+    except ValueError:
+        return host.lower()

@@ -1,0 +1,133 @@
+"""TLS between the servers of a run: contexts of both sides, blocking connections, and readable errors."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import ssl
+from functools import lru_cache
+from http.client import HTTPConnection
+
+from nemo_gym.config.tls import SYSTEM, Tls
+
+logger = logging.getLogger(__name__)
+
+PROBE_TIMEOUT_S = 2.0
+NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
+"""OpenSSL's reasons for an answer that is not TLS."""
+
+
+@lru_cache(maxsize=16)
+def client_context(tls: Tls) -> ssl.SSLContext:
+    """Return the context of clients, which verify a server's certificate and its name."""
+    return ssl.create_default_context(cafile=None if tls.ca == SYSTEM else tls.ca)
+
+
+def server_context(tls: Tls) -> ssl.SSLContext:
+    """Return the context of servers. A renewed certificate is used from the next handshake on."""
+    return _Certificate(tls).context
+
+
+class _Certificate:
+    """A certificate on disk, and the context made from its current version."""
+
+    def __init__(self, tls: Tls) -> None:
+        self._files = (str(tls.cert), str(tls.key))
+        self._version = self._version_on_disk()
+        self.context = self._read()
+        # Called at each handshake, even if the client sends no name.
+        self.context.sni_callback = self._use_current
+        self._current = self.context
+
+    def _use_current(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        try:
+            version = self._version_on_disk()
+            if version != self._version:
+                # The two files are not replaced at once. Until they fit, the earlier ones are used.
+                self._current, self._version = self._read(), version
+        except OSError as error:
+            logger.warning("the renewed certificate %s cannot be used yet: %s", self._files[0], error)
+        connection.context = self._current
+
+    def _read(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(*self._files)
+        # Our clients keep their connections instead of resuming sessions.
+        context.num_tickets = 0
+        return context
+
+    def _version_on_disk(self) -> list[tuple[int, int]]:
+        found = [os.stat(file) for file in self._files]
+        return [(each.st_mtime_ns, each.st_ino) for each in found]
+
+
+def connection_to(host: str, port: int, tls: Tls | None, timeout_s: float) -> HTTPConnection:
+    """Return a blocking connection to one of our own servers, which connects on its first request."""
+    return _TlsConnection(host, port, tls, timeout_s) if tls else HTTPConnection(host, port, timeout=timeout_s)
+
+
+class _TlsConnection(HTTPConnection):
+    """A connection that expects the right name for this machine's own addresses, unlike `HTTPSConnection`."""
+
+    sock: socket.socket
+
+    def __init__(self, host: str, port: int, tls: Tls, timeout_s: float) -> None:
+        super().__init__(host, port, timeout=timeout_s)
+        self._tls = tls
+
+    def connect(self) -> None:
+        super().connect()
+        name = self._tls.name_at(self.host)
+        try:
+            self.sock = client_context(self._tls).wrap_socket(self.sock, server_hostname=name)
+        except ssl.SSLError as error:
+            raise ConnectionError(reason_of(error, self._tls)) from error
+
+
+def reason_of(error: ssl.SSLError, tls: Tls) -> str:
+    """Return why a handshake failed and what to do, for a caller."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the server's certificate is rejected: {_problem_of_certificate(error.verify_message, tls)}"
+    if error.reason in NOT_TLS:
+        return "the server does not speak TLS, but this caller has tls. Set tls on all machines, or on none"
+    return f"the TLS handshake failed ({error.reason or error})"
+
+
+def _problem_of_certificate(reason: str, tls: Tls) -> str:
+    if "mismatch" in reason:
+        name = reason.rstrip(".").rpartition(" for ")[2]
+        return f"it is not valid for {name}. Call the server by a name that it has, or issue it for this one, too"
+    if "local issuer" in reason or "self-signed" in reason:
+        source = "that this machine trusts" if tls.ca == SYSTEM else f"in {tls.ca}"
+        return f"no authority {source} issued it. Set tls.ca to the file of its authority"
+    if "expired" in reason:
+        return "it has expired. Renew it on the server's machine"
+    return reason
+
+
+def tls_error_in(error: BaseException | None) -> ssl.SSLError | None:
+    """Return the failed handshake that caused an exception, or None."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def speaks_tls(host: str, port: int) -> bool:
+    """Return whether a server answers a TLS handshake, with any certificate. Block for two seconds at most."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection((host, port), PROBE_TIMEOUT_S) as sock, context.wrap_socket(sock):
+            return True
+    except OSError:
+        return False
+
+
+def needs_tls(url: str) -> str:
+    """Return the advice for a caller without TLS settings, for a server that speaks TLS."""
+    return (
+        f"the server at {url} speaks TLS. Pass +tls.ca=FILE (in Python: ca=FILE) with the authority that issued its "
+        f"certificate, or +tls.ca={SYSTEM} if this machine trusts it already"
+    )

@@ -1,0 +1,42 @@
+"""The head server of a run, by its URL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from nemo_gym.calls.running import tls_for
+from nemo_gym.config.models import HeadConfig
+from nemo_gym.config.tls import SYSTEM, Tls
+from nemo_gym.errors import UsageError
+from nemo_gym.http.tls import client_context
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def head_at(url: str, ca: str | Path | None = None) -> HeadConfig:
+    """Return the head server at a URL that `ng_run` has printed. Raise `UsageError` for anything else.
+
+    `ca` is the file of the authority that issued its certificate. By default, it is that of the run if it is on this
+    machine, else the authorities that the operating system trusts.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme, 0)
+    except ValueError:
+        host, port = None, 0
+    if not host or not port:
+        raise UsageError(f"{url!r} is not the address of a head server, such as http://127.0.0.1:11000.")
+    if parts.scheme == "http":
+        return HeadConfig(host=host, port=port)
+    if ca is None:
+        return HeadConfig(host=host, port=port, tls=tls_for(host, port) or Tls(ca=SYSTEM))
+    tls = Tls(ca=SYSTEM if ca == SYSTEM else str(Path(ca).absolute()))
+    try:
+        client_context(tls)
+    except OSError as error:
+        raise UsageError(
+            f"ca={str(ca)!r}: cannot be read as certificates in PEM format ({error.strerror or error}). Name the file "
+            f"of the authority that issued the run's certificate, or '{SYSTEM}'."
+        ) from None
+    return HeadConfig(host=host, port=port, tls=tls)

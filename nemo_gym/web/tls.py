@@ -1,0 +1,39 @@
+"""The TLS listeners of a uvicorn server, which itself can only have TLS on all of its sockets or on none."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterable
+
+import uvicorn
+
+from nemo_gym.config.tls import Tls
+from nemo_gym.http.tls import server_context
+
+HANDSHAKE_S = 10.0
+"""Seconds for a handshake. A caller that sends nothing holds a connection for as long."""
+CLOSE_S = 2.0
+"""Seconds for a caller to confirm the end of a connection."""
+
+
+async def listen_with_tls(server: uvicorn.Server, listeners: Iterable[socket.socket], tls: Tls) -> None:
+    """Let a server that has started its plain listeners also serve TLS at these sockets."""
+    config, context = server.config, server_context(tls)
+
+    def new_connection() -> asyncio.Protocol:
+        return config.http_protocol_class(  # type: ignore[call-arg]
+            config=config, server_state=server.server_state, app_state=server.lifespan.state
+        )
+
+    for listener in listeners:
+        server.servers.append(
+            await asyncio.get_running_loop().create_server(
+                new_connection,
+                sock=listener,
+                ssl=context,
+                backlog=config.backlog,
+                ssl_handshake_timeout=HANDSHAKE_S,
+                ssl_shutdown_timeout=CLOSE_S,
+            )
+        )
