@@ -11,8 +11,8 @@ TIERS = ("resources_servers", "responses_api_agents", "responses_api_models")
 
 # Top row first. A part imports parts of any row below its own.
 ROWS = [
-    {"cli", "scaffold", "viewer"},
-    {"launcher", "rollouts", "data", "contract", "export", "evaluation", "training", "process"},
+    {"cli", "deploy", "scaffold", "viewer"},
+    {"launcher", "rollouts", "data", "contract", "export", "evaluation", "training", "process", "slurm"},
     {"servers", "testing"},
     {"web"},
     {"capture", "grading", "dialects", "metrics", "sandbox"},
@@ -22,6 +22,7 @@ ROWS = [
     {"schemas", "errors", "paths", "jsonl", "memory", "opaque", "version", "confinement"},
 ]
 NEIGHBOURS = {
+    ("cli", "deploy"),
     ("cli", "scaffold"),
     ("cli", "viewer"),
     ("rollouts", "data"),
@@ -31,6 +32,8 @@ NEIGHBOURS = {
     ("training", "data"),
     ("training", "launcher"),
     ("training", "rollouts"),
+    ("slurm", "launcher"),
+    ("slurm", "rollouts"),
     ("contract", "data"),
     ("contract", "process"),
     ("data", "launcher"),

@@ -60,6 +60,11 @@ COMMANDS = (
     Command(
         "eval", "health-check", "", "health:health_check", "Try the models and a few tasks before the whole run", True
     ),
+    Command("", "submit", "", "submit:submit", "Submit a collection to Slurm"),
+    Command("submit", "status", "", "submit:status", "Show the job and the progress of a submitted collection"),
+    Command("submit", "logs", "", "submit:logs", "Print or follow the log of a submitted collection"),
+    Command("submit", "cancel", "", "submit:cancel", "Drain and cancel a submitted collection"),
+    Command("eval", "submit", "", "submit:submit", "The same as ng submit"),
     Command("eval", "prepare", "ng_prepare_benchmark", "data:prepare_benchmark", "Prepare the data of benchmarks"),
     Command("eval", "aggregate", "ng_aggregate_rollouts", "results:aggregate", "Merge shards and compute metrics"),
     Command("eval", "init", "", "own_evaluation:init", "Create a benchmark from a table of questions"),
@@ -99,6 +104,9 @@ COMMANDS = (
     ),
     Command("dataset", "rm", "ng_delete_dataset_from_gitlab", "hubs:delete_from_gitlab", "Delete a GitLab package"),
     Command("dataset", "migrate", "ng_gitlab_to_hf_dataset", "hubs:migrate", "Move a dataset to Hugging Face"),
+    Command(
+        "deploy", "render", "", "deploy:render", "Write the manifests of a config for Kubernetes, KubeRay or Compose"
+    ),
     Command("dev", "test", "ng_dev_test", "dev:test", "Run the tests of this repository"),
     Command("dev", "reinstall", "ng_reinstall", "dev:reinstall", "Reinstall this repository"),
     Command("", "help", "ng_help", "main:print_help", "List the commands"),
@@ -127,7 +135,7 @@ class Found(NamedTuple):
 def by_words(words: Sequence[str]) -> Found | None:
     """Return the most specific command that the words begin with, such as `eval run --no-serve`."""
     split = [part for word in words for part in (word.split("=", 1) if word.startswith("--storage=") else [word])]
-    for command in sorted(COMMANDS, key=lambda each: -len(each.verb)):
+    for command in sorted(COMMANDS, key=lambda each: -len(each.spelled)):
         name, flags = _parts(command)
         if split[: len(name)] == name and (rest := _without(split[len(name) :], flags)) is not None:
             return Found(_of_all_folders(command, rest), rest)

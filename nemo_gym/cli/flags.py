@@ -22,6 +22,7 @@ SHORT_FLAGS = {
     "output_fpath": ("--output", "-o"),
     "should_download": ("--download",),
     "dataset_name": ("--name",),
+    "deployment": ("--name",),
     "artifact_fpath": ("--artifact",),
     "version": ("--revision",),
     "input_jsonl_fpath": ("--input", "-i"),

@@ -1,0 +1,54 @@
+"""The command that writes manifests for a cluster."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from nemo_gym import config
+from nemo_gym.cli import running
+from nemo_gym.cli.flags import key_of
+from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.config.overrides import parse_override
+from nemo_gym.deploy.plan import plan_of
+from nemo_gym.deploy.render import rendered
+from nemo_gym.deploy.settings import DeploySettings
+from nemo_gym.errors import UsageError
+from nemo_gym.rollouts.job import CollectJob
+
+PROGRAM = "ng deploy render"
+OWN = {key_of(name, info) for name, info in DeploySettings.model_fields.items()} - set(CollectJob.model_fields)
+"""Settings that never belong to the configuration."""
+
+
+def render(words: list[str]) -> int:
+    """Print the manifests of a configuration, or write them to a file."""
+    options = Options(PROGRAM, DeploySettings, takes_model=True, takes_sampling=True)
+    line = options.read(words)
+    own = [word for word in line.overrides if parse_override(word).path[0] in DeploySettings.model_fields]
+    settings = settings_from(DeploySettings, config.load([], own, skip_dotenv=True).plain)
+    if settings.target == "compose" and settings.output_fpath is None:
+        raise UsageError("--target compose writes a Compose file and the config: add --output FOLDER.")
+    others = [word for word in line.overrides if parse_override(word).path[0] not in OWN]
+    plan = plan_of(line.paths, others, settings, shlex.join([*PROGRAM.split(), *words]))
+    if plan.collection is not None:
+        # An error shows here instead of in the cluster.
+        settings_from(CollectJob, {**plan.collection.values, "input_jsonl_fpath": "-", "output_jsonl_fpath": "-"})
+    for note in plan.notes:
+        running.note(note)
+    files = rendered(plan)
+    if settings.output_fpath is None:
+        running.say(next(iter(files.values())).rstrip("\n"))
+        return 0
+    for name, text in files.items():
+        _write(settings.output_fpath / name if settings.target == "compose" else settings.output_fpath, text)
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"--output {path}: {error.strerror}. Name a file that can be written.") from error
+    running.note(f"wrote {path}")

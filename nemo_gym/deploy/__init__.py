@@ -1,0 +1,1 @@
+"""Manifests that run the servers of a config, and a collection, in containers."""

@@ -1,0 +1,85 @@
+"""The collection of a deployed run: its command and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from nemo_gym import paths
+from nemo_gym.config.models import RunConfig
+from nemo_gym.deploy.settings import DeploySettings
+from nemo_gym.errors import UsageError
+from nemo_gym.rollouts.job import CollectJob, EndToEndJob
+
+RESULTS = {"kubernetes": "/results", "kuberay": "/results", "compose": "/work/results"}
+"""The folder of the results in the container, by target. In Compose, it must be one that the image's user owns."""
+ROWS_FILE = "rows.jsonl"
+LARGEST_ROWS = 700_000
+"""In bytes. A ConfigMap holds one megabyte, including the config."""
+COLLECTION_KEYS = {*CollectJob.model_fields, *EndToEndJob.model_fields}
+_SET_HERE = {
+    "input_jsonl_fpath",
+    "output_jsonl_fpath",
+    "agent_name",
+    "split",
+    "resume_from_cache",
+    "overwrite",
+    "detach",
+}
+
+
+class Collection(NamedTuple):
+    """One collection."""
+
+    words: tuple[str, ...]
+    """The command's words without the program and the address of the head server."""
+    rows: str | None
+    """The content of the input file; None if it is already in the cluster."""
+    values: Mapping[str, object]
+    """Its other settings, not checked yet."""
+
+
+def collection_of(run: RunConfig, settings: DeploySettings) -> Collection | None:
+    """Return the collection of a run; None if it only serves. Raise `UsageError` if it cannot be deployed."""
+    given = {key: run.raw[key] for key in run.raw if key in COLLECTION_KEYS - _SET_HERE}
+    options = [f"++{key}={orjson.dumps(value).decode()}" for key, value in given.items() if value not in (None, {})]
+    values = {key: run.plain.get(key) for key in given}
+    agent = settings.agent_name or run.plain.get("agent_name")
+    output = f"{RESULTS[settings.target]}/rollouts.jsonl"
+    common = (*(["--agent", str(agent)] if agent else []), "--output", output, "--resume", *options)
+    if settings.target == "kuberay":
+        if settings.input_jsonl_fpath is not None:
+            raise UsageError("--input: a RayJob collects datasets of the config. Name them with --split instead.")
+        return Collection((*(["--split", settings.split] if settings.split else []), *common), None, values)
+    if settings.split is not None:
+        raise UsageError(f"--split: with --target {settings.target}, name the rows to collect with --input FILE.")
+    if settings.input_jsonl_fpath is None:
+        return None
+    place, rows = _rows(settings.input_jsonl_fpath, RESULTS[settings.target])
+    return Collection(("--input", place, *common), rows, values)
+
+
+def _rows(given: Path, results: str) -> tuple[str, str | None]:
+    """Return the path of the rows in the container, and their text if they are here."""
+    found = paths.find(given, Path.is_file)
+    if found is None:
+        if given.is_absolute():
+            # In the volume of the results, for example.
+            return str(given), None
+        raise UsageError(
+            f"--input {given}: the file does not exist. A file in the volume of the results has a path such as "
+            f"{results}/{given.name}."
+        )
+    size = found.stat().st_size
+    if size > LARGEST_ROWS:
+        raise UsageError(
+            f"--input {given}: the file has {size:,} bytes, and a manifest can hold {LARGEST_ROWS:,}. Copy it to the "
+            f"volume of the results, and write --input {results}/{given.name}."
+        )
+    try:
+        return f"/config/{ROWS_FILE}", found.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--input {given}: it cannot be read as UTF-8 ({error}). Name a file of rows.") from error

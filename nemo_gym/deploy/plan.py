@@ -1,0 +1,241 @@
+"""The parts of a run in containers: the server of each, its port, its calls and its needs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from nemo_gym.config.access import RUN_TOKEN_KEY
+from nemo_gym.config.checks import references_of
+from nemo_gym.config.hosts import is_any_address, is_loopback
+from nemo_gym.config.loading import load
+from nemo_gym.config.masking import raw_yaml
+from nemo_gym.config.models import DEFAULT_HEAD_SERVER_PORT, RunConfig, ServerConfig
+from nemo_gym.config.parts import JOIN_KEY, ONLY_KEY
+from nemo_gym.config.replicas import AUTO, REPLICAS_KEY
+from nemo_gym.config.settings import AGENT_TIER, GROUP_KEY, MODEL_TIER
+from nemo_gym.config.sources import CONFIG_PATHS, gather
+from nemo_gym.config.tree import Node, node_of
+from nemo_gym.deploy.collection import COLLECTION_KEYS, Collection, collection_of
+from nemo_gym.deploy.references import Needs, needs_of
+from nemo_gym.deploy.secrets import check_no_secrets
+from nemo_gym.deploy.settings import DeploySettings
+from nemo_gym.errors import ConfigError, UsageError
+from nemo_gym.paths import INSTALL_ROOT
+
+HEAD = "head"
+COLLECTOR = "collect"
+"""Components that are not servers of the config."""
+HEAD_PORT = DEFAULT_HEAD_SERVER_PORT
+LONGEST_COMPONENT = 25
+"""In characters, so that the names of objects and pods fit into labels of 63."""
+CONFIG_FOLDER = "/config"
+"""The working folder of all containers, in which they find the config and env.yaml."""
+CONFIG_FILE = "config.yaml"
+RESERVED_COMPONENTS = (HEAD, COLLECTOR, "default")
+ADDRESS_KEYS = ("host", "advertised_host", "advertised_port")
+SET_BY_MANIFEST = {
+    ONLY_KEY, JOIN_KEY, CONFIG_PATHS, REPLICAS_KEY, "advertised_host", "launcher", "nemo_gym_log_dir",
+    "port_range_low", "port_range_high", "use_absolute_ip", "ray_head_node_address",
+}  # fmt: skip
+"""Top-level keys that belong to one machine or to the manifest, not to the config of all containers."""
+
+
+class Part(NamedTuple):
+    """One server of the run, or the head server."""
+
+    server: str
+    """The server's name in the config; 'none' for the head server alone."""
+    component: str
+    """The same as a DNS label."""
+    port: int
+    pods: int = 1
+    processes: int = 1
+    """The number of processes in each pod."""
+    cpus: float | None = None
+    memory: int | None = None
+    gpus: int = 0
+    """Of all processes of a pod, as are `cpus` and `memory`, which are None if the config does not set them."""
+    calls: tuple[str, ...] = ()
+    """The components that it calls, besides the head server."""
+    needs: Needs = Needs({}, ())
+    is_agent: bool = False
+    endpoint_ports: tuple[int, ...] | None = ()
+    """The ports of endpoints outside the run; None if they are not known."""
+
+
+class Plan(NamedTuple):
+    """Everything that the manifests of one run show."""
+
+    settings: DeploySettings
+    command: str
+    """The command line that made the manifest."""
+    config_text: str
+    head: Part
+    servers: tuple[Part, ...]
+    collection: Collection | None
+    needs: Needs
+    """The needs of the whole run, for targets in which one container starts all servers."""
+    notes: tuple[str, ...]
+
+    @property
+    def secret(self) -> str:
+        """The name of the Secret that the user creates."""
+        return self.settings.secret or f"{self.settings.deployment}-secrets"
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The head server and all servers."""
+        return (self.head, *self.servers)
+
+
+def plan_of(files: Sequence[str], words: Sequence[str], settings: DeploySettings, command: str) -> Plan:
+    """Read a configuration without env.yaml and return its parts. Raise `ConfigError` if it cannot be deployed."""
+    sources = gather(files, words, None, None, skip_dotenv=True)
+    check_no_secrets(sources.tree)
+    _check(sources.tree, words)
+    # The containers get the token from the Secret.
+    without_token = [f"~{RUN_TOKEN_KEY}"] if RUN_TOKEN_KEY in sources.tree.mapping else []
+    # No server starts here, so values that only env.yaml or the cluster defines may be missing.
+    run = load(files, [*words, *without_token, f"++{ONLY_KEY}=none"], skip_dotenv=True, require_servers=True)
+    tree = node_of(run.raw, next(iter(run.servers.values())).origins[""])
+    components = _components(run.servers)
+    servers = tuple(
+        _part(server, components, tree, run, HEAD_PORT + index)
+        for index, server in enumerate(run.servers.values(), start=1)
+    )
+    own = {key: value for key, value in run.raw.items() if key not in SET_BY_MANIFEST | COLLECTION_KEYS}
+    notes = [*_loopback_endpoints(run)] if settings.target != "kuberay" else []
+    outside = [name for name, each in run.servers.items() if not each.folder.is_relative_to(INSTALL_ROOT)]
+    notes += [f"note: the image must contain the folder of {name}, which nemo_gym does not have" for name in outside]
+    return Plan(
+        settings=settings,
+        command=command,
+        config_text=raw_yaml(run.model_copy(update={"raw": _for_containers(own, run, servers, settings)})),
+        head=Part("none", HEAD, HEAD_PORT),
+        servers=servers,
+        collection=collection_of(run, settings),
+        needs=needs_of(tree, node_of(own, tree.origin)),
+        notes=tuple(notes),
+    )
+
+
+def _check(tree: Node, words: Sequence[str]) -> None:
+    keys = {word.lstrip("+~").partition("=")[0] for word in words}
+    if given := sorted(keys & {ONLY_KEY, JOIN_KEY}):
+        raise UsageError(f"{given[0]}: the manifest decides which container starts which server. Remove it.")
+    token = tree.mapping.get(RUN_TOKEN_KEY)
+    if token is not None and token.value is False:
+        raise ConfigError(
+            f"{token.origin}: {RUN_TOKEN_KEY}: false opens the run, but the containers of a run recognise each other "
+            "by its token. Remove it."
+        )
+    if (tls := tree.mapping.get("tls")) is not None:
+        raise ConfigError(
+            f"{tls.origin}: tls: manifests do not give the containers certificates. Remove it, and encrypt the "
+            "cluster's network, for example with a service mesh."
+        )
+
+
+def _part(server: ServerConfig, components: Mapping[str, str], tree: Node, run: RunConfig, port: int) -> Part:
+    processes = server.num_workers or 1
+    replicas = run.plain.get(REPLICAS_KEY)
+    is_alone = GROUP_KEY in server.settings or server.settings.get("expose_tools_over_mcp") is True
+    pods = 1 if replicas in (None, AUTO) or server.num_workers or is_alone else run.replicas
+    given, gpus = server.ray.model_fields_set, server.ray.num_gpus * processes
+    if gpus != int(gpus):
+        raise ConfigError(
+            f"{server.origins.get('ray.num_gpus')}: {server.name}: ray.num_gpus is {server.ray.num_gpus:g}, but a "
+            "container gets whole GPUs. Set it to a whole number."
+        )
+    block = _block(run.raw, server)
+    return Part(
+        server=server.name,
+        component=components[server.name],
+        port=port,
+        pods=pods,
+        processes=processes,
+        cpus=server.ray.num_cpus * processes if "num_cpus" in given else None,
+        memory=server.ray.memory * processes if server.ray.memory else None,
+        gpus=int(gpus),
+        calls=tuple(sorted(components[run.aliases.get(name, name)] for name in references_of(server))),
+        needs=needs_of(tree, node_of(block, tree.origin), *_sandbox(block, tree)),
+        is_agent=server.type == AGENT_TIER,
+        endpoint_ports=_endpoint_ports(server, block, tree) if server.type == MODEL_TIER else (),
+    )
+
+
+def _block(raw: Mapping[str, Any], server: ServerConfig) -> dict[str, Any]:
+    block: dict[str, Any] = raw[server.name][server.type][server.implementation]
+    return block
+
+
+def _sandbox(block: Mapping[str, Any], tree: Node) -> list[Node]:
+    """Return the run's sandbox settings if the server uses them."""
+    return [tree.mapping["sandbox"]] if "sandbox_provider" in block and "sandbox" in tree.mapping else []
+
+
+def _endpoint_ports(server: ServerConfig, block: Mapping[str, Any], tree: Node) -> tuple[int, ...] | None:
+    """Return the ports of the endpoints that a model server calls; None if the config leaves one open."""
+    ports = set[int]()
+    for key, written in block.items():
+        if not key.endswith("base_url") or not written:
+            continue
+        needs = needs_of(tree, node_of(written, tree.origin))
+        given = server.settings.get(key)
+        if needs.variables or needs.open_keys or not given:
+            return None
+        for url in [given] if isinstance(given, str) else given:
+            parts = urlsplit(str(url))
+            ports.add(parts.port or (443 if parts.scheme == "https" else 80))
+    return tuple(sorted(ports))
+
+
+def _loopback_endpoints(run: RunConfig) -> Iterator[str]:
+    """Yield a note for each endpoint whose address is that of the container itself."""
+    for server in run.servers_of(MODEL_TIER):
+        for key, given in server.settings.items():
+            urls = given if isinstance(given, list) else [given]
+            hosts = [urlsplit(str(url)).hostname or "" for url in urls] if key.endswith("base_url") else []
+            if any(map(is_loopback, hosts)):
+                yield f"note: {server.name}: {key} is {given}, which in a container is the container itself"
+
+
+def _components(names: Sequence[str] | Mapping[str, object]) -> dict[str, str]:
+    """Return a DNS label for each server, short and unique."""
+    found: dict[str, str] = {}
+    for name in names:
+        label = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "server"
+        if len(label) > LONGEST_COMPONENT or label in (*RESERVED_COMPONENTS, *found.values()):
+            suffix = hashlib.sha256(name.encode()).hexdigest()[:5]
+            label = f"{label[: LONGEST_COMPONENT - 6].rstrip('-')}-{suffix}"
+        found[name] = label
+    return found
+
+
+def _for_containers(
+    own: Mapping[str, Any], run: RunConfig, servers: Sequence[Part], settings: DeploySettings
+) -> dict[str, Any]:
+    """Return the config of all containers: every server listens on all addresses, at a port of its own."""
+    given = str(own.get("default_host") or "")
+    changed: dict[str, Any] = {
+        **own,
+        "default_host": given if is_any_address(given) else "0.0.0.0",
+        # Nothing else can be written to.
+        "cache_dir": "/tmp/cache",
+        "results_dir": "/tmp/results",
+    }
+    if settings.target == "kuberay":
+        # Ray chooses the nodes, so no address can be set.
+        changed.pop("head_server", None)
+        changed.pop("default_host", None)
+        return changed | ({REPLICAS_KEY: run.raw[REPLICAS_KEY]} if REPLICAS_KEY in run.raw else {})
+    changed["head_server"] = {"port": HEAD_PORT}
+    for part in servers:
+        server = run.servers[part.server]
+        block = {key: value for key, value in _block(own, server).items() if key not in ADDRESS_KEYS}
+        changed[part.server] = {server.type: {server.implementation: {**block, "port": part.port}}}
+    return changed
