@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from nemo_gym.schemas.stepped import BaseStepResponse as BaseStepResponse
     from nemo_gym.servers.agent import Body as Body
     from nemo_gym.servers.agent import SimpleResponsesAPIAgent as SimpleResponsesAPIAgent
+    from nemo_gym.servers.collecting import CollectingAgent as CollectingAgent
     from nemo_gym.servers.conversation import Conversation as Conversation
     from nemo_gym.servers.conversation import keep_if_failed as keep_if_failed
     from nemo_gym.servers.conversing import ConversingAgent as ConversingAgent
@@ -131,6 +132,7 @@ _HOMES = {
     "servers.resources": ("SimpleResourcesServer",),
     "servers.stepped": ("SteppedResourcesServer", "turns_of"),
     "servers.agent": ("Body", "SimpleResponsesAPIAgent"),
+    "servers.collecting": ("CollectingAgent",),
     "servers.conversation": ("Conversation", "keep_if_failed"),
     "servers.conversing": ("ConversingAgent", "ConversingAgentConfig"),
     "servers.overridable": ("OverridableAgent",),

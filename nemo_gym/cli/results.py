@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from nemo_gym import config
@@ -16,14 +16,24 @@ from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import RunConfig
 from nemo_gym.config.without_model import load_for_metrics, only_for
 from nemo_gym.config.wording import counted
-from nemo_gym.errors import ConfigError
+from nemo_gym.errors import ConfigError, UsageError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics import Completion, write_profile
 from nemo_gym.metrics.profile import RewardProfileConfig, with_pass_rates
 from nemo_gym.metrics.profile import profile as profile_of
 from nemo_gym.rollouts.aggregate import aggregate_all
 from nemo_gym.rollouts.job import RunFiles
-from nemo_gym.rollouts.shards import AggregationJob, check_output, check_shards, find_shards, merge_shards
+from nemo_gym.rollouts.ledger import Ledger, ledgers_of
+from nemo_gym.rollouts.lock import locked
+from nemo_gym.rollouts.merging import merge, shards_of
+from nemo_gym.rollouts.shards import (
+    AggregationJob,
+    Contents,
+    check_output,
+    check_shards,
+    find_shards,
+    merge_shards,
+)
 
 
 class ProfileSettings(RewardProfileConfig):
@@ -53,22 +63,56 @@ def aggregate(words: list[str]) -> int:
     job = settings_from(AggregationJob, run.plain)
     settings = settings_from(StartSettings, run.plain)
     shards = find_shards(job.input_glob, job.output_jsonl_fpath)
-    if job.merge_shards:
+    # Before the large files are read.
+    is_own_output = [path.resolve() for path in shards] == [job.output_jsonl_fpath.resolve()]
+    if job.merge_shards and not is_own_output:
         check_output(shards, job.output_jsonl_fpath, overwrite=job.overwrite)
     found = check_shards(shards)
-    with _serving(run, found.agents, settings) as client:
-        files = RunFiles(results=job.output_jsonl_fpath)
-        files.results.parent.mkdir(parents=True, exist_ok=True)
+    kept = _kept_by_collectors(job, shards, found)
+    if job.merge_shards and is_own_output and not found.entries:
+        check_output(shards, job.output_jsonl_fpath, overwrite=job.overwrite)
+    files = RunFiles(results=job.output_jsonl_fpath)
+    files.results.parent.mkdir(parents=True, exist_ok=True)
+    with _serving(run, found.agents, settings) as client, locked(files) if found.entries else nullcontext():
         running.say(
             f"{counted(found.rollouts, 'rollout')} in {counted(len(shards), 'file')}: {', '.join(map(str, shards))}"
         )
         if job.merge_shards:
-            merge_shards(shards, files.results)
+            if found.entries:
+                _merge(job, shards, kept)
+            else:
+                merge_shards(shards, files.results)
             running.say(f"rollouts: {files.results}")
-        metrics = asyncio.run(_ask(client, [files.results] if job.merge_shards else shards, files.metrics))
+        ledgers = ledgers_of(files) if is_own_output and found.entries else {}
+        measured = [files.results] if job.merge_shards else shards
+        metrics = asyncio.run(_ask(client, measured, files.metrics, ledgers))
     tables.show(tables.key_metrics(metrics))
     running.say(f"metrics:  {files.metrics}")
     return 0
+
+
+def _kept_by_collectors(job: AggregationJob, results: list[Path], found: Contents) -> list[Path]:
+    """Return the files that collectors have kept for these results; empty if the results are whole."""
+    if not found.entries:
+        if job.shards is not None:
+            raise UsageError(f"shards: {', '.join(map(str, results))} is whole, so it needs no files of collectors.")
+        return []
+    if not job.merge_shards:
+        raise UsageError(
+            f"merge_shards=false: {', '.join(map(str, results))} only lists rollouts of a sharded run, which must be "
+            "merged first."
+        )
+    return shards_of(results) if job.shards is None else find_shards(job.shards, job.output_jsonl_fpath, key="shards")
+
+
+def _merge(job: AggregationJob, results: list[Path], kept: list[Path]) -> None:
+    """Merge the rollouts of a sharded run, and print what was not used."""
+    merged = merge(results, kept, job.output_jsonl_fpath, leave_out=job.leave_out_missing)
+    running.say(f"merged from {counted(len(kept), 'shard')}: {', '.join(map(str, kept))}")
+    if merged.missing:
+        running.note(f"warning: left out: {merged.describe_missing()}")
+    for path, lines in merged.unlisted.items():
+        running.note(f"{path}: {counted(lines, 'line')} not listed in the results, which contain another attempt")
 
 
 @contextmanager
@@ -93,9 +137,11 @@ def _serving(run: RunConfig, agents: list[str], settings: StartSettings) -> Iter
         yield None
 
 
-async def _ask(client: ServerClient | None, results: Sequence[Path], written: Path) -> list[JsonObject]:
+async def _ask(
+    client: ServerClient | None, results: Sequence[Path], written: Path, ledgers: Mapping[str, Ledger]
+) -> list[JsonObject]:
     try:
-        return await aggregate_all(client, results, written)
+        return await aggregate_all(client, results, written, ledgers=ledgers)
     finally:
         if client is not None:
             await client.aclose()

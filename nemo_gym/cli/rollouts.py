@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from omegaconf import OmegaConf
 
+from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.running import live_runs
 from nemo_gym.calls.task_rules import TaskRules
@@ -43,7 +44,8 @@ from nemo_gym.rollouts.matching import place_of
 from nemo_gym.rollouts.opening import OpenRun, open_run
 from nemo_gym.rollouts.outcome import Record, Summary
 from nemo_gym.rollouts.progress import Progress
-from nemo_gym.rollouts.subject import RunSubject
+from nemo_gym.rollouts.row_collector import check_collector
+from nemo_gym.rollouts.subject import RunSubject, blocks_of_config, blocks_of_run
 from nemo_gym.rollouts.tasks import TaskPlan, find_input
 from nemo_gym.rollouts.usage import PriceFile
 
@@ -73,6 +75,7 @@ def collect(words: list[str]) -> int:
     rules, elsewhere = client.address_book.task_rules, running.choices_by_agent(runs)
     plan = TaskPlan(rows, job, client.agent_names(), elsewhere=elsewhere, rules=rules)
     files = RunFiles(results=job.output_jsonl_fpath)
+    check_collector(job, blocks_of_config(client.global_config_dict), client.address_book, rules)
     subject = RunSubject.of_config(client.global_config_dict)
     with locked(files), open_run(plan, files, subject, secrets=secrets_of(run)) as opened:
         code = _collect_and_report(client, opened)
@@ -107,6 +110,7 @@ def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | N
             "join is for machines that only serve: ng_run … --join URL. To collect from a run on other machines, use "
             "ng_collect_rollouts with +head_server.host=HOST and +head_server.port=PORT."
         )
+    check_collector(job, blocks_of_run(run_config), AddressBook.of_run(run_config), TaskRules.of_run(run_config))
     if settings.dry_run:
         with running.launch_for(run_config, settings, starter, on_line=None):
             running.say(f"{counted(len(run_config.servers), 'server')} can be started")
@@ -175,6 +179,11 @@ def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServ
         raise
     are_benchmarks = isinstance(run.settings, EndToEndJob) and run.settings.split == "benchmark"
     report(run.files, run.summary, metrics, reporter, run.prices, are_benchmarks=are_benchmarks)
+    if run.settings.sharded:
+        running.note(
+            f"sharded: {run.files.results} lists the rollouts, which are on the machines of {run.settings.collector}. "
+            "Merge them with ng eval aggregate, which also computes the metrics that an environment defines itself."
+        )
     if run.summary.ended_by:
         running.note(f"ended by {run.summary.ended_by}. {advice}.")
     if run.settings.require_complete and run.summary.scored < run.summary.planned:
@@ -201,7 +210,9 @@ async def _collect(
         if run.settings.disable_aggregation:
             return None
         try:
-            return await while_up(servers, aggregate(client, run.files))
+            # The entries of a sharded run lack long fields, which an environment's own metrics may need.
+            asked = None if run.settings.sharded else client
+            return await while_up(servers, aggregate(asked, run.files))
         except (DataError, LaunchError) as error:
             # Every rollout is on disk already, so the run does not fail.
             running.note(f"Error: {error}")

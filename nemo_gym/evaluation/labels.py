@@ -19,7 +19,7 @@ from nemo_gym.evaluation.verdicts import WHOLE, choices_for, label_in, stratum_o
 from nemo_gym.grading import strip_reasoning
 from nemo_gym.jsonl import JsonObject, read_lines
 from nemo_gym.schemas.responses import Response
-from nemo_gym.schemas.row import Row, TaskKey
+from nemo_gym.schemas.row import Row, TaskKey, check_whole
 
 ID, NOTES = "rollout", "notes"
 CRITERION = "label: "
@@ -79,6 +79,7 @@ def write_sample(job: SampleJob) -> Sample:
     places: dict[str, list[tuple[int, int]]] = {}
     names: dict[str, None] = {}
     for line in read_lines(job.rollouts):
+        check_whole(Row(line.row), job.rollouts, line.number)
         places.setdefault(stratum_of(line.row), []).append(
             (_key(line.row, job.rollouts, line.number).task, line.number)
         )

@@ -25,11 +25,11 @@ from nemo_gym.metrics.pass_at_k import highest_k_metrics
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.ledger import Ledger, ledgers_of
 from nemo_gym.schemas.rollout import AggregateMetrics
-from nemo_gym.schemas.row import AGENT_REF_KEY, PRIVATE_PREFIX, SECONDS_KEY, Row
+from nemo_gym.schemas.row import AGENT_REF_KEY, PRIVATE_PREFIX, SECONDS_KEY, SHARD_KEY, Row
 
 STRIPPED = frozenset({
     "response", "responses_create_params", "ng_model_call_capture", "ng_agent_observations", "ng_trajectory",
-    "_ng_token_capture", SECONDS_KEY,
+    "_ng_token_capture", SECONDS_KEY, SHARD_KEY,
 })  # fmt: skip
 AGGREGATION_TIMEOUT_S = 600.0
 JSON = {"content-type": "application/json"}
@@ -46,13 +46,14 @@ A run adds `ledger`, `failed_tasks`, `row_fields` and `integer_fields`.
 """
 
 
-async def aggregate(client: ServerClient, files: RunFiles) -> list[AgentMetrics]:
+async def aggregate(client: ServerClient | None, files: RunFiles) -> list[AgentMetrics]:
     """Request the metrics of every agent and write them, with its ledger, next to the results.
 
     `ledger` counts the agent's planned, scored, failed (by cause) and unresolved rollouts. Means cover the scored
     rollouts; `pessimistic/mean/reward` also counts each failed one as 0. `failed_tasks` lists tasks without a score,
     `row_fields` the numeric fields that only repeat the rows, `integer_fields` those that are integers in all
     rollouts.
+    Without a client, the metrics are those that every environment has.
     An agent without scored rollouts has only the first two entries. If an agent does not return its metrics, write
     those of the others and raise `DataError`.
     """

@@ -25,6 +25,7 @@ from nemo_gym.rollouts.opening import OpenRun
 from nemo_gym.rollouts.outcome import Summary
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens, kept_until_the_end
 from nemo_gym.rollouts.recording import OnRecord, Recorder
+from nemo_gym.rollouts.row_collector import RowCollector
 from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.rollouts.runner import Runner
 from nemo_gym.schemas.row import Row
@@ -68,7 +69,13 @@ async def collect(
             Appender(run.files.failures, hide=hide) as failures,
         ):
             tokens = RecordedTokens.of(client)
-            runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s, tokens=tokens, groups=groups)
+            runner = Runner(
+                client,
+                rollout_timeout_s=settings.rollout_timeout_s,
+                tokens=tokens,
+                groups=groups,
+                collector=RowCollector.of(settings, run.files, run.record.identity),
+            )
             watch = RunWatch(client)
             async with (
                 asyncio.TaskGroup() as group,

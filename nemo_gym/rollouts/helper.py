@@ -31,8 +31,9 @@ from nemo_gym.rollouts.lock import locked
 from nemo_gym.rollouts.opening import open_run
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens, kept_until_the_end
 from nemo_gym.rollouts.resume import max_attempts
+from nemo_gym.rollouts.row_collector import check_collector
 from nemo_gym.rollouts.runner import Runner
-from nemo_gym.rollouts.subject import RunSubject
+from nemo_gym.rollouts.subject import RunSubject, blocks_of_config
 from nemo_gym.rollouts.tasks import TaskPlan, find_input
 from nemo_gym.schemas.row import Row
 
@@ -92,10 +93,11 @@ class RolloutCollectionHelper(BaseModel):
             rows = find_input(config.input_jsonl_fpath)
             book = client.address_book
             plan = TaskPlan(rows, config, client.agent_names(), rules=book.task_rules)
+            check_collector(config, blocks_of_config(client.global_config_dict), book, book.task_rules)
             with locked(files), open_run(plan, files, RunSubject.of_config(client.global_config_dict)) as run:
                 await collect(client, run)
                 if not config.disable_aggregation:
-                    await aggregate(client, files)
+                    await aggregate(None if config.sharded else client, files)
         finally:
             await client.aclose()
         return list(read_rows(files.results))

@@ -67,6 +67,11 @@ class CollectionSettings(AttemptSettings):
     """Skip the metrics at the end."""
     interleave_repeats: bool = False
     """Start the first repeat of every row before any second repeat."""
+    collector: str | None = None
+    """Send the rows through this server, a collector on the machines of the agents."""
+    sharded: bool = False
+    """Leave the rollouts on the machines of the collector. The output only lists them, and 'ng eval aggregate' merges
+    them."""
     dispatch_budget_s: float | None = Field(default=None, gt=0)
     """Seconds after which no further rollout starts. Running ones finish, the rest stays unresolved."""
     max_seconds: float | None = Field(default=None, gt=0)

@@ -6,19 +6,17 @@ that is there must have its digest.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import WriteFailed, read_raw_lines
+from nemo_gym.jsonl import DIGEST_BYTES, WriteFailed, line_digest, read_raw_lines
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.numbering import DigestSet
 from nemo_gym.rollouts.numbering import digest_of as older_digest_of
 
-DIGEST_BYTES = 8
 LINES_NAMED = 5
 
 
@@ -34,7 +32,7 @@ class LineDigests:
     def add(self, line: bytes) -> None:
         """Append the digest of a line that is about to be written."""
         try:
-            self._file.write(_digest_of(line).to_bytes(DIGEST_BYTES, "little"))
+            self._file.write(line_digest(line))
         except OSError as error:
             raise WriteFailed(f"{self._path}: cannot be written to ({error.strerror}).") from error
 
@@ -87,10 +85,7 @@ def check_lines(files: RunFiles) -> None:
 
 
 def _digest_of(line: bytes) -> int:
-    """Return the digest of a line, with or without its newline."""
-    text = memoryview(line)[: len(line) - line.endswith(b"\n")]
-    # SHA-1 takes half the time of BLAKE2, which older versions used. The digests reveal edits, not attacks.
-    return int.from_bytes(hashlib.sha1(text, usedforsecurity=False).digest()[:DIGEST_BYTES], "little")
+    return int.from_bytes(line_digest(line), "little")
 
 
 def _add(files: RunFiles, lines: Iterable[bytes]) -> None:

@@ -40,7 +40,7 @@ from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.rollouts.runner import Runner
 from nemo_gym.rollouts.subject import RunSubject, ServerBlock
 from nemo_gym.schemas.rollout import ReverifyMode
-from nemo_gym.schemas.row import MEDIA_DIR_KEY, PARAMS_KEY, Row, TaskKey, rows_at
+from nemo_gym.schemas.row import MEDIA_DIR_KEY, PARAMS_KEY, Row, TaskKey, check_whole, rows_at
 
 UNSAFE = "unsafe_"
 KEYS_SHOWN = 20
@@ -165,6 +165,7 @@ class Stored:
             row = Row(line.row)
             if job.judge_failed_only and row.failure_class != JudgeFailed.failure_class:
                 continue
+            check_whole(row, _source(job), line.number)
             if row.response is None:
                 raise DataError(f"{_source(job)}:{line.number}: the response to be graded is missing.")
             lines[_key(row, _source(job), line.number)] = line.number

@@ -8,13 +8,13 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import orjson
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_call, failure_of_reply
-from nemo_gym.config.wording import with_article
+from nemo_gym.calls.results import Loads, result_of_reply
 from nemo_gym.context.deadline import deadline_in
 from nemo_gym.context.group import GROUP_HEADER
 from nemo_gym.context.rollout_id import rollout_context
@@ -31,31 +31,26 @@ from nemo_gym.errors import (
     ServerCallError,
 )
 from nemo_gym.http.external import seconds_of_retry_after
-from nemo_gym.http.json_depth import DEEPEST_ROW, is_deeper_than
-from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts, readable
+from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.opaque import loads_opaque, plain
 from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.outcome import Outcome, Record
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens
+from nemo_gym.rollouts.row_collector import RowCollector
 from nemo_gym.schemas.row import (
     FAILURE_CONVERSATION_KEY,
     FAILURE_LOG_KEY,
     FAILURE_RETRYABLE_KEY,
-    MASK_KEY,
     MEDIA_DIR_KEY,
     SECONDS_KEY,
     Row,
-    mirror_mask,
 )
 
 if TYPE_CHECKING:
     from nemo_gym.capture.attachment import RolloutCapture
 
 logger = logging.getLogger(__name__)
-
-Loads = Callable[[bytes], Any]
-"""A JSON parser. `loads_opaque` is enough if the result is only written again."""
 
 JSON = {"content-type": "application/json"}
 FAILURE_OF_STATUS: dict[int, type[RolloutError]] = {422: InvalidTask, 429: Overloaded, 503: Overloaded}
@@ -77,9 +72,14 @@ class Runner:
         loads: Loads = loads_opaque,
         tokens: RecordedTokens | None = None,
         groups: GroupedTasks | None = None,
+        collector: RowCollector | None = None,
     ) -> None:
-        """`tokens` adds the recorded tokens to the results, if the run records any. `groups` has the grouped tasks."""
+        """`tokens` adds the recorded tokens to the results, if the run records any. `groups` has the grouped tasks.
+
+        With `collector`, rows are sent to it instead of to their agents.
+        """
         self.groups = groups
+        self._collector = collector
         self._client = client
         self._timeout_s = rollout_timeout_s
         self._capture = _capture_of(client)
@@ -113,7 +113,7 @@ class Runner:
         return record
 
     def server_of(self, row: Row) -> str:
-        """Return the server to which a row is sent."""
+        """Return the server that runs a row."""
         return str(row.agent)
 
     async def _ended(self, row: Row) -> Record:
@@ -136,24 +136,10 @@ class Runner:
             failure = failure_of_reply(reply.status, body, server=server, during=self.PATH, otherwise=otherwise)
             failure.retry_after_s = seconds_of_retry_after(reply.headers.get("retry-after"))
             raise failure
-        if is_deeper_than(body, DEEPEST_ROW):
-            raise self.FAILURE(
-                f"{server}: the reply of {self.PATH} nests brackets more than {DEEPEST_ROW} deep", server=server
-            )
-        try:
-            result = self._loads(body)
-        except orjson.JSONDecodeError as error:
-            raise self.FAILURE(
-                f"{server}: the reply of {self.PATH} is not valid JSON ({error.msg}): {readable(body, 200)}",
-                server=server,
-            ) from error
-        if not isinstance(result, dict):
-            raise self.FAILURE(
-                f"{server}: {self.PATH} returned {with_article(type(result).__name__)}, not an object", server=server
-            )
-        if result.get(MASK_KEY) is True:
-            mirror_mask(result)
-        return Row({**result, **row.identity})
+        result = result_of_reply(body, row, server=server, during=self.PATH, otherwise=self.FAILURE, loads=self._loads)
+        if self._collector is not None:
+            self._collector.take_note(result)
+        return result
 
     async def _reply(self, server: str, row: Row) -> Reply:
         try:
@@ -163,6 +149,8 @@ class Runner:
         timeouts = Timeouts(read_s=self._timeout_s, total_s=self._timeout_s)
         place = None if self.groups is None else self.groups.header_of(row)
         headers = JSON if place is None else {**JSON, GROUP_HEADER: place}
+        if self._collector is not None:
+            server, headers = self._collector.server, {**headers, **self._collector.headers}
         try:
             with rollout_context(rollout_id), deadline_in(self._timeout_s):
                 # Written for each try, because a long row would otherwise be kept twice while it runs.

@@ -29,7 +29,12 @@ class AggregationJob(BaseModel):
     input_glob: str
     """The rollout files: one or more glob patterns, separated by commas."""
     output_jsonl_fpath: Path
-    """The file for the merged rollouts. The metrics are written next to it."""
+    """The file for the merged rollouts. The metrics are written next to it. A sharded run's own output is replaced."""
+    shards: str | None = None
+    """The files that the collectors of a sharded run have kept, or copies of them: one or more glob patterns. Default:
+    those that the run's output names, if this machine can read them."""
+    leave_out_missing: bool = False
+    """Leave out the rollouts of a sharded run that none of these files has."""
     merge_shards: bool = True
     """Write the merged rollouts, not only their metrics."""
     overwrite: bool = False
@@ -44,21 +49,21 @@ class _Place(NamedTuple):
         return f"{self.path}:{self.line}"
 
 
-def find_shards(input_glob: str, output: Path) -> list[Path]:
+def find_shards(input_glob: str, output: Path, *, key: str = "input_glob") -> list[Path]:
     """Return the rollout files that match these patterns, without duplicates, in the order of patterns and names.
 
     A glob pattern skips `output` and files that do not contain rollouts (failures, inputs, profiles).
-    Raise `DataError` if a pattern does not match any file.
+    Raise `DataError`, which names the `key`, if a pattern does not match any file.
     """
     found: dict[Path, Path] = {}
     for pattern in filter(None, map(str.strip, input_glob.split(","))):
         paths = [Path(name) for name in sorted(glob(str(Path(pattern).expanduser()), recursive=True))]
         shards = [path for path in paths if path.is_file() and not (has_magic(pattern) and _is_skipped(path, output))]
         if not shards:
-            raise DataError(f"input_glob: '{pattern}' does not match any rollout file (looked in {Path.cwd()}).")
+            raise DataError(f"{key}: '{pattern}' does not match any rollout file (looked in {Path.cwd()}).")
         found.update((path.resolve(), path) for path in shards if path.resolve() not in found)
     if not found:
-        raise DataError("input_glob is empty. Name the rollout files, such as results/shard_*.jsonl.")
+        raise DataError(f"{key} is empty. Name the rollout files, such as results/shard_*.jsonl.")
     return list(found.values())
 
 
@@ -71,6 +76,8 @@ class Contents(NamedTuple):
 
     rollouts: int
     agents: list[str]
+    entries: int = 0
+    """Rollouts that are only entries of a sharded run."""
 
 
 def check_shards(shards: Sequence[Path]) -> Contents:
@@ -78,12 +85,13 @@ def check_shards(shards: Sequence[Path]) -> Contents:
     agents: set[str] = set()
     places: dict[tuple[str | None, TaskKey], _Place] = {}
     twice: list[str] = []
-    count = 0
+    count = entries = 0
     for path in shards:
         for line in read_lines(path):
             count += 1
             row, place = Row(line.row), _Place(path, line.number)
             agents.update(filter(None, [row.agent]))
+            entries += row.shard is not None
             with suppress(KeyError):  # a result from elsewhere, without numbers
                 first = places.setdefault((row.agent, row.key), place)
                 if first is not place:
@@ -97,7 +105,7 @@ def check_shards(shards: Sequence[Path]) -> Contents:
         )
     if not count:
         raise DataError(f"{', '.join(map(str, shards))}: no rollouts found.")
-    return Contents(count, sorted(agents))
+    return Contents(count, sorted(agents), entries)
 
 
 def check_output(shards: Sequence[Path], output: Path, *, overwrite: bool) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import orjson
 
+from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, parse_row, read_lines_at, read_rows
 
 TASK_INDEX_KEY = "_ng_task_index"
@@ -38,6 +39,9 @@ SECONDS_KEY = "_ng_seconds"
 """The duration of the recorded attempt, from sending the row to its agent until the reply was read."""
 GROUP_RESULT_KEY = "_ng_group"
 """The size of the group with which a rollout was verified, how many were compared, and which are missing."""
+SHARD_KEY = "_ng_shard"
+"""Where the whole rollout is, if its collector kept it: `machine`, `path` and the digest of its `line`. A rollout that
+its collector could not keep has the `problem` instead of the last two."""
 MEDIA_DIR_KEY = "_ng_media_dir"
 """The folder of the files that the row names; see `nemo_gym.data.media`."""
 PRIVATE_PREFIX = "_ng_"
@@ -65,6 +69,7 @@ _OUTCOME = frozenset(
         SECONDS_KEY,
         TOKEN_CAPTURE_RESULT_KEY,
         GROUP_RESULT_KEY,
+        SHARD_KEY,
     }
 )
 
@@ -220,6 +225,12 @@ class Row:
         return bool(self.fields.get(NO_PERSIST_KEY))
 
     @property
+    def shard(self) -> JsonObject | None:
+        """Where the whole rollout is; None if this row is whole."""
+        shard = _object(self.fields.get(SHARD_KEY))
+        return shard if shard is not None and "line" in shard else None
+
+    @property
     def identity(self) -> JsonObject:
         """The fields that every result copies from its row, overriding the verifier's values."""
         return {key: self.fields[key] for key in _IDENTITY if key in self.fields}
@@ -271,6 +282,15 @@ class Row:
     def without_private(self) -> JsonObject:
         """Return the fields without those of the collector (`_ng_…`)."""
         return {key: value for key, value in self.fields.items() if not key.startswith(PRIVATE_PREFIX)}
+
+
+def check_whole(row: Row, path: Path, line: int) -> None:
+    """Raise `DataError` for a row that is only an entry of a sharded run."""
+    if (shard := row.shard) is not None:
+        raise DataError(
+            f"{path}:{line}: the rollout is in a shard, {shard.get('machine')}:{shard.get('path')}. Merge the run's "
+            f"shards first: ng eval aggregate --input-glob {path} --output {path}"
+        )
 
 
 def rows_in(path: Path) -> Iterator[Row]:

@@ -18,7 +18,7 @@ from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, dump_json, parse_row, read_lines_at, write_rows
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.numbering import digest_of
-from nemo_gym.schemas.row import Row
+from nemo_gym.schemas.row import Row, check_whole
 from nemo_gym.training.conditions import Condition
 from nemo_gym.training.conversations import Conversation, Unusable, conversation_of
 from nemo_gym.training.formats import FORMATS, Format
@@ -206,6 +206,7 @@ class _Planner:
         """Return the tasks with examples, in the order of the file."""
         tasks: dict[Task, list[_Candidate]] = {}
         for place in _rows(self._job.input_jsonl_fpath):
+            check_whole(place.row, self._job.input_jsonl_fpath, place.line)
             self._report.read += 1
             try:
                 candidate = self._candidate(place)

@@ -76,7 +76,10 @@ def _prompt_of(record: JsonObject) -> Iterator[JsonObject]:
 def _output_of(record: JsonObject) -> Iterator[JsonObject]:
     response = Row(record).response or {}
     so_far = record.get(FAILURE_CONVERSATION_KEY)
-    if response.get("output"):
+    if (shard := Row(record).shard) is not None:
+        place = f"{shard.get('machine')}:{shard.get('path')}"
+        yield {"type": "omitted", "value": f"the rollout is in the shard {place}; ng eval aggregate merges the shards"}
+    elif response.get("output"):
         yield from _plain_items(response["output"], role="assistant")
     elif isinstance(choices := response.get("choices"), list):
         messages = [choice.get("message") for choice in choices if isinstance(choice, dict)]

@@ -12,6 +12,8 @@ ENVIRONMENT = "resources_servers/example_multi_step/configs/example_multi_step.y
 CONFIG = f"+config_paths=[{ENVIRONMENT},responses_api_models/sample_model/configs/sample_model.yaml]"
 USAGE = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
 
+ELSEWHERE = {"machine": "node2", "path": "/kept/x.jsonl", "line": "0123456789abcdef"}
+
 
 def asked(task, repeat):
     return {
@@ -104,6 +106,23 @@ def test_agent_that_is_not_running_is_reported(serving):
     assert finished.err.startswith("Error: ")
     assert "another" in finished.err
     assert finished.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "words", "code", "message"),
+    [
+        ([done(0, 0, 1.0)], ("--shards", "kept/*.jsonl"), 2, "shards: listed.jsonl is whole"),
+        ([{**done(0, 0, 1.0), "_ng_shard": ELSEWHERE}], (), 1, "1 rollout not found: 1 in node2:/kept/x.jsonl."),
+        ([{**done(0, 0, 1.0), "_ng_shard": ELSEWHERE}], ("--shards", "kept/*"), 1, "shards: 'kept/*' does not match"),
+        ([{**done(0, 0, 1.0), "_ng_shard": ELSEWHERE}], ("+merge_shards=false",), 2, "must be merged first"),
+    ],
+)
+def test_unsuitable_shards_are_reported(serving, rows, words, code, message):
+    write(serving, "listed.jsonl", *rows)
+    finished = serving.run("ng", "eval", "aggregate", "-i", "listed.jsonl", "-o", "whole.jsonl", *words)
+    assert (finished.code, finished.err.count("\n")) == (code, 1)
+    assert message in finished.err
+    assert not (serving.folder / "whole.jsonl").exists()
 
 
 SERVER = """

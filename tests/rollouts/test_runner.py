@@ -133,3 +133,11 @@ async def test_invalid_row_is_recorded_as_a_failure(client):
 async def test_masked_sample_is_mirrored_in_collected_results(run_tasks, make_task):
     run = await run_tasks([make_task(act="answer", bytes='{"reward": 0.0, "mask_sample": true}')])
     assert [row["instance_config"] for row in run.results] == [{"mask_sample": True}]
+
+
+@pytest.mark.parametrize(("act", "server"), [("ok", None), ("crash", "sound"), ("model_failed", "policy_model")])
+async def test_failure_behind_a_collector_names_the_server_that_failed(run_tasks, make_task, act, server):
+    # The server of this name passes for a collector, which returns the agent's reply unchanged.
+    run = await run_tasks([make_task(act=act)], collector="mute", max_attempts=1)
+    assert [row["_ng_failure_server"] for row in run.failures] == ([] if server is None else [server])
+    assert [row["agent_ref"]["name"] for row in [*run.results, *run.failures]] == ["sound"]

@@ -184,3 +184,13 @@ def test_hostile_items_never_raise(anything: object):
     conversation(record)
     conversation({"response": anything, "responses_create_params": anything, "_ng_failure_conversation": anything})
     conversation({"response": {"choices": anything}, "_ng_failure_conversation": {"items": anything, "omitted": "x"}})
+
+
+def test_entry_of_a_sharded_run_names_the_place_of_its_rollout():
+    place = {"machine": "node2", "path": "/kept/x.jsonl", "line": "0123456789abcdef"}
+    entry = {"_ng_task_index": 0, "reward": 1.0, "response": {"model": "small"}, "_ng_shard": place}
+    [item] = conversation(entry).items
+    assert "in the shard node2:/kept/x.jsonl; ng eval aggregate" in item["value"]
+    # A rollout that its collector could not keep is whole.
+    whole = scored(row(), said("4")) | {"_ng_shard": {"machine": "node2", "problem": "the disk is full"}}
+    assert texts(conversation(whole).items)[-1] == "4"

@@ -1,0 +1,39 @@
+"""The result of a rollout in the reply to the call that ran it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from nemo_gym.config.wording import with_article
+from nemo_gym.errors import RolloutError
+from nemo_gym.http.json_depth import DEEPEST_ROW, is_deeper_than
+from nemo_gym.http.reply import readable
+from nemo_gym.opaque import loads_opaque
+from nemo_gym.schemas.row import MASK_KEY, Row, mirror_mask
+
+Loads = Callable[[bytes], Any]
+"""A JSON parser. `loads_opaque` is enough if the result is only written again."""
+
+
+def result_of_reply(
+    body: bytes, row: Row, *, server: str, during: str, otherwise: type[RolloutError], loads: Loads = loads_opaque
+) -> Row:
+    """Return the result in a reply, with the identity of its row. Raise `otherwise` if the reply is not an object."""
+    if is_deeper_than(body, DEEPEST_ROW):
+        raise otherwise(f"{server}: the reply of {during} nests brackets more than {DEEPEST_ROW} deep", server=server)
+    try:
+        result = loads(body)
+    except orjson.JSONDecodeError as error:
+        raise otherwise(
+            f"{server}: the reply of {during} is not valid JSON ({error.msg}): {readable(body, 200)}", server=server
+        ) from error
+    if not isinstance(result, dict):
+        raise otherwise(
+            f"{server}: {during} returned {with_article(type(result).__name__)}, not an object", server=server
+        )
+    if result.get(MASK_KEY) is True:
+        mirror_mask(result)
+    return Row({**result, **row.identity})

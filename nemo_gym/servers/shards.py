@@ -1,0 +1,122 @@
+"""The results that a collector keeps on its own machine: a file per collection, and the entry for each line."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+from nemo_gym.jsonl import Appender, JsonObject, dump_json, line_digest
+from nemo_gym.schemas.row import INSTANCE_CONFIG_KEY, PARAMS_KEY, SHARD_KEY, Row, mirror_mask
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+LONGEST_BYTES = 256
+"""Longer values of a result are left out of its entry."""
+OF_A_RESPONSE = ("id", "model", "usage", "status")
+RESPONSE_KEY = "response"
+
+
+def check_folder(folder: Path) -> None:
+    """Create the folder of shards. Raise `ValueError` if nothing can be written to it."""
+    probe = folder / f".{uuid4().hex}.probe"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ValueError(
+            f"{folder} cannot be written to ({error.strerror}). Name a folder on this machine's disk"
+        ) from error
+
+
+class Shards:
+    """The shards of one process, in a folder."""
+
+    def __init__(self, folder: Path, hide: Callable[[bytes], bytes]) -> None:
+        """`hide` masks secrets."""
+        self._folder = folder
+        self._hide = hide
+        self._machine = socket.gethostname()
+        # Unlike a pid, it is different on every machine, also if the folder is shared.
+        self._process = uuid4().hex[:8]
+        self._open: dict[str, _Shard] = {}
+
+    async def keep(self, name: str, result: Row) -> JsonObject:
+        """Write a result and return its entry once it is on the disk. Raise `WriteFailed` if the disk is full."""
+        shard = self._open.get(name)
+        if shard is None:
+            path = self._folder / f"{name}.{self._machine}.{self._process}.jsonl"
+            shard = self._open[name] = _Shard(path, self._hide)
+        digest = await shard.add(result.fields)
+        return entry_of(result, {"machine": self._machine, "path": str(shard.path), "line": digest})
+
+    def whole(self, result: Row, problem: str) -> JsonObject:
+        """Return a result that could not be kept, with the reason."""
+        return {**result.fields, SHARD_KEY: {"machine": self._machine, "problem": problem}}
+
+    def close(self) -> None:
+        for shard in self._open.values():
+            shard.close()
+        self._open.clear()
+
+
+class _Shard:
+    """A file of results. Those that arrive while others are written to the disk share the next write."""
+
+    def __init__(self, path: Path, hide: Callable[[bytes], bytes]) -> None:
+        self.path = path
+        self._digest = b""
+        self._file = Appender(path, hide=hide, announce=self._measure)
+        self._written = 0
+        self._synced = 0
+        self._syncing = asyncio.Lock()
+
+    async def add(self, result: JsonObject) -> str:
+        """Write a result to the disk and return the digest of its line."""
+        self._file.write(result)
+        digest = self._digest.hex()
+        self._written += 1
+        number = self._written
+        async with self._syncing:
+            if self._synced < number:
+                written = self._written
+                await asyncio.to_thread(self._file.sync)
+                self._synced = written
+        return digest
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _measure(self, line: bytes) -> None:
+        self._digest = line_digest(line)
+
+
+def entry_of(result: Row, shard: JsonObject) -> JsonObject:
+    """Return a result without its long values, with the place of the whole one.
+
+    It has what counts, resumes and measures a run: identity, reward, numbers, and the usage of the response.
+    """
+    response = result.response or {}
+    entry = {
+        key: value
+        for key, value in result.fields.items()
+        if key not in (PARAMS_KEY, RESPONSE_KEY, INSTANCE_CONFIG_KEY) and _is_short(value)
+    }
+    entry |= result.identity
+    entry[RESPONSE_KEY] = {key: response[key] for key in OF_A_RESPONSE if key in response}
+    if result.is_masked:
+        mirror_mask(entry)
+    entry[SHARD_KEY] = shard
+    return entry
+
+
+def _is_short(value: object) -> bool:
+    if isinstance(value, str):
+        return len(value) <= LONGEST_BYTES
+    if isinstance(value, list | dict):
+        # Counted before it is written, because token arrays are long.
+        return len(value) <= LONGEST_BYTES and len(dump_json(value)) <= LONGEST_BYTES
+    return value is None or isinstance(value, int | float)
