@@ -37,9 +37,10 @@ THEIRS = (
 )  # fmt: skip
 """Packages that test processes import, besides the folders of this repository."""
 SLOW = (
-    "tests/cluster", "tests/end_to_end", "tests/launcher", "tests/faults", "tests/published/style", "tests/rollouts", "tests/cli",
-    "tests/docs/test_pages.py", "tests/examples", "tests/frameworks", "tests/sandbox", "tests/scaffold",
-    "tests/security", "tests/viewer",
+    "tests/cluster", "tests/containers", "tests/deploy/test_serving.py", "tests/end_to_end", "tests/launcher",
+    "tests/faults", "tests/published/style", "tests/rollouts", "tests/cli", "tests/docs/test_pages.py",
+    "tests/examples", "tests/frameworks", "tests/sandbox", "tests/scaffold", "tests/security",
+    "tests/slurm/test_jobs.py", "tests/viewer",
 )  # fmt: skip
 """Test folders that start many processes and wait for them."""
 ONLY_IN_TEST_ALL = (
@@ -68,6 +69,8 @@ ONLY_IN_TEST_ALL = (
     "tests/cli/test_validate.py",
     "tests/cli/test_view.py",
     "tests/cluster",
+    "tests/containers",
+    "tests/deploy/test_serving.py",
     "tests/docs/test_pages.py",
     "tests/docs/test_running.py",
     "tests/docs/test_site.py",
@@ -101,6 +104,7 @@ ONLY_IN_TEST_ALL = (
     "tests/rollouts/test_lock.py",
     "tests/sandbox/bubblewrap/test_lives.py",
     "tests/sandbox/test_command_lines.py",
+    "tests/sandbox/test_containers.py",
     "tests/scaffold/test_environment_runs.py",
     "tests/scaffold/test_scaffold.py",
     "tests/security/test_every_schema.py",
@@ -108,6 +112,8 @@ ONLY_IN_TEST_ALL = (
     "tests/security/test_policy_keys.py",
     "tests/security/test_run_token.py",
     "tests/security/test_secrets.py",
+    "tests/security/test_tls.py",
+    "tests/slurm/test_jobs.py",
     "tests/servers/mcp/test_tools.py",
     "tests/servers/test_policies.py",
     "tests/test_rewards_over_http.py",

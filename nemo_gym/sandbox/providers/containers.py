@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import uuid
 from abc import abstractmethod
 from pathlib import Path
@@ -69,19 +70,35 @@ class ContainerProvider(SandboxProvider, Generic[Config]):
         self._made[handle.sandbox_id] = spec
         try:
             ended = await self._started(handle, spec, config, rewrite_image(image, config.image_rewrites))
+            if ended.return_code != 0:
+                why = "it was not ready in time" if ended.is_out_of_time else ended.message
+                raise SandboxCreateError(f"{self.name} could not start a sandbox of {image}: {why}")
+            await self._write_files(handle, spec)
         except BaseException:
             await self.close(handle)
             raise
-        if ended.return_code != 0:
-            await self.close(handle)
-            why = "it was not ready in time" if ended.is_out_of_time else ended.message
-            raise SandboxCreateError(f"{self.name} could not start a sandbox of {image}: {why}")
         return handle
 
     async def upload_file(self, handle: SandboxHandle, source_path: str | Path, target_path: str) -> None:
-        script = 'mkdir -p "$(dirname "$1")" && cat > "$1"'
         with opened(source_path) as file:
-            await self._must(*self._inside(handle), "sh", "-c", script, "sh", target_path, stdin=file)
+            await self._write(handle, file, target_path)
+
+    async def _write_files(self, handle: SandboxHandle, spec: SandboxSpec) -> None:
+        for path, content in spec.files.items():
+            try:
+                if isinstance(content, Path):
+                    await self.upload_file(handle, content, path)
+                    continue
+                with tempfile.TemporaryFile() as file:
+                    file.write(content.encode() if isinstance(content, str) else content)
+                    file.seek(0)
+                    await self._write(handle, file, path)
+            except SandboxError as error:
+                raise SandboxCreateError(f"{path} could not be written in the sandbox: {error}") from error
+
+    async def _write(self, handle: SandboxHandle, file: IO[bytes], path: str) -> None:
+        script = 'mkdir -p "$(dirname "$1")" && cat > "$1"'
+        await self._must(*self._inside(handle), "sh", "-c", script, "sh", path, stdin=file)
 
     async def download_file(self, handle: SandboxHandle, source_path: str, target_path: str | Path) -> None:
         with written_to(target_path) as file:
