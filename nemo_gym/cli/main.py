@@ -136,7 +136,7 @@ def print_help(words: list[str]) -> int:
         found = by_words(words)
         command = named or (found.command if found else None)
         return _function(command)(["--help"]) if command else _unknown(words)
-    shown = [command for command in COMMANDS if not words or command.noun == words[0]]
+    shown = [command for command in COMMANDS if not words or words[0] == (command.noun or command.verb)]
     lines = ["nemo_gym: environments for language-model agents, and rollouts collected in them.", ""]
     for command in shown:
         lines.append(f"  {command.spelled:<36} {command.script:<31} {command.summary}")

@@ -25,6 +25,7 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.concurrency import AdaptiveLimit, FixedLimit
 from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.rollouts.outcome import Summary
+from nemo_gym.rollouts.slurm_step import SlurmStep
 from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.rollouts.timeline import Point, Timeline
 from nemo_gym.rollouts.usage import PriceFile
@@ -130,6 +131,8 @@ class Session(BaseModel):
     """The numbers of model calls that the cache answered (`hits`) and did not (`misses`)."""
     ended_by: str | None = None
     """The limit at which the session started no further rollout."""
+    slurm: SlurmStep | None = None
+    """The Slurm job that the session belongs to."""
 
 
 class RunRecord(Session):
@@ -174,6 +177,7 @@ class RunRecord(Session):
             host=socket.gethostname(),
             versions={"nemo_gym": __version__, "python": platform.python_version()},
             outcomes=Outcomes.of(summary),
+            slurm=SlurmStep.here(),
             config_hash=subject.config_hash,
             models=subject.models,
             policy_model_name=subject.policy_model_name,

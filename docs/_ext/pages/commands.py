@@ -16,6 +16,7 @@ from pages.markdown import code, directive, prose, table
 NOUNS = {
     "env": "Environments and their servers",
     "eval": "Collections and evaluations",
+    "submit": "Slurm jobs",
     "list": "Lists",
     "dataset": "Datasets",
     "dev": "This repository",

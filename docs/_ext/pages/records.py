@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from nemo_gym.capture.records import PAYLOADS, ModelCallMetrics, ModelCallRecord
 from nemo_gym.rollouts.run_record import Fingerprint, Outcomes, RunRecord
+from nemo_gym.rollouts.slurm_step import SlurmStep
 from pages.fields import keys_of_model
 from pages.markdown import code, prose, table
 
@@ -16,7 +17,10 @@ HEADER = ("field", "type", "meaning")
 
 def run_record() -> str:
     """Return the table of the fields of `x_run.json`."""
-    return table(HEADER, [*_rows(RunRecord), *_rows(Outcomes, "outcomes."), *_rows(Fingerprint, "input.")])
+    return table(
+        HEADER,
+        [*_rows(RunRecord), *_rows(Outcomes, "outcomes."), *_rows(SlurmStep, "slurm."), *_rows(Fingerprint, "input.")],
+    )
 
 
 def model_calls() -> str:

@@ -1,0 +1,273 @@
+"""Commands that submit a collection to Slurm, follow the job and cancel it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+from pydantic import Field, PositiveInt
+
+from nemo_gym import config
+from nemo_gym.cli import running
+from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.cli.rollouts import EndToEndSettings
+from nemo_gym.cli.settings import CommandSettings, JsonSettings
+from nemo_gym.config.wording import counted
+from nemo_gym.data.prepare import unobtainable_files
+from nemo_gym.errors import DataError, LaunchError, UsageError
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.run_record import read_record
+from nemo_gym.slurm import scheduler
+from nemo_gym.slurm.job import SlurmJob
+from nemo_gym.slurm.plan import plan_of
+from nemo_gym.slurm.scheduler import JobState
+from nemo_gym.slurm.script import script_of
+from nemo_gym.slurm.submission import Submission, find, read_submission, write_folder, write_submission
+
+POLL_S = 1.0
+END_S = 60.0
+"""Seconds after a drain for metrics, records and Slurm's own clean-up."""
+TIMED_OUT = 124
+
+SUMMARY = """Submit a collection to Slurm: ng submit --config FILE --output results/x.jsonl --nodes 2 --time 4:00:00.
+
+It takes the settings of `ng eval run`. The job starts the servers on its nodes, collects, and stops them. Before its
+time limit it drains and requeues itself, until no rollout is unresolved. `ng submit status|logs|cancel RUN` follow."""
+
+
+class SubmitSettings(SlurmJob, EndToEndSettings):
+    """Parameters of `ng submit`."""
+
+    slurm: bool = True
+    """Submit to Slurm, the only scheduler so far."""
+    resolve_only: bool = False
+    """Print the script and the commands without submitting."""
+    dry_run: bool = False
+    """The same as --resolve-only."""
+    as_json: bool = Field(default=False, alias="json")
+    """Print JSON."""
+
+
+class RunSettings(CommandSettings):
+    """Parameters of the commands for a submitted run."""
+
+    run: str
+    """The output of the run, its folder OUTPUT_slurm, or the job id."""
+
+
+class StatusSettings(RunSettings, JsonSettings):
+    """Parameters of `ng submit status`."""
+
+
+class LogsSettings(RunSettings):
+    """Parameters of `ng submit logs`."""
+
+    node: str | None = None
+    """The node whose servers' log to print. Default: the log of the script and of the collection."""
+    follow: bool = False
+    """Print new lines until the job ends."""
+    timeout_s: PositiveInt | None = None
+    """Follow for this many seconds at most, with exit code 124."""
+
+
+class CancelSettings(RunSettings):
+    """Parameters of `ng submit cancel`."""
+
+    now: bool = False
+    """Do not drain: running rollouts stay unresolved."""
+
+
+def submit(words: list[str]) -> int:
+    """Submit a collection as a job."""
+    options = Options("ng submit", SubmitSettings, SUMMARY, takes_model=True, takes_sampling=True)
+    # The published command has this short flag.
+    line = options.read(["--config" if word == "-c" else word for word in words])
+    run = config.load(line.paths, line.overrides, require_servers=True)
+    settings = settings_from(SubmitSettings, run.plain)
+    for key in ("only", "join", "detach"):
+        if getattr(settings, key):
+            raise UsageError(f"{key}: the job sets it itself. Remove it; --place NAME=WHERE places a server.")
+    own = {*SubmitSettings.model_fields, "json"} - {*EndToEndSettings.model_fields} | {"dry_run"}
+    plan = plan_of(run, settings, settings, line.paths, line.overrides, own_keys=own)
+    script = script_of(plan)
+    if settings.resolve_only or settings.dry_run:
+        shown = plan.as_json(script)
+        running.say(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode() if settings.as_json else script.rstrip())
+        return 0
+    for missing in unobtainable_files(run):
+        running.note(f"note: {missing}")
+    _check_unused(settings, read_submission(plan.files))
+    write_folder(plan.files, script)
+    job_id = scheduler.submit(plan.files.script)
+    submission = Submission(
+        job_id=job_id,
+        output=plan.files.output,
+        nodes=settings.nodes,
+        drain_s=settings.drain_s,
+        submitted_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    write_submission(submission)
+    if settings.as_json:
+        shown = {"job_id": job_id, "folder": str(plan.files.folder), "output": str(plan.files.output)}
+        running.say(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode())
+        return 0
+    running.say(f"submitted job {job_id} on {counted(settings.nodes, 'node')}")
+    running.say(f"rollouts: {plan.files.output}")
+    running.say(f"folder:   {plan.files.folder}")
+    running.say(f"next:     ng submit status {job_id} | ng submit logs {job_id} --follow | ng submit cancel {job_id}")
+    return 0
+
+
+def _check_unused(settings: SubmitSettings, earlier: Submission | None) -> None:
+    """Raise `DataError` if another job, or an earlier run that is not to be continued, has the output."""
+    if earlier is not None:
+        state = scheduler.state_of(earlier.job_id)
+        if state is not None and not state.has_ended:
+            raise DataError(
+                f"{earlier.output}: job {state.job_id} is {state.state} and has this output. Wait for it, cancel it "
+                f"with `ng submit cancel {state.job_id}`, or choose another output."
+            )
+    results = RunFiles(results=settings.output_jsonl_fpath)
+    has_rollouts = any(path.exists() and path.stat().st_size for path in (results.results, results.failures))
+    if has_rollouts and not settings.resume_from_cache and not settings.overwrite:
+        raise DataError(
+            f"{results.results} contains rollouts of an earlier run. Add --resume to continue it, --overwrite to "
+            "replace it, or choose another output."
+        )
+
+
+def status(words: list[str]) -> int:
+    """Show the job and the progress of a submitted run; return 1 if the job has failed."""
+    summary = "Show the job of a submitted run and the outcomes of its rollouts so far."
+    settings = Options("ng submit status", StatusSettings, summary, takes_config=False, named_by="run").settings(words)
+    submission = find(settings.run)
+    state, progress = scheduler.state_of(submission.job_id), _progress(submission)
+    if settings.as_json:
+        job = None if state is None else {**state._asdict(), "has_ended": state.has_ended}
+        shown = {"job": job, "run": progress, "folder": str(submission.files.folder)}
+        running.say(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode())
+    else:
+        running.say(_job_line(submission, state))
+        running.say(_progress_line(progress))
+        running.say(f"folder: {submission.files.folder}")
+    return 1 if state is not None and state.has_ended and state.state != "COMPLETED" else 0
+
+
+def _progress(submission: Submission) -> JsonObject | None:
+    record = read_record(submission.files.run.record)
+    if record is None:
+        return None
+    kept = ("state", "reason", "started_at", "ended_at", "outcomes", "exit_code", "ended_by", "slurm")
+    return {key: value for key, value in record.model_dump(mode="json").items() if key in kept}
+
+
+def _job_line(submission: Submission, state: JobState | None) -> str:
+    if state is None:
+        return f"job {submission.job_id}: Slurm does not know it any more"
+    reason = f" ({state.reason})" if state.reason else ""
+    where = f" on {state.nodes}" if state.nodes else ""
+    return (
+        f"job {state.job_id}: {state.state}{reason}{where}, attempt {state.attempt}, {state.elapsed or '0:00'} of "
+        f"{state.limit or 'no limit'}"
+    )
+
+
+def _progress_line(progress: JsonObject | None) -> str:
+    if progress is None:
+        return "no rollout has started yet"
+    outcomes = progress["outcomes"]
+    failed = sum(outcomes["failed"].values())
+    return (
+        f"{progress['state']}: {outcomes['planned']} planned = {outcomes['scored']} scored + {failed} failed + "
+        f"{outcomes['unresolved']} unresolved"
+    )
+
+
+def logs(words: list[str]) -> int:
+    """Print the log of a submitted run."""
+    summary = "Print the log of a submitted run, or of the servers of one node."
+    settings = Options("ng submit logs", LogsSettings, summary, takes_config=False, named_by="run").settings(words)
+    submission = find(settings.run)
+    files = submission.files
+    path = files.log_of_node(settings.node) if settings.node else files.log_of(submission.job_id)
+    if not path.exists() and not settings.follow:
+        raise DataError(f"{path}: {_no_log(submission)}")
+    deadline = None if settings.timeout_s is None else time.monotonic() + settings.timeout_s
+    position = 0
+    while True:
+        # Asked before reading, so that the last lines are not missed.
+        state = scheduler.state_of(submission.job_id) if settings.follow else None
+        position = _print_from(path, position)
+        if not settings.follow or state is None or state.has_ended:
+            return 0
+        if deadline is not None and time.monotonic() > deadline:
+            running.note(f"job {submission.job_id}: still {state.state} after {settings.timeout_s} s")
+            return TIMED_OUT
+        time.sleep(POLL_S)
+
+
+def _no_log(submission: Submission) -> str:
+    names = sorted(path.name for path in submission.files.folder.glob("node-*.log"))
+    nodes = ", ".join(name.removeprefix("node-").removesuffix(".log") for name in names)
+    advice = f"Nodes with a log: {nodes}" if nodes else "Check the job with ng submit status"
+    return f"there is no such log yet. {advice}."
+
+
+def _print_from(path: Path, position: int) -> int:
+    """Print a file from this position on, and return the position of its end."""
+    if not path.exists():
+        return position
+    with path.open("rb") as file:
+        file.seek(position)
+        shutil.copyfileobj(file, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return file.tell()
+
+
+def cancel(words: list[str]) -> int:
+    """Drain a submitted run, then cancel its job."""
+    summary = "Cancel the job of a submitted run. Running rollouts may end first; no further one starts."
+    settings = Options("ng submit cancel", CancelSettings, summary, takes_config=False, named_by="run").settings(words)
+    submission = find(settings.run)
+    job_id = submission.job_id
+    state = scheduler.state_of(job_id)
+    if state is None or state.has_ended:
+        running.say(f"job {job_id} has already ended{f': {state.state}' if state else ''}")
+        return 0
+    if not settings.now and state.state == "RUNNING" and scheduler.signal_script(job_id, "USR2"):
+        _await_drain(submission)
+    if (state := scheduler.state_of(job_id)) is not None and not state.has_ended:
+        scheduler.cancel(job_id)
+    state = _await_end(job_id)
+    running.say(f"job {job_id}: {state.state if state else 'ended'}. {_progress_line(_progress(submission))}")
+    running.say(f"next: submit again with --output {submission.output} --resume to continue")
+    return 0
+
+
+def _await_drain(submission: Submission) -> None:
+    running.note(
+        f"draining job {submission.job_id}: running rollouts have {submission.drain_s} s to end (--now does not wait)"
+    )
+    deadline = time.monotonic() + submission.drain_s + END_S
+    while time.monotonic() < deadline:
+        state = scheduler.state_of(submission.job_id)
+        if state is None or state.state != "RUNNING":
+            return
+        time.sleep(POLL_S)
+    running.note(f"job {submission.job_id} has not drained in time, so it is cancelled")
+
+
+def _await_end(job_id: str) -> JobState | None:
+    deadline = time.monotonic() + END_S
+    while (state := scheduler.state_of(job_id)) is not None and not state.has_ended:
+        if time.monotonic() > deadline:
+            raise LaunchError(
+                f"job {job_id} is still {state.state}, {END_S:g} s after scancel. Ask the cluster's administrators."
+            )
+        time.sleep(POLL_S)
+    return state

@@ -1,0 +1,81 @@
+"""Parameters of a Slurm job that collects rollouts."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+
+_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<parts>\d+(?::\d+){0,2})")
+_UNLIMITED = {"INFINITE", "UNLIMITED", "-1"}
+
+
+class SlurmJob(BaseModel):
+    """The resources of the job, what runs on its nodes, and how it ends."""
+
+    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True, coerce_numbers_to_str=True)
+
+    nodes: PositiveInt = 1
+    """The number of nodes. The first one has the head server and collects."""
+    partition: str | None = None
+    """The partition. Default: that of the cluster."""
+    time: str | None = None
+    """The time limit, such as 4:00:00 or 2-00:00:00. Default: that of the partition."""
+    account: str | None = None
+    """The account to charge."""
+    qos: str | None = None
+    """The quality of service."""
+    gpus_per_node: str | None = None
+    """GPUs of each node, such as 8 or h100:8."""
+    cpus_per_node: PositiveInt | None = None
+    """CPUs of each node. Default: the whole node (--exclusive)."""
+    mem: str | None = None
+    """Memory of each node, such as 64G. Default: that of the partition."""
+    job_name: str | None = None
+    """The name of the job. Default: the name of the output."""
+    sbatch_option: list[str] = Field(default_factory=list)
+    """Another option of sbatch, such as --sbatch-option=--constraint=a100; may be repeated."""
+    place: list[str] = Field(default_factory=list)
+    """The nodes of a server, as NAME=head, NAME=others, NAME=all or NAME=0,2-3; may be repeated. Default: model
+    servers on the first node, the others on all nodes."""
+    node_command: str | None = None
+    """A shell command that runs on every node as long as the job, such as one that serves the model. Model servers
+    then run on all nodes, too."""
+    container: str | None = None
+    """The container image in which everything runs on the nodes."""
+    container_runtime: Literal["pyxis", "apptainer"] = "pyxis"
+    """The program that runs it."""
+    container_mount: list[str] = Field(default_factory=list)
+    """A folder for the container, as SOURCE:TARGET; may be repeated. The working folder and that of the output are
+    always mounted."""
+    program: str | None = None
+    """The ng program on the nodes. Default: that of this command, or ng in a container."""
+    drain_s: PositiveInt = 120
+    """Seconds before the time limit at which the job drains: no further rollout starts, and running ones end."""
+    job_attempts: PositiveInt = 20
+    """How often the job may start again to continue after its time limit, including the first time."""
+
+    @model_validator(mode="after")
+    def _leaves_time_to_drain(self) -> Self:
+        if self.time is not None and self.time.upper() not in _UNLIMITED:
+            limit_s = seconds_of(self.time)
+            if limit_s <= self.drain_s:
+                raise ValueError(
+                    f"time {self.time} is {limit_s} s, but the job would already drain {self.drain_s} s before its "
+                    "end. Raise --time or lower --drain-s"
+                )
+        return self
+
+
+def seconds_of(time: str) -> int:
+    """Return a time limit in Slurm's notation in seconds. Raise `ValueError` if it is not one."""
+    found = _TIME.fullmatch(time)
+    if found is None:
+        raise ValueError(f"time must be minutes, hours:minutes:seconds or days-hours:minutes:seconds, not '{time}'")
+    days, parts = int(found["days"] or 0), [int(part) for part in found["parts"].split(":")]
+    if found["days"] or len(parts) == 3:
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+    else:
+        hours, minutes, seconds = 0, parts[0], parts[1] if len(parts) == 2 else 0
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds

@@ -1,0 +1,172 @@
+"""The plan of a submission: which commands run on which nodes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nemo_gym.config.access import is_open
+from nemo_gym.config.hosts import is_loopback
+from nemo_gym.config.models import RunConfig
+from nemo_gym.config.overrides import parse_override
+from nemo_gym.config.tls import Tls, scheme_of
+from nemo_gym.errors import UsageError
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.paths import EXTRA_ROOTS_ENV_VAR
+from nemo_gym.rollouts.job import EndToEndJob
+from nemo_gym.slurm.job import SlurmJob
+from nemo_gym.slurm.placement import Part, parts_of
+from nemo_gym.slurm.submission import SubmissionFiles
+
+ALL_ADDRESSES = "0.0.0.0"
+CHOSEN_AT_START = {"resume_from_cache", "overwrite", "output_jsonl_fpath"}
+"""Collection settings that the script sets itself."""
+LAUNCHER_KEY = "launcher"
+RAY = "ray"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A job that is ready to be written as a script."""
+
+    files: SubmissionFiles
+    job: SlurmJob
+    parts: list[Part]
+    program: list[str]
+    collect: list[str]
+    """Words of the command that collects, without those that depend on the attempt."""
+    serve: list[str]
+    """Words of the command that starts the servers of the other nodes."""
+    at_first: list[str]
+    """Words for the first attempt only."""
+    on_ray: bool
+    """Whether Ray, started on all nodes, places the servers."""
+    scheme: str
+    """Of the head server's address: http or https."""
+    head_port: int | None
+    """The port of the head server, if the config sets it."""
+    extra_roots: str | None
+    """The folders of --search-dir."""
+
+    @property
+    def sbatch(self) -> list[str]:
+        """The options of sbatch."""
+        job = self.job
+        given = {
+            "job-name": job.job_name or self.files.output.stem,
+            "nodes": job.nodes,
+            "ntasks-per-node": 1,
+            "partition": job.partition,
+            "time": job.time,
+            "account": job.account,
+            "qos": job.qos,
+            "gpus-per-node": job.gpus_per_node,
+            "cpus-per-task": job.cpus_per_node,
+            "mem": job.mem,
+            "output": self.files.folder / "job-%j.log",
+            "open-mode": "append",
+            "signal": f"B:USR1@{job.drain_s}",
+        }
+        words = [f"--{name}={value}" for name, value in given.items() if value is not None]
+        return [*words, "--requeue", *([] if job.cpus_per_node else ["--exclusive"]), *job.sbatch_option]
+
+    def as_json(self, script: str) -> JsonObject:
+        """Return the plan for `--resolve-only --json`."""
+        return {
+            "output": str(self.files.output),
+            "folder": str(self.files.folder),
+            "nodes": self.job.nodes,
+            "parts": [{"nodes": part.nodes, "servers": part.servers} for part in self.parts],
+            "sbatch": self.sbatch,
+            "collect": [*self.program, *self.collect],
+            "serve": [*self.program, *self.serve] if len(self.parts) > 1 or self.on_ray else None,
+            "script": script,
+        }
+
+
+def plan_of(
+    run: RunConfig,
+    job: SlurmJob,
+    collection: EndToEndJob,
+    configs: Sequence[str],
+    overrides: Sequence[str],
+    *,
+    own_keys: Collection[str],
+) -> Plan:
+    """Return the plan for the words of a command. Raise `UsageError` if they cannot be carried out in a job.
+
+    `own_keys` are the settings that only the submission reads.
+    """
+    files = SubmissionFiles.of(collection.output_jsonl_fpath)
+    if is_open(run.plain) and job.nodes > 1:
+        raise UsageError("run_token: false opens the servers to everyone on the cluster's network. Remove it.")
+    _check_text(files, overrides)
+    on_ray = run.plain.get(LAUNCHER_KEY) == RAY
+    if on_ray and job.place:
+        raise UsageError("place: with the launcher ray, Ray places the servers. Set ray: in their blocks instead.")
+    parts = _ray_parts(run, job) if on_ray else _parts(run, job)
+    own = _without(overrides, own_keys)
+    words = [*(word for config in (*configs, str(files.token)) for word in ("--config", config))]
+    shared = [*_reachable(run, job), *([] if is_open(run.plain) else ["++loopback_requires_token=true"])]
+    first = ["++overwrite=true"] if collection.overwrite else []
+    if collection.resume_from_cache:
+        first = [f"++resume_from_cache={str(collection.resume_from_cache).lower()}"]
+    return Plan(
+        files=files,
+        job=job,
+        parts=parts,
+        program=_program(job),
+        collect=[
+            *("eval", "run", *words, "--output", str(files.output)),
+            *_without(own, CHOSEN_AT_START),
+            *shared,
+        ],
+        serve=["env", "start", *words, *_without(own, EndToEndJob.model_fields), *shared],
+        at_first=first,
+        on_ray=on_ray,
+        scheme=scheme_of(Tls.of(run.plain)),
+        head_port=run.head.port if run.head.port_is_fixed else None,
+        extra_roots=os.environ.get(EXTRA_ROOTS_ENV_VAR),
+    )
+
+
+def _parts(run: RunConfig, job: SlurmJob) -> list[Part]:
+    return parts_of(run, job.nodes, job.place, models_everywhere=job.node_command is not None)
+
+
+def _ray_parts(run: RunConfig, job: SlurmJob) -> list[Part]:
+    return [Part((*range(job.nodes),), (*run.servers,), ())]
+
+
+def _check_text(files: SubmissionFiles, overrides: Sequence[str]) -> None:
+    if "%" in str(files.folder) or "\n" in str(files.folder):
+        raise UsageError(
+            f"output: Slurm cannot write to {files.folder}, because it replaces '%'. Choose another path."
+        )
+    for word in overrides:
+        shown = parse_override(word).word
+        if shown != word:
+            # The script and the command lines on the nodes are visible to others.
+            raise UsageError(
+                f"'{shown}' has a secret, which others could read in the job's command lines. Set it in env.yaml, or "
+                "write +KEY='${oc.env:NAME}' and export NAME."
+            )
+
+
+def _without(overrides: Sequence[str], keys: Collection[str]) -> list[str]:
+    return [word for word in overrides if parse_override(word).path[0] not in keys]
+
+
+def _reachable(run: RunConfig, job: SlurmJob) -> list[str]:
+    """Return the override that lets the servers of several nodes reach each other, unless the config has one."""
+    return [f"++default_host={ALL_ADDRESSES}"] if job.nodes > 1 and is_loopback(run.head.host) else []
+
+
+def _program(job: SlurmJob) -> list[str]:
+    if job.program is not None or job.container is not None:
+        return [job.program or "ng"]
+    script = Path(sys.executable).with_name("ng")
+    return [str(script)] if script.exists() else [sys.executable, "-m", "nemo_gym.cli.main"]

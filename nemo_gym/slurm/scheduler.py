@@ -1,0 +1,124 @@
+"""Calls of Slurm's own commands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nemo_gym.errors import LaunchError
+
+TIMEOUT_S = 60.0
+"""Seconds for an answer; Slurm's own commands give up earlier."""
+HAS_ENDED = {
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
+    "TIMEOUT",
+}  # fmt: skip
+_PREFIX = re.compile(r"^\w+: (?:error: |fatal: )?")
+_SPACE_BEFORE_KEY = re.compile(r" (?=[A-Za-z:/]+=)")
+
+
+class JobState(NamedTuple):
+    """A job as Slurm reports it."""
+
+    job_id: str
+    state: str
+    """Such as PENDING, RUNNING or COMPLETED."""
+    reason: str = ""
+    """Why it is waiting or has failed, if Slurm says so."""
+    elapsed: str = ""
+    limit: str = ""
+    nodes: str = ""
+    attempt: int = 1
+    """From 1, counting every start after a requeue."""
+    log: str = ""
+    """The file of its output."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it will not run again."""
+        return self.state in HAS_ENDED
+
+
+def submit(script: Path) -> str:
+    """Submit a batch script and return the job's id. Raise `LaunchError` with Slurm's reason for a refusal."""
+    reply = _call(["sbatch", "--parsable", str(script)])
+    if reply.returncode:
+        raise LaunchError(f"sbatch refused the job: {_reason(reply)}. The script is {script}.")
+    # With several clusters, the cluster's name follows.
+    return reply.stdout.strip().splitlines()[-1].partition(";")[0]
+
+
+def state_of(job_id: str) -> JobState | None:
+    """Return the state of a job, or None if Slurm does not know it any more."""
+    reply = _call(["scontrol", "show", "job", "--oneliner", job_id])
+    if reply.returncode == 0 and "JobId=" in reply.stdout:
+        return _parsed(job_id, reply.stdout)
+    if reply.returncode and "Invalid job id" not in reply.stderr:
+        raise LaunchError(f"scontrol cannot report job {job_id}: {_reason(reply)}. Try again.")
+    return _accounted(job_id)
+
+
+def _parsed(job_id: str, line: str) -> JobState:
+    # A value, such as a job's name, may contain spaces.
+    fields = dict(pair.split("=", 1) for pair in _SPACE_BEFORE_KEY.split(line.strip()) if "=" in pair)
+    known = {key: "" if value in ("None", "(null)", "N/A") else value for key, value in fields.items()}
+    return JobState(
+        job_id,
+        known.get("JobState", "UNKNOWN"),
+        reason=known.get("Reason", ""),
+        elapsed=known.get("RunTime", ""),
+        limit=known.get("TimeLimit", ""),
+        nodes=known.get("NodeList", ""),
+        attempt=int(known.get("Restarts") or 0) + 1,
+        log=known.get("StdOut", ""),
+    )
+
+
+def _accounted(job_id: str) -> JobState | None:
+    """Return the state of an old job from the accounting, which not every cluster has."""
+    words = ["sacct", "--noheader", "--parsable2", "--allocations", "--jobs", job_id]
+    try:
+        reply = _call([*words, "--format=State,Elapsed,Timelimit,NodeList"])
+    except LaunchError:
+        return None
+    if reply.returncode or not (lines := reply.stdout.strip().splitlines()):
+        return None
+    state, elapsed, limit, nodes = (*lines[-1].split("|"), "", "", "")[:4]
+    # The state of a cancelled job names who has cancelled it.
+    return JobState(job_id, state.partition(" ")[0], elapsed=elapsed, limit=limit, nodes=nodes)
+
+
+def signal_script(job_id: str, name: str) -> bool:
+    """Send a signal to the batch script of a job. Return False if the job does not run."""
+    return _call(["scancel", "--batch", f"--signal={name}", job_id]).returncode == 0
+
+
+def cancel(job_id: str) -> None:
+    """Cancel a job. Raise `LaunchError` if Slurm refuses."""
+    reply = _call(["scancel", job_id])
+    if reply.returncode:
+        raise LaunchError(f"scancel refused job {job_id}: {_reason(reply)}.")
+
+
+def _call(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            words, capture_output=True, check=False, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL
+        )
+    except FileNotFoundError as error:
+        raise LaunchError(
+            f"{words[0]} was not found: Slurm is not installed on this machine, or not on the PATH. Run this on "
+            "a login node of the cluster. `ng submit … --resolve-only` prints the script without Slurm."
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise LaunchError(
+            f"{words[0]} has not answered for {TIMEOUT_S:g} s. Check the cluster with sinfo, then try again."
+        ) from error
+
+
+def _reason(reply: subprocess.CompletedProcess[str]) -> str:
+    lines = [_PREFIX.sub("", line).strip().rstrip(".") for line in (reply.stderr or reply.stdout).splitlines()]
+    return ". ".join(filter(None, lines)) or f"exit code {reply.returncode}"
