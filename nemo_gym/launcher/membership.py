@@ -26,6 +26,8 @@ from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 
 HEAD_WAIT_S = 60.0
 """Seconds to wait for a head server that does not answer, at the start and later."""
+RECORD_WAIT_S = 15.0
+"""Seconds to wait for the record of a run on this machine, if no token is given."""
 REFUSED_WAIT_S = 10.0
 ANSWER_TIMEOUT_S = 5.0
 RETRY_S = 1.0
@@ -46,15 +48,19 @@ class JoinedRun(NamedTuple):
     @classmethod
     def of(cls, run: RunConfig, notice: Callable[[str], None]) -> Self:
         """Ask the head server, once it answers. Raise `LaunchError` if the run cannot be joined."""
-        head, token = run.head, configured_token(run.plain) or run_token_for(run.head.host, run.head.port)
+        head, given = run.head, configured_token(run.plain)
         url = head.url
-        deadline, has_noted = time.monotonic() + HEAD_WAIT_S, False
+        began_at, has_noted = time.monotonic(), False
         while True:
+            # On the same machine, the run records its token when it has started.
+            token = given or run_token_for(head.host, head.port)
             try:
                 client = ServerClient.load_from_global_config(head, token)
                 break
             except HeadServerNotFoundError as error:
-                if str(error) == wants_token(url) or time.monotonic() > deadline:
+                is_wrong_token = str(error) == wants_token(url)
+                longest_s = (0 if token else RECORD_WAIT_S) if is_wrong_token else HEAD_WAIT_S
+                if time.monotonic() - began_at > longest_s:
                     raise LaunchError(str(error)) from None
                 if not has_noted:
                     notice(f"waiting for the head server at {url} (at most {HEAD_WAIT_S:g} s)")
