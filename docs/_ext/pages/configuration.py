@@ -81,6 +81,8 @@ BLOCKS: tuple[tuple[str, str, str, type[BaseModel]], ...] = (
 )
 INHERITED_BY_THE_LAUNCHER = {"port_is_fixed", "tls"}
 
+ADVERTISED = "advertised_host"
+
 
 def configuration(repository: Path) -> str:
     """Return the body of the page."""
@@ -98,7 +100,10 @@ def _server_blocks() -> Iterator[str]:
     yield "## Server blocks\n\nEvery server is a block with three levels: its name, its type and its folder.\n"
     yield BLOCK
     yield "### Every server\n"
-    yield section([*_optional_address(), *keys_of_model(BaseRunServerConfig, besides=BaseServerConfig.model_fields)])
+    own = keys_of_model(BaseRunServerConfig, besides=BaseServerConfig.model_fields)
+    yield section([*_optional_address(), *(key for key in own if key.name != ADVERTISED)])
+    # The top level has a key with the same name.
+    yield section([key for key in own if key.name == ADVERTISED], "server: ")
     for heading, model in (
         ("Resources servers", BaseResourcesServerConfig),
         ("Agents", BaseResponsesAPIAgentConfig),
