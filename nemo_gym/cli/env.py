@@ -19,7 +19,6 @@ from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import JsonSettings, NoSettings, StartSettings, ValidateSettings
 from nemo_gym.config.access import configured_token
 from nemo_gym.config.hosts import outward
-from nemo_gym.config.settings import http_url
 from nemo_gym.config.without_model import load_as_written, load_with_stand_in, load_without_model, stand_ins_of
 from nemo_gym.config.wording import counted
 from nemo_gym.data.prepare import unobtainable_files
@@ -86,12 +85,12 @@ def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None
         settle_memory()
         ending.is_normal = True
         head = servers.run.head
-        url = http_url(head.host, head.port)
+        url = head.url_at(head.advertised_host or head.host)
         running.say(f"{'joined the run at' if run.joins else 'head server:'} {url}   (Ctrl-C stops all)")
         if not run.joins and (others := [name for name in run.servers if name not in run.servers_here]):
             running.say(
                 f"other machines start {', '.join(others)}, with the same config and run token: ng_run … "
-                f"--only {','.join(others)} --join {http_url(head.advertised_host or outward(head.host), head.port)}"
+                f"--only {','.join(others)} --join {head.url_at(head.advertised_host or outward(head.host))}"
             )
         while not ending.is_due:
             servers.watch(timeout_s=LOOK_AGAIN_S)

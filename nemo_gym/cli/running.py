@@ -22,7 +22,6 @@ from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
 from nemo_gym.config.hosts import loopback_of
 from nemo_gym.config.masking import mask_text
 from nemo_gym.config.process import ServerInstance
-from nemo_gym.config.settings import http_url
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import LaunchError
 from nemo_gym.http.internal import InternalClient
@@ -95,6 +94,19 @@ def launch_for(
     """Start the servers of a run with these settings."""
     wants_fork = run.plain.get("process_start_method", "fork") == "fork"
     with _noting_interruption(run):
+        if settings.launcher == "ray" and not settings.dry_run:
+            from nemo_gym.launcher.ray import launch_on_ray
+
+            return launch_on_ray(
+                run,
+                starter=starter if wants_fork else None,
+                on_line=on_line,
+                notice=note,
+                log_dir=settings.nemo_gym_log_dir or log_dir,
+                ready_timeout_s=settings.ready_timeout_s,
+                restart_limit=settings.restart_limit,
+                auto_install=settings.auto_install,
+            )
         return launch(
             run,
             starter=starter if wants_fork else None,
@@ -184,7 +196,7 @@ def await_others(servers: RunningServers, settings: StartSettings) -> None:
             if waited_s > settings.join_timeout_s:
                 raise LaunchError(
                     f"no machine has started {', '.join(missing)} after {waited_s:.0f} s. Start them with ng_run … "
-                    f"--only {','.join(missing)} --join {http_url(run.head.host, run.head.port)}, or set "
+                    f"--only {','.join(missing)} --join {run.head.url}, or set "
                     "+join_timeout_s=SECONDS to wait longer."
                 )
             if time.monotonic() >= remind_at:
@@ -201,7 +213,7 @@ def _missing_in(run: RunConfig) -> list[str]:
     head = run.head.model_copy(update={"host": loopback_of(run.head.host)})
 
     async def ask() -> list[str]:
-        async with InternalClient() as client:
+        async with InternalClient(tls=run.tls) as client:
             listed = await loads.ask_for_addresses(client, head, run.run_token)
             return [name for name in run.servers if name not in listed]
 
@@ -219,7 +231,7 @@ def find_head(run: RunConfig, runs: Sequence[RunRecord], agents: Collection[str]
     several runs remain and none of them was started in this folder.
     """
     if run.head.port_is_fixed and run.head.port:
-        return run.head
+        return run.head.model_copy(update={"tls": loads.tls_of(run.head)})
     if not runs:
         return run.head
     suitable = [each for each in runs if {*agents} <= {*each.agents}] or runs
@@ -232,7 +244,7 @@ def find_head(run: RunConfig, runs: Sequence[RunRecord], agents: Collection[str]
     if len(runs) > 1:
         others = ", ".join(f"{other.port}" for other in runs if other is not chosen)
         note(f"several runs are up; using {chosen.host}:{chosen.port} (+head_server.port=… selects another: {others})")
-    return HeadConfig(host=chosen.host, port=chosen.port)
+    return HeadConfig(host=chosen.host, port=chosen.port, tls=run.tls or chosen.tls)
 
 
 def client_for(run: RunConfig, runs: Sequence[RunRecord], agents: Collection[str]) -> ServerClient:
@@ -256,7 +268,7 @@ def ask_for_servers(head: HeadConfig, run_token: str | None = None) -> list[Json
     """Return the servers that a run's head server lists, or raise `LaunchError` if it does not answer."""
 
     async def ask() -> list[JsonObject]:
-        async with InternalClient() as client:
+        async with InternalClient(tls=loads.tls_of(head)) as client:
             return await loads.ask_for_servers(client, head, run_token)
 
     return asyncio.run(ask())

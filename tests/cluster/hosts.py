@@ -5,13 +5,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,7 +16,8 @@ from typing import Any, NamedTuple, TextIO
 
 import pytest
 
-PATIENCE_S = 60.0
+from tests.cluster.namespaces import PATIENCE_S, CommandFailed, ip, kill_in, pids_in, remove, within
+
 LOCKS = Path("/run/nemo_gym_test_networks")
 """One file per network. Its process keeps it locked, so that the networks of killed processes are recognized."""
 NETWORKS = 250
@@ -46,11 +44,7 @@ table inet dialled {
   }
 }
 """
-"""Netfilter rules that note where the processes of a host open connections to."""
-
-
-class CommandFailed(Exception):
-    """A failure of `ip` or another command that sets up the network."""
+"""Netfilter rules that note the addresses to which the processes of a host open connections."""
 
 
 class Dialled(NamedTuple):
@@ -115,7 +109,7 @@ class Host:
 
     def pids(self) -> list[int]:
         """Return the processes on this host."""
-        return _pids_in(self.namespace)
+        return pids_in(self.namespace)
 
     def kill(self) -> None:
         """Kill every process on this host at once, as a crash of its programs would."""
@@ -125,32 +119,32 @@ class Host:
         for process in self._processes:
             process.wait(PATIENCE_S)
         self._processes.clear()
-        _kill_in(self.namespace)
+        kill_in(self.namespace)
 
     def power_off(self) -> None:
-        """Kill every process after cutting the cable, so that the other hosts get no sign of it. Undo: `mend`."""
+        """Kill every process after cutting the cable, so that the other hosts get no sign of it."""
         self.cut()
         self.kill()
 
     def cut(self) -> None:
         """Unplug the network cable."""
-        _ip("link", "set", self._cable, "down")
+        ip("link", "set", self._cable, "down")
 
     def mend(self) -> None:
         """Plug the network cable in again."""
-        _ip("link", "set", self._cable, "up")
+        ip("link", "set", self._cable, "up")
 
     def slow(self, delay_ms: float, loss_percent: float = 0.0) -> None:
         """Delay everything that this host sends or receives by this time, and lose this share of the packets."""
         self.fast()
         far, near, middle = f"{self.namespace}f", f"{self.namespace}n", f"{self.namespace}m"
-        _ip("netns", "add", middle)
-        _ip("link", "add", far, "type", "veth", "peer", "name", near, "netns", middle)
-        _ip("link", "set", self._cable, "nomaster", "netns", middle)
+        ip("netns", "add", middle)
+        ip("link", "add", far, "type", "veth", "peer", "name", near, "netns", middle)
+        ip("link", "set", self._cable, "nomaster", "netns", middle)
         for link in (self._cable, near):
-            _in(middle, "sysctl", "-qw", f"net.ipv6.conf.{link}.disable_ipv6=1")
-            _ip("-n", middle, "link", "set", link, "up")
-        _ip("link", "set", far, "master", self._network.bridge, "up")
+            within(middle, "sysctl", "-qw", f"net.ipv6.conf.{link}.disable_ipv6=1")
+            ip("-n", middle, "link", "set", link, "up")
+        ip("link", "set", far, "master", self._network.bridge, "up")
         program = [sys.executable, str(SLOW_LINK), self._cable, near, str(delay_ms), str(loss_percent)]
         self._slow_link = subprocess.Popen(
             ["ip", "netns", "exec", middle, *program], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
@@ -168,19 +162,19 @@ class Host:
         assert self._slow_link.stdout is not None
         self._slow_link.stdout.close()
         self._slow_link = None
-        _ip("-n", middle, "link", "set", self._cable, "netns", str(os.getpid()))
-        _ip("netns", "delete", middle)
-        _ip("link", "set", self._cable, "master", self._network.bridge, "up")
+        ip("-n", middle, "link", "set", self._cable, "netns", str(os.getpid()))
+        ip("netns", "delete", middle)
+        ip("link", "set", self._cable, "master", self._network.bridge, "up")
 
     def dialled(self) -> set[Dialled]:
         """Return all addresses to which processes of this host have opened connections, also without success."""
-        found = json.loads(_in(self.namespace, "nft", "-j", "list", "table", "inet", "dialled"))["nftables"]
+        found = json.loads(within(self.namespace, "nft", "-j", "list", "table", "inet", "dialled"))["nftables"]
         entries = [entry for each in found for entry in each.get("set", {}).get("elem", [])]
         return {Dialled(*entry["concat"]) for entry in entries}
 
     def listening(self) -> set[int]:
         """Return the TCP ports on which processes of this host listen."""
-        lines = _in(self.namespace, "ss", "-tlnH").splitlines()
+        lines = within(self.namespace, "ss", "-tlnH").splitlines()
         return {int(line.split()[3].rpartition(":")[2]) for line in lines}
 
     @property
@@ -198,18 +192,18 @@ class Host:
         (etc / "hosts").write_text(self._network.hosts_file)
         # A name that is not in the hosts file is unknown at once, instead of after a timeout.
         (etc / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
-        _ip("netns", "add", self.namespace)
-        _ip("link", "add", self._cable, "type", "veth", "peer", "name", "eth0", "netns", self.namespace)
-        _in(self.namespace, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=0")
+        ip("netns", "add", self.namespace)
+        ip("link", "add", self._cable, "type", "veth", "peer", "name", "eth0", "netns", self.namespace)
+        within(self.namespace, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=0")
         for words in (
             ("link", "set", "lo", "up"),
             ("addr", "add", f"{self.ip}/24", "dev", "eth0"),
             ("addr", "add", f"{self.ipv6}/64", "dev", "eth0", "nodad"),
             ("link", "set", "eth0", "up"),
         ):
-            _ip("-n", self.namespace, *words)
-        _ip("link", "set", self._cable, "master", self._network.bridge, "up")
-        _in(self.namespace, "nft", "-f", "-", text=RULES)
+            ip("-n", self.namespace, *words)
+        ip("link", "set", self._cable, "master", self._network.bridge, "up")
+        within(self.namespace, "nft", "-f", "-", text=RULES)
 
 
 class Network:
@@ -233,10 +227,10 @@ class Network:
 
     def open(self, count: int) -> None:
         """Create the bridge and its hosts, `node1` to `node<count>`."""
-        _ip("link", "add", self.bridge, "type", "bridge")
-        _ip("addr", "add", f"{self.ip}/24", "dev", self.bridge)
-        _ip("addr", "add", f"{self.ipv6}::fe/64", "dev", self.bridge, "nodad")
-        _ip("link", "set", self.bridge, "up")
+        ip("link", "add", self.bridge, "type", "bridge")
+        ip("addr", "add", f"{self.ip}/24", "dev", self.bridge)
+        ip("addr", "add", f"{self.ipv6}::fe/64", "dev", self.bridge, "nodad")
+        ip("link", "set", self.bridge, "up")
         numbers = range(1, count + 1)
         self.hosts = [Host(f"node{number}", f"{self.bridge}-{number}", self, number) for number in numbers]
         for host in self.hosts:
@@ -247,7 +241,7 @@ class Network:
             with suppress(CommandFailed):
                 host.fast()
                 host.kill()
-        _remove(self.bridge)
+        remove(self.bridge)
         self._lock.truncate(0)
         self._lock.close()
 
@@ -256,7 +250,7 @@ class Network:
 def connected_hosts(count: int, prefix: str = "ngr") -> Iterator[list[Host]]:
     """Run this many hosts for the duration of the block, then kill their processes and remove them.
 
-    `prefix` (at most 4 letters) begins the names of all interfaces, namespaces and folders. Skip the test where the
+    `prefix` (at most 4 letters) begins the names of all interfaces, namespaces and folders. Skip the test if the
     machine does not allow it.
     """
     if problem := why_impossible():
@@ -312,52 +306,7 @@ def _forget(lock: TextIO, *, keep: bool = False) -> None:
     """Remove the network named in a file, which a killed process left. With `keep`, the file stays locked."""
     lock.seek(0)
     for bridge in lock.read().split():
-        _remove(bridge)
+        remove(bridge)
     lock.truncate(0)
     if not keep:
         lock.close()
-
-
-def _remove(bridge: str) -> None:
-    """Remove a network, including the processes of its hosts."""
-    listed = _ip("netns", "list").split()
-    for namespace in (name for name in listed if re.fullmatch(rf"{bridge}-\d+m?", name)):
-        _kill_in(namespace)
-        _ip("netns", "delete", namespace)
-        shutil.rmtree(Path("/etc/netns", namespace), ignore_errors=True)
-    links = [link["ifname"] for link in json.loads(_ip("-j", "link", "show"))]
-    for link in (name for name in links if name == bridge or name.startswith(f"{bridge}-")):
-        # Deleting one end of a cable deletes the other one.
-        with suppress(CommandFailed):
-            _ip("link", "delete", link)
-    for folder in Path("/tmp").glob(f"{bridge}-*"):
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _pids_in(namespace: str) -> list[int]:
-    return [int(pid) for pid in _ip("netns", "pids", namespace).split()]
-
-
-def _kill_in(namespace: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while pids := _pids_in(namespace):
-        assert time.monotonic() < deadline, f"processes in {namespace} cannot be killed: {pids}"
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
-
-
-def _ip(*words: str) -> str:
-    return _output(["ip", *words])
-
-
-def _in(namespace: str, *words: str, text: str | None = None) -> str:
-    return _output(["ip", "netns", "exec", namespace, *words], text)
-
-
-def _output(words: list[str], text: str | None = None) -> str:
-    done = subprocess.run(words, input=text, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-    if done.returncode:
-        raise CommandFailed(f"{' '.join(words)}: {done.stderr.strip()}")
-    return done.stdout

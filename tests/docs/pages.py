@@ -16,8 +16,9 @@ REPOSITORY = Path(__file__).parents[2]
 COMMANDS = ("bash", "console")
 SHOWN_ONLY = ("diff", "html", "markdown", "mermaid", "text")
 LANGUAGES = (*COMMANDS, *SHOWN_ONLY, "json", "jsonl", "python", "toml", "yaml")
-NEEDS = ("clone", "endpoint", "gpu", "hub")
-"""The values of `needs` in a page's front matter. Pages that need `gpu` or `hub` are checked, but not run."""
+NEEDS = ("clone", "endpoint", "gpu", "hub", "ray")
+"""The values of `needs` in a page's front matter. Pages that need `gpu`, `hub` or a missing `ray` are checked, but not
+run."""
 COMMENT = re.compile(r"<!--\s*(not run|hidden):\s*(.*?)\s*-->\s*", re.DOTALL)
 FRONT_MATTER = re.compile(r"---\n(.*?\n)---\n", re.DOTALL)
 

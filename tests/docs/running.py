@@ -8,6 +8,7 @@ import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -134,7 +135,8 @@ def run_page(page: Page, workplace: Workplace, *, endpoint: str = "", timeout_s:
         for name in IN_A_CLONE:
             shutil.copytree(REPOSITORY / name, workplace.folder / name)
         (workplace.folder / ".venv").symlink_to(sys.prefix)
-    needs_more = bool(page.needs & {"gpu", "hub"})
+    absent = {"gpu", "hub"} if find_spec("ray") else {"gpu", "hub", "ray"}
+    needs_more = bool(page.needs & absent)
     with _running(page, workplace, endpoint, timeout_s) as run:
         for block in page.blocks:
             if block.language in (*COMMANDS, "python") and (block.not_run or needs_more) and not block.file:

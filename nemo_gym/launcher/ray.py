@@ -1,0 +1,188 @@
+"""The launcher for a Ray cluster: the head server here, and one actor per server process on the nodes."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from nemo_gym.config import RunConfig
+from nemo_gym.config.hosts import is_loopback
+from nemo_gym.config.models import HeadConfig, ServerConfig
+from nemo_gym.config.process import ServerInstance
+from nemo_gym.config.secret_values import handed_environment
+from nemo_gym.errors import LaunchError
+from nemo_gym.launcher.base import Starter
+from nemo_gym.launcher.local import Notice, RunningServers, default_starter
+from nemo_gym.launcher.ray_actor import ActorOrder, ServerActor
+from nemo_gym.launcher.ray_cluster import ADDRESS_KEY, Cluster
+from nemo_gym.launcher.ray_code import Code
+from nemo_gym.launcher.ray_logs import NodeLogs
+from nemo_gym.launcher.ray_options import options_of, processes_of
+from nemo_gym.launcher.ray_replicas import THREADS, Replica, Replicas
+from nemo_gym.launcher.restarts import RestartPolicy
+from nemo_gym.launcher.watch import LineSink
+from nemo_gym.version import __version__
+
+
+def launch_on_ray(
+    run: RunConfig,
+    *,
+    starter: Starter | None,
+    on_line: LineSink | None,
+    notice: Notice,
+    log_dir: Path | None,
+    ready_timeout_s: float,
+    restart_limit: int,
+    auto_install: bool,
+) -> RunningServers:
+    """Start every server of a run as actors of a Ray cluster, and return once all of them answer.
+
+    The cluster is that of `ray_head_node_address`, else of the variable RAY_ADDRESS, else one of its own on this
+    machine. A server whose node dies is started again elsewhere. Raise `LaunchError` as `launch` does.
+    """
+    if run.only is not None or run.joins:
+        raise LaunchError(
+            "only and join are for machines without a cluster. With launcher: ray, Ray distributes the servers. "
+            "Remove them; ray: {node: …} in a server's block chooses its node."
+        )
+    cluster = Cluster(run)
+    try:
+        running = ServersOnRay(run, cluster, starter or default_starter(run), NodeLogs(on_line, log_dir), notice)
+    except BaseException:
+        cluster.leave()
+        raise
+    try:
+        running.start(ready_timeout_s=ready_timeout_s)
+        running.wait_until_ready(ready_timeout_s)
+        running.keep_up(RestartPolicy(restart_limit, ready_timeout_s))
+        # Recorded first, because actors on this machine record a run that has no record yet.
+        running.record()
+        running.start_actors(ready_timeout_s, restart_limit, auto_install=auto_install)
+    except BaseException:
+        running.stop()
+        raise
+    return running
+
+
+class ServersOnRay(RunningServers):
+    """The servers of a run on a Ray cluster; on this machine it has only the head server."""
+
+    def __init__(
+        self,
+        run: RunConfig,
+        cluster: Cluster,
+        starter: Starter,
+        logs: NodeLogs,
+        notice: Notice,
+    ) -> None:
+        super().__init__(_with_head_alone(run, cluster), starter, logs.on_line, notice, logs.folder)
+        self._cluster = cluster
+        self._logs = logs
+        self._replicas: Replicas | None = None
+
+    @property
+    def instances(self) -> Sequence[ServerInstance]:
+        """One entry per server process, as in the head server's list."""
+        replicas = self._replicas.replicas if self._replicas else ()
+        return [each.instance for each in replicas if each.instance]
+
+    def start_actors(self, ready_timeout_s: float, restart_limit: int, *, auto_install: bool) -> None:
+        """Create the actors and wait until all their servers answer."""
+        import ray
+
+        code = Code.of(self.run)
+        packed = None if code is None else ray.put(code.packed)
+        replicas = list[Replica]()
+        for server in self.run.servers.values():
+            order = ActorOrder(
+                run=self._run_of(server),
+                environment=handed_environment(
+                    {**self.run.plain, server.name: server.settings},
+                    [other.settings for other in self.run.servers.values() if other.name != server.name],
+                ),
+                roots=code.roots if code else (),
+                ready_timeout_s=ready_timeout_s,
+                restart_limit=restart_limit,
+                auto_install=auto_install,
+            )
+            number = processes_of(self.run, server)
+            for index, options in enumerate(options_of(server, number)):
+                kind = ray.remote(ServerActor).options(max_restarts=-1, max_concurrency=THREADS, name=None, **options)
+                actor = kind.remote(__version__, pickle.dumps(order), packed)
+                name = f"{server.name}#{index + 1}" if index else server.name
+                replicas.append(Replica(name, server.name, server.ray, actor, time.monotonic()))
+        self._replicas = Replicas(
+            replicas,
+            on_line=self._logs.take,
+            notice=self.notice,
+            ready_timeout_s=ready_timeout_s,
+            restart_limit=restart_limit,
+        )
+        self._replicas.wait_until_ready()
+
+    def watch(self, timeout_s: float) -> None:
+        """Wait for this long. Raise `LaunchError` if a server cannot be kept up any more."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            if self._replicas is not None and self._replicas.failure is not None:
+                raise self._replicas.failure
+            left_s = deadline - time.monotonic()
+            super().watch(max(0.0, min(left_s, 0.5)))
+            if left_s <= 0.5:
+                return
+
+    def stop(self) -> None:
+        """End every server, then the head server, and leave the cluster."""
+        if self._is_stopped:
+            return
+        try:
+            if self._replicas is not None:
+                self._replicas.close()
+        finally:
+            try:
+                super().stop()
+            finally:
+                self._logs.close()
+                self._cluster.leave()
+
+    def _run_of(self, server: ServerConfig) -> RunConfig:
+        """Return the run as one server's actor needs it, with the settings of no other server."""
+        head = self.run.head
+        own = server.model_copy(
+            update={
+                "num_workers": 1,
+                # The addresses for all servers are those of this machine.
+                "host": server.host if "host" in server.origins else self._cluster.all_addresses,
+                "advertised_host": server.advertised_host if "advertised_host" in server.origins else "",
+            }
+        )
+        others = {
+            name: each.model_copy(update={"settings": {}, "origins": {}, "datasets": ()})
+            for name, each in self.run.servers.items()
+        }
+        plain = {**self.run.plain, "run_token": self.run.run_token, ADDRESS_KEY: self._cluster.address}
+        changes = {
+            "servers": {**others, server.name: own},
+            "head": HeadConfig(
+                host=head.advertised_host or head.host, port=head.port, port_is_fixed=True, tls=self.run.tls
+            ),
+            "plain": plain,
+            "raw": {name: self.run.raw[name] for name in self.run.raw if name == server.name},
+            "replicas": 1,
+            "only": frozenset({server.name}),
+            "joins": True,
+            "shortcuts": {},
+            "member": "",
+        }  # fmt: skip
+        return self.run.model_copy(update=changes)
+
+
+def _with_head_alone(run: RunConfig, cluster: Cluster) -> RunConfig:
+    """Return the run whose head server is here, where the nodes reach it, and whose servers are elsewhere."""
+    head = run.head
+    if not is_loopback(cluster.node_ip):
+        host = cluster.all_addresses if is_loopback(head.host) else head.host
+        head = head.model_copy(update={"host": host, "advertised_host": head.advertised_host or cluster.node_ip})
+    return run.model_copy(update={"only": frozenset(), "head": head})

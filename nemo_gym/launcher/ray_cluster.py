@@ -1,0 +1,123 @@
+"""The connection to a Ray cluster."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import math
+import os
+import signal
+import socket
+import threading
+import time
+from typing import Any
+
+from nemo_gym.config import RunConfig
+from nemo_gym.config.hosts import is_loopback
+from nemo_gym.errors import LaunchError
+from nemo_gym.launcher.ray_options import processes_of
+
+ADDRESS_KEY = "ray_head_node_address"
+ADDRESS_ENV_VAR = "RAY_ADDRESS"
+LOOPBACK = "127.0.0.1"
+ANSWER_S = 10.0
+"""Seconds within which the head node must accept a connection. Ray itself would try for two minutes."""
+RETRY_S = 0.5
+
+
+class Cluster:
+    """This process's connection to a Ray cluster, or a cluster of its own."""
+
+    def __init__(self, run: RunConfig) -> None:
+        """Connect, unless this process is connected already. Raise `LaunchError` if that is not possible."""
+        ray = imported_ray()
+        address = str(run.plain.get(ADDRESS_KEY) or os.environ.get(ADDRESS_ENV_VAR) or "")
+        if address.startswith("ray://"):
+            raise LaunchError(
+                f"{address} is an address for Ray's client, whose program runs elsewhere than the cluster's. Start "
+                "this command on a node of the cluster (for example with ray job submit) and use HOST:6379."
+            )
+        self._is_ours = not ray.is_initialized()
+        if self._is_ours:
+            self._connect(address, run)
+        context = ray.get_runtime_context()
+        self.address = str(context.gcs_address)
+        """The address of the cluster's control service."""
+        self.node_ip = LOOPBACK if self._is_ours and not address else _node_ip(context.get_node_id())
+        """The address of this machine in the cluster; loopback in a cluster that only this machine has."""
+
+    @property
+    def all_addresses(self) -> str:
+        """The host on which a server must listen so that all nodes reach it."""
+        if is_loopback(self.node_ip):
+            return self.node_ip
+        return "::" if ":" in self.node_ip else "0.0.0.0"
+
+    def leave(self) -> None:
+        """Disconnect. A cluster of its own ends, and so do all actors of this process."""
+        if self._is_ours:
+            imported_ray().shutdown()
+
+    def _connect(self, address: str, run: RunConfig) -> None:
+        options: dict[str, Any] = {"address": address}
+        if not address:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            wanted = sum(each.ray.num_cpus * processes_of(run, each) for each in run.servers.values())
+            # Its processes share this machine as those of the local launcher do, however many there are.
+            cpus = max(math.ceil(wanted), os.cpu_count() or 1)
+            options = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
+        else:
+            _check_that_it_answers(address)
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            imported_ray().init(log_to_driver=False, logging_level=logging.ERROR, **options)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise _unreachable(address or "this machine", error) from error
+        finally:
+            # Ray replaces the handler of SIGTERM, but our commands end in order on a signal.
+            if threading.current_thread() is threading.main_thread():
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
+
+
+def imported_ray() -> Any:
+    """Import Ray, which takes half a second. Raise `LaunchError` if it is not installed."""
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise LaunchError("Ray is not installed here. Install it: pip install 'nemo-gym[ray]'") from error
+
+
+def _check_that_it_answers(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        # Such as `auto`, which Ray resolves.
+        return
+    deadline = time.monotonic() + ANSWER_S
+    while True:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S).close()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise _unreachable(address, error) from error
+            time.sleep(RETRY_S)
+
+
+def _unreachable(address: str, error: Exception) -> LaunchError:
+    return LaunchError(
+        f"cannot join a Ray cluster at {address}: {error}. Start one with ray start --head, or correct {ADDRESS_KEY} "
+        f"or the variable {ADDRESS_ENV_VAR}."
+    )
+
+
+def free_resources() -> str:
+    """List the free resources of the cluster, except those that identify nodes."""
+    free = {name: amount for name, amount in imported_ray().available_resources().items() if ":" not in name}
+    shown = [f"{free.pop(name, 0):g} {name}" for name in ("CPU", "GPU")]
+    shown += [f"{amount:g} {name}" for name, amount in free.items() if name not in ("memory", "object_store_memory")]
+    return ", ".join(shown)
+
+
+def _node_ip(node_id: str) -> str:
+    return str(next(node["NodeManagerAddress"] for node in imported_ray().nodes() if node["NodeID"] == node_id))

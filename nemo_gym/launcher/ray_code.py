@@ -1,0 +1,105 @@
+"""The code of server folders that the nodes of a Ray cluster do not have: packed once, unpacked once per node."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nemo_gym.config import RunConfig
+from nemo_gym.errors import LaunchError
+from nemo_gym.paths import INSTALL_ROOT
+
+SKIPPED = {"__pycache__", "cache", "node_modules", "results", "venv"}
+"""Folders that hold no code of servers. Hidden ones are skipped, too."""
+LARGEST_BYTES = 200 * 1024 * 1024
+COPY_KEY = "ray_copies_code"
+
+
+class Code(NamedTuple):
+    """The packed folders of a run, and their places here."""
+
+    packed: bytes
+    roots: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, run: RunConfig) -> Code | None:
+        """Pack the roots of all server folders outside the installation. None if there is nothing to copy."""
+        roots = tuple(dict.fromkeys(root for each in run.servers.values() if (root := _root(each.folder))))
+        if not roots or run.plain.get(COPY_KEY) is False:
+            return None
+        buffer, size = io.BytesIO(), 0
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            for number, root in enumerate(roots):
+                for file in _files(root):
+                    size += file.stat().st_size
+                    if size > LARGEST_BYTES:
+                        raise LaunchError(
+                            f"{root} has more than {LARGEST_BYTES >> 20} MB, which is too much to copy to every node. "
+                            f"Move its data elsewhere, or put the folder at the same path on all nodes and set "
+                            f"+{COPY_KEY}=false."
+                        )
+                    # A fixed time, so that equal code is packed equally.
+                    entry = zipfile.ZipInfo(f"{number}/{file.relative_to(root)}")
+                    entry.external_attr = file.stat().st_mode << 16
+                    archive.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED, 1)
+        return cls(buffer.getvalue(), roots)
+
+
+class UnpackedCode:
+    """The folders of a run on this node."""
+
+    def __init__(self, packed: bytes, roots: Sequence[Path], base: Path | None = None) -> None:
+        """Unpack the code in `base`, by default the folder for temporary files, unless another process has done so."""
+        digest = hashlib.sha256(packed).hexdigest()[:16]
+        self._folder = Path(base or tempfile.gettempdir(), f"nemo_gym_code-{os.getuid()}", digest)
+        self._roots = {root: self._folder / str(number) for number, root in enumerate(roots)}
+        if not self._folder.exists():
+            self._unpack(packed)
+
+    @property
+    def roots(self) -> list[Path]:
+        """The copies of all roots."""
+        return list(self._roots.values())
+
+    def moved(self, path: Path) -> Path:
+        """Return the place of a file or folder on this node."""
+        for root, copy in self._roots.items():
+            if path.is_relative_to(root):
+                return copy / path.relative_to(root)
+        return path
+
+    def _unpack(self, packed: bytes) -> None:
+        self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._folder.parent.stat().st_uid != os.getuid():
+            raise LaunchError(f"{self._folder.parent} belongs to another user, so the servers' code is not put there.")
+        # Renamed when complete, because other processes of this node may look for it meanwhile.
+        staged = Path(tempfile.mkdtemp(dir=self._folder.parent))
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            for entry in archive.infolist():
+                Path(archive.extract(entry, staged)).chmod(entry.external_attr >> 16 & 0o777)
+        try:
+            staged.rename(self._folder)
+        except OSError:
+            if not self._folder.exists():
+                raise
+
+
+def _root(folder: Path) -> Path | None:
+    """Return the root of a server's folder; None if it is part of the installation, which every node has."""
+    return None if folder.is_relative_to(INSTALL_ROOT) else folder.parent.parent
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for folder, subfolders, names in os.walk(root):
+        subfolders[:] = sorted(
+            name for name in subfolders if name not in SKIPPED and not name.startswith(".")
+            and not Path(folder, name, "pyvenv.cfg").exists()
+        )  # fmt: skip
+        # env.yaml and other hidden or secret files stay here: values from them are in the resolved settings.
+        yield from (Path(folder, name) for name in sorted(names) if not name.startswith(".") and name != "env.yaml")
