@@ -13,6 +13,8 @@ LOST_AFTER_S = 10.0
 """Seconds without a report after which a part counts as lost."""
 RUN_HAS_ENDED = 410
 """The status of a report to the head server of another run."""
+SENT_AT_HEADER = "x-nemo-gym-sent-at"
+"""Header with the sender's time in seconds since the epoch, because the clocks of machines differ."""
 
 
 class PartReport(BaseModel):

@@ -13,7 +13,7 @@ from http.client import HTTPException
 from typing import NamedTuple, Self
 
 from nemo_gym.calls.client import ServerClient, wants_token
-from nemo_gym.calls.joining import HEARTBEAT_S, LOST_AFTER_S, MEMBERS_PATH, RUN_HAS_ENDED, PartReport
+from nemo_gym.calls.joining import HEARTBEAT_S, LOST_AFTER_S, MEMBERS_PATH, RUN_HAS_ENDED, SENT_AT_HEADER, PartReport
 from nemo_gym.calls.running import run_token_for
 from nemo_gym.config.access import configured_token
 from nemo_gym.config.hosts import is_loopback
@@ -191,7 +191,11 @@ class Membership:
         head = self._run.head
         connection = connection_to(head.host, head.port, self._run.tls, ANSWER_TIMEOUT_S)
         try:
-            headers = {"content-type": "application/json", RUN_TOKEN_HEADER: self._run.run_token or ""}
+            headers = {
+                "content-type": "application/json",
+                RUN_TOKEN_HEADER: self._run.run_token or "",
+                SENT_AT_HEADER: str(time.time()),
+            }
             connection.request(method, f"{MEMBERS_PATH}/{self._run.member}", body, headers)
             reply = connection.getresponse()
             return reply.status, reply.read()

@@ -7,15 +7,15 @@ import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Header
 from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from nemo_gym.calls.directory import ADDRESSES_PATH, Listed
-from nemo_gym.calls.joining import LOST_AFTER_S, MEMBERS_PATH, RUN_HAS_ENDED, PartReport
+from nemo_gym.calls.joining import LOST_AFTER_S, MEMBERS_PATH, RUN_HAS_ENDED, SENT_AT_HEADER, PartReport
 from nemo_gym.config.process import HeadSettings, ServerInstance
 from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.process.reached import host_reached
@@ -81,8 +81,11 @@ class Members:
     _listed: dict[str, tuple[str, bytes]] = field(default_factory=dict)
     """The list of addresses by host, with its version, because thousands of processes ask for it."""
 
-    def take(self, member_id: str, body: bytes) -> Refusal | None:
-        """Register a part, or take note that it is alive. Return why it may not join, if so."""
+    def take(self, member_id: str, body: bytes, sent_at: float | None = None) -> Refusal | None:
+        """Register a part, or take note that it is alive. Return why it may not join, if so.
+
+        `sent_at` is the time by the clock of the part's machine.
+        """
         known = self._members.get(member_id)
         if known is not None and self._bodies[member_id] == body:
             known.seen_at = time.monotonic()
@@ -95,6 +98,9 @@ class Members:
             )
         if refusal := self._refusal(member_id, report):
             return refusal
+        ahead_s = 0.0 if sent_at is None else sent_at - time.time()
+        for instance in report.instances:
+            instance.start_time -= ahead_s
         now = time.monotonic()
         if known is None:
             self._remove_earlier(report)
@@ -217,9 +223,11 @@ def add_member_routes(app: FastAPI, members: Members) -> None:
     """Add the routes by which other launchers join, and by which callers look up addresses."""
 
     @app.put(f"{MEMBERS_PATH}/{{member_id}}")
-    async def report(member_id: str, request: Request) -> Response:
+    async def report(
+        member_id: str, request: Request, sent_at: Annotated[float | None, Header(alias=SENT_AT_HEADER)] = None
+    ) -> Response:
         """Register the servers of another machine, or report that they are alive."""
-        refusal = members.take(member_id, await request.body())
+        refusal = members.take(member_id, await request.body(), sent_at)
         if refusal is not None:
             return JSONResponse({"detail": refusal.reason}, refusal.status)
         return JSONResponse({"status": "ok"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,6 +106,23 @@ def test_calls_wait_for_a_server_that_joins_later(hosts, tasks):
 
 def ready_state(head: Host) -> str:
     return httpx.get(f"{url_of(head)}/readyz", trust_env=False).text
+
+
+def test_clocks_of_machines_may_differ(hosts, tasks):
+    library = next(iter(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")), None)
+    if library is None:
+        pytest.skip("libfaketime is not installed (Debian: faketime)")
+    head, left, right = hosts
+    Part(head, "--only", HERE).ready()
+    for host, offset in ((left, "+5h"), (right, "-400d")):
+        clock = {"LD_PRELOAD": str(library), "FAKETIME": offset, "DONT_FAKE_MONOTONIC": "1"}
+        Part(host, "--only", SERVER, "--join", url_of(head), env=clock).ready()
+    assert collecting(right, tasks, head.ip, "all.jsonl", "--num-repeats", "4").wait(PATIENCE_S) == 0
+    assert counts_of(right, "all.jsonl") == (200, 200, 0, 0)
+    assert all(result["reward"] == 1.0 for result in results_of(right, "all.jsonl"))
+    shown = [int(seconds) for seconds in re.findall(r"up (-?\d+) s", status(left, head))]
+    assert len(shown) == 4
+    assert all(0 <= seconds < PATIENCE_S for seconds in shown)
 
 
 def test_machines_find_each_other_over_ipv6(hosts, tasks):
