@@ -34,6 +34,8 @@ class RunRecord(BaseModel):
     """The token that its servers require; None if they require none."""
     tls: Tls | None = None
     """How its servers are called, if they speak TLS."""
+    has_joined: bool = False
+    """Whether its process has only a part of the run, so that the run goes on when that process ends."""
 
     @classmethod
     def of(cls, run: RunConfig) -> Self:
@@ -42,6 +44,7 @@ class RunRecord(BaseModel):
         return cls(
             pid=os.getpid(), host=head.host, port=head.port, working_dir=here, started_at=time.time(),
             agents=run.agent_names, run_token=run.run_token, tls=run.tls,
+            has_joined=run.joins,
         )  # fmt: skip
 
     @property

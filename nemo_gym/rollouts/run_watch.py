@@ -31,7 +31,8 @@ class RunWatch:
         head, book = client.head_server_config, client.address_book
         self._head = head
         self._tls = book.tls
-        self._record = run_at(head.host, head.port)
+        record = run_at(head.host, head.port)
+        self._record = None if record is not None and record.has_joined else record
         # On several machines, servers come and go, but the head server is there as long as the run.
         servers = dict.fromkeys(book.address_of(name) for name in book.servers if book.head is None)
         self._addresses = [(head.host, head.port), *((each.host, each.port) for each in servers)]

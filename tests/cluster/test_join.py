@@ -92,6 +92,19 @@ def test_rollouts_of_a_lost_machine_begin_again(hosts, tasks):
     assert all(result["reward"] == 1.0 for result in results)
 
 
+def test_collection_outlives_the_part_on_its_machine(hosts, tasks):
+    head, left, right = hosts
+    Part(head, "--only", HERE).ready()
+    parts = [Part(host, "--only", SERVER, "--join", url_of(head)) for host in (left, right)]
+    assert all(part.ready() for part in parts)
+    collection = collecting(left, tasks, head.ip, "all.jsonl", "--num-repeats", "8", "--concurrency", "20")
+    until(lambda: written(left, "all.jsonl") > 50)
+    assert parts[0].end() == 0
+    assert collection.wait(PATIENCE_S) == 0
+    assert counts_of(left, "all.jsonl") == (400, 400, 0, 0)
+    assert len(results_of(left, "all.jsonl")) == 400
+
+
 def test_calls_wait_for_a_server_that_joins_later(hosts, tasks):
     head, left, _ = hosts
     Part(head, "--only", "none").ready()

@@ -21,6 +21,7 @@ from nemo_gym.process.head import head_app
 from nemo_gym.process.serve import load_module, server_class
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.testing import FakeModel, connected_server, make_server, on_a_port
+from responses_api_agents.collecting_agent.app import RolloutCollector
 from responses_api_models.reward_model.app import RewardModel
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -83,6 +84,9 @@ def _environment(name: str) -> SimpleServer:
 
 
 def _agent(name: str) -> SimpleServer:
+    if name == "collecting_agent":
+        # It has no environment: it passes rows on to other agents.
+        return make_server(RolloutCollector, servers=[_agent("simple_agent")])
     environment = AGENTS[name]
     configs = REPOSITORY / "resources_servers" / environment / "configs"
     run = config.load([configs / f"{environment}.yaml", SAMPLE_MODEL], skip_dotenv=True, require_servers=True)
