@@ -299,9 +299,9 @@ def prepare():
             "3: ModuleNotFoundError: No module named 'no_such_package'. Install the package: pip install 'no_such",
         ),
         (
-            "import ray",
+            "import datasets",
             "",
-            "3: ModuleNotFoundError: No module named 'ray'. Install the package: pip install 'nemo-gym[ray]'",
+            "3: ModuleNotFoundError: No module named 'datasets'. Install the package: pip install 'nemo-gym[full]'",
         ),
         (
             "",
