@@ -22,7 +22,7 @@ from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, SHORTCUTS_KEY, HeadCo
 from nemo_gym.config.published import maybe_get_global_config_dict, module_config
 from nemo_gym.config.settings import BaseServerConfig, http_url
 from nemo_gym.config.tls import TLS_KEY, Tls, scheme_of
-from nemo_gym.errors import HeadServerNotFoundError
+from nemo_gym.errors import HeadServerNotFoundError, ServerCallError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Reply
 from nemo_gym.http.tls import client_context, needs_tls, reason_of, speaks_tls, tls_error_in
@@ -195,10 +195,14 @@ class ServerClient(BaseModel):
         """Return whether a server (such as `head_server`) answers, with any status. The timeout is 5 seconds."""
         import httpx
 
-        is_head = server_name == HEAD_SERVER_KEY
-        host, port = (
-            (self.head_server_config.host, self.head_server_config.port) if is_head else self.address_of(server_name)
-        )
+        head = self.head_server_config
+        try:
+            host, port = (head.host, head.port) if server_name == HEAD_SERVER_KEY else self.address_of(server_name)
+        except ServerCallError:
+            if server_name not in self.address_book.servers:
+                raise
+            # No machine has it.
+            return "connection_error"
         tls = self.address_book.tls
         url = httpx.URL(scheme=scheme_of(tls), host=host, port=port, path="/")
         try:

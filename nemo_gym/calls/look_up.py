@@ -33,6 +33,9 @@ def looked_up(book: AddressBook, server: str) -> Address:
         if found:
             host, port, *_ = found[0]
             return Address(host, port)
+        if trouble and own.host and own.port:
+            # The address that was known when this client was made.
+            return own
         if time.monotonic() > deadline:
             reason = trouble or "no machine of the run has started it"
             raise ServerCallError(f"{server}: {reason} ({LONGEST_S:g} s)", was_sent=False)
