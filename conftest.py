@@ -122,6 +122,10 @@ ONLY_IN_TEST_ALL = (
 """Test files and folders that take long: they get the marker `slow`, and `make test` leaves them out."""
 
 
+PASSED_TO, PASSED_BEFORE = "TESTS_PASSED_TO", "TESTS_PASSED_BEFORE"
+"""Environment variables with a file of tests: to write those that pass, and to leave out those that have passed."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Compile once the modules that hundreds of processes import.
 
@@ -148,6 +152,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run slow files first, so that parallel workers finish at about the same time."""
+    _leave_out_passed(config, items)
     _skip_without_bubblewrap(items)
     _skip_without_reasoning_gym(items)
     only_in_test_all = [REPOSITORY / path for path in ONLY_IN_TEST_ALL]
@@ -157,6 +162,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tests = Counter(item.path for item in items)
     is_slow = {path: any(path.is_relative_to(REPOSITORY / folder) for folder in SLOW) for path in tests}
     items.sort(key=lambda item: (not is_slow[item.path], -tests[item.path]))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Write the names of the tests that have passed, if asked to."""
+    if path := os.environ.get(PASSED_TO):
+        passed = sorted({report.nodeid for report in terminalreporter.stats.get("passed", ())})
+        Path(path).write_text("\n".join(passed), encoding="utf-8")
+
+
+def _leave_out_passed(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if path := os.environ.get(PASSED_BEFORE):
+        passed = set(Path(path).read_text("utf-8").split("\n"))
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+        items[:] = [item for item in items if item.nodeid not in passed]
 
 
 def _skip_without_reasoning_gym(items: list[pytest.Item]) -> None:
