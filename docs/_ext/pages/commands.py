@@ -17,6 +17,7 @@ NOUNS = {
     "env": "Environments and their servers",
     "eval": "Collections and evaluations",
     "submit": "Slurm jobs",
+    "deploy": "Manifests",
     "list": "Lists",
     "dataset": "Datasets",
     "dev": "This repository",
