@@ -14,8 +14,8 @@ from nemo_gym.deploy.settings import DeploySettings
 from nemo_gym.errors import UsageError
 from nemo_gym.rollouts.job import CollectJob, EndToEndJob
 
-RESULTS = {"kubernetes": "/results", "kuberay": "/results", "compose": "/work/results"}
-"""The folder of the results in the container, by target. In Compose, it must be one that the image's user owns."""
+RESULTS = "/results"
+"""The volume of the image, to which its user may write."""
 ROWS_FILE = "rows.jsonl"
 LARGEST_ROWS = 700_000
 """In bytes. A ConfigMap holds one megabyte, including the config."""
@@ -48,7 +48,7 @@ def collection_of(run: RunConfig, settings: DeploySettings) -> Collection | None
     options = [f"++{key}={orjson.dumps(value).decode()}" for key, value in given.items() if value not in (None, {})]
     values = {key: run.plain.get(key) for key in given}
     agent = settings.agent_name or run.plain.get("agent_name")
-    output = f"{RESULTS[settings.target]}/rollouts.jsonl"
+    output = f"{RESULTS}/rollouts.jsonl"
     common = (*(["--agent", str(agent)] if agent else []), "--output", output, "--resume", *options)
     if settings.target == "kuberay":
         if settings.input_jsonl_fpath is not None:
@@ -58,11 +58,11 @@ def collection_of(run: RunConfig, settings: DeploySettings) -> Collection | None
         raise UsageError(f"--split: with --target {settings.target}, name the rows to collect with --input FILE.")
     if settings.input_jsonl_fpath is None:
         return None
-    place, rows = _rows(settings.input_jsonl_fpath, RESULTS[settings.target])
+    place, rows = _rows(settings.input_jsonl_fpath)
     return Collection(("--input", place, *common), rows, values)
 
 
-def _rows(given: Path, results: str) -> tuple[str, str | None]:
+def _rows(given: Path) -> tuple[str, str | None]:
     """Return the path of the rows in the container, and their text if they are here."""
     found = paths.find(given, Path.is_file)
     if found is None:
@@ -71,13 +71,13 @@ def _rows(given: Path, results: str) -> tuple[str, str | None]:
             return str(given), None
         raise UsageError(
             f"--input {given}: the file does not exist. A file in the volume of the results has a path such as "
-            f"{results}/{given.name}."
+            f"{RESULTS}/{given.name}."
         )
     size = found.stat().st_size
     if size > LARGEST_ROWS:
         raise UsageError(
             f"--input {given}: the file has {size:,} bytes, and a manifest can hold {LARGEST_ROWS:,}. Copy it to the "
-            f"volume of the results, and write --input {results}/{given.name}."
+            f"volume of the results, and write --input {RESULTS}/{given.name}."
         )
     try:
         return f"/config/{ROWS_FILE}", found.read_text("utf-8")

@@ -48,7 +48,7 @@ def _server(plan: Plan, part: Part) -> Object:
 
 def _collector(plan: Plan) -> Object:
     found = _service(plan, collect_words(plan, HEAD), None, NOTHING)
-    found["volumes"].append(f"results:{RESULTS['compose']}")
+    found["volumes"].append(f"results:{RESULTS}")
     if plan.collection is not None and plan.collection.rows is not None:
         found["volumes"].append(f"./{ROWS_FILE}:{CONFIG_FOLDER}/{ROWS_FILE}:ro")
     found |= {"healthcheck": {"disable": True}, "restart": "on-failure:6", "stop_grace_period": "60s"}

@@ -119,7 +119,7 @@ def claim_name(plan: Plan) -> str:
 def with_results(plan: Plan, pod: Object) -> Object:
     """Return a pod specification whose first container has the volume of the results."""
     first, *others = pod["containers"]
-    mounts = [*first["volumeMounts"], {"name": "results", "mountPath": RESULTS["kubernetes"]}]
+    mounts = [*first["volumeMounts"], {"name": "results", "mountPath": RESULTS}]
     volume = {"name": "results", "persistentVolumeClaim": {"claimName": claim_name(plan)}}
     return {
         **pod, "containers": [{**first, "volumeMounts": mounts}, *others], "volumes": [*pod["volumes"], volume]

@@ -80,7 +80,7 @@ class Project:
 
     def results(self, command: str) -> str:
         """Run a shell command next to the results."""
-        words = ("--volume", f"{PROJECT}_results:/work/results", self.variables["NEMO_GYM_IMAGE"], "sh", "-c", command)
+        words = ("--volume", f"{PROJECT}_results:/results", self.variables["NEMO_GYM_IMAGE"], "sh", "-c", command)
         return self.engine.podman("run", "--rm", *words).stdout
 
 

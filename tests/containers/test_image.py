@@ -109,7 +109,7 @@ def test_stopped_collection_is_resumed(engine, image, container, tmp_path: Path)
     results.mkdir(mode=0o777)
     results.chmod(0o777)
     collect = ("ng", "eval", "run", *SERVERS[1:], "--split=example", "--output=results/x.jsonl", "--num-repeats=400")
-    mounted = (*CONFINED, "--volume", f"{results}:/work/results", "--name", container, image, *collect)
+    mounted = (*CONFINED, "--volume", f"{results}:/results", "--name", container, image, *collect)
     engine.must("podman", "run", "--detach", *mounted, "--concurrency=1")
     rollouts = results / "x.jsonl"
     engine.wait_for("first rollouts", lambda: rollouts.exists() and rollouts.stat().st_size > 0, container)
