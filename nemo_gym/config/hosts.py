@@ -7,6 +7,8 @@ import socket
 from functools import lru_cache
 from pathlib import Path
 
+DISCARD_PORT = 9
+
 
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach the host."""
@@ -55,18 +57,10 @@ def _addresses(host: str) -> set[str]:
 def is_of_this_machine(address: str) -> bool:
     """Return whether an IP address is one of this machine's; False for a name."""
     try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
+        # A packet to an address of the machine itself has it as its source, too.
+        return ipaddress.ip_address(address).is_loopback or source_towards(address).partition("%")[0] == address
+    except (ValueError, OSError):
         return False
-    if ip.is_loopback:
-        return True
-    with socket.socket(socket.AF_INET6 if ip.version == 6 else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            # Sends no packet: the kernel only selects a source address, which equals the target if it is local.
-            probe.connect((address, 9))
-        except OSError:
-            return False
-        return str(probe.getsockname()[0]).partition("%")[0] == address
 
 
 def outward(host: str) -> str:
@@ -76,13 +70,19 @@ def outward(host: str) -> str:
     """
     if not is_any_address(host):
         return host
-    is_ipv6 = ":" in host
-    with socket.socket(socket.AF_INET6 if is_ipv6 else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            # A documentation address. This sends no packet: the kernel only selects a source address.
-            probe.connect(("2001:db8::1" if is_ipv6 else "192.0.2.1", 9))
-        except OSError:
-            return socket.gethostname()
+    try:
+        # Addresses of documentation, to which only the default route leads.
+        return source_towards("2001:db8::1" if ":" in host else "192.0.2.1")
+    except OSError:
+        return socket.gethostname()
+
+
+def source_towards(host: str) -> str:
+    """Return the address of this machine from which it reaches a host. Raise `OSError` without a route or a name."""
+    kind, _, _, _, address = socket.getaddrinfo(host, DISCARD_PORT, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(kind, socket.SOCK_DGRAM) as probe:
+        # Sends no packet: the kernel only selects the source address.
+        probe.connect(address)
         return str(probe.getsockname()[0])
 
 

@@ -16,7 +16,7 @@ from nemo_gym.calls.client import ServerClient, wants_token
 from nemo_gym.calls.joining import HEARTBEAT_S, LOST_AFTER_S, MEMBERS_PATH, RUN_HAS_ENDED, SENT_AT_HEADER, PartReport
 from nemo_gym.calls.running import run_token_for
 from nemo_gym.config.access import configured_token
-from nemo_gym.config.hosts import is_loopback
+from nemo_gym.config.hosts import is_loopback, source_towards
 from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, HeadConfig, RunConfig, ServerConfig
 from nemo_gym.config.process import ServerInstance
 from nemo_gym.config.settings import GROUP_KEY
@@ -32,7 +32,6 @@ REFUSED_WAIT_S = 10.0
 ANSWER_TIMEOUT_S = 5.0
 RETRY_S = 1.0
 OK = 200
-DISCARD_PORT = 9
 
 
 class LeftRunError(LaunchError):
@@ -95,11 +94,7 @@ def needs_one_process(server: ServerConfig) -> bool:
 def host_towards(head: HeadConfig) -> str:
     """Return the address from which this machine reaches the head server. Raise `LaunchError` without a route."""
     try:
-        kind, _, _, _, address = socket.getaddrinfo(head.host, DISCARD_PORT, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(kind, socket.SOCK_DGRAM) as probe:
-            # Sends no packet: the kernel only selects the source address.
-            probe.connect(address)
-            return str(probe.getsockname()[0])
+        return source_towards(head.host)
     except OSError as error:
         raise LaunchError(
             f"this machine has no route to the head server at {head.host} ({error.strerror or error}). Set "
