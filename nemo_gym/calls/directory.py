@@ -38,7 +38,8 @@ class Listed(NamedTuple):
     """A unix socket of the same server, after the id of its machine and a colon."""
 
 
-_REPLY = TypeAdapter(dict[str, list[Listed]])
+LISTS = TypeAdapter(dict[str, list[Listed]])
+"""The reply at `ADDRESSES_PATH`: the addresses of each server."""
 
 
 class Directory:
@@ -62,7 +63,7 @@ class Directory:
         self._reading: asyncio.Task[None] | None = None
 
     async def choose(self, server: str, rollout_id: str | None) -> Listed | None:
-        """Return an address of a server, for all calls of a rollout the same if possible; None if there is none."""
+        """Return an address of a server, or None while no machine has it. A rollout keeps its address if possible."""
         if not self._listed.get(server):
             await self.refresh()
         elif time.monotonic() - self._read_at > REFRESH_S:
@@ -122,7 +123,7 @@ class Directory:
             if reply.status != NOT_MODIFIED:
                 if not reply.ok:
                     raise ValueError(f"status {reply.status}")
-                self._listed = _REPLY.validate_json(reply.body)
+                self._listed = LISTS.validate_json(reply.body)
                 self._chosen.clear()
                 self._version = reply.headers.get("etag") or ""
             self.trouble = ""

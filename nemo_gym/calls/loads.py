@@ -12,7 +12,6 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nemo_gym.calls.client import UNAUTHORISED, wants_token
-from nemo_gym.calls.directory import ADDRESSES_PATH
 from nemo_gym.calls.running import run_token_for, tls_for
 from nemo_gym.config.models import HeadConfig
 from nemo_gym.config.process import ServerInstance
@@ -241,29 +240,16 @@ def tls_of(head: HeadConfig) -> Tls | None:
 
 async def ask_for_servers(client: InternalClient, head: HeadConfig, run_token: str | None = None) -> list[JsonObject]:
     """Return the servers that a run's head server lists, or raise `LaunchError` if it does not answer."""
-    servers = await _ask(client, head, run_token, "/server_instances")
-    if not isinstance(servers, list):
-        raise LaunchError(_not_a_head(head))
-    return servers
-
-
-async def ask_for_addresses(client: InternalClient, head: HeadConfig, run_token: str | None = None) -> JsonObject:
-    """Return the addresses of each server on all machines, or raise `LaunchError` without an answer."""
-    listed = await _ask(client, head, run_token, ADDRESSES_PATH)
-    if not isinstance(listed, dict):
-        raise LaunchError(_not_a_head(head))
-    return listed
-
-
-async def _ask(client: InternalClient, head: HeadConfig, run_token: str | None, path: str) -> object:
     address = http_url(head.host, head.port, scheme_of(client.tls))
     token = run_token or run_token_for(head.host, head.port)
     headers = [(RUN_TOKEN_HEADER.encode(), token.encode())] if token else []
     try:
-        reply = await client.request("GET", head.host, head.port, path, headers=headers, timeouts=HEAD_TIMEOUTS)
+        reply = await client.request(
+            "GET", head.host, head.port, "/server_instances", headers=headers, timeouts=HEAD_TIMEOUTS
+        )
         if reply.status == UNAUTHORISED:
             raise LaunchError(wants_token(address))
-        return orjson.loads(reply.body)
+        servers = orjson.loads(reply.body)
     except ServerCallError as error:
         if client.tls is None and await asyncio.to_thread(speaks_tls, head.host, head.port):
             raise HeadServerNotFoundError(f"{needs_tls(address)}.") from error
@@ -275,8 +261,7 @@ async def _ask(client: InternalClient, head: HeadConfig, run_token: str | None, 
             ) from error
         raise LaunchError(f"the head server at {address} did not answer ({error}). {ADVICE}") from error
     except orjson.JSONDecodeError:
-        return None
-
-
-def _not_a_head(head: HeadConfig) -> str:
-    return f"the server at {head.url} is not a nemo_gym head server. {ADVICE}"
+        servers = None
+    if not isinstance(servers, list):
+        raise LaunchError(f"the server at {address} is not a nemo_gym head server. {ADVICE}")
+    return servers

@@ -1,18 +1,19 @@
-"""A look-up of one address for code that cannot await, such as that which passes a URL to another program."""
+"""Look-ups of addresses for code that cannot await, such as that which passes a URL to another program."""
 
 from __future__ import annotations
 
-import json
 import time
 from http.client import HTTPException
+from typing import NamedTuple
 
 from nemo_gym.calls.address_book import Address, AddressBook
-from nemo_gym.calls.directory import ADDRESSES_PATH
+from nemo_gym.calls.directory import ADDRESSES_PATH, LISTS, Listed
 from nemo_gym.errors import ServerCallError
 from nemo_gym.http.tls import connection_to
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 
 LONGEST_S = 10.0
+OK = 200
 PAUSE_S = 0.5
 ANSWER_TIMEOUT_S = 5.0
 
@@ -26,13 +27,12 @@ def looked_up(book: AddressBook, server: str) -> Address:
     own = book.address_of(instance)
     deadline = time.monotonic() + LONGEST_S
     while True:
-        listed, trouble = _asked(book)
+        listed, trouble = addresses_of(book)
         found = listed.get(instance, ())
-        if any(member == book.member for _, _, member, _ in found) and own.port:
+        if any(each.member == book.member for each in found) and own.port:
             return own
         if found:
-            host, port, *_ = found[0]
-            return Address(host, port)
+            return Address(found[0].host, found[0].port)
         if trouble and own.host and own.port:
             # The address that was known when this client was made.
             return own
@@ -42,16 +42,27 @@ def looked_up(book: AddressBook, server: str) -> Address:
         time.sleep(PAUSE_S)
 
 
-def _asked(book: AddressBook) -> tuple[dict[str, list[tuple[str, int, str, str]]], str]:
-    """Return the addresses by server, or the reason why there are none."""
+class Addresses(NamedTuple):
+    """The addresses of a run's servers."""
+
+    listed: dict[str, list[Listed]]
+    """Those of each server that a machine has."""
+    trouble: str
+    """Why they are not known; empty if they are."""
+
+
+def addresses_of(book: AddressBook) -> Addresses:
+    """Ask the head server of a run on several machines once."""
     assert book.head is not None
     connection = connection_to(*book.head, book.tls, ANSWER_TIMEOUT_S)
     try:
         connection.request("GET", ADDRESSES_PATH, headers={RUN_TOKEN_HEADER: book.run_token or ""})
         reply = connection.getresponse()
-        body = json.loads(reply.read())
-        return (body, "") if reply.status == 200 else ({}, f"the head server answered {reply.status}")
+        body = reply.read()
+        if reply.status != OK:
+            return Addresses({}, f"the head server answered {reply.status}")
+        return Addresses(LISTS.validate_json(body), "")
     except (OSError, HTTPException, ValueError) as error:
-        return {}, f"the head server at {book.head.host}:{book.head.port} does not answer ({error})"
+        return Addresses({}, f"the head server at {book.head.host}:{book.head.port} does not answer ({error})")
     finally:
         connection.close()

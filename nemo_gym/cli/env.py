@@ -18,7 +18,6 @@ from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import JsonSettings, NoSettings, StartSettings, ValidateSettings
 from nemo_gym.config.access import configured_token
-from nemo_gym.config.hosts import outward
 from nemo_gym.config.without_model import load_as_written, load_with_stand_in, load_without_model, stand_ins_of
 from nemo_gym.config.wording import counted
 from nemo_gym.data.prepare import unobtainable_files
@@ -90,7 +89,7 @@ def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None
         if not run.joins and (others := [name for name in run.servers if name not in run.servers_here]):
             running.say(
                 f"other machines start {', '.join(others)}, with the same config and run token: ng_run … "
-                f"--only {','.join(others)} --join {head.url_at(head.advertised_host or outward(head.host))}"
+                f"--only {','.join(others)} --join {head.outward_url}"
             )
         while not ending.is_due:
             servers.watch(timeout_s=LOOK_AGAIN_S)

@@ -9,17 +9,19 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from nemo_gym import config
 from nemo_gym.calls import loads
+from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.look_up import addresses_of
 from nemo_gym.calls.running import RunRecord
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import HeadConfig, RunConfig
 from nemo_gym.config.access import configured_token
 from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
-from nemo_gym.config.hosts import loopback_of
 from nemo_gym.config.masking import mask_text
 from nemo_gym.config.process import ServerInstance
 from nemo_gym.config.wording import counted
@@ -93,21 +95,13 @@ def launch_for(
 ) -> RunningServers:
     """Start the servers of a run with these settings."""
     wants_fork = run.plain.get("process_start_method", "fork") == "fork"
-    with _noting_interruption(run):
-        if settings.launcher == "ray" and not settings.dry_run:
-            from nemo_gym.launcher.ray import launch_on_ray
+    start = partial(launch, dry_run=settings.dry_run)
+    if settings.launcher == "ray" and not settings.dry_run:
+        from nemo_gym.launcher.ray import launch_on_ray
 
-            return launch_on_ray(
-                run,
-                starter=starter if wants_fork else None,
-                on_line=on_line,
-                notice=note,
-                log_dir=settings.nemo_gym_log_dir or log_dir,
-                ready_timeout_s=settings.ready_timeout_s,
-                restart_limit=settings.restart_limit,
-                auto_install=settings.auto_install,
-            )
-        return launch(
+        start = partial(launch_on_ray)
+    with _noting_interruption(run):
+        return start(
             run,
             starter=starter if wants_fork else None,
             on_line=on_line,
@@ -116,7 +110,6 @@ def launch_for(
             ready_timeout_s=settings.ready_timeout_s,
             restart_limit=settings.restart_limit,
             auto_install=settings.auto_install,
-            dry_run=settings.dry_run,
         )
 
 
@@ -196,7 +189,7 @@ def await_others(servers: RunningServers, settings: StartSettings) -> None:
             if waited_s > settings.join_timeout_s:
                 raise LaunchError(
                     f"no machine has started {', '.join(missing)} after {waited_s:.0f} s. Start them with ng_run … "
-                    f"--only {','.join(missing)} --join {run.head.url}, or set "
+                    f"--only {','.join(missing)} --join {run.head.outward_url}, or set "
                     "+join_timeout_s=SECONDS to wait longer."
                 )
             if time.monotonic() >= remind_at:
@@ -210,14 +203,8 @@ def await_others(servers: RunningServers, settings: StartSettings) -> None:
 
 def _missing_in(run: RunConfig) -> list[str]:
     """Return the servers of a run that no machine has."""
-    head = run.head.model_copy(update={"host": loopback_of(run.head.host)})
-
-    async def ask() -> list[str]:
-        async with InternalClient(tls=run.tls) as client:
-            listed = await loads.ask_for_addresses(client, head, run.run_token)
-            return [name for name in run.servers if name not in listed]
-
-    return asyncio.run(ask())
+    listed = addresses_of(AddressBook.of_run(run)).listed
+    return [name for name in run.servers if name not in listed]
 
 
 def _probe_s(deadline: float) -> float:

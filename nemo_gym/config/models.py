@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from nemo_gym.config.hosts import is_loopback, loopback_of
+from nemo_gym.config.hosts import is_loopback, loopback_of, outward
 from nemo_gym.config.ray import RayNeeds
 from nemo_gym.config.settings import AGENT_TIER, ServerType, http_url
 from nemo_gym.config.suggestions import ADD_A_FILE, did_you_mean, did_you_mean_or_all
@@ -235,6 +235,11 @@ class HeadConfig(Frozen):
     def url(self) -> str:
         """The address at which its own machine reaches it, or at which others do if this one joins the run."""
         return self.url_at(self.host)
+
+    @property
+    def outward_url(self) -> str:
+        """The address by which other machines reach it, or probably do if it listens on all addresses."""
+        return self.url_at(self.advertised_host or outward(self.host))
 
     def url_at(self, host: str) -> str:
         """Return its address with another host."""

@@ -146,7 +146,7 @@ class ServerInstance(BaseModel):
     member: str = ""
     """The part of the run that has it; empty if the run has one machine."""
     shortcut: str = ""
-    """The unix socket on which it listens too, after the id of its machine and a colon; empty if there is none."""
+    """The unix socket on which it listens too, after the id of its machine and a colon; empty without one."""
     needs_one_process: bool = False
     """Whether its processes could not share its work, so that it may run on one machine only."""
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
 
 from fastapi import FastAPI, Header
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from nemo_gym.calls.directory import ADDRESSES_PATH, Listed
+from nemo_gym.calls.directory import ADDRESSES_PATH, LISTS, NOT_MODIFIED, Listed
 from nemo_gym.calls.joining import LOST_AFTER_S, MEMBERS_PATH, RUN_HAS_ENDED, SENT_AT_HEADER, PartReport
 from nemo_gym.config.process import HeadSettings, ServerInstance
 from nemo_gym.config.suggestions import did_you_mean_or_all
@@ -28,7 +28,6 @@ MOST_HOSTS = 64
 """The number of hosts for which the list is kept."""
 FORGOTTEN_AFTER_S = 600.0
 """Seconds for which a lost part is still shown."""
-NOT_MODIFIED = 304
 CONFLICT = 409
 UNKNOWN = 422
 
@@ -55,9 +54,6 @@ class Member:
     def names(self) -> set[str]:
         """The names of its servers."""
         return {instance.config_path for instance in self.report.instances}
-
-
-ADDRESSES = TypeAdapter(dict[str, list[Listed]])
 
 
 class Refusal(NamedTuple):
@@ -150,7 +146,7 @@ class Members:
         if host not in self._listed or self._listed[host][0] != version:
             if len(self._listed) >= MOST_HOSTS:
                 self._listed.clear()
-            self._listed[host] = version, ADDRESSES.dump_json(self.addresses(host))
+            self._listed[host] = version, LISTS.dump_json(self.addresses(host))
         return self._listed[host]
 
     def addresses(self, host: str) -> dict[str, list[Listed]]:
