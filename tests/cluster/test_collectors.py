@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.hosts import PATIENCE_S, Host, connected_hosts
+from tests.cluster.hosts import PATIENCE_S, Host
 from tests.cluster.runs import (
     AGENT,
     BIN,
@@ -21,25 +21,12 @@ from tests.cluster.runs import (
     counts_of,
     results_of,
     until,
-    write_tasks,
     written,
 )
 
-PREFIX = "ngoc"
 COLLECTOR = "rollout_collector"
 CONFIG = Path(__file__).parents[2] / "responses_api_agents/collecting_agent/configs/collecting_agent.yaml"
 SHARDED = ("--collector", COLLECTOR, "--sharded")
-
-
-@pytest.fixture
-def hosts() -> Iterator[list[Host]]:
-    with connected_hosts(3, PREFIX) as connected:
-        yield connected
-
-
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    return write_tasks(tmp_path / "tasks.jsonl")
 
 
 def started(host: Host, names: str, *words: str) -> Part:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.cluster.hosts import PATIENCE_S, Host, connected_hosts
+from tests.cluster.hosts import PATIENCE_S, Host
 from tests.cluster.runs import (
     AGENT,
     BIN,
@@ -22,27 +21,22 @@ from tests.cluster.runs import (
     results_of,
     strange_calls,
     until,
-    write_tasks,
     written,
 )
 
-PREFIX = "ngrj"
 HERE = f"{AGENT},{MODEL}"
-
-
-@pytest.fixture
-def hosts() -> Iterator[list[Host]]:
-    with connected_hosts(3, PREFIX) as connected:
-        yield connected
-
-
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    return write_tasks(tmp_path / "tasks.jsonl")
 
 
 def url_of(host: Host) -> str:
     return f"http://{host.ip}:11000"
+
+
+def started_twice(hosts: list[Host]) -> list[Part]:
+    """Start the environment on the last two hosts, and the rest of the run on the first one. Return the two parts."""
+    head, *others = hosts
+    Part(head, "--only", HERE).ready()
+    parts = [Part(host, "--only", SERVER, "--join", url_of(head)) for host in others]
+    return [part.ready() for part in parts]
 
 
 def status(host: Host, head: Host) -> str:
@@ -74,9 +68,7 @@ def test_rollouts_use_all_machines_and_keep_their_state(hosts, tasks):
 
 def test_rollouts_of_a_lost_machine_begin_again(hosts, tasks):
     head, left, right = hosts
-    Part(head, "--only", HERE).ready()
-    parts = [Part(host, "--only", SERVER, "--join", url_of(head)) for host in (left, right)]
-    assert all(part.ready() for part in parts)
+    started_twice(hosts)
     collection = collecting(head, tasks, head.ip, "all.jsonl", "--num-repeats", "20", "--concurrency", "40")
     until(lambda: written(head, "all.jsonl") > 100)
     right.power_off()
@@ -93,10 +85,8 @@ def test_rollouts_of_a_lost_machine_begin_again(hosts, tasks):
 
 
 def test_collection_outlives_the_part_on_its_machine(hosts, tasks):
-    head, left, right = hosts
-    Part(head, "--only", HERE).ready()
-    parts = [Part(host, "--only", SERVER, "--join", url_of(head)) for host in (left, right)]
-    assert all(part.ready() for part in parts)
+    head, left, _ = hosts
+    parts = started_twice(hosts)
     collection = collecting(left, tasks, head.ip, "all.jsonl", "--num-repeats", "8", "--concurrency", "20")
     until(lambda: written(left, "all.jsonl") > 50)
     assert parts[0].end() == 0
