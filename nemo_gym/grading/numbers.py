@@ -54,8 +54,10 @@ _NUMBER = re.compile(
 _UNIT = re.compile(r"degrees?|[^\W\d_]{2,}(?:[ /.-]+[^\W\d_]+)*(?:\^?\{?[23]\}?)?")
 _NO_UNIT = re.compile(
     r"\b(?:a?r?c?(?:sin|cos|tan|cot|sec|csc)h?|pi|sqrt|ln|log|exp|mod|inf|infty|infinity|and|or|but|except|to|over|of|"
-    r"is|are|was|were|equals?|halves|thirds?|quarters?|[mbt]n|[mb]ln)\b"
+    r"is|are|was|were|equals?|halves|thirds?|quarters?|[mbt]n|[mb]ln|"
+    r"oder|ou|oppure|eller|lub|albo|nebo|vagy|veya|или|或者|または)\b"
 )
+"""Words that cannot be part of a unit, among them "or" in other languages, which hedges."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
@@ -107,7 +109,7 @@ def same_number(expected: str, answer: str) -> bool | None:
 def has_asked_unit(number: Number, expected: Number, question: str) -> bool:
     """Return whether a unit consists of words of the expected one and of sentences that end in a question mark.
 
-    So `6 crates` answers "How many crates are there?", and `6 twice`, `6 oder sieben` and `6%` do not.
+    So `6 crates` answers "How many crates are there?", and `6 twice`, `6 aut septem` and `6%` do not.
     """
     asked = " ".join(sentence for sentence in _SENTENCE_END.split(question) if sentence.endswith("?"))
     return _unit_words(number) <= _unit_words(expected) | _words(asked)
