@@ -124,6 +124,8 @@ ONLY_IN_TEST_ALL = (
 
 PASSED_TO, PASSED_BEFORE = "TESTS_PASSED_TO", "TESTS_PASSED_BEFORE"
 """Environment variables with a file of tests: to write those that pass, and to leave out those that have passed."""
+TO_WRITE = pytest.StashKey[str | None]()
+"""The file for the tests that pass."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -147,6 +149,7 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
     # Keep the order of `pytest_collection_modifyitems` instead of sorting by the number of tests per file.
     config.option.loadscopereorder = False
+    config.stash[TO_WRITE] = os.environ.get(PASSED_TO)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -166,13 +169,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Write the names of the tests that have passed, if asked to."""
-    if path := os.environ.get(PASSED_TO):
+    if path := terminalreporter.config.stash[TO_WRITE]:
         passed = sorted({report.nodeid for report in terminalreporter.stats.get("passed", ())})
         Path(path).write_text("\n".join(passed), encoding="utf-8")
 
 
 def _leave_out_passed(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if path := os.environ.get(PASSED_BEFORE):
+    # Only the processes that run tests come here. Their own runs of pytest must not do the same.
+    os.environ.pop(PASSED_TO, None)
+    if path := os.environ.pop(PASSED_BEFORE, None):
         passed = set(Path(path).read_text("utf-8").split("\n"))
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
         items[:] = [item for item in items if item.nodeid not in passed]
