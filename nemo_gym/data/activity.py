@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -15,19 +16,29 @@ logger = logging.getLogger(__name__)
 
 
 class _Activity:
-    """When the user last saw that something happens."""
+    """When something last happened, and when the user last saw it."""
 
-    seen_at = time.monotonic()
+    at = seen_at = -math.inf
 
     def saw(self) -> None:
-        self.seen_at = time.monotonic()
+        self.at = self.seen_at = time.monotonic()
+
+    def began(self) -> None:
+        if time.monotonic() - self.at >= EVERY_S:
+            self.saw()
 
     def is_due(self) -> bool:
-        return time.monotonic() - self.seen_at >= EVERY_S
+        self.at = time.monotonic()
+        return self.at - self.seen_at >= EVERY_S
 
 
 _ACTIVITY = _Activity()
 """Shared by this process, because a script's downloads run below the frames of the code that reports on it."""
+
+
+def began() -> None:
+    """Note that a download has begun. Its first line is not due at once, unless it follows another one."""
+    _ACTIVITY.began()
 
 
 def show(text: str) -> None:

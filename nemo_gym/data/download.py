@@ -160,6 +160,7 @@ def _open(partial: Path) -> Iterator[Callable[[bytes], object]]:
 def _progress(url: str, total: int) -> Iterator[Callable[[int], object]]:
     """Show a progress bar if standard error is a terminal, else a line from time to time."""
     if not sys.stderr.isatty():
+        activity.began()
         of = f" of {total / 1e6:.1f}" if total else ""
         yield lambda size: activity.show(f"{url}: {size / 1e6:.1f}{of} MB")
         return

@@ -68,3 +68,29 @@ def test_recent_line_makes_another_superfluous(lines: Lines, monkeypatch: pytest
     activity.seen()
     activity.show("too early")
     assert lines == []
+
+
+class Clock:
+    """A clock that only tests move."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_only_long_work_is_shown(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(activity, "EVERY_S", 10.0)
+    monkeypatch.setattr(activity, "time", clock)
+    monkeypatch.setattr(activity, "_ACTIVITY", activity._Activity())
+
+    def download(at_s: int) -> None:
+        clock.now = at_s
+        activity.began()
+        activity.show(f"at {at_s} s")
+
+    for at_s in range(25):
+        download(at_s)
+    download(100)
+    assert lines == ["at 10 s", "at 20 s"]
