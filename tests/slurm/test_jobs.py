@@ -11,8 +11,6 @@ import pytest
 
 from tests.slurm.conftest import Run
 
-pytestmark = pytest.mark.timeout(200)
-
 
 class Long(NamedTuple):
     """Jobs whose end the tests of this file do not wait for at once."""
