@@ -24,8 +24,9 @@ import pytest
 
 from nemo_gym.config.hosts import is_loopback
 
-PATIENCE_S = 100.0
-"""The timeout for operations that take about a second on an idle machine."""
+PATIENCE_S = 150.0
+"""The timeout for operations that take about a second on an idle machine. It exceeds the
+120 s that servers have to start."""
 PROGRESS = re.compile(
     r"^(waiting for .* \(\d+ of \d+ s\)|port 11000 is taken, perhaps by another run).*\n", re.MULTILINE
 )

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-PATIENCE_S = 60.0
+PATIENCE_S = 100.0
 
 
 class Call(NamedTuple):

@@ -141,7 +141,7 @@ def test_file_can_be_synced_from_another_thread(path):
         for number in range(200):
             file.write({"number": number})
             synced = threads.submit(file.sync)
-        synced.result(timeout=10)
+        synced.result(timeout=100)
     file.sync()
     assert [row["number"] for row in jsonl.read_rows(path)] == list(range(200))
 
@@ -164,7 +164,7 @@ def test_failed_write_reports_its_path(path):
             print(number, error)
     """
     finished = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), path], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", textwrap.dedent(script), path], capture_output=True, text=True, timeout=100, check=True
     )
     assert finished.stdout.strip() == f"4 {path}: cannot be written to (File too large)."
     assert [row["number"] for row in jsonl.read_rows(path)] == [0, 1, 2, 3]

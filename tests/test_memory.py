@@ -23,7 +23,7 @@ async def shrinks():
     tending.cancel()
     return held > memory.LARGE_BYTES
 
-assert asyncio.run(asyncio.wait_for(shrinks(), 50))
+assert asyncio.run(asyncio.wait_for(shrinks(), 100))
 """
 
 

@@ -101,4 +101,4 @@ def test_server_that_waits_for_another_is_reported(workplace):
     assert (finished.code, finished.out) == (1, "")
     assert finished.err.startswith(f"Error: waiting is not built after 1 s: {app}:9 in setup_webserver: while self.")
     assert "In a dry run no other server answers, so do not wait for one before the first request." in finished.err
-    assert workplace.left_over(within_s=1) == []
+    assert workplace.left_over() == []

@@ -21,9 +21,9 @@ def test_port_0_binds_a_free_port():
     with bind("127.0.0.1", 0, instance="weather") as server:
         address = server.getsockname()
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(address, timeout=5)
+            socket.create_connection(address, timeout=100)
         server.listen()
-        socket.create_connection(address, timeout=5).close()
+        socket.create_connection(address, timeout=100).close()
 
 
 def test_ports_from_a_range_are_unique():
@@ -96,7 +96,7 @@ def test_port_can_be_rebound_after_its_server_ended():
     with bind("127.0.0.1", 0, instance="weather") as server:
         server.listen()
         address = server.getsockname()
-        client = socket.create_connection(address, timeout=5)
+        client = socket.create_connection(address, timeout=100)
         accepted, _ = server.accept()
         accepted.close()  # the side that closes first keeps the port in TIME_WAIT
         client.close()

@@ -75,7 +75,7 @@ def test_metrics_command_creates_them(folder):
         [sys.executable, "-m", "nemo_gym.data.examples", folder],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=100,
         check=True,
     )
     assert made.stdout.strip() == str(path)

@@ -79,7 +79,6 @@ SLOW = SERVER.replace("        return 1.0", "        await asyncio.sleep(0.3)\n 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("is_recorded", [True, False])
 def test_collection_stops_when_its_run_has_ended(workplace, port, is_recorded):
     constant = workplace.environment("constant", SLOW)[len("+config_paths=[") : -1]

@@ -13,6 +13,7 @@ import orjson
 import pytest
 import yaml
 
+from tests.conftest import PATIENCE_S
 from tests.rows import rows_of
 
 ENVIRONMENT = "resources_servers/example_multi_step/configs/example_multi_step.yaml"
@@ -319,7 +320,7 @@ def test_server_death_without_restart_stops_the_run(workplace):
     workplace.write("slow.yaml", yaml.safe_dump(SLOW_CONFIG))
     workplace.write("examples.jsonl", '{"responses_create_params": {"input": "hello"}}\n')
     command = workplace.start("ng_e2e_collect_rollouts", *words)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     results = workplace.folder / "out.jsonl"
     while not (results.exists() and rows_of(results)) and time.monotonic() < deadline:
         time.sleep(0.05)

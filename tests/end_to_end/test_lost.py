@@ -14,6 +14,7 @@ import orjson
 import psutil
 import pytest
 
+from tests.conftest import PATIENCE_S
 from tests.rows import line_count, rows_of
 
 REMEMBERING_SERVER = """
@@ -82,7 +83,7 @@ def words(workplace):
 def head_of(workplace, get_json):
     """Wait for the workplace's only run and return the address of its head server."""
     folder = Path(workplace.env["XDG_RUNTIME_DIR"]) / f"nemo_gym-{os.getuid()}"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         for path in folder.glob("*.json"):
             with suppress(orjson.JSONDecodeError):

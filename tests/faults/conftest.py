@@ -33,8 +33,8 @@ from nemo_gym.rollouts.tasks import TaskPlan
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
-READY_WITHIN_S = 60.0
-ENDED_WITHIN_S = 10.0
+READY_WITHIN_S = 150.0
+ENDED_WITHIN_S = 100.0
 Row = dict[str, Any]
 Key = tuple[int, int]
 
@@ -118,7 +118,7 @@ class Tiers:
         self.proxy.stdin.flush()
         assert self.proxy.stdout.readline() == "done\n"
 
-    def at_work(self, within_s: float = 10.0) -> dict[str, float]:
+    def at_work(self, within_s: float = 100.0) -> dict[str, float]:
         """Return the number of running calls per server, after waiting up to `within_s` for it to drop to 0."""
         deadline = time.monotonic() + within_s
         ports = {name: self.ports[name] for name in FOLDERS}

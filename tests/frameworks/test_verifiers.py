@@ -18,7 +18,7 @@ from tests.frameworks.engine import MODEL, decode, log_prob, script
 
 SERVER = Path(__file__).with_name("verifiers_server.py")
 REPOSITORY = SERVER.parents[2]
-PATIENCE_S = 60.0
+PATIENCE_S = 100.0
 TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 
 

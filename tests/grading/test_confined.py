@@ -244,7 +244,7 @@ def test_unprivileged_user_confines_too():
             cwd="/",
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=100,
             check=False,
         )
     if "resource limits only" in finished.stdout or "EnvironmentFailed" in finished.stderr:
@@ -269,7 +269,7 @@ def test_control_group_kills_its_members_on_close():
     for file in group.join_files:
         Path(file).write_text(str(process.pid))
     group.close()
-    assert process.wait(5) == -9
+    assert process.wait(60) == -9
     assert not [file for file in group.join_files if Path(file).exists()]
     assert PREFIX in group.join_files[0]
 

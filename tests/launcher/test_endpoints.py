@@ -112,7 +112,7 @@ def test_any_status_of_the_endpoint_is_accepted(workplace):
 
 def readiness(head, path):
     try:
-        with urllib.request.urlopen(f"{head}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{head}{path}", timeout=100) as answer:
             return answer.status, orjson.loads(answer.read())
     except urllib.error.HTTPError as error:
         return error.code, orjson.loads(error.read())

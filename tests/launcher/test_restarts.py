@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from nemo_gym.launcher.warm import WARM_MODULE
+from tests.conftest import PATIENCE_S
 
 COUNTED_SERVER = """
 import os, pathlib, sys, time
@@ -128,7 +129,7 @@ def test_worker_restarts_alone(workplace, get_json):
             return set(pool.map(get_json, [f"{server['url']}/pid"] * 16))
 
     seen = set()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while len(seen) < 2 and time.monotonic() < deadline:
         seen |= pids()
     (other,) = seen - {server["pid"]}

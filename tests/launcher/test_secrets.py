@@ -129,7 +129,7 @@ def test_head_server_exposes_secrets_only_on_loopback(workplace, host, shows):
         f"{command.head}/global_config_dict_yaml", headers={"authorization": f"Bearer {token}"}
     )
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(asking, timeout=30) as answer:
+    with opener.open(asking, timeout=100) as answer:
         config = yaml.safe_load(json.loads(answer.read()))
     assert (config["policy_api_key"] == KEY) is shows
     assert ("head_server.expose_secrets" in command.err) is not shows

@@ -13,7 +13,7 @@ import yaml
 from nemo_gym.calls.client import ServerClient
 
 # Without certificates, which would take longer to read than the calls.
-get, post = partial(httpx.get, verify=False, timeout=20), partial(httpx.post, verify=False, timeout=20)
+get, post = partial(httpx.get, verify=False, timeout=100), partial(httpx.post, verify=False, timeout=100)
 
 SERVER = """
 from fastapi import Request

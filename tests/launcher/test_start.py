@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.conftest import PATIENCE_S
+
 TALKING_SERVER = """
 import os, time
 from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
@@ -129,7 +131,7 @@ def test_two_workers_share_one_address(workplace, get_json):
     command = workplace.start_servers(workplace.environment("talking", TALKING_SERVER, "num_workers: 2"))
     url = command.servers["talking"]["url"]
     with ThreadPoolExecutor(8) as pool:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         pids = set()
         while len(pids) < 2 and time.monotonic() < deadline:
             pids |= set(pool.map(get_json, [f"{url}/pid"] * 8))

@@ -223,7 +223,7 @@ def test_server_death_without_restarts_ends_the_run(workplace, get_json, method)
     breeding = command.servers["breeding"]
     get_json(f"{breeding['url']}/breed")
     os.kill(breeding["pid"], signal.SIGKILL)
-    finished = command.wait(timeout_s=5)
+    finished = command.wait()
     assert finished.code == 1
     message = "Error: server 'breeding' was ended by SIGKILL, so the others are stopped too."
     assert finished.err.startswith(message)

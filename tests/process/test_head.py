@@ -39,7 +39,7 @@ def everywhere(request, shared_workplace):
 
 
 def answer(address: str, port: int, path: str, host: str | None = None) -> Any:
-    connection = http.client.HTTPConnection(address, port, timeout=30)
+    connection = http.client.HTTPConnection(address, port, timeout=100)
     try:
         connection.request("GET", path, headers={} if host is None else {"Host": host})
         return json.loads(connection.getresponse().read())

@@ -128,7 +128,7 @@ async def test_interrupted_retry_stays_failed_and_is_resumed(run_tasks, make_tas
     running = asyncio.create_task(
         run_tasks(rows, retry_pause_s=30, on_record=lambda record, summary: summaries.append(summary))
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(100):
         while not summaries or not summaries[0].repeated:  # noqa: ASYNC110 - waits for another process
             await asyncio.sleep(0.01)
     running.cancel()

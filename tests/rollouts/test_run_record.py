@@ -75,7 +75,7 @@ async def test_record_shows_running_and_then_interrupted(run_tasks, make_task, t
     seen = []
     rows = [make_task(0), make_task(1, act="held")]
     running = asyncio.create_task(run_tasks(rows, on_record=lambda record, summary: seen.append(path.read_bytes())))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(100):
         while not seen:  # noqa: ASYNC110 - the run sends no signal
             await asyncio.sleep(0.01)
     meanwhile = orjson.loads(seen[0])

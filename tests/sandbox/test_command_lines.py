@@ -134,7 +134,7 @@ async def test_timeout_kills_command_in_container(docker):
     assert (result.error_type, result.return_code, result.stdout) == ("timeout", 124, "begun\n")
     kill = next(words for words, _, _ in docker.calls if any("kill -9" in word for word in words))
     number = re.search(r"kill -9 -(\d+)", kill[-1])[1]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 100
     while runs(number):
         assert time.monotonic() < deadline
 
@@ -228,7 +228,7 @@ async def test_command_failure_differs_from_apptainer_failure(apptainer):
 
 async def test_instance_is_stopped_after_its_ttl(apptainer):
     sandbox = await AsyncSandbox("apptainer", SandboxSpec(image="x", ttl_s=0.2)).start()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 100
     while not any(words[:2] == ["instance", "stop"] for words, *_ in apptainer.calls):
         assert time.monotonic() < deadline
         await sandbox.exec("sleep 0.1")

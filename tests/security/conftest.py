@@ -59,7 +59,7 @@ class Loop:
         # Stop all servers at once, because each waits a second for open connections.
         self.run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5.0)
+        self._thread.join(100.0)
 
     async def _end(self) -> None:
         await asyncio.gather(*(context.__aexit__(None, None, None) for context in self._servers))

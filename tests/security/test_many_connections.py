@@ -18,7 +18,7 @@ from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER
 
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 OPEN_FILES = 256
-PATIENCE_S = 30.0
+PATIENCE_S = 100.0
 START = f"""
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, ({OPEN_FILES}, {OPEN_FILES}))

@@ -70,7 +70,7 @@ def posts(url):
 
 def send(url, path, body, headers=JSON, *, chunked=False):
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=20)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=100)
     try:
         chunks = (body[start : start + 8192] for start in range(0, len(body), 8192)) if chunked else body
         connection.request("POST", path, chunks, headers, encode_chunked=chunked)

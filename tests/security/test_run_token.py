@@ -54,7 +54,7 @@ class Asker(SimpleResponsesAPIAgent):
 
 def answer(url, path="/", method="GET", headers=None, body=None):
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=10)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=100)
     try:
         connection.request(method, path, body=body, headers=headers or {})
         reply = connection.getresponse()

@@ -118,7 +118,7 @@ async def test_body_beyond_the_limit_is_rejected(path, chunked):
     body = b'{"owner": "' + b"x" * 200_000 + b'"}'
 
     def send(port):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=100)
         chunks = (body[start : start + 5000] for start in range(0, len(body), 5000)) if chunked else body
         try:
             connection.request("POST", path, chunks, {"content-type": "application/json"}, encode_chunked=chunked)
@@ -159,7 +159,7 @@ def test_server_name_cannot_leave_the_log_folder(tmp_path, name):
 def test_invalid_rollout_id_is_an_invalid_task(value, address_of):
     url = urlsplit(address_of("responses_api_agents/simple_agent"))
     row = json.loads(next(iter((Path(__file__).parents[2] / "resources_servers/mcqa/data/example.jsonl").open())))
-    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=20)
+    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=100)
     body = json.dumps({**row, "_ng_rollout_id": value})
     connection.request("POST", "/run", body, {"content-type": "application/json"})
     answer = connection.getresponse()

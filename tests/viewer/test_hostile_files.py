@@ -16,7 +16,7 @@ from nemo_gym.viewer import rollout
 from tests.viewer.rollout_api import Api
 from tests.viewer.small_run import write_run
 
-PATIENCE_S = 30
+PATIENCE_S = 100
 SUFFIXES = (".jsonl", "_failures.jsonl", "_materialized_inputs.jsonl", "_run.json", "_notes.jsonl")
 
 

@@ -83,7 +83,7 @@ def test_new_runs_appear(tmp_path: Path, opened: ExitStack) -> None:
     client = client_of(library)
     assert client.get("/api/runs").json() == {"runs": [], "problems": []}
     write(tmp_path / "new.jsonl", scored(0))
-    until = time.monotonic() + 10
+    until = time.monotonic() + 100
     while not (found := client.get("/api/runs").json()["runs"]) or not found[0]["scored"]:
         assert time.monotonic() < until, "the new run did not appear"
         time.sleep(0.05)
@@ -182,7 +182,7 @@ def test_killed_run_is_recognized(tmp_path: Path, opened: ExitStack) -> None:
     write_record(results)
     assert state_of(library) == "running"
     ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait(30)
+    ended.wait(100)
     write_record(results, pid=ended.pid)
     assert state_of(library) == "killed"
     with RunFiles(results=results).lock.open("w") as lock:

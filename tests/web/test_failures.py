@@ -242,7 +242,7 @@ async def test_caller_that_hangs_up_is_not_an_error(path, caplog):
 
 
 async def _until(condition):
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(100.0):
         while not condition():  # noqa: ASYNC110 - the condition has no event
             await asyncio.sleep(0.005)
 

@@ -36,10 +36,10 @@ def url():
         yield url
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(100)
 
 
-def wait_for(url: str, patience_s: float = 30.0) -> None:
+def wait_for(url: str, patience_s: float = 100.0) -> None:
     """Wait until the server answers, because it logs its address before it listens."""
     deadline = time.monotonic() + patience_s
     while True:

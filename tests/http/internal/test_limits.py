@@ -86,7 +86,7 @@ async def test_closing_fails_current_and_later_requests(server):
     under_way = [asyncio.create_task(ask(client, server, "/silent")) for _ in range(4)]
     await asyncio.sleep(0.1)
     await client.close()
-    ends = await asyncio.wait_for(asyncio.gather(*under_way, return_exceptions=True), 1)
+    ends = await asyncio.wait_for(asyncio.gather(*under_way, return_exceptions=True), 60)
     assert [type(end) for end in ends] == [BrokenReply, BrokenReply, NotConnected, NotConnected]
     assert all("client was closed" in str(end) for end in ends)
     with pytest.raises(NotConnected, match="has been closed"):

@@ -9,7 +9,7 @@ import httpx
 import orjson
 
 # Each call has its own connection. Without certificates, which would take longer to read than the calls.
-get, post = partial(httpx.get, verify=False, timeout=20), partial(httpx.post, verify=False, timeout=20)
+get, post = partial(httpx.get, verify=False, timeout=100), partial(httpx.post, verify=False, timeout=100)
 REMEMBERING_SERVER = """
 import os
 from pathlib import Path

@@ -14,6 +14,7 @@ import httpx
 import orjson
 import pytest
 
+from tests.conftest import PATIENCE_S
 from tests.launcher.replicas.remembering import (
     ROW,
     ROWS,
@@ -45,7 +46,7 @@ def test_two_processes_answer_at_one_address(several, shared_workplace):
     assert not set(agent["pids"]) & set(server["pids"])
     with ThreadPoolExecutor(8) as pool:
         seen: set[int] = set()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while len(seen) < 2 and time.monotonic() < deadline:
             seen |= set(pool.map(pid_of, [server["url"]] * 8))
     assert seen == set(server["pids"])
@@ -105,7 +106,7 @@ def test_only_sessions_of_the_dead_process_are_lost(workplace, kind):
     before = command.servers["remembering"]
     url = before["url"]
     sessions: dict[int, dict[str, str]] = {}
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while len(sessions) < 2 and time.monotonic() < deadline:
         cookies = seeded(url)
         sessions[pid_of(url, cookies)] = cookies

@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import time
 
-PATIENCE_S = 30.0
+PATIENCE_S = 100.0
 COMMANDS = """for file in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <"$file"; echo; done 2>/dev/null"""
 """Lists the running commands, one per line, because some machines have no `ps`."""
 

@@ -158,7 +158,7 @@ async def test_tool_is_still_an_ordinary_method():
 
 
 class Meeting(Graded):
-    _barrier: threading.Barrier = PrivateAttr(default_factory=lambda: threading.Barrier(2, timeout=5))
+    _barrier: threading.Barrier = PrivateAttr(default_factory=lambda: threading.Barrier(2, timeout=100))
 
     @tool
     def meet(self) -> str:

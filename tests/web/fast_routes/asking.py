@@ -63,7 +63,7 @@ class Ask:
 
         raised = ""
         try:
-            await asyncio.wait_for(app(scope, receive, send), 5)
+            await asyncio.wait_for(app(scope, receive, send), 100)
         except Exception as error:  # noqa: BLE001 - part of the outcome
             raised = f"{type(error).__name__}: {error}"
         start = next((each for each in sent if each["type"] == "http.response.start"), None)

@@ -16,5 +16,5 @@ if __name__ == "__main__":
         f"{args.base_url}/responses", data=body, headers={"Content-Type": "application/json"}
     )
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=30) as answer:
+    with opener.open(request, timeout=100) as answer:
         args.output.write_bytes(answer.read())
