@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import compileall
+import inspect
 import os
 import signal
 import subprocess
@@ -26,6 +27,8 @@ from resources_servers.reasoning_gym.scoring import is_installed
 # The time to generate examples depends on the machine.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
+# By default, httpx waits 5 seconds for an answer, which a busy machine may exceed.
+vars(inspect.signature(httpx.get).parameters["timeout"].default).update(vars(httpx.Timeout(100.0)))
 
 pytest_plugins = ["tests.data.fake_hub"]
 
