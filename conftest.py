@@ -40,12 +40,12 @@ THEIRS = (
 )  # fmt: skip
 """Packages that test processes import, besides the folders of this repository."""
 SLOW = (
-    "tests/cluster", "tests/containers", "tests/deploy/test_serving.py", "tests/end_to_end", "tests/launcher",
-    "tests/faults", "tests/published/style", "tests/rollouts", "tests/cli", "tests/docs/test_pages.py",
-    "tests/examples", "tests/frameworks", "tests/sandbox", "tests/scaffold", "tests/security",
-    "tests/slurm/test_jobs.py", "tests/viewer",
+    "tests/docs/test_pages.py", "tests/cluster", "tests/slurm/test_jobs.py", "tests/containers",
+    "tests/deploy/test_serving.py", "tests/frameworks", "tests/security", "tests/rollouts", "tests/faults",
+    "tests/published/style", "tests/end_to_end", "tests/launcher", "tests/scaffold", "tests/sandbox", "tests/examples",
+    "tests/cli", "tests/viewer",
 )  # fmt: skip
-"""Test folders that start many processes and wait for them."""
+"""Test folders that start many processes and wait for them. Those whose single files take longest come first."""
 ONLY_IN_TEST_ALL = (
     "resources_servers/mcqa/tests/test_prepare.py",
     "tests/calls/test_loads.py",
@@ -166,8 +166,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if any(item.path.is_relative_to(path) for path in only_in_test_all):
             item.add_marker("slow")
     tests = Counter(item.path for item in items)
-    is_slow = {path: any(path.is_relative_to(REPOSITORY / folder) for folder in SLOW) for path in tests}
-    items.sort(key=lambda item: (not is_slow[item.path], -tests[item.path]))
+    slow = [REPOSITORY / folder for folder in SLOW]
+    place = {
+        path: next((at for at, each in enumerate(slow) if path.is_relative_to(each)), len(slow)) for path in tests
+    }
+    items.sort(key=lambda item: (place[item.path], -tests[item.path]))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
