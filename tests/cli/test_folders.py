@@ -217,7 +217,7 @@ def test_folders_without_requirements_get_no_environment(shared_workplace):
 def test_environment_is_built_and_its_packages_listed(workplace):
     word, wheel = workplace.environment("needy"), write_wheel(workplace.folder)
     workplace.write("resources_servers/needy/requirements.txt", f"tinydep @ {wheel.as_uri()}\n")
-    built = workplace.run("ng", "env", "prefetch", word, "+cache_dir=cache", timeout_s=110.0)
+    built = workplace.run("ng", "env", "prefetch", word, "+cache_dir=cache")
     if "dns error" in built.err or "error sending request" in built.err:
         pytest.skip("no package registry can be reached")
     python, count = built.out.splitlines()
@@ -233,7 +233,7 @@ def test_failed_environment_build_is_reported(workplace):
     workplace.write(
         "resources_servers/needy/requirements.txt", "tinydep @ file:///nowhere/tinydep-1.0-py3-none-any.whl\n"
     )
-    finished = workplace.run("ng", "env", "prefetch", word, "+cache_dir=cache", timeout_s=60.0)
+    finished = workplace.run("ng", "env", "prefetch", word, "+cache_dir=cache")
     assert (finished.code, finished.out) == (1, "")
     assert "/resources_servers/needy: could not create its environment. " in finished.err
 

@@ -69,7 +69,7 @@ print("connected", flush=True)
 while not pathlib.Path("go").exists():
     time.sleep(0.05)
 row = {"responses_create_params": {"input": "hi"}, "agent_ref": {"name": "shared_agent"}}
-print(asyncio.run(Runner(client, rollout_timeout_s=10.0).run(Row(row))).row.failure_message)
+print(asyncio.run(Runner(client, rollout_timeout_s=100.0).run(Row(row))).row.failure_message)
 """
 
 

@@ -35,6 +35,8 @@ HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
 READY_WITHIN_S = 150.0
 ENDED_WITHIN_S = 100.0
+SLACK_S = 60.0
+"""Extra time allowed for a busy machine, much less than a fault lasts."""
 Row = dict[str, Any]
 Key = tuple[int, int]
 

@@ -60,7 +60,6 @@ def finished(shared_workplace, row_of):
             "+head_server.port=0",
             "+max_attempts=10",
             "+retry_pause_s=0.2",
-            timeout_s=60.0,
         )
         endpoint.communicate()
 

@@ -21,12 +21,12 @@ def test_full_disk_is_reported_and_run_can_resume(tiers, collect_rows, row_of, t
     file = tmp_path / name
     file.symlink_to(FULL)
     with pytest.raises(DataError, match=rf"{name}: cannot be written to \(No space left on device\)") as stopped:
-        collect_rows(rows, rollout_timeout_s=20.0, folder=tmp_path)
+        collect_rows(rows, rollout_timeout_s=60.0, folder=tmp_path)
     assert "+resume_from_cache=true" in str(stopped.value)
     assert not any(tiers.at_work().values())
     file.unlink()
     file.touch()
-    collected = collect_rows(rows, rollout_timeout_s=20.0, folder=tmp_path, resume_from_cache=True)
+    collected = collect_rows(rows, rollout_timeout_s=60.0, folder=tmp_path, resume_from_cache=True)
     summary = collected.summary
     assert (summary.planned, summary.scored, summary.failed, summary.unresolved) == (20, 10, 10, 0)
     assert {row["case"] for row in rows} == set(collected.results) | set(collected.failures)

@@ -8,13 +8,23 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.faults.conftest import SLACK_S
+
 
 @contextmanager
 def refusing(tiers, place, for_s):
+    """Refuse connections for this time, or until the block ends."""
+    is_over = threading.Event()
+
+    def accept_again():
+        is_over.wait(for_s)
+        tiers.command("accept", place)
+
     tiers.command("refuse", place)
-    again = threading.Timer(for_s, tiers.command, ["accept", place])
+    again = threading.Thread(target=accept_again)
     again.start()
     yield
+    is_over.set()
     again.join()
 
 
@@ -31,7 +41,7 @@ def refusing(tiers, place, for_s):
 def test_brief_connection_refusal_fails_no_rollout(tiers, collect_rows, row_of, place, for_s):
     rows = [row_of(f"{place}-{number}", grade="judge") for number in range(5)]
     with refusing(tiers, place, for_s):
-        collected = collect_rows(rows, rollout_timeout_s=20.0)
+        collected = collect_rows(rows, rollout_timeout_s=60.0)
     assert (collected.summary.scored, collected.failures) == (5, {})
     assert collected.took_s > 0.9 * for_s
 
@@ -52,10 +62,10 @@ def test_brief_connection_refusal_fails_no_rollout(tiers, collect_rows, row_of, 
 )
 def test_missing_server_fails_its_rollouts_with_the_reason(tiers, collect_rows, row_of, place, cause, tier, pattern):
     # An agent answers half a second before the deadline at most, so that its own message arrives in time.
-    limit_s = {"to-agent": 2.0, "to-endpoint": 4.0}.get(place, 10.0)
+    limit_s = {"to-agent": 2.0, "to-endpoint": 20.0}.get(place, 10.0)
     with refusing(tiers, place, limit_s + 0.5):
         collected = collect_rows([row_of(f"{place}-gone", grade="judge")], rollout_timeout_s=limit_s)
     (line,) = collected.failures[f"{place}-gone"]
     assert (line["_ng_failure_class"], line["_ng_failure_tier"]) == (cause, tier)
     assert re.search(pattern, line["_ng_failure_message"])
-    assert collected.ended_after_s[f"{place}-gone"] < limit_s + 2.0
+    assert collected.ended_after_s[f"{place}-gone"] < limit_s + SLACK_S

@@ -128,7 +128,7 @@ def test_folder_runs_in_its_own_environment(workplace):
 
     command = workplace.start("ng_run", *words, "+auto_install=true")
     try:
-        printed = command.wait_for("head server: ", timeout_s=110.0)
+        printed = command.wait_for("head server: ")
     except AssertionError as error:
         if "dns error" in str(error) or "error sending request" in str(error):
             pytest.skip("the package registry cannot be reached")

@@ -114,7 +114,7 @@ async def test_dead_agent_fails_current_and_later_rollouts(run_tasks, make_task,
 
 async def test_unknown_agent_is_reported_with_known_ones(client):
     row = {"agent_ref": {"name": "absent"}, "_ng_task_index": 0, "_ng_rollout_index": 0}
-    record = await Runner(client, rollout_timeout_s=5).run(Row(row))
+    record = await Runner(client, rollout_timeout_s=100).run(Row(row))
     assert (record.outcome, record.cause, record.row.failure_server) == (
         Outcome.FAILED,
         "agent_failed",
@@ -125,7 +125,7 @@ async def test_unknown_agent_is_reported_with_known_ones(client):
 
 async def test_invalid_row_is_recorded_as_a_failure(client):
     row = {"agent_ref": {"name": "sound"}, "_ng_task_index": 0, "_ng_rollout_index": 0, "_ng_rollout_id": "no spaces"}
-    record = await Runner(client, rollout_timeout_s=5).run(Row(row))
+    record = await Runner(client, rollout_timeout_s=100).run(Row(row))
     assert (record.outcome, record.cause) == (Outcome.FAILED, "invalid_task")
     assert "'no spaces' is not a rollout id" in record.row.failure_message
 

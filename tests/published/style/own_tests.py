@@ -9,7 +9,7 @@ import threading
 
 from tests.published.style.folders import HERE
 
-PATIENCE_S = 110
+PATIENCE_S = 400
 
 
 class OwnTests(threading.Thread):

@@ -38,5 +38,5 @@ def test_own_tests_pass_with_httpx_alone(own_tests_with_httpx_alone, folder):
 
 @pytest.mark.parametrize("name", ["any_tool", "packaged_env"])
 def test_ng_test_finds_modules_of_the_folder(project, name):
-    finished = project.run("ng_test", f"+entrypoint=resources_servers/{name}", timeout_s=60)
+    finished = project.run("ng_test", f"+entrypoint=resources_servers/{name}")
     assert finished.code == 0, finished.out + finished.err

@@ -74,7 +74,6 @@ def rollouts(servers, project):
         "+input_jsonl_fpath=data/rows.jsonl",
         "+output_jsonl_fpath=results/rollouts.jsonl",
         "+num_repeats=2",
-        timeout_s=60,
     )
     assert (project.folder / "results/rollouts.jsonl").exists(), finished.out + finished.err
     found = {name: [] for name in NAMES}
