@@ -105,6 +105,13 @@ def written(host: Host, output: str) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
+def await_more(host: Host, output: str, rollouts: int, collection: subprocess.Popen[Any]) -> None:
+    """Wait until this many further rollouts are written, or until the collection has ended."""
+    before = written(host, output)
+    log = host.folder / f"{output}.log"
+    until(lambda: written(host, output) > before + rollouts or collection.poll() is not None, log.read_text)
+
+
 def strange_calls(host: Host) -> set[Any]:
     """Return the loopback addresses that a host has called although nothing of its own listens there."""
     return {each for each in host.dialled() if each.is_loopback and each.port not in host.listening()}

@@ -17,6 +17,7 @@ from tests.cluster.runs import (
     MODEL,
     SERVER,
     Part,
+    await_more,
     collecting,
     counts_of,
     results_of,
@@ -55,8 +56,7 @@ def test_each_rollout_is_kept_once(hosts, tasks):
     collection = collecting(head, tasks, head.ip, "all.jsonl", *words)
     until(lambda: written(head, "all.jsonl") > 150)
     right.power_off()
-    before = written(head, "all.jsonl")
-    until(lambda: written(head, "all.jsonl") > before + 100)
+    await_more(head, "all.jsonl", 100, collection)
     collection.kill()
     collection.wait(PATIENCE_S)
     right.mend()

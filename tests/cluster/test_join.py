@@ -16,6 +16,7 @@ from tests.cluster.runs import (
     MODEL,
     SERVER,
     Part,
+    await_more,
     collecting,
     counts_of,
     results_of,
@@ -73,8 +74,7 @@ def test_rollouts_of_a_lost_machine_begin_again(hosts, tasks):
     until(lambda: written(head, "all.jsonl") > 100)
     right.power_off()
     until(lambda: "lost: its machine has not reported" in status(left, head))
-    before = written(head, "all.jsonl")
-    until(lambda: written(head, "all.jsonl") > before + 50)
+    await_more(head, "all.jsonl", 50, collection)
     right.mend()
     Part(right, "--only", SERVER, "--join", url_of(head)).ready()
     assert collection.wait(PATIENCE_S) == 0
