@@ -9,6 +9,7 @@ import statistics
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from fastapi.routing import APIRoute
@@ -22,7 +23,7 @@ from nemo_gym.contract.answers import ODD_ARGUMENTS, odd_answers
 from nemo_gym.contract.arguments import odd_arguments
 from nemo_gym.contract.environment import Environment, Oracle, Solution, own_configs, own_servers
 from nemo_gym.contract.hooks import misspelled_hooks
-from nemo_gym.contract.play import Played, act, grade, play
+from nemo_gym.contract.play import Played, act, grade, grade_alone, play
 from nemo_gym.contract.tasks import Task
 from nemo_gym.errors import NemoGymError, SignatureError
 from nemo_gym.jsonl import JsonObject
@@ -65,10 +66,11 @@ class Checkup:
     verify_s: list[float] = field(default_factory=list)
     slow: list[tuple[float, str]] = field(default_factory=list)
     """The odd answers whose grading exceeded the limit, with their grading times."""
+    repeating: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def play(self, server: SimpleServer, row: JsonObject, items: Solution) -> Played:
         """Play an attempt and record its grading time."""
-        return self.graded(await play(server, row, items, self.rivals(row, items)))
+        return await self.graded(partial(play, server, row, items, self.rivals(row, items)))
 
     def rivals(self, row: JsonObject, items: Solution | None) -> list[Response]:
         """Return the answers with which a server with `verify_group` compares an attempt.
@@ -81,8 +83,16 @@ class Checkup:
         solution = self.oracle.solve(row)
         return [reply("") if items == solution else reply(*solution)] * (size - 1)
 
-    def graded(self, played: Played) -> Played:
-        """Record the grading time of an attempt. Raise `Broken` if the reward is not in the declared range."""
+    async def graded(self, attempt: Callable[[], Awaitable[Played]]) -> Played:
+        """Make an attempt and record its grading time. Raise `Broken` if the reward is not in the declared range.
+
+        If grading was slow, the attempt is made again, alone, because other work may have delayed it.
+        """
+        played = await attempt()
+        if played.verify_s > VERIFY_LIMIT_S:
+            async with self.repeating:
+                again = await attempt()
+            played = again if again.verify_s < played.verify_s else played
         self.verify_s.append(played.verify_s)
         if problem := self.environment.declared_reward.problem_of(played.reward):
             raise Broken(problem)
@@ -263,11 +273,10 @@ async def _odd_answers_are_graded(checkup: Checkup) -> str:
 
 async def _is_graded_for_each_row(checkup: Checkup, server: SimpleServer, name: str, answer: Response) -> None:
     for number, row in enumerate(checkup.environment.rows, start=1):
-        async with rollout(server, **row) as attempt:
-            try:
-                played = checkup.graded(await grade(attempt, answer, checkup.rivals(row, None)))
-            except Exception as error:
-                raise Broken(f"row {number}, {name}: {_fault(checkup.environment, error)}") from error
+        try:
+            played = await checkup.graded(partial(grade_alone, server, row, answer, checkup.rivals(row, None)))
+        except Exception as error:
+            raise Broken(f"row {number}, {name}: {_fault(checkup.environment, error)}") from error
         if not math.isfinite(played.reward):
             raise Broken(f"row {number}, {name}: the reward is {played.reward}")
         if played.verify_s > VERIFY_LIMIT_S:

@@ -32,6 +32,14 @@ async def play(server: SimpleServer, row: JsonObject, items: Solution, rivals: S
         return await grade(attempt, await act(attempt, items), rivals)
 
 
+async def grade_alone(
+    server: SimpleServer, row: JsonObject, response: Response, rivals: Sequence[Response] = ()
+) -> Played:
+    """Seed a session, and grade a response in it."""
+    async with rollout(server, **row) as attempt:
+        return await grade(attempt, response, rivals)
+
+
 async def grade(attempt: Attempt, response: Response, rivals: Sequence[Response] = ()) -> Played:
     """Grade a response in the attempt's session."""
     started_at = time.perf_counter()

@@ -263,6 +263,13 @@ def test_quadratic_pattern_is_named_once(folder, monkeypatch):
     assert re.fullmatch(r"grading one answer took .* s \(row 1, blank lines\)", found["grading is quick"])
 
 
+def test_slow_grading_is_timed_again(folder, monkeypatch):
+    monkeypatch.setattr("nemo_gym.contract.checks.VERIFY_LIMIT_S", 1.0)
+    change(folder / "app.py", "import random", "import random, time\n\nPAUSES_S = [1.1]")
+    change(folder / "app.py", "return float(", "time.sleep(PAUSES_S.pop() if PAUSES_S else 0); return float(")
+    assert broken_promises(folder) == {}
+
+
 def test_misspelled_hook_is_reported_with_its_line(folder):
     hook = "    async def seed_sesion(self, body: BaseSeedSessionRequest) -> None: ...\n\n"
     change(folder / "app.py", "    async def verify", f"{hook}    async def verify")
