@@ -20,6 +20,7 @@ from typing import Any
 import httpx
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 from nemo_gym.grading.confined import ConfinedPython
 from resources_servers.reasoning_gym.scoring import is_installed
@@ -46,6 +47,8 @@ SLOW = (
     "tests/cli", "tests/viewer",
 )  # fmt: skip
 """Test folders that start many processes and wait for them. Those whose single files take longest come first."""
+TOGETHER = ("tests/containers/", "tests/faults/")
+"""Folders whose files run in one worker, because they share an image or servers that take long to make."""
 ONLY_IN_TEST_ALL = (
     "resources_servers/mcqa/tests/test_prepare.py",
     "tests/calls/test_loads.py",
@@ -153,6 +156,19 @@ def pytest_configure(config: pytest.Config) -> None:
     # Keep the order of `pytest_collection_modifyitems` instead of sorting by the number of tests per file.
     config.option.loadscopereorder = False
     config.stash[TO_WRITE] = os.environ.get(PASSED_TO)
+
+
+class ByFile(LoadFileScheduling):
+    """Gives the tests of a file to one worker, and those of a folder in `TOGETHER`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile | None:
+    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(tryfirst=True)
