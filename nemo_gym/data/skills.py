@@ -16,6 +16,10 @@ from nemo_gym.errors import ConfigPathNotFoundError, DataError
 FRONT_MATTER = re.compile(r"\s*---[ \t]*\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
+class SkillsNotFoundError(ConfigPathNotFoundError, ValueError):
+    """The folder of skills does not exist."""
+
+
 class SkillsConfig(BaseModel):
     """The skills that a run offers."""
 
@@ -80,7 +84,7 @@ def load_skill_directory(path: str | Path) -> SkillsRef:
 
 
 def stage_skills(path: str | Path, dest: str | Path) -> None:
-    """Copy a folder of skills to an agent's skills folder."""
+    """Copy a folder of skills to an agent's skills folder. Raise `SkillsNotFoundError` if it does not exist."""
     shutil.copytree(_found(path), dest, dirs_exist_ok=True)
 
 
@@ -88,5 +92,5 @@ def _found(path: str | Path) -> Path:
     folder = paths.find(path, Path.is_dir)
     if folder is None:
         places = ", ".join(map(str, paths.search_roots()))
-        raise ConfigPathNotFoundError(f"skills.path: folder '{path}' not found in {places}. Check the path.")
+        raise SkillsNotFoundError(f"skills.path: folder '{path}' not found in {places}. Check the path.")
     return folder

@@ -24,6 +24,8 @@ Curve = Sequence[float]
 
 NO_ANSWER = "no_answer"
 AGGREGATE = "per_sample_aggregate"
+OF_SUBSET = "/pass@1/"
+"""The middle of a metric that each subset has for each score."""
 STAT_SUFFIXES = ("std_dev_across_runs", "std_err_across_runs", "avg_sample_std_dev")
 
 
@@ -91,23 +93,26 @@ def compute_subset_metrics(
 ) -> JsonObject:
     """Return `compute_pass_majority_metrics` for each value of a row field, as `<value>/<metric>`.
 
-    A task belongs to the first value in its responses. A task without a value is skipped.
+    A task belongs to the first value in its responses. A task without a value, or with an empty one, is skipped.
+    The means of single runs are left out.
     """
     subsets: dict[str, list[Sequence[JsonObject]]] = {}
     for rollouts in tasks:
-        value = next((row[subset_key] for row in rollouts if row.get(subset_key) is not None), None)
+        value = next((row[subset_key] for row in rollouts if row.get(subset_key)), None)
         if value is not None:
             subsets.setdefault(str(value), []).append(rollouts)
     return {
         f"{subset}/{key}": value
         for subset, members in subsets.items()
         for key, value in compute_pass_majority_metrics(members, score_fn, answer_key).metrics.items()
+        if key != AGGREGATE
     }
 
 
 def subsets_of(agent_metrics: Iterable[str]) -> list[str]:
     """Return the subsets for which metrics have values of `compute_subset_metrics`."""
-    return [key.removesuffix(f"/{AGGREGATE}") for key in agent_metrics if key.endswith(f"/{AGGREGATE}")]
+    found = (key.partition(OF_SUBSET) for key in agent_metrics)
+    return list(dict.fromkeys(subset for subset, middle, _ in found if middle))
 
 
 def highest_k_metrics(

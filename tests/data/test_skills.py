@@ -99,5 +99,5 @@ def test_missing_or_empty_folder_is_reported(tmp_path):
         load_skill_directory(str(tmp_path / "none"))
     with pytest.raises(DataError, match="does not contain a skill"):
         load_skill_directory(str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"skills\.path: folder '.*none' not found in "):
+    with pytest.raises(ValueError, match=r"skills\.path: folder '.*none' not found in "):
         stage_skills(str(tmp_path / "none"), tmp_path / "staged")
