@@ -105,6 +105,10 @@ class DataError(UserError, ValueError):
     """A row or a file that cannot be used."""
 
 
+class UnsupportedContentError(DataError, NotImplementedError):
+    """Content of a request that another API cannot express."""
+
+
 class RolloutError(NemoGymError):
     """A failed rollout. It is recorded with its cause and never gets a reward.
 

@@ -1,6 +1,8 @@
 """Public import path of `nemo_gym.schemas` and the endpoint client; re-exports only."""
 
 from nemo_gym.http.endpoint import RATE_LIMIT_ERROR_CODES, RETRY_ERROR_CODES, NeMoGymAsyncOpenAI
+from nemo_gym.http.external import MAX_NUM_TRIES
+from nemo_gym.schemas import tokens
 from nemo_gym.schemas.chat import (
     AssistantMessageForTrainingParam as NeMoGymChatCompletionAssistantMessageForTrainingParam,
 )
@@ -48,11 +50,16 @@ from nemo_gym.schemas.responses import Response as NeMoGymResponse
 from nemo_gym.schemas.responses import ResponseCreateParams as NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.schemas.responses import ResponseUsage as NeMoGymResponseUsage
 from nemo_gym.schemas.responses import accumulate_response_usage
-from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, TOKEN_METADATA_FIELDS, TokenIDLogProbMixin
+from nemo_gym.schemas.tokens import TokenIDLogProbMixin
 
+NeMoGymResponseFunctionCallOutput = NeMoGymFunctionCallOutput
 NeMoGymResponseInput = list[NeMoGymResponseInputItem]
+# Sets, unlike in our own code, which also needs the order.
+REQUIRED_TOKEN_METADATA_FIELDS = frozenset(tokens.REQUIRED_TOKEN_METADATA_FIELDS)
+TOKEN_METADATA_FIELDS = frozenset(tokens.TOKEN_METADATA_FIELDS)
 
 __all__ = [
+    "MAX_NUM_TRIES",
     "RATE_LIMIT_ERROR_CODES",
     "REQUIRED_TOKEN_METADATA_FIELDS",
     "RESPONSES_TO_TRAIN",
@@ -86,6 +93,7 @@ __all__ = [
     "NeMoGymMessageForTraining",
     "NeMoGymResponse",
     "NeMoGymResponseCreateParamsNonStreaming",
+    "NeMoGymResponseFunctionCallOutput",
     "NeMoGymResponseFunctionToolCall",
     "NeMoGymResponseFunctionToolCallForTraining",
     "NeMoGymResponseInput",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 from pydantic import BaseModel
@@ -22,11 +21,19 @@ from nemo_gym.dialects.chat_requests import chat_params, is_from_assistant
 from nemo_gym.dialects.thinking import split_thinking, wrapped_in_think_tags
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams, Choice
-from nemo_gym.schemas.items import InputItem, OutputItem
+from nemo_gym.schemas.items import HostedItem, InputItem, OutputItem
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
 
 PUBLISHED_NAME = "nemo_gym.responses_converter"
 """The module from which published folders import the converter, and in which their tests replace `uuid4`."""
+
+
+CALLS_OF_HOSTED_TOOLS = frozenset(
+    {
+        "custom_tool_call", "web_search_call", "file_search_call", "computer_call", "code_interpreter_call",
+        "image_generation_call", "local_shell_call", "mcp_call", "mcp_list_tools", "mcp_approval_request",
+    }
+)  # fmt: skip
 
 
 def new_id(prefix: str) -> str:
@@ -35,17 +42,19 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{draw().hex}"
 
 
-@dataclass(frozen=True)
-class ResponsesConverter:
+class ResponsesConverter(BaseModel):
     """Converter of requests and answers, configured for one kind of endpoint.
 
-    Reasoning in separate fields (`reasoning_content`, `reasoning`) or in `<think>…</think>` becomes a reasoning
-    item. In a request, it is written as `<think>…</think>` into the assistant's content, or left out if
-    `uses_reasoning_parser` is off. With `return_token_id_information`, the token fields of messages are converted too.
+    In a request, reasoning is written as `<think>…</think>` into the assistant's content. With
+    `return_token_id_information`, the token fields of messages are converted too.
     """
 
     return_token_id_information: bool
     uses_reasoning_parser: bool = True
+    """Whether reasoning of an answer becomes a reasoning item, from a separate field (`reasoning_content`,
+    `reasoning`) or `<think>…</think>`. Otherwise it is part of the message's text, as `<think>…</think>`."""
+    sends_media: bool = False
+    """Whether images and other parts of tool outputs follow in a user message. Otherwise they are an error."""
     new_id: NewId = new_id
     """The function that makes ids, with the prefixes `rs`, `msg` and `resp`, and `call` if the endpoint gave no id."""
     chat_request: type[ChatCompletionCreateParams] = ChatCompletionCreateParams
@@ -57,8 +66,8 @@ class ResponsesConverter:
         """Convert a request to Chat Completions. Raise `DataError` for content that it does not support."""
         return chat_params(
             responses_create_params,
-            keeps_reasoning=self.uses_reasoning_parser,
             keeps_tokens=self.return_token_id_information,
+            sends_media=self.sends_media,
             kind=self.chat_request,
         )
 
@@ -71,7 +80,7 @@ class ResponsesConverter:
         )
 
     def chat_completion_to_response(
-        self, chat_completion: ChatCompletion | JsonObject, responses_create_params: ResponseCreateParams
+        self, responses_create_params: ResponseCreateParams, chat_completion: ChatCompletion | JsonObject
     ) -> Response:
         """Convert the completion that answers a request to a response."""
         return response_of_completion(
@@ -79,6 +88,7 @@ class ResponsesConverter:
             responses_create_params,
             new_id=self.new_id,
             keeps_tokens=self.return_token_id_information,
+            splits_reasoning=self.uses_reasoning_parser,
         )
 
     def postprocess_chat_response(self, choice: Choice | JsonObject) -> list[OutputItem]:
@@ -87,7 +97,12 @@ class ResponsesConverter:
 
     def postprocess_assistant_message_dict(self, message_dict: JsonObject) -> list[OutputItem]:
         """Return the items of an assistant's message."""
-        return items_of_message(message_dict, new_id=self.new_id, keeps_tokens=self.return_token_id_information)
+        return items_of_message(
+            message_dict,
+            new_id=self.new_id,
+            keeps_tokens=self.return_token_id_information,
+            splits_reasoning=self.uses_reasoning_parser,
+        )
 
     def chat_completions_messages_to_responses_items(self, messages: Sequence[JsonObject]) -> list[InputItem]:
         """Convert a conversation to items."""
@@ -114,6 +129,13 @@ def _as_json(value: BaseModel | JsonObject) -> JsonObject:
 
 
 def split_responses_input_output_items(items: Sequence[InputItem]) -> tuple[list[InputItem], list[InputItem]]:
-    """Split items into those before the assistant's first item and the rest."""
-    split_at = next((index for index, item in enumerate(items) if is_from_assistant(item)), len(items))
+    """Split items into those before the assistant's first item and the rest.
+
+    Outputs of tools and replies to approval requests are not the assistant's, but its calls of hosted tools are.
+    """
+    split_at = next((index for index, item in enumerate(items) if _begins_output(item)), len(items))
     return list(items[:split_at]), list(items[split_at:])
+
+
+def _begins_output(item: InputItem) -> bool:
+    return is_from_assistant(item) or (isinstance(item, HostedItem) and item.type in CALLS_OF_HOSTED_TOOLS)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypeGuard
 
 import orjson
 
 from nemo_gym.dialects.chat_parts import text_of_parts
-from nemo_gym.dialects.thinking import Thought, split_thinking
+from nemo_gym.dialects.thinking import Thought, split_thinking, wrapped_in_think_tags
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.base import WireModel
@@ -20,7 +20,6 @@ from nemo_gym.schemas.items import (
     OutputRefusal,
     OutputText,
     ReasoningItem,
-    Status,
     Summary,
     training_variant_of,
 )
@@ -31,6 +30,9 @@ NewId = Callable[[str], str]
 """A function that makes an id with the given prefix: `rs`, `msg`, `call`, `resp`."""
 
 INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
+REASONING_ALIASES = ("reasoning_output_tokens",)
+CACHED_ALIASES = ("cached_input_tokens", "cache_read_input_tokens")
+"""Names that some endpoints use at the top level of a usage."""
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 ECHOED = (
     "background", "conversation", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
@@ -40,7 +42,7 @@ ECHOED = (
 
 
 def response_of_completion(
-    completion: JsonObject, params: ResponseCreateParams, *, new_id: NewId, keeps_tokens: bool
+    completion: JsonObject, params: ResponseCreateParams, *, new_id: NewId, keeps_tokens: bool, splits_reasoning: bool
 ) -> Response:
     """Convert the first choice of a completion to a response. Raise `DataError` if there is no choice."""
     if not completion.get("choices"):
@@ -57,7 +59,7 @@ def response_of_completion(
             choice.get("message") or {},
             new_id=new_id,
             keeps_tokens=keeps_tokens,
-            status="incomplete" if reason else "completed",
+            splits_reasoning=splits_reasoning,
             logprobs=logprobs,
         ),
         status="incomplete" if reason else "completed",
@@ -82,10 +84,11 @@ def usage_of_completion(usage: JsonObject | None) -> ResponseUsage | None:
     if usage is None:
         return None
     read, written = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
-    reasoning = usage_detail(usage, "completion_tokens_details", "reasoning_tokens")
-    # The newest clients require `cache_write_tokens`.
+    reasoning = usage_detail(usage, "completion_tokens_details", "reasoning_tokens", *REASONING_ALIASES)
     cache = {
-        name: usage_detail(usage, "prompt_tokens_details", name) for name in ("cached_tokens", "cache_write_tokens")
+        "cached_tokens": usage_detail(usage, "prompt_tokens_details", "cached_tokens", *CACHED_ALIASES),
+        # The newest clients require this count.
+        "cache_write_tokens": usage_detail(usage, "prompt_tokens_details", "cache_write_tokens") or 0,
     }
     return ResponseUsage(
         input_tokens=read,
@@ -96,12 +99,18 @@ def usage_of_completion(usage: JsonObject | None) -> ResponseUsage | None:
     )
 
 
-def usage_detail(usage: object, *names: str) -> int:
-    """Return the count at a path of names, or 0 if the endpoint did not report it."""
-    found: Any = usage
-    for name in names:
-        found = found.get(name) if isinstance(found, Mapping) else getattr(found, name, None)
-    return int(found or 0)
+def usage_detail(usage: object, group: str, name: str, *aliases: str) -> int | None:
+    """Return the count `name` in a group of a usage, or the first of its aliases at the top level; None if unknown."""
+    counts = (_field(_field(usage, group), name), *(_field(usage, alias) for alias in aliases))
+    return next((count for count in counts if _is_count(count)), None)
+
+
+def _field(value: object, name: str) -> object:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def items_of_message(
@@ -109,15 +118,15 @@ def items_of_message(
     *,
     new_id: NewId,
     keeps_tokens: bool,
-    status: Status = "completed",
+    splits_reasoning: bool = True,
     logprobs: list[JsonObject] | None = None,
 ) -> list[OutputItem]:
     """Convert an assistant's chat message to items: reasoning, then text, then calls.
 
-    The last item carries the tokens. `status` applies to the last message or call, because only the end of a
-    truncated answer is incomplete.
+    The last item carries the tokens. Without `splits_reasoning`, reasoning is part of the text, as
+    `<think>…</think>`.
     """
-    reasoning, text = _reasoning_and_text(message)
+    reasoning, text = _reasoning_and_text(message, splits_reasoning)
     refusal, calls = message.get("refusal"), message.get("tool_calls") or []
     items: list[OutputItem] = []
     if reasoning:
@@ -129,17 +138,18 @@ def items_of_message(
             parts.append(OutputText(text=text, annotations=[], logprobs=_logprobs(logprobs)))
         if refusal:
             parts.append(OutputRefusal(refusal=refusal))
-        items.append(OutputMessage(id=new_id("msg"), content=parts, status="completed" if calls else status))
-    for index, call in enumerate(calls):
-        items.append(_call(call, status if index == len(calls) - 1 else "completed", new_id))
+        items.append(OutputMessage(id=new_id("msg"), content=parts))
+    items += [_call(call, new_id) for call in calls]
     if keeps_tokens and all(message.get(name) is not None for name in REQUIRED_TOKEN_METADATA_FIELDS):
         items[-1] = _with_tokens(items[-1], message)
     return items
 
 
-def _reasoning_and_text(message: JsonObject) -> Thought:
+def _reasoning_and_text(message: JsonObject, splits_reasoning: bool) -> Thought:
     text = text_of_parts(message.get("content"))
     separate = separate_reasoning(message)
+    if not splits_reasoning:
+        return Thought([], text if separate is None else wrapped_in_think_tags([separate]) + text)
     if separate is not None:
         # The endpoint has separated the two, so a tag in the text is meant as text.
         return Thought([separate], text)
@@ -152,14 +162,14 @@ def separate_reasoning(message: JsonObject) -> str | None:
     return next((reasoning for reasoning in found if isinstance(reasoning, str) and reasoning.strip()), None)
 
 
-def _call(call: JsonObject, status: Status, new_id: NewId) -> FunctionToolCall:
+def _call(call: JsonObject, new_id: NewId) -> FunctionToolCall:
     function = call.get("function") or {}
     arguments = function.get("arguments") or ""
     if not isinstance(arguments, str):
         arguments = orjson.dumps(arguments).decode()
     call_id = call.get("id") or new_id("call")
     return FunctionToolCall(
-        id=call_id, call_id=call_id, name=function.get("name") or "", arguments=arguments, status=status
+        id=call_id, call_id=call_id, name=function.get("name") or "", arguments=arguments, status="completed"
     )
 
 

@@ -17,7 +17,7 @@ SAME_NAME = ("metadata", "model", "parallel_tool_calls", "service_tier", "store"
 
 def response_params(params: ChatCompletionCreateParams, *, new_id: NewId, keeps_tokens: bool) -> ResponseCreateParams:
     """Convert a request to Responses. Fields without an equivalent (`stop`, `seed`, `n`, penalties) are left out."""
-    fields: JsonObject = {name: getattr(params, name) for name in SAME_NAME}
+    fields: JsonObject = {name: getattr(params, name) for name in SAME_NAME if name in params.model_fields_set}
     fields["input"] = items_of_messages(params.messages, new_id=new_id, keeps_tokens=keeps_tokens)
     fields["max_output_tokens"] = params.max_completion_tokens or params.max_tokens
     fields["top_logprobs"] = params.top_logprobs

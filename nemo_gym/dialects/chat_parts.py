@@ -8,7 +8,7 @@ from typing import NamedTuple
 import orjson
 from pydantic import TypeAdapter
 
-from nemo_gym.errors import DataError
+from nemo_gym.errors import DataError, UnsupportedContentError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import (
     InputAudio,
@@ -107,21 +107,28 @@ class ToolContent(NamedTuple):
     """The images, sounds and files, for a user message after the tool messages."""
 
 
-def tool_content(output: str | list[object]) -> ToolContent:
-    """Convert a tool's output. Entries that are not message parts become JSON text."""
+def tool_content(output: str | list[object], *, sends_media: bool) -> ToolContent:
+    """Convert a tool's output. Entries that are not message parts become JSON text.
+
+    Raise `UnsupportedContentError` for entries that are not text, unless `sends_media`.
+    """
     if isinstance(output, str):
         return ToolContent(output, [])
-    parts = [_tool_part(entry) for entry in output]
+    parts = [_tool_part(entry, sends_media) for entry in output]
     texts = [part for part in parts if part["type"] == "text"]
     media = [part for part in parts if part["type"] != "text"]
     return ToolContent(IN_USER_MESSAGE if media and not texts else texts, media)
 
 
-def _tool_part(entry: object) -> JsonObject:
+def _tool_part(entry: object, sends_media: bool) -> JsonObject:
     if isinstance(entry, dict):
         kind = entry.get("type")
         if kind in {"input_text", "output_text", "text"} and isinstance(entry.get("text"), str):
             return {"type": "text", "text": entry["text"]}
+        if not sends_media:
+            raise UnsupportedContentError(
+                f"a tool's output has a part of type {kind!r}, but tool messages of Chat Completions contain only text"
+            )
         if kind in {"input_image", "input_file", "input_audio", "input_video"}:
             return _chat_part(_INPUT_PARTS.validate_python([entry])[0])
     return {"type": "text", "text": entry if isinstance(entry, str) else orjson.dumps(entry).decode()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from nemo_gym.dialects.chat_parts import assistant_text, chat_parts, refusals, tool_content
 from nemo_gym.dialects.thinking import wrapped_in_think_tags
-from nemo_gym.errors import DataError
+from nemo_gym.errors import DataError, UnsupportedContentError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.chat import ChatCompletionCreateParams
 from nemo_gym.schemas.items import (
@@ -15,6 +15,7 @@ from nemo_gym.schemas.items import (
     FunctionCallOutput,
     FunctionToolCall,
     InputItem,
+    InputText,
     Message,
     OutputMessage,
     ReasoningItem,
@@ -28,17 +29,26 @@ SAME_NAME = ("service_tier", "store", "temperature", "top_p", "user")
 def chat_params(
     params: ResponseCreateParams,
     *,
-    keeps_reasoning: bool,
     keeps_tokens: bool,
+    keeps_reasoning: bool = True,
+    sends_media: bool = True,
     kind: type[ChatCompletionCreateParams] = ChatCompletionCreateParams,
 ) -> ChatCompletionCreateParams:
     """Convert a request to Chat Completions, setting only fields that were given.
 
-    Raise `DataError` for unsupported content: hosted tools and their items, files by URL.
+    The instructions and the first system and developer messages become one system message, because chat templates
+    accept only one. Raise `DataError` for unsupported content: hosted tools and their items, files by URL.
     """
-    messages = messages_of_items(params.input_items, keeps_reasoning=keeps_reasoning, keeps_tokens=keeps_tokens)
-    if params.instructions:
-        messages.insert(0, {"role": "system", "content": params.instructions})
+    if params.tool_choice == "required" and not params.tools:
+        raise DataError("tool_choice is 'required', but the request has no tools. Add tools, or remove tool_choice.")
+    items = _items(params)
+    leading = _leading_instructions(items)
+    messages = messages_of_items(
+        items[len(leading) :], keeps_tokens=keeps_tokens, keeps_reasoning=keeps_reasoning, sends_media=sends_media
+    )
+    instructions = [text for text in (params.instructions, *map(_text_of, leading)) if text]
+    if instructions:
+        messages.insert(0, {"role": "system", "content": "\n\n".join(instructions)})
     fields: JsonObject = {"messages": messages, "model": params.model, "metadata": params.metadata}
     fields |= {name: getattr(params, name) for name in SAME_NAME}
     # Not the newer name `max_completion_tokens`, because fewer engines know it.
@@ -50,6 +60,31 @@ def chat_params(
     if params.tools:
         fields |= _tool_fields(params)
     return kind(**{name: value for name, value in fields.items() if value is not None})
+
+
+def _items(params: ResponseCreateParams) -> list[InputItem]:
+    if isinstance(params.input, str):
+        return [EasyInputMessage(role="user", content=[InputText(text=params.input)])]
+    return params.input
+
+
+def _leading_instructions(items: Iterable[InputItem]) -> list[EasyInputMessage | Message]:
+    leading: list[EasyInputMessage | Message] = []
+    for item in items:
+        if not isinstance(item, (EasyInputMessage, Message)) or item.role not in {"system", "developer"}:
+            break
+        leading.append(item)
+    return leading
+
+
+def _text_of(message: EasyInputMessage | Message) -> str:
+    parts = chat_parts(message.content)
+    if isinstance(parts, str):
+        return parts
+    other = next((part["type"] for part in parts if part["type"] != "text"), None)
+    if other is not None:
+        raise DataError(f"a {message.role} message has a part of type '{other}', but only text is supported")
+    return "\n\n".join(part["text"] for part in parts)
 
 
 def _text_fields(text: JsonObject) -> JsonObject:
@@ -78,11 +113,13 @@ def _tool_fields(params: ResponseCreateParams) -> JsonObject:
 
 def _chat_tool(tool: JsonObject) -> JsonObject:
     if tool["type"] != "function":
-        raise DataError(
+        raise UnsupportedContentError(
             f"the request has a tool of type '{tool['type']}', which Chat Completions does not support; "
             "use function tools with this model server"
         )
-    function = {key: value for key, value in tool.items() if key != "type" and value is not None}
+    # Few engines know `strict`, and it would change the answers of those that do.
+    unsent = {"type", "strict"}
+    function = {key: value for key, value in tool.items() if key not in unsent and value is not None}
     return {"type": "function", "function": function}
 
 
@@ -140,6 +177,10 @@ class ConversationState:
 
     return_token_id_information: bool
     uses_reasoning_parser: bool = True
+    """Without effect: it concerns answers only. Published folders may pass it."""
+    keeps_reasoning: bool = True
+    sends_media: bool = False
+    """Whether images and other parts of tool outputs follow in a user message. Otherwise they are an error."""
     messages: list[JsonObject] = field(default_factory=list)
     """The finished messages, without the assistant's current turn."""
     _turn: _Turn | None = None
@@ -158,7 +199,7 @@ class ConversationState:
         self._flush_media()
         if self._turn is not None and self._turn.ends_before(item):
             self.flush_assistant()
-        self._turn = self._turn or _Turn(self.uses_reasoning_parser, self.return_token_id_information)
+        self._turn = self._turn or _Turn(self.keeps_reasoning, self.return_token_id_information)
         self._turn.add(item)
 
     def flush_assistant(self) -> None:
@@ -172,7 +213,7 @@ class ConversationState:
             self._turn = None
 
     def _add_output(self, item: FunctionCallOutput) -> None:
-        content, media = tool_content(item.output)
+        content, media = tool_content(item.output, sends_media=self.sends_media)
         self.messages.append({"role": "tool", "tool_call_id": item.call_id, "content": content})
         if media:
             self._media += [{"type": "text", "text": f"Output of the tool call {item.call_id}:"}, *media]
@@ -191,9 +232,11 @@ def reasoning_texts(item: ReasoningItem) -> list[str]:
     return [part["text"] for part in item.content or [] if isinstance(part, dict) and part.get("text")]
 
 
-def messages_of_items(items: Iterable[InputItem], *, keeps_reasoning: bool, keeps_tokens: bool) -> list[JsonObject]:
+def messages_of_items(
+    items: Iterable[InputItem], *, keeps_tokens: bool, keeps_reasoning: bool = True, sends_media: bool = True
+) -> list[JsonObject]:
     """Convert items to chat messages; consecutive assistant items become one message."""
-    conversation = ConversationState(keeps_tokens, keeps_reasoning)
+    conversation = ConversationState(keeps_tokens, keeps_reasoning=keeps_reasoning, sends_media=sends_media)
     for item in items:
         conversation.add(item)
     conversation.flush_assistant()
@@ -210,4 +253,6 @@ def is_from_assistant(item: InputItem) -> bool:
 def _message_of(item: InputItem) -> JsonObject:
     if isinstance(item, (EasyInputMessage, Message)):
         return {"role": item.role, "content": chat_parts(item.content)}
-    raise DataError(f"the conversation has an item of type '{item.type}', which Chat Completions does not support")
+    raise UnsupportedContentError(
+        f"the conversation has an item of type '{item.type}', which Chat Completions does not support"
+    )

@@ -29,6 +29,7 @@ def events_of_response(response: Response) -> Iterator[bytes]:
     begun = response.model_copy(
         update={"status": "in_progress", "output": [], "usage": None, "error": None, "incomplete_details": None}
     )
+    response = _with_counts(response)
     ended = "response.failed" if response.status == "failed" else "response.completed"
     events: list[JsonObject] = [
         {"type": "response.created", "response": begun},
@@ -39,6 +40,18 @@ def events_of_response(response: Response) -> Iterator[bytes]:
         {"type": ended, "response": response},
     ]
     return (_named({**event, "sequence_number": number}) for number, event in enumerate(events))
+
+
+def _with_counts(response: Response) -> Response:
+    """Return a response without unknown token counts, because clients of streams reject nulls there."""
+    if response.usage is None:
+        return response
+    of_input, of_output = response.usage.input_tokens_details, response.usage.output_tokens_details
+    counts = {
+        "input_tokens_details": of_input.model_copy(update={"cached_tokens": of_input.cached_tokens or 0}),
+        "output_tokens_details": of_output.model_copy(update={"reasoning_tokens": of_output.reasoning_tokens or 0}),
+    }
+    return response.model_copy(update={"usage": response.usage.model_copy(update=counts)})
 
 
 def failed_response(message: str, *, model: str | None) -> Response:

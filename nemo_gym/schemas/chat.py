@@ -145,7 +145,7 @@ class ChatCompletionCreateParams(BaseModel):
     metadata: dict[str, str] | None = None
     modalities: list[str] | None = None
     n: int | None = None
-    parallel_tool_calls: bool | None = None
+    parallel_tool_calls: bool | None = True
     prediction: JsonObject | None = None
     presence_penalty: float | None = None
     prompt_cache_key: str | None = None

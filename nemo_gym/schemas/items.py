@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, TypeVar, get_args
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.base import TaggedModel, WireModel
@@ -13,6 +13,10 @@ from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, TokenIDLogPr
 
 Status = Literal["in_progress", "completed", "incomplete"]
 Role = Literal["user", "assistant", "system", "developer"]
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 class InputText(TaggedModel):
@@ -87,7 +91,7 @@ InputPart = Annotated[
 OutputPart = Annotated[OutputText | OutputRefusal, Field(discriminator="type")]
 
 
-class EasyInputMessage(TaggedModel):
+class EasyInputMessage(WireModel):
     """A message in short form: a role with a text or a list of parts."""
 
     content: str | list[InputPart]
@@ -95,7 +99,7 @@ class EasyInputMessage(TaggedModel):
     type: Literal["message"] = "message"
 
 
-class Message(TaggedModel):
+class Message(WireModel):
     """A message in long form: a list of parts and a status."""
 
     content: list[InputPart]
@@ -112,6 +116,8 @@ class OutputMessage(TaggedModel):
     role: Literal["assistant"] = "assistant"
     status: Status = "completed"
     type: Literal["message"] = "message"
+    phase: str | None = Field(default=None, exclude_if=_is_none)
+    """`commentary` or `final_answer`, from endpoints that distinguish them."""
 
     tags: ClassVar[tuple[str, ...]] = ("type", "role", "status")
 
@@ -130,6 +136,8 @@ class FunctionToolCall(TaggedModel):
     type: Literal["function_call"] = "function_call"
     id: str | None = None
     status: Status | None = None
+    namespace: str | None = Field(default=None, exclude_if=_is_none)
+    """The group of tools that contains the function, from endpoints and clients that have such groups."""
 
 
 class FunctionCallOutput(TaggedModel):
@@ -219,6 +227,7 @@ def training_variant_of(cls: type[WireModel]) -> type[WireModel]:
     return cls if issubclass(cls, TokenIDLogProbMixin) else RESPONSES_TO_TRAIN[cls]
 
 
+MessageT = TypeVar("MessageT", EasyInputMessage, Message)
 _TOKEN_FIELDS = frozenset(REQUIRED_TOKEN_METADATA_FIELDS)
 _CALLS_AND_REASONING = frozenset({"function_call", "function_call_output", "reasoning"})
 
@@ -257,24 +266,40 @@ def _output_tag(item: object) -> str | None:
     return _tag(item, type_is_required=True)
 
 
-AnyItem = (
-    Annotated[EasyInputMessage, Tag("easy_message")]
-    | Annotated[Message, Tag("message")]
-    | Annotated[OutputMessage, Tag("output_message")]
+def _with_type(message: MessageT) -> MessageT:
+    """Mark the type of a message as set, because calls send only such fields and an output needs it."""
+    message.__pydantic_fields_set__.add("type")
+    return message
+
+
+_OtherItem = (
+    Annotated[OutputMessage, Tag("output_message")]
     | Annotated[FunctionToolCall, Tag("function_call")]
     | Annotated[FunctionCallOutput, Tag("function_call_output")]
     | Annotated[ReasoningItem, Tag("reasoning")]
     | Annotated[HostedItem, Tag("hosted")]
-    | Annotated[EasyInputMessageForTraining, Tag("easy_message_tokens")]
-    | Annotated[MessageForTraining, Tag("message_tokens")]
     | Annotated[OutputMessageForTraining, Tag("output_message_tokens")]
     | Annotated[FunctionToolCallForTraining, Tag("function_call_tokens")]
     | Annotated[ReasoningItemForTraining, Tag("reasoning_tokens")]
 )
+AnyItem = (
+    Annotated[EasyInputMessage, Tag("easy_message")]
+    | Annotated[Message, Tag("message")]
+    | Annotated[EasyInputMessageForTraining, Tag("easy_message_tokens")]
+    | Annotated[MessageForTraining, Tag("message_tokens")]
+    | _OtherItem
+)
+_AnyOutput = (
+    Annotated[EasyInputMessage, AfterValidator(_with_type), Tag("easy_message")]
+    | Annotated[Message, AfterValidator(_with_type), Tag("message")]
+    | Annotated[EasyInputMessageForTraining, AfterValidator(_with_type), Tag("easy_message_tokens")]
+    | Annotated[MessageForTraining, AfterValidator(_with_type), Tag("message_tokens")]
+    | _OtherItem
+)
 _TAG_OF_CLASS: dict[type, str] = {cls: tag.tag for cls, tag in map(get_args, get_args(AnyItem))}
 InputItem = Annotated[AnyItem, Discriminator(_input_tag)]
 """An item of a request; a message may omit its `type`."""
-OutputItem = Annotated[AnyItem, Discriminator(_output_tag)]
+OutputItem = Annotated[_AnyOutput, Discriminator(_output_tag)]
 """An item of a response; its `type` is required."""
 
 

@@ -82,13 +82,15 @@ class ResponseCreateParams(BaseModel):
 class InputTokensDetails(WireModel):
     """A breakdown of the input tokens."""
 
-    cached_tokens: int | None = 0
+    cached_tokens: int | None = None
+    """None if the endpoint did not report it."""
 
 
 class OutputTokensDetails(WireModel):
     """A breakdown of the output tokens."""
 
-    reasoning_tokens: int | None = 0
+    reasoning_tokens: int | None = None
+    """None if the endpoint did not report it."""
 
 
 class ResponseUsage(WireModel):

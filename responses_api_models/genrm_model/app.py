@@ -1,6 +1,5 @@
 """Serve a generative reward model: Chat Completions whose messages may be two answers to compare."""
 
-from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -45,7 +44,7 @@ class GenRMModel(VLLMModel):
 
     @cached_property
     def converter(self) -> ResponsesConverter:
-        return replace(super().converter, chat_request=JudgedChatParams)
+        return super().converter.model_copy(update={"chat_request": JudgedChatParams})
 
     async def responses(self, request: Request, body: JudgedCreateParams) -> NeMoGymResponse:
         """Send the request to the endpoint's `/chat/completions` and translate the reply to Responses."""

@@ -26,6 +26,7 @@ from nemo_gym import (
     find_path,
 )
 from nemo_gym.dialects.chat import ResponsesConverter
+from nemo_gym.dialects.thinking import THINK_BLOCK
 from nemo_gym.jsonl import JsonObject
 from responses_api_models.vllm_model.audio import with_audio
 from responses_api_models.vllm_model.tokens import ASK_FOR_TOKENS, lacks_prompt_tokens, move_tokens_into_messages
@@ -48,7 +49,9 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     return_token_id_information: bool = False
     """Answer with the token ids and log-probabilities that training needs."""
     uses_reasoning_parser: bool = True
-    """Send earlier reasoning back as `<think>…</think>`, and answer chat completions with it."""
+    """Turn reasoning in answers into reasoning items; off, it stays in the text, as `<think>…</think>`."""
+    sequential_reasoning_allowed: bool = True
+    """Whether one turn of the assistant may contain several reasoning items. Off, such a request fails."""
     replace_developer_role_with_system: bool = False
     """For chat templates that do not know the role `developer`."""
     chat_template_kwargs: JsonObject | None = None
@@ -103,6 +106,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         return ResponsesConverter(
             return_token_id_information=self.config.return_token_id_information,
             uses_reasoning_parser=self.config.uses_reasoning_parser,
+            sends_media=True,
         )
 
     async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
@@ -110,7 +114,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         try:
             asked = self.converter.responses_to_chat_completion_create_params(body)
             completion = await self._complete(self._endpoint_of(request), asked)
-            return self.converter.chat_completion_to_response(completion, body)
+            return self.converter.chat_completion_to_response(body, completion)
         except (DataError, ValidationError) as error:
             raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
@@ -142,6 +146,8 @@ class VLLMModel(SimpleResponsesAPIModel):
         self, endpoint: NeMoGymAsyncOpenAI, body: NeMoGymChatCompletionCreateParamsNonStreaming
     ) -> JsonObject:
         fields = self._fields(body)
+        if not self.config.sequential_reasoning_allowed:
+            _check_single_reasoning(fields["messages"])
         fields["messages"] = await with_audio(fields["messages"], body.metadata or {}, self.config.audio_dir)
         try:
             completion = await endpoint.create_chat_completion(**fields)
@@ -204,6 +210,20 @@ class VLLMModel(SimpleResponsesAPIModel):
             "model": self.config.model,
             "choices": [{"index": 0, "finish_reason": "length", "message": message, "logprobs": None}],
         }
+
+
+def _check_single_reasoning(messages: list[JsonObject]) -> None:
+    """Raise `DataError` if a message of the assistant has several pieces of reasoning."""
+    for place, message in enumerate(messages):
+        content = message.get("content")
+        if message.get("role") != "assistant" or not isinstance(content, str):
+            continue
+        pieces = len(THINK_BLOCK.findall(content))
+        if pieces > 1:
+            raise DataError(
+                f"messages[{place}] has {pieces} pieces of reasoning, but sequential_reasoning_allowed is off. Set it "
+                "to true, or let the agent merge them."
+            )
 
 
 def _settings(metadata: dict[str, str], key: str) -> JsonObject:

@@ -75,7 +75,7 @@ def test_request_fields_are_renamed():
         something_new=True,
     )
     assert asked.model_dump(exclude_unset=True) == {
-        "input": [{"type": "message", "role": "user", "content": "Hello"}],
+        "input": [{"role": "user", "content": "Hello"}],
         "instructions": "Be brief.",
         "model": "m",
         "max_output_tokens": 64,
@@ -122,7 +122,7 @@ def test_answer_schema_is_converted():
 
 
 def test_single_text_is_string_and_several_are_parts():
-    assert items(text("Hello")) == [{"type": "message", "role": "user", "content": "Hello"}]
+    assert items(text("Hello")) == [{"role": "user", "content": "Hello"}]
     (message,) = items(text("What is"), text(""), {"type": "image", "source": PIXEL})
     assert message["content"] == [
         {"type": "input_text", "text": "What is"},
@@ -182,7 +182,7 @@ def test_assistant_blocks_become_items_in_order():
             "summary": [{"type": "summary_text", "text": "Hm."}],
             "encrypted_content": "gAAAA",
         },
-        {"type": "message", "role": "assistant", "content": "Let me see."},
+        {"role": "assistant", "content": "Let me see."},
         {
             "type": "function_call",
             "call_id": "toolu_1",
@@ -212,7 +212,7 @@ def test_tool_result_is_followed_by_its_text(content, output):
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": content, "is_error": False}
     assert items(result, text("Go on.")) == [
         {"type": "function_call_output", "call_id": "toolu_1", "output": output},
-        {"type": "message", "role": "user", "content": "Go on."},
+        {"role": "user", "content": "Go on."},
     ]
 
 

@@ -52,35 +52,35 @@ def rendered(messages, tools):
     return "\n".join(lines)
 
 
-async def answered(endpoint, model, items, **settings):
+async def answered(endpoint, model, items):
     """Return a model server's response, which it gets from the endpoint over HTTP."""
-    server = make_server(VLLMModel, base_url=f"{endpoint}/v1", api_key="none", model=model, **settings)
+    server = make_server(VLLMModel, base_url=f"{endpoint}/v1", api_key="none", model=model)
     async with on_a_port(server) as url, openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none") as client:
         response = await client.responses.create(model="x", input=items, tools=[TOOL], parallel_tool_calls=False)
         return response.model_dump(mode="json", exclude_unset=True, warnings=False)
 
 
-@pytest.mark.parametrize("keeps_reasoning", [True, False])
-async def test_messages_equal_the_endpoints_last_request(endpoint, seen, keeps_reasoning):
-    settings = {"uses_reasoning_parser": keeps_reasoning}
-    thought = await answered(endpoint, "reasoning-content", ASKED, **settings)
-    first = await answered(endpoint, "parallel", ASKED, **settings)
+async def test_messages_equal_the_endpoints_last_request(endpoint, seen):
+    thought = await answered(endpoint, "reasoning-content", ASKED)
+    first = await answered(endpoint, "parallel", ASKED)
     said = [*thought["output"][:1], *first["output"]]
     said += [
         {"type": "function_call_output", "call_id": item["call_id"], "output": f"result of {item['name']}"}
         for item in said
         if item["type"] == "function_call"
     ]
-    last = await answered(endpoint, "echo", [*ASKED, *said], **settings)
+    last = await answered(endpoint, "echo", [*ASKED, *said])
     row = rollout().with_fields({"response": {**last, "output": [*said, *last["output"]]}})
-    found = conversation(row, keeps_reasoning=keeps_reasoning)
+    found = conversation(row)
 
     request = seen()[-1]["body"]
     answer = {"role": "assistant", "content": last["output"][-1]["content"][0]["text"]}
     whole = found.prompt + found.completion
     assert rendered(whole, found.tools) == rendered([*request["messages"], answer], request["tools"])
-    assert ("Six times seven." in rendered(whole, found.tools)) is keeps_reasoning
-    as_text = conversation(row, keeps_reasoning=keeps_reasoning, arguments_as_text=True)
+    assert "Six times seven." in rendered(whole, found.tools)
+    without = conversation(row, keeps_reasoning=False)
+    assert "Six times seven." not in rendered(without.prompt + without.completion, without.tools)
+    as_text = conversation(row, arguments_as_text=True)
     assert as_text.completion == [*request["messages"][len(ASKED) :], answer]
     assert as_text.parallel_tool_calls is False
 

@@ -36,7 +36,7 @@ def prompt_of(row: JsonObject, number: int) -> list[JsonObject]:
     """Return the chat messages of a row's prompt. The first of them carries the row."""
     try:
         params = ResponseCreateParams.model_validate(row.get(PARAMS_KEY))
-        messages = chat_params(params, keeps_reasoning=True, keeps_tokens=False).messages
+        messages = chat_params(params, keeps_tokens=False).messages
     except ValidationError as error:
         raise DataError(f"rows[{number}]: {explain_params(error, row, row.get(PARAMS_KEY))}") from error
     except DataError as error:

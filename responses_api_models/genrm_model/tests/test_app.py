@@ -90,7 +90,7 @@ async def test_other_unknown_roles_are_rejected(vllm, path, role):
     ("model", "messages", "message"),
     [
         ("absent", COMPARE, "answered 404.*The model `absent` does not exist"),
-        ("judge", [{"role": "developer", "content": "x"}, *COMPARE], "answered 400.*Unexpected role: developer"),
+        ("judge", [QUESTION, {"role": "developer", "content": "x"}, *ANSWERS], "answered 400.*Unexpected role: dev"),
         ("judge", [QUESTION, ANSWERS[0]], "answered 400.*must end with response_2"),
         ("malformed", COMPARE, "not a JSON object"),
         ("down", COMPARE, "answered 503"),

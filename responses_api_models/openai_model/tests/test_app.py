@@ -72,7 +72,7 @@ async def test_request_overrides_server_settings(endpoint, bodies):
             "model": "echo",
             "temperature": 1.0,
             "top_k": 5,
-            "input": [{"role": "user", "content": "Hello", "type": "message"}],
+            "input": HELLO,
         },
         {"model": "echo", "temperature": 0.2, "top_k": 5, "messages": HELLO},
     ]
@@ -205,7 +205,7 @@ async def test_wrong_input_position_falls_back_to_parsing(endpoint, bodies, shif
     async with asked_directly(endpoint) as client:
         replied = await ask(client, text, input_at + shift)
     assert replied.status_code == 200
-    assert [item["type"] for item in bodies()[0]["input"]] == ["message", "function_call", "function_call_output"]
+    assert bodies()[0]["input"] == orjson.loads(text)["input"]
 
 
 @pytest.mark.parametrize("params", [{"spam": 1}, {"temperature": "hot"}])

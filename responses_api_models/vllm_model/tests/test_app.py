@@ -15,6 +15,7 @@ from nemo_gym.testing import make_server, on_a_port
 from responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
 
 HELLO = [{"role": "user", "content": "Hello"}]
+HELLO_IN_PARTS = [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}]
 TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}, "strict": None}
 
 
@@ -152,6 +153,29 @@ async def test_reasoning_is_sent_back_and_shown_in_completions(endpoint, bodies)
     assert completion.choices[0].message.content == wrapped
 
 
+@pytest.mark.parametrize(("model", "answer"), [("reasoning", "42"), ("think", "\n\n42")])
+async def test_reasoning_is_text_without_parser(endpoint, bodies, model, answer):
+    wrapped = f"<think>Six times seven.</think>{answer}"
+    async with policy(endpoint, model, uses_reasoning_parser=False) as client:
+        first = await client.responses.create(model="m", input="Hello")
+        assert ([item.type for item in first.output], first.output_text) == (["message"], wrapped)
+        reasoning = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}
+        await client.responses.create(model="m", input=[*HELLO, reasoning, *first.output, *HELLO])
+    assert bodies()[1]["messages"][1] == {"role": "assistant", "content": f"<think>Hm.</think>{wrapped}"}
+
+
+async def test_sequential_reasoning_may_be_rejected(endpoint, bodies):
+    hm = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}
+    once, twice = [*HELLO, hm, *HELLO, hm, *HELLO], [*HELLO, hm, hm, *HELLO]
+    await respond(endpoint, "echo", asked={"input": twice})
+    for parser in (True, False):
+        settings = {"sequential_reasoning_allowed": False, "uses_reasoning_parser": parser}
+        await respond(endpoint, "echo", asked={"input": once}, **settings)
+        with model_fails(r"messages\[1\] has 2 pieces of reasoning.*sequential_reasoning_allowed"):
+            await respond(endpoint, "echo", asked={"input": twice}, **settings)
+    assert len(bodies()) == 3
+
+
 async def test_reasoning_stays_separate_without_parser(endpoint, bodies):
     async with policy(endpoint, "reasoning", uses_reasoning_parser=False) as client:
         completion = await client.chat.completions.create(model="m", messages=HELLO)
@@ -175,7 +199,7 @@ async def test_request_overrides_server_settings(endpoint, bodies):
     assert bodies() == [
         {
             "model": "echo",
-            "messages": HELLO,
+            "messages": HELLO_IN_PARTS,
             "temperature": 1.0,
             "top_p": 0.5,
             "max_tokens": 9,
@@ -189,7 +213,7 @@ async def test_request_overrides_server_settings(endpoint, bodies):
 async def test_null_in_a_request_leaves_the_servers_setting(endpoint, bodies):
     asked = {"temperature": None, "tools": None, "tool_choice": None}
     await respond(endpoint, "echo", asked=asked, extra_body={"temperature": 0.6})
-    assert bodies() == [{"model": "echo", "messages": HELLO, "temperature": 0.6}]
+    assert bodies() == [{"model": "echo", "messages": HELLO_IN_PARTS, "temperature": 0.6}]
 
 
 @pytest.mark.parametrize("value", ["{", "[1]"])
@@ -200,9 +224,9 @@ async def test_unreadable_metadata_settings_are_reported(endpoint, value):
 
 @pytest.mark.parametrize(("replace", "role"), [(True, "system"), (False, "developer")])
 async def test_developer_role_is_replaced_if_configured(endpoint, bodies, replace, role):
-    asked = {"input": [{"role": "developer", "content": "Be brief."}, *HELLO]}
+    asked = {"input": [*HELLO, {"role": "developer", "content": "Be brief."}]}
     await respond(endpoint, "echo", asked=asked, replace_developer_role_with_system=replace)
-    assert [message["role"] for message in bodies()[0]["messages"]] == [role, "user"]
+    assert [message["role"] for message in bodies()[0]["messages"]] == ["user", role]
 
 
 # Several endpoints
@@ -299,7 +323,7 @@ async def test_prompt_tokens_of_older_engine_are_requested(endpoint, bodies):
     response = await respond(endpoint, "older", return_token_id_information=True)
     assert response.output[-1].prompt_token_ids == [ord(char) for char in "Hello"]
     assert response.output[-1].generation_token_ids == [ord(char) for char in "echo: Hello"]
-    assert bodies()[1] == {"model": "older", "messages": HELLO}
+    assert bodies()[1] == {"model": "older", "messages": HELLO_IN_PARTS}
 
 
 async def test_tokens_appear_once_in_completions(endpoint):

@@ -175,7 +175,7 @@ async def test_audio_needs_a_user_message(ask, seen):
 async def test_request_without_audio_ignores_the_key(ask, seen, folder):
     (answer,) = await ask([{"input": "Who?", "metadata": {"note": "audio_path"}}], audio_dir=str(folder))
     assert answer.status_code == 200
-    assert contents(seen) == [["Who?"]]
+    assert contents(seen) == [[[{"type": "text", "text": "Who?"}]]]
 
 
 def test_audio_dir_must_exist(tmp_path):

@@ -12,7 +12,8 @@ from nemo_gym.schemas.items import (
 )
 from nemo_gym.schemas.responses import ResponseCreateParams
 
-CONVERTER = ResponsesConverter(return_token_id_information=False)
+CONVERTER = ResponsesConverter(return_token_id_information=False, sends_media=True)
+STRICT = ResponsesConverter(return_token_id_information=False)
 TRAINING = ResponsesConverter(return_token_id_information=True)
 TOKENS = {"prompt_token_ids": [1, 2], "generation_token_ids": [3], "generation_log_probs": [-0.5]}
 WEATHER_TOOL = {

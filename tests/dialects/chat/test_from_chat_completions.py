@@ -5,6 +5,7 @@ import itertools
 from openai.types.responses import Response as OpenAIResponse
 
 from nemo_gym.dialects.chat import ResponsesConverter
+from nemo_gym.dialects.streaming import events_of_response
 from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams, Choice
 from nemo_gym.schemas.items import FunctionToolCallForTraining, OutputMessageForTraining, ReasoningItemForTraining
 from nemo_gym.schemas.responses import ResponseCreateParams
@@ -45,7 +46,7 @@ def test_calls_keep_their_ids_and_their_order():
 
 
 def test_empty_answer_is_an_empty_message():
-    response = CONVERTER.chat_completion_to_response(completion(content=None), ResponseCreateParams(input="Hello"))
+    response = CONVERTER.chat_completion_to_response(ResponseCreateParams(input="Hello"), completion(content=None))
     assert [item.type for item in response.output] == ["message"]
     assert response.last_text == ""
 
@@ -63,15 +64,16 @@ def test_empty_answer_is_an_empty_message():
 )
 def test_finish_reason_sets_status(finish_reason, status, reason):
     response = CONVERTER.chat_completion_to_response(
-        completion(finish_reason, content="so far"), ResponseCreateParams(input="Hello")
+        ResponseCreateParams(input="Hello"), completion(finish_reason, content="so far", tool_calls=[CALL])
     )
-    assert response.status == response.output[-1].status == status
+    assert response.status == status
+    assert [item.status for item in response.output] == ["completed", "completed"]
     assert (response.incomplete_details and response.incomplete_details.reason) == reason
 
 
 def test_truncated_reasoning_is_not_an_answer():
     response = CONVERTER.chat_completion_to_response(
-        completion("length", content="<think>it may be \\boxed{3}"), ResponseCreateParams(input="Hello")
+        ResponseCreateParams(input="Hello"), completion("length", content="<think>it may be \\boxed{3}")
     )
     assert [item.type for item in response.output] == ["reasoning"]
     assert response.last_text == ""
@@ -87,14 +89,63 @@ def test_usage_keeps_its_details():
             "completion_tokens_details": None,
         }
     }
-    usage = CONVERTER.chat_completion_to_response(answer, ResponseCreateParams(input="Hello")).usage
+    usage = CONVERTER.chat_completion_to_response(ResponseCreateParams(input="Hello"), answer).usage
     assert (usage.input_tokens, usage.input_tokens_details.cached_tokens) == (11, 5)
-    assert (usage.output_tokens, usage.output_tokens_details.reasoning_tokens, usage.total_tokens) == (7, 0, 18)
+    assert (usage.output_tokens, usage.output_tokens_details.reasoning_tokens, usage.total_tokens) == (7, None, 18)
+
+
+@each_case(
+    ("usage", "cached", "reasoning"),
+    [
+        ({}, None, None),
+        ({"prompt_tokens_details": {"cached_tokens": 0}}, 0, None),
+        ({"cached_input_tokens": 5, "reasoning_output_tokens": 3}, 5, 3),
+        ({"cache_read_input_tokens": 5}, 5, None),
+        ({"prompt_tokens_details": {"cached_tokens": 4}, "cached_input_tokens": 5}, 4, None),
+        ({"prompt_tokens_details": {"cached_tokens": True}, "cached_input_tokens": -1}, None, None),
+        ({"completion_tokens_details": {"reasoning_tokens": 2.0}}, None, None),
+    ],
+)
+def test_unknown_counts_stay_unknown(usage, cached, reasoning):
+    answer = completion(content="a") | {"usage": {"prompt_tokens": 11, "completion_tokens": 7, **usage}}
+    response = CONVERTER.chat_completion_to_response(ResponseCreateParams(input="Hello"), answer)
+    details = (response.usage.input_tokens_details, response.usage.output_tokens_details)
+    assert (details[0].cached_tokens, details[1].reasoning_tokens) == (cached, reasoning)
+    (*_, ended) = events_of_response(response)
+    assert b'"cached_tokens":%d' % (cached or 0) in ended
+    assert b'"reasoning_tokens":%d' % (reasoning or 0) in ended
+
+
+@each_case(
+    ("message", "text"),
+    [
+        ({"content": "<think>t</think>a"}, "<think>t</think>a"),
+        ({"content": "t</think>a"}, "t</think>a"),
+        ({"content": "a", "reasoning_content": "t"}, "<think>t</think>a"),
+        ({"content": None, "reasoning": "t"}, "<think>t</think>"),
+    ],
+)
+def test_reasoning_is_text_without_reasoning_parser(message, text):
+    converter = ResponsesConverter(return_token_id_information=False)
+    converter.uses_reasoning_parser = False
+    [item] = converter.postprocess_assistant_message_dict(message)
+    assert (item.type, item.text) == ("message", text)
+
+
+def test_each_think_block_is_a_paragraph():
+    reasoning, _ = CONVERTER.postprocess_assistant_message_dict({"content": "<think>a</think>b<think>c</think>d"})
+    assert [part.text for part in reasoning.summary] == ["a", "c"]
 
 
 def test_openai_client_reads_response_with_all_fields():
     answer = completion("length", content="<think>t</think>text", refusal="no", tool_calls=[CALL], **TOKENS) | {
-        "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+        "usage": {
+            "prompt_tokens": 1,
+            "completion_tokens": 2,
+            "total_tokens": 3,
+            "prompt_tokens_details": {"cached_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": 1},
+        }
     }
     answer["choices"][0]["logprobs"] = {
         "content": [{"token": "a", "logprob": -1.0, "bytes": None, "top_logprobs": []}]
@@ -108,7 +159,7 @@ def test_openai_client_reads_response_with_all_fields():
         temperature=0.5,
         top_logprobs=1,
     )
-    response = TRAINING.chat_completion_to_response(ChatCompletion.model_validate(answer), params)
+    response = TRAINING.chat_completion_to_response(params, ChatCompletion.model_validate(answer))
     for dump in (response.model_dump(), response.model_dump(exclude_unset=True)):
         read = OpenAIResponse.model_validate(dump)
         assert read.output_text == "text"
@@ -124,9 +175,11 @@ def test_call_without_id_and_with_parsed_arguments_works():
 
 def test_id_factory_can_be_replaced():
     numbers = itertools.count()
-    converter = ResponsesConverter(False, new_id=lambda prefix: f"{prefix}_{next(numbers)}")
+    converter = ResponsesConverter(
+        return_token_id_information=False, new_id=lambda prefix: f"{prefix}_{next(numbers)}"
+    )
     response = converter.chat_completion_to_response(
-        completion(content="<think>t</think>a"), ResponseCreateParams(input="Hello")
+        ResponseCreateParams(input="Hello"), completion(content="<think>t</think>a")
     )
     assert sorted([response.id, *(item.id for item in response.output)]) == ["msg_2", "resp_0", "rs_1"]
 
@@ -172,7 +225,7 @@ def test_chat_request_is_converted_to_responses():
     )
     params = CONVERTER.chat_completion_to_responses_create_params(chat)
     assert params.model_dump(exclude_unset=True) == {
-        "input": [{"role": "user", "content": "Hello", "type": "message"}],
+        "input": [{"role": "user", "content": "Hello"}],
         "max_output_tokens": 10,
         "tools": [{"type": "function", "name": "f", "parameters": None, "strict": None}],
         "tool_choice": {"type": "function", "name": "f"},

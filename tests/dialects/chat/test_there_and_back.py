@@ -8,9 +8,21 @@ from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
 from nemo_gym.dialects.chat import split_responses_input_output_items
-from nemo_gym.schemas.items import EasyInputMessage, FunctionCallOutput, FunctionToolCall, OutputMessage, ReasoningItem
-from tests.dialects.chat.conversing import CONVERTER, asked, messages, said, thought
+from nemo_gym.schemas.items import (
+    EasyInputMessage,
+    FunctionCallOutput,
+    FunctionToolCall,
+    HostedItem,
+    OutputMessage,
+    ReasoningItem,
+)
+from tests.dialects.chat.conversing import CONVERTER, answered, asked, called, messages, said, thought
+from tests.each_case import each_case
 
+CALLS = (
+    "custom_tool_call", "web_search_call", "file_search_call", "computer_call", "code_interpreter_call",
+    "image_generation_call", "local_shell_call", "mcp_call", "mcp_list_tools", "mcp_approval_request",
+)  # fmt: skip
 CHAT_MESSAGES = TypeAdapter(list[ChatCompletionMessageParam])
 text = st.text(min_size=1, max_size=20).filter(lambda t: "think>" not in t)
 name = st.from_regex(r"\A[a-z_]{1,8}\Z")
@@ -26,6 +38,14 @@ def turns(draw):
     calls = draw(st.lists(st.tuples(name, text, text), max_size=3, unique_by=lambda call: call[0]))
     items += [FunctionToolCall(call_id=i, name="f", arguments=arguments) for i, arguments, _ in calls]
     return items + [FunctionCallOutput(call_id=i, output=output) for i, _, output in calls]
+
+
+def hosted(kind):
+    return HostedItem(type=kind)
+
+
+def assistant(content):
+    return EasyInputMessage(role="assistant", content=content)
 
 
 def essence(items):
@@ -51,13 +71,17 @@ def test_conversation_survives_round_trip(conversation):
     merged = [b for a, b in itertools.pairwise(items) if isinstance(a, ReasoningItem) and isinstance(b, ReasoningItem)]
     if merged:
         return
+    # It begins with a user's message, because leading instructions are joined.
+    items = [asked(), *items]
     sent = messages(*items)
     CHAT_MESSAGES.validate_python(sent)
     back = CONVERTER.chat_completions_messages_to_responses_items(sent)
     assert list(essence(back)) == list(essence(items))
 
 
-def test_conversation_is_split_at_first_assistant_item():
-    given_items, done = [asked(), asked("Now")], [thought("t"), said("a"), asked("more")]
+@each_case("first", [thought("t"), said("a"), called(), assistant("a"), *map(hosted, CALLS)])
+def test_conversation_is_split_at_first_assistant_item(first):
+    replies = [answered(), hosted("mcp_approval_response"), hosted("custom_tool_call_output")]
+    given_items, done = [asked(), asked("Now"), *replies], [first, asked("more")]
     assert split_responses_input_output_items([*given_items, *done]) == (given_items, done)
     assert split_responses_input_output_items(given_items) == (given_items, [])

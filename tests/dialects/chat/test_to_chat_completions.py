@@ -4,11 +4,12 @@ import pytest
 
 from nemo_gym.dialects.chat import ResponsesConverter
 from nemo_gym.errors import DataError
-from nemo_gym.schemas.items import EasyInputMessage, ReasoningItem
+from nemo_gym.schemas.items import EasyInputMessage, InputText, ReasoningItem
 from nemo_gym.schemas.responses import ResponseCreateParams
 from tests.dialects.chat.conversing import (
     CALL,
     CONVERTER,
+    STRICT,
     WEATHER_TOOL,
     answered,
     asked,
@@ -19,10 +20,44 @@ from tests.dialects.chat.conversing import (
 )
 from tests.each_case import each_case
 
+HELLO = [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}]
+
+
+def told(content, role="system"):
+    return EasyInputMessage(role=role, content=content)
+
 
 def test_bare_string_is_a_user_message():
     params = CONVERTER.responses_to_chat_completion_create_params(ResponseCreateParams(input="Hello"))
-    assert params.model_dump(exclude_unset=True) == {"messages": [{"role": "user", "content": "Hello"}]}
+    assert params.model_dump(exclude_unset=True) == {"messages": HELLO}
+    assert params.parallel_tool_calls is True
+
+
+@each_case(
+    ("instructions", "items", "sent"),
+    [
+        ("Be brief.", [asked()], ["Be brief.", "Hello"]),
+        (None, [told("Be kind.", "developer"), asked()], ["Be kind.", "Hello"]),
+        ("Be brief.", [told("a"), told("b", "developer"), asked(), told("c")], ["Be brief.\n\na\n\nb", "Hello", "c"]),
+        (None, [told([InputText(text="a"), InputText(text="b")]), told("")], ["a\n\nb"]),
+        (None, [told("")], []),
+    ],
+)
+def test_leading_instructions_are_one_system_message(instructions, items, sent):
+    params = ResponseCreateParams(input=items, instructions=instructions)
+    messages = CONVERTER.responses_to_chat_completion_create_params(params).messages
+    assert [message["content"] for message in messages] == sent
+    assert [message["role"] for message in messages] == ["system", "user", "system"][: len(sent)]
+
+
+def test_message_in_parts_keeps_its_parts():
+    message = EasyInputMessage(role="user", content=[InputText(text="a"), InputText(text="b")])
+    assert messages(message)[0]["content"] == [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+
+
+def test_required_tool_choice_needs_tools():
+    with pytest.raises(ValueError, match="tool_choice is 'required', but the request has no tools"):
+        CONVERTER.responses_to_chat_completion_create_params(ResponseCreateParams(input="a", tool_choice="required"))
 
 
 def test_assistant_turn_becomes_one_message():
@@ -54,11 +89,13 @@ def test_turn_ends_at_next_text_after_calls(items, contents):
     assert [message["content"] for message in messages(*items)] == contents
 
 
-def test_reasoning_is_omitted_without_reasoning_parser():
-    plain = ResponsesConverter(return_token_id_information=False, uses_reasoning_parser=False)
-    assert messages(thought("t"), said("a"), asked(), thought("u"), asked(), converter=plain) == [
-        {"role": "assistant", "content": "a"},
+@each_case("uses_reasoning_parser", [True, False])
+def test_reasoning_is_always_sent(uses_reasoning_parser):
+    converter = ResponsesConverter(return_token_id_information=False, uses_reasoning_parser=uses_reasoning_parser)
+    assert messages(thought("t"), said("a"), asked(), thought("u"), asked(), converter=converter) == [
+        {"role": "assistant", "content": "<think>t</think>a"},
         {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "<think>u</think>"},
         {"role": "user", "content": "Hello"},
     ]
 
@@ -131,6 +168,19 @@ def test_images_of_tools_follow_in_user_message():
     assert messages(asked(), *calls, *outputs, asked("?"))[2:] == [*expected, {"role": "user", "content": "?"}]
 
 
+@each_case(
+    ("part", "named"),
+    [
+        ({"type": "input_image", "image_url": "data:x"}, "input_image"),
+        ({"type": "input_file", "file_id": "f"}, "input_file"),
+        ({"degrees": -3}, "None"),
+    ],
+)
+def test_tool_output_is_text_by_default(part, named):
+    with pytest.raises(NotImplementedError, match=f"a part of type '?{named}"):
+        messages(called(), answered(output=[part]), converter=STRICT)
+
+
 def test_parameters_are_renamed():
     params = CONVERTER.responses_to_chat_completion_create_params(
         ResponseCreateParams(
@@ -148,7 +198,7 @@ def test_parameters_are_renamed():
         )
     )
     assert params.model_dump(exclude_unset=True) == {
-        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}],
+        "messages": [{"role": "system", "content": "Be brief."}, *HELLO],
         "max_tokens": 100,
         "temperature": 0.5,
         "top_p": 0.9,
@@ -157,7 +207,9 @@ def test_parameters_are_renamed():
             "type": "json_schema",
             "json_schema": {"name": "n", "schema": {"type": "object"}, "strict": True},
         },
-        "tools": [{"type": "function", "function": {k: v for k, v in WEATHER_TOOL.items() if k != "type"}}],
+        "tools": [
+            {"type": "function", "function": {k: WEATHER_TOOL[k] for k in ("name", "description", "parameters")}}
+        ],
         "tool_choice": {"type": "function", "function": {"name": "get_weather"}},
         "parallel_tool_calls": False,
         "logprobs": True,
@@ -171,17 +223,23 @@ def test_tool_choice_is_not_sent_without_tools():
     assert sent.model_fields_set == {"messages"}
 
 
+IMAGE_BY_ID = [{"type": "input_image", "file_id": "f"}]
+IMAGE = [{"type": "input_image", "image_url": "data:x"}]
+
+
 @each_case(
-    ("params", "named"),
+    ("params", "error", "named"),
     [
-        ({"input": "a", "tools": [{"type": "web_search"}]}, "web_search"),
-        ({"input": [{"type": "web_search_call", "id": "w", "status": "completed"}]}, "web_search_call"),
+        ({"input": "a", "tools": [{"type": "web_search"}]}, NotImplementedError, "web_search"),
+        ({"input": [{"type": "web_search_call", "id": "w"}]}, NotImplementedError, "web_search_call"),
+        ({"input": [{"role": "user", "content": IMAGE_BY_ID}]}, DataError, "image_url"),
         (
-            {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
-            "image_url",
+            {"input": [{"role": "system", "content": IMAGE}]},
+            DataError,
+            "system message has a part of type 'image_url'",
         ),
     ],
 )
-def test_unsupported_content_is_named(params, named):
-    with pytest.raises(DataError, match=named):
+def test_unsupported_content_is_named(params, error, named):
+    with pytest.raises(error, match=named):
         CONVERTER.responses_to_chat_completion_create_params(ResponseCreateParams.model_validate(params))

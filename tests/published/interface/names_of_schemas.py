@@ -12,6 +12,7 @@ from tests.published.interface.shapes import (
     derived_from,
     extra,
     fields,
+    frozen,
     is_callable,
     is_the,
     methods,
@@ -69,10 +70,10 @@ ROWS = [
         fields("id! choices! created! model! object='chat.completion' usage=None"), extra("allow"),
     ), f"{C}test_chat_completion_round_trips"),
     Row(36, "openai_utils", "NeMoGymResponseInputTokensDetails", (
-        fields("cached_tokens=0"), reads({"cached_tokens": None}, {"cached_tokens": "some"}),
+        fields("cached_tokens=None"), reads({"cached_tokens": None}, {"cached_tokens": "some"}),
     ), "test_usages_with_unknown_counts_are_added"),
     Row(37, "openai_utils", "NeMoGymResponseOutputTokensDetails", (
-        fields("reasoning_tokens=0"), reads({"reasoning_tokens": None}, {"reasoning_tokens": "some"}),
+        fields("reasoning_tokens=None"), reads({"reasoning_tokens": None}, {"reasoning_tokens": "some"}),
     ), "test_usages_with_unknown_counts_are_added"),
     Row(40, "openai_utils", "NeMoGymResponseOutputItem", (
         reads(TEXT_ITEM, {"role": "user", "content": "hi"}),
@@ -101,11 +102,11 @@ ROWS = [
         derived_from("NeMoGymResponseOutputMessage", "TokenIDLogProbMixin"),
     ), f"{C}test_token_fields_are_all_or_nothing"),
     Row(74, "responses_converter", "ResponsesConverter", (
-        signature("(return_token_id_information, uses_reasoning_parser=True)"),
+        signature("(*, return_token_id_information, uses_reasoning_parser=True)"),
         methods(
             responses_to_chat_completion_create_params="(self, responses_create_params)",
             chat_completion_to_responses_create_params="(self, chat_completion_create_params)",
-            chat_completion_to_response="(self, chat_completion, responses_create_params)",
+            chat_completion_to_response="(self, responses_create_params, chat_completion)",
         ),
     ), f"{P}test_responses_converter.py::test_ids_come_from_a_patched_uuid4"),
     Row(84, "openai_utils", "NeMoGymResponseInput", (reads([TEXT_ITEM], "hi"),), NOTHING_IN_PARTICULAR),
@@ -166,14 +167,14 @@ ROWS = [
     Row(140, "openai_utils", "NeMoGymResponseInputText", (fields("text! type='input_text'"),),
         "test_item_type_is_sent_even_if_unset"),
     Row(141, "openai_utils", "REQUIRED_TOKEN_METADATA_FIELDS", (
-        value(("prompt_token_ids", "generation_token_ids", "generation_log_probs")),
+        frozen({"prompt_token_ids", "generation_token_ids", "generation_log_probs"}),
     ), f"{C}test_token_fields_are_all_or_nothing"),
     Row(142, "openai_utils", "TOKEN_METADATA_FIELDS", (
-        value(("prompt_token_ids", "generation_token_ids", "generation_log_probs", "routed_experts")),
+        frozen({"prompt_token_ids", "generation_token_ids", "generation_log_probs", "routed_experts"}),
     ), f"{C}test_tokens_round_trip"),
     Row(146, "responses_converter", "VLLMConverterResponsesToChatCompletionsState", (
         signature("(return_token_id_information, uses_reasoning_parser=True)"),
     ), f"{P}test_responses_converter.py::test_state_buffers_the_assistant_turn_until_it_ends"),
     Row(147, "responses_converter", "_usage_detail", (is_callable,),
-        f"{P}test_responses_converter.py::test_count_defaults_to_zero_in_its_group"),
+        f"{P}test_responses_converter.py::test_count_is_found_in_its_group_or_alias"),
 ]  # fmt: skip

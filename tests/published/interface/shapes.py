@@ -53,6 +53,16 @@ def value(expected: Any) -> Check:
     return check
 
 
+def frozen(names: set[str]) -> Check:
+    """Check that it is a frozenset of these names."""
+
+    def check(thing: Any) -> None:
+        assert isinstance(thing, frozenset)
+        assert thing == names
+
+    return check
+
+
 def is_the(module: Any, name: str) -> Check:
     """Check identity, not just equality."""
 

@@ -9,9 +9,13 @@ from nemo_gym import openai_utils
 from tests.each_case import each_case
 from tests.published.interface.plain_servers import RESPONSE
 
-TAGGED = {
+UNTAGGED = {
     openai_utils.NeMoGymEasyInputMessage: {"content": "hi", "role": "user"},
-    openai_utils.NeMoGymMessage: {"content": [{"text": "hi", "type": "input_text"}], "role": "user"},
+    openai_utils.NeMoGymMessage: {
+        "content": [{"text": "hi", "type": "input_text"}], "role": "user", "status": "completed",
+    },
+}  # fmt: skip
+TAGGED = {
     openai_utils.NeMoGymResponseOutputMessage: {"id": "m", "content": []},
     openai_utils.NeMoGymResponseOutputText: {"annotations": [], "text": "hi"},
     openai_utils.NeMoGymResponseOutputRefusal: {"refusal": "no"},
@@ -35,6 +39,38 @@ def test_item_type_is_sent_even_if_unset(kind):
     assert kind.model_validate(sent) == item
     with pytest.raises(ValidationError):
         kind.model_validate({**sent, "type": "something_else"})
+
+
+@each_case("kind", UNTAGGED)
+def test_message_type_is_sent_only_if_set(kind):
+    given = UNTAGGED[kind]
+    params = openai_utils.NeMoGymResponseCreateParamsNonStreaming.model_validate({"input": [given]})
+    assert type(params.input[0]) is kind
+    assert params.model_dump(exclude_unset=True) == {"input": [given]}
+    typed = {"input": [{**given, "type": "message"}]}
+    params = openai_utils.NeMoGymResponseCreateParamsNonStreaming.model_validate(typed)
+    assert params.model_dump(exclude_unset=True) == typed
+    # An output needs it.
+    response = openai_utils.NeMoGymResponse.model_validate({**RESPONSE, "output": [kind(**given)]})
+    assert response.model_dump(exclude_unset=True)["output"] == [{**given, "type": "message"}]
+
+
+@each_case(
+    ("item", "field"),
+    [
+        ({"type": "message", "role": "assistant", "id": "m", "content": [], "status": "completed"}, "phase"),
+        ({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}, "namespace"),
+    ],
+)
+def test_optional_field_of_item_survives(item, field):
+    given = {**item, field: "final_answer"}
+    for kept in (item, given):
+        response = openai_utils.NeMoGymResponse.model_validate({**RESPONSE, "output": [kept]})
+        params = openai_utils.NeMoGymResponseCreateParamsNonStreaming(input=response.output)
+        (sent,) = params.model_dump(exclude_unset=True)["input"]
+        assert sent == kept
+        assert (field in response.model_dump()["output"][0]) == (field in kept)
+        assert getattr(response.output[0], field) == kept.get(field)
 
 
 def test_repeated_settings_support_attribute_access():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from types import SimpleNamespace
 from unittest.mock import MagicMock, patch
 
 import pytest
@@ -25,6 +26,7 @@ from nemo_gym.openai_utils import (
     NeMoGymResponseOutputMessageForTraining,
     NeMoGymResponseOutputText,
     NeMoGymResponseReasoningItem,
+    NeMoGymResponseUsage,
     NeMoGymSummary,
 )
 from nemo_gym.responses_converter import (
@@ -108,7 +110,7 @@ def dumped(items: list) -> list[dict]:
 def test_ids_come_from_a_patched_uuid4(converter):
     with patch("nemo_gym.responses_converter.uuid4", return_value=FakeUUID()) as uuid4:
         response = converter.chat_completion_to_response(
-            completion(content="<think>Hm.</think>Hi."), NeMoGymResponseCreateParamsNonStreaming(input="Hello")
+            NeMoGymResponseCreateParamsNonStreaming(input="Hello"), completion(content="<think>Hm.</think>Hi.")
         )
     assert response.id == "resp_123"
     assert dumped(response.output) == dumped([thought("Hm."), said("Hi.")])
@@ -165,14 +167,14 @@ def test_request_becomes_chat_messages_with_think_tags(converter):
     assert isinstance(asked, NeMoGymChatCompletionCreateParamsNonStreaming)
     fields = asked.model_dump(exclude_unset=True)
     assert fields.pop("messages") == [
-        {"role": "developer", "content": "Be kind."},
+        {"role": "system", "content": "Be kind."},
         {"role": "user", "content": [{"type": "text", "text": "Where is order 7?"}]},
         {"role": "assistant", "content": "<think>I should look.</think>One moment.", "tool_calls": [CALL]},
         {"role": "tool", "tool_call_id": "call_1", "content": '{"status": "shipped"}'},
         {"role": "assistant", "content": "<think>It is on its way.</think>It is shipped."},
         {"role": "user", "content": "Thanks"},
     ]
-    function = {name: value for name, value in TOOL.items() if name != "type"}
+    function = {name: TOOL[name] for name in ("name", "description", "parameters")}
     assert fields.pop("tools") == [{"type": "function", "function": function}]
     assert {name: value for name, value in fields.items() if value is not None} == {
         "max_tokens": 64, "temperature": 0.5, "top_p": 0.9, "tool_choice": "auto", "parallel_tool_calls": False,
@@ -182,7 +184,10 @@ def test_request_becomes_chat_messages_with_think_tags(converter):
 def test_text_input_is_one_user_message(converter):
     params = NeMoGymResponseCreateParamsNonStreaming(input="Hello", instructions="Be brief.")
     asked = converter.responses_to_chat_completion_create_params(params)
-    assert asked.messages == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    assert asked.messages == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Hello"}]},
+    ]
 
 
 def test_tokens_are_passed_on_only_for_training(converter, training):
@@ -212,7 +217,9 @@ def test_completion_becomes_a_response_with_request_settings(converter):
         input="Where is it?", tools=[TOOL], temperature=0.5, max_output_tokens=64, metadata={"a": "b"}
     )
     with patch("nemo_gym.responses_converter.uuid4", return_value=FakeUUID()):
-        response = converter.chat_completion_to_response(completion(content="Wait.", tool_calls=[CALL]), params)
+        response = converter.chat_completion_to_response(
+            responses_create_params=params, chat_completion=completion(content="Wait.", tool_calls=[CALL])
+        )
     assert isinstance(response, NeMoGymResponse)
     assert dumped(response.output) == dumped([said("Wait."), called()])
     assert (response.id, response.model, response.object, response.created_at) == ("resp_123", "m", "response", 5)
@@ -303,9 +310,15 @@ def test_reasoning_is_wrapped_and_unwrapped(converter):
 
 def test_both_names_are_the_same_class():
     assert VLLMConverter is ResponsesConverter
-    assert ResponsesConverter(False).uses_reasoning_parser is True
-    made = ResponsesConverter(return_token_id_information=True, uses_reasoning_parser=False)
-    assert (made.return_token_id_information, made.uses_reasoning_parser) == (True, False)
+
+
+def test_fields_of_the_converter_may_be_assigned():
+    made = ResponsesConverter(return_token_id_information=False)
+    assert made.uses_reasoning_parser is True
+    made.return_token_id_information, made.uses_reasoning_parser = True, False
+    [item] = made.postprocess_assistant_message_dict({"content": "<think>Hm.</think>Hi.", **TOKENS})
+    assert (item.content[0].text, item.prompt_token_ids) == ("<think>Hm.</think>Hi.", [1, 2])
+    assert made.model_copy(update={"uses_reasoning_parser": True}).uses_reasoning_parser
 
 
 def test_input_is_split_from_assistant_output():
@@ -315,20 +328,33 @@ def test_input_is_split_from_assistant_output():
     assert split_responses_input_output_items(given) == (given, [])
 
 
-@each_case("as_model", [False, True])
+USAGE = {
+    "prompt_tokens": 9,
+    "prompt_tokens_details": {"cached_tokens": 3, "audio_tokens": True},
+    "completion_tokens_details": None,
+    "cached_input_tokens": 4,
+    "cache_read_input_tokens": 5,
+    "reasoning_output_tokens": 0,
+    "negative": -1,
+}
+
+
+@each_case("usage", [USAGE, NeMoGymResponseUsage(**USAGE), SimpleNamespace(**USAGE)])
 @each_case(
-    ("group", "name", "found"),
+    ("asked", "found"),
     [
-        ("prompt_tokens_details", "cached_tokens", 3),
-        ("prompt_tokens_details", "audio_tokens", 0),
-        ("completion_tokens_details", "reasoning_tokens", 0),
+        (("prompt_tokens_details", "cached_tokens"), 3),
+        (("prompt_tokens_details", "cached_tokens", "cached_input_tokens"), 3),
+        (("prompt_tokens_details", "missing", "missing_too", "cache_read_input_tokens", "cached_input_tokens"), 5),
+        (("completion_tokens_details", "reasoning_tokens", "reasoning_output_tokens"), 0),
+        (("completion_tokens_details", "reasoning_tokens"), None),
+        (("prompt_tokens_details", "audio_tokens"), None),
+        (("missing", "cached_tokens", "negative"), None),
     ],
 )
-def test_count_defaults_to_zero_in_its_group(as_model, group, name, found):
-    usage = completion().usage
-    assert _usage_detail(usage if as_model else usage.model_dump(), group, name) == found
+def test_count_is_found_in_its_group_or_alias(usage, asked, found):
+    assert _usage_detail(usage, *asked) == found
 
 
-def test_count_defaults_to_zero_without_a_group():
-    assert _usage_detail(completion().usage.prompt_tokens_details, "cached_tokens") == 3
-    assert _usage_detail(None, "cached_tokens") == 0
+def test_count_of_no_usage_is_unknown():
+    assert _usage_detail(None, "prompt_tokens_details", "cached_tokens", "cached_input_tokens") is None

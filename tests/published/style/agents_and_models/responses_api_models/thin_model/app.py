@@ -15,6 +15,7 @@ from nemo_gym.server_utils import SESSION_ID_KEY
 
 class ThinModelConfig(BaseResponsesAPIModelConfig):
     model: str = "thin-1"
+    shows_reasoning: bool = True
 
 
 class ThinModel(SimpleResponsesAPIModel):
@@ -24,12 +25,17 @@ class ThinModel(SimpleResponsesAPIModel):
 
     def model_post_init(self, context):
         self._converter = ResponsesConverter(return_token_id_information=False)
+        self._converter.uses_reasoning_parser = self.config.shows_reasoning
         return super().model_post_init(context)
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
         chat_body = self._converter.responses_to_chat_completion_create_params(body)
         completion = self._completion(f"<think>Hm.</think>{len(chat_body.messages)} messages")
-        return self._converter.chat_completion_to_response(completion.model_dump(), body)
+        if body.instructions is None:
+            return self._converter.chat_completion_to_response(body, completion)
+        return self._converter.chat_completion_to_response(
+            responses_create_params=body, chat_completion=completion.model_dump()
+        )
 
     async def chat_completions(
         self, request: Request, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()

@@ -117,7 +117,8 @@ class TestApp:
         )
         # The second request contains the whole conversation.
         asked = second.kwargs["json"].model_dump(exclude_unset=True)["input"]
-        assert [item["type"] for item in asked] == ["message", "function_call", "function_call_output"]
+        assert asked[0] == {"role": "user", "content": "Count to two."}
+        assert [item["type"] for item in asked[1:]] == ["function_call", "function_call_output"]
         assert isinstance(first.kwargs["json"].input, list)
         assert len(first.kwargs["json"].input) == 1
 

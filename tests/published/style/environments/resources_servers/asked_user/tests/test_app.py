@@ -59,8 +59,8 @@ def test_ask(server):
     assert (sent["server_name"], sent["url_path"], sent["cookies"]) == ("user_model", "/v1/responses", None)
     assert sent["json"].model_dump(exclude_unset=True) == {
         "input": [
-            {"content": "a cook", "role": "system", "type": "message"},
-            {"content": "What do you cook?", "role": "user", "type": "message"},
+            {"content": "a cook", "role": "system"},
+            {"content": "What do you cook?", "role": "user"},
         ],
         "temperature": 0.3,
     }
