@@ -7,6 +7,7 @@ from nemo_gym.capture.store import CaptureStore
 from nemo_gym.config.observability import ModelCallCaptureConfig
 from nemo_gym.config.settings import BaseResponsesAPIModelConfig
 from nemo_gym.servers.model import BaseResponsesAPIModel, Body, SimpleResponsesAPIModel
+from nemo_gym.servers.model_execution import start_model_execution
 
 __all__ = [
     "BaseResponsesAPIModel",
@@ -20,4 +21,5 @@ __all__ = [
     "aggregate_model_call_metrics",
     "merge_model_call_capture_into_record",
     "read_model_call_records",
+    "start_model_execution",
 ]

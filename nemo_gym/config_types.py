@@ -1,4 +1,4 @@
-"""Public import path of `nemo_gym.config`, `nemo_gym.schemas.rollout` and `nemo_gym.errors`; re-exports only."""
+"""Public import path of `nemo_gym.config`, `nemo_gym.schemas.rollout` and others; re-exports only."""
 
 from omegaconf import OmegaConf
 
@@ -14,6 +14,7 @@ from nemo_gym.config.settings import (
     ResourcesServerRef,
     ServerRef,
 )
+from nemo_gym.context.rollout_id import ROLLOUT_PATH_PREFIX, TOKEN_CAPTURE_PATH_SEGMENT
 from nemo_gym.data.hub_settings import DeleteFromGitLab as DeleteJsonlDatasetGitlabConfig
 from nemo_gym.data.hub_settings import DownloadFromGitLab as DownloadJsonlDatasetGitlabConfig
 from nemo_gym.data.hub_settings import DownloadFromHuggingFace as DownloadJsonlDatasetHuggingFaceConfig
@@ -35,6 +36,8 @@ from nemo_gym.errors import (
 from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest
 
 __all__ = [
+    "ROLLOUT_PATH_PREFIX",
+    "TOKEN_CAPTURE_PATH_SEGMENT",
     "AgentServerRef",
     "AggregateMetrics",
     "AggregateMetricsRequest",

@@ -3,11 +3,13 @@
 from omegaconf import DictConfig, OmegaConf
 
 from nemo_gym.config.environment import CONFIG_DICT_ENV_VAR as NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME
+from nemo_gym.config.observability import ENABLED_KEY as OBSERVABILITY_ENABLED_KEY_NAME
 from nemo_gym.config.published import (
     CACHE_DIR_KEY_NAME,
     DISALLOWED_PORTS_KEY_NAME,
     HF_TOKEN_KEY_NAME,
     RESULTS_DIR_KEY_NAME,
+    TASK_SOURCE_KEY_NAME,
     GlobalConfigDictParser,
     GlobalConfigDictParserConfig,
     find_open_port,
@@ -17,6 +19,7 @@ from nemo_gym.config.published import (
     maybe_get_global_config_dict,
 )
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR as NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME
+from nemo_gym.config.token_capture import TOKEN_CAPTURE_KEY as TOKEN_ID_CAPTURE_BLOCK
 from nemo_gym.schemas.row import AGENT_REF_KEY as AGENT_REF_KEY_NAME
 from nemo_gym.schemas.row import ATTEMPT_INDEX_KEY as ATTEMPT_INDEX_KEY_NAME
 from nemo_gym.schemas.row import ROLLOUT_ID_KEY as ROLLOUT_ID_KEY_NAME
@@ -32,11 +35,14 @@ __all__ = [
     "HF_TOKEN_KEY_NAME",
     "NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME",
     "NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME",
+    "OBSERVABILITY_ENABLED_KEY_NAME",
     "RESULTS_DIR_KEY_NAME",
     "ROLLOUT_ID_KEY_NAME",
     "ROLLOUT_INDEX_KEY_NAME",
     "SKILLS_REF_KEY_NAME",
     "TASK_INDEX_KEY_NAME",
+    "TASK_SOURCE_KEY_NAME",
+    "TOKEN_ID_CAPTURE_BLOCK",
     "DictConfig",
     "GlobalConfigDictParser",
     "GlobalConfigDictParserConfig",

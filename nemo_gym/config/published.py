@@ -27,6 +27,7 @@ CACHE_DIR_KEY_NAME = "cache_dir"
 DISALLOWED_PORTS_KEY_NAME = "disallowed_ports"
 HF_TOKEN_KEY_NAME = "hf_token"
 RESULTS_DIR_KEY_NAME = "results_dir"
+TASK_SOURCE_KEY_NAME = "task_source"
 CONFIG_PATH_ENV_VAR = "NEMO_GYM_CONFIG_PATH"
 """Holds a server's name in its own process."""
 

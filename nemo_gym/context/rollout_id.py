@@ -15,9 +15,11 @@ from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN, Row
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-ROLLOUT_PREFIX = "/ng-rollout/"
+ROLLOUT_PATH_PREFIX = "ng-rollout"
+ROLLOUT_PREFIX = f"/{ROLLOUT_PATH_PREFIX}/"
 ROLLOUT_PARAMETER = "rollout_id"
-TOKEN_CAPTURE_SEGMENT = "/training-token-capture"
+TOKEN_CAPTURE_PATH_SEGMENT = "training-token-capture"
+TOKEN_CAPTURE_SEGMENT = f"/{TOKEN_CAPTURE_PATH_SEGMENT}"
 TOKEN_CAPTURE_SCOPE_KEY = "nemo_gym.captures_tokens"
 
 

@@ -31,13 +31,14 @@ IMPORTED = {
         ResourcesCloseSessionResponse
     """,
     "base_responses_api_agent": "BaseResponsesAPIAgentConfig SimpleResponsesAPIAgent Body AggregateMetricsRequest",
-    "base_responses_api_model": "BaseResponsesAPIModelConfig SimpleResponsesAPIModel Body",
+    "base_responses_api_model": "BaseResponsesAPIModelConfig SimpleResponsesAPIModel Body start_model_execution",
     "config_types": """
         ModelServerRef ResourcesServerRef AgentServerRef ServerRef AggregateMetricsRequest AggregateMetrics
         BaseServerConfig BaseRunServerConfig BaseRunServerInstanceConfig Domain DatasetConfig ConfigError OmegaConf
         ConfigPathNotFoundError MalformedConfigPathsError NoServerInstancesError ConfigMissingValuesError
         BaseUploadJsonlDatasetHuggingFaceConfig
         ConfigInterpolationError ServerRefNotFoundError InheritPathNotFoundError AlmostServerError
+        ROLLOUT_PATH_PREFIX TOKEN_CAPTURE_PATH_SEGMENT
     """,
     "openai_utils": """
         NeMoGymResponse NeMoGymResponseCreateParamsNonStreaming NeMoGymEasyInputMessage NeMoGymResponseOutputMessage
@@ -54,13 +55,14 @@ IMPORTED = {
         NeMoGymChatCompletionSystemMessageParam NeMoGymChatCompletionToolMessageParam
         NeMoGymChatCompletionUserMessageParam NeMoGymFunction NeMoGymFunctionToolParam
         NeMoGymResponseFunctionToolCallForTraining NeMoGymResponseInputText REQUIRED_TOKEN_METADATA_FIELDS
-        TOKEN_METADATA_FIELDS
+        TOKEN_METADATA_FIELDS MAX_NUM_TRIES NeMoGymResponseFunctionCallOutput
     """,
     "global_config": """
         ROLLOUT_INDEX_KEY_NAME TASK_INDEX_KEY_NAME get_first_server_config_dict get_global_config_dict
         SKILLS_REF_KEY_NAME get_hf_token AGENT_REF_KEY_NAME ATTEMPT_INDEX_KEY_NAME CACHE_DIR_KEY_NAME
         DISALLOWED_PORTS_KEY_NAME DictConfig OmegaConf RESULTS_DIR_KEY_NAME find_open_port
         maybe_get_global_config_dict HF_TOKEN_KEY_NAME ROLLOUT_ID_KEY_NAME NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME
+        OBSERVABILITY_ENABLED_KEY_NAME TOKEN_ID_CAPTURE_BLOCK TASK_SOURCE_KEY_NAME
     """,
     "mcp_auto_exposure": "maybe_auto_expose",
     "reward_profile": """
@@ -126,7 +128,13 @@ def test_constants_have_their_published_values():
     assert (module.SESSION_ID_KEY, module.DEFAULT_HEAD_SERVER_PORT, module.HEAD_SERVER_KEY_NAME) == (
         "session_id", 11000, "head_server",
     )  # fmt: skip
-    assert module.MAX_NUM_TRIES == 3
+    assert module.MAX_NUM_TRIES == importlib.import_module("nemo_gym.openai_utils").MAX_NUM_TRIES == 3
+    module = importlib.import_module("nemo_gym.global_config")
+    assert (module.OBSERVABILITY_ENABLED_KEY_NAME, module.TOKEN_ID_CAPTURE_BLOCK, module.TASK_SOURCE_KEY_NAME) == (
+        "observability_enabled", "token_id_capture", "task_source",
+    )  # fmt: skip
+    module = importlib.import_module("nemo_gym.config_types")
+    assert (module.ROLLOUT_PATH_PREFIX, module.TOKEN_CAPTURE_PATH_SEGMENT) == ("ng-rollout", "training-token-capture")
     assert importlib.import_module("nemo_gym.base_resources_server").NEMO_GYM_MCP_METADATA_KEY == "mcp"
 
 

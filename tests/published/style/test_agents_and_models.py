@@ -26,6 +26,11 @@ def row_of(agent: str, *, tools: bool = False, **fields: Any) -> dict[str, Any]:
     return {"agent_ref": {"type": "responses_api_agents", "name": agent}, "responses_create_params": params, **fields}
 
 
+FORWARDED = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "hi"},
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Well?"}]},
+]
 PLANS = ("good", "good_in_the_end", "masked", "bad", "hopeless", "passing", "good_when_resumed")
 ROWS = {
     # In each session the model calls the tool with 1, then with 2.
@@ -41,6 +46,10 @@ ROWS = {
     "debate": row_of("debate_agent", initial_count=7, expected_count=7),
     "panel": row_of("panel_agent", tools=True, initial_count=1, expected_count=4),
     "second_look": row_of("second_look_agent", tools=True, initial_count=0, expected_count=6),
+    "forwarded": {
+        **row_of("forwarding_agent", initial_count=3, expected_count=3),
+        "responses_create_params": {"input": FORWARDED},
+    },
     "sandboxed": row_of(
         "sandboxed_agent",
         setup_script="echo $GREETING > greeting; cat greeting",
@@ -319,6 +328,33 @@ def test_chat_completions_model_answers_in_three_dialects(servers):
         answer = httpx.post(f"{url}{path}", json=body, trust_env=False, verify=False)
         assert answer.status_code == 200
         assert "1 messages" in answer.text
+
+
+def test_forwarded_conversation_arrives_as_it_was(collected, servers, endpoint, seen):
+    url = servers.servers["forwarding_agent"]["url"]
+    answer = httpx.post(f"{url}/run", json=ROWS["forwarded"], trust_env=False, verify=False, timeout=60).json()
+    (sent,) = [request["body"] for request in seen() if request["path"] == "/v1/responses"]
+    assert sent["input"] == FORWARDED
+    for rollout in (answer, collected[2]["forwarded"]):
+        assert rollout["reward"] == 1.0
+        kinds = [item["type"] for item in rollout["response"]["output"]]
+        assert kinds == ["message"] * 3 + ["reasoning", "message"]
+
+
+def test_release_07_model_notes_its_execution(servers):
+    url = servers.servers["traced_vllm_model"]["url"]
+    short, long = ([{"role": "user", "content": "hi"}] * count for count in (1, 4))
+    answers = [
+        httpx.post(f"{url}{prefix}/v1/responses", json={"input": items}, trust_env=False, verify=False, timeout=60)
+        for prefix, items in (("", short), ("/ng-rollout/3-1", short), ("", long))
+    ]
+    executions = [orjson.loads(answer.headers["x-model-execution"]) for answer in answers]
+    upstream = {"upstream_attempted": True, "response_source": "upstream", "upstream_status_code": 200}
+    assert executions[:2] == [{**upstream, "local_response_reason": None}] * 2
+    assert executions[2]["local_response_reason"] == "most_items"
+    # Without a reasoning parser, the reasoning stays in the text.
+    (message,) = answers[0].json()["output"]
+    assert message["content"][0]["text"].startswith("<think>Six times seven.</think>")
 
 
 def test_rollout_prefix_reaches_the_agent(servers):
