@@ -70,6 +70,14 @@ class UnknownImplementationError(ConfigError, ValueError):
     """A server or sandbox provider without an implementation."""
 
 
+class SandboxConfigError(ConfigError, ValueError):
+    """A sandbox block that is missing or ambiguous, or a name of a provider that is taken."""
+
+
+class SandboxOptionError(ConfigError, TypeError):
+    """An option that a sandbox provider does not have, or whose value is invalid."""
+
+
 class DuplicateServerError(ConfigError, ValueError):
     """Two blocks with the same name."""
 

@@ -5,7 +5,10 @@ from nemo_gym.sandbox.blocking import Sandbox
 from nemo_gym.sandbox.config import resolve_provider_config, resolve_provider_metadata
 from nemo_gym.sandbox.images import rewrite_image
 from nemo_gym.sandbox.providers.base import (
+    ConnectableProvider,
+    ExecResult,
     SandboxCreateError,
+    SandboxCreateVerificationError,
     SandboxEndpoint,
     SandboxError,
     SandboxExecResult,
@@ -14,12 +17,14 @@ from nemo_gym.sandbox.providers.base import (
     SandboxResources,
     SandboxSpec,
     SandboxStatus,
+    SupportsSandboxEndpoint,
 )
 from nemo_gym.sandbox.providers.registry import create_provider, get_provider_class, list_providers, register_provider
 
 __all__ = [
-    "AsyncSandbox", "Sandbox", "SandboxCreateError", "SandboxEndpoint", "SandboxError", "SandboxExecResult",
-    "SandboxHandle", "SandboxProvider", "SandboxResources", "SandboxSpec", "SandboxStatus", "create_provider",
-    "get_provider_class", "list_providers", "register_provider", "resolve_provider_config",
+    "AsyncSandbox", "ConnectableProvider", "ExecResult", "Sandbox", "SandboxCreateError",
+    "SandboxCreateVerificationError", "SandboxEndpoint", "SandboxError", "SandboxExecResult", "SandboxHandle",
+    "SandboxProvider", "SandboxResources", "SandboxSpec", "SandboxStatus", "SupportsSandboxEndpoint",
+    "create_provider", "get_provider_class", "list_providers", "register_provider", "resolve_provider_config",
     "resolve_provider_metadata", "rewrite_image",
 ]  # fmt: skip

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+import tempfile
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.sandbox.labels import labels
 from nemo_gym.sandbox.providers.base import (
+    HIGHEST_PORT,
+    ConnectableProvider,
+    SandboxCreateError,
     SandboxEndpoint,
     SandboxError,
     SandboxExecResult,
@@ -17,6 +23,7 @@ from nemo_gym.sandbox.providers.base import (
     SandboxProvider,
     SandboxSpec,
     SandboxStatus,
+    SupportsSandboxEndpoint,
 )
 from nemo_gym.sandbox.providers.registry import create_provider
 
@@ -24,35 +31,67 @@ EXEC_TIMEOUT_S = 180.0
 
 Provider = str | Mapping[str, object] | SandboxProvider
 Spec = SandboxSpec | Mapping[str, Any] | None
+Result = TypeVar("Result")
 
 
 class AsyncSandbox:
     """A sandbox made by a provider.
 
     `provider` is the provider's name, its config block (`{name: options}`), or a provider object. As a context
-    manager, the sandbox starts and stops itself. A provider object that was passed in is not closed.
+    manager, the sandbox stops itself, and starts itself if it has a spec. A provider object that was passed in is not
+    closed.
     """
 
     def __init__(self, provider: Provider, spec: Spec = None) -> None:
         self._closes_provider = isinstance(provider, str | Mapping)
         self.provider: SandboxProvider = create_provider(provider) if isinstance(provider, str | Mapping) else provider
         self.spec = _spec(spec)
-        self.handle: SandboxHandle | None = None
+        # Published folders read the handle under this name.
+        self._handle: SandboxHandle | None = None
+        self._is_stopped = False
+
+    @classmethod
+    async def connect(cls, descriptor: Mapping[str, Any], *, provider: Provider) -> Self:
+        """Return the running sandbox that `serialize` described, possibly in another process.
+
+        Stopping it removes the sandbox for all its users. Raise `SandboxError` if it is gone.
+        """
+        spec = SandboxSpec(workdir=descriptor.get("workdir"), ports=descriptor.get("ports") or ())
+        sandbox = cls(provider, spec)
+        try:
+            sandbox._handle = await _settled(sandbox._connectable().connect(descriptor))
+        except BaseException:
+            await sandbox.stop()
+            raise
+        return sandbox
 
     @property
     def sandbox_id(self) -> str | None:
         """The provider's id of the sandbox; None until it is started."""
-        return self.handle.sandbox_id if self.handle else None
+        return self._handle.sandbox_id if self._handle else None
 
     async def start(self, spec: Spec = None) -> Self:
-        """Create the sandbox and wait until it is ready. Do nothing if it is already started.
+        """Create the sandbox, wait until it is ready, and write its files. Do nothing if it is already started.
 
-        Raise `SandboxCreateError` if it cannot be created.
+        Raise `SandboxCreateError` if that fails; the sandbox is then stopped.
         """
-        if self.handle is None:
-            self.spec = self.spec if spec is None else _spec(spec)
-            labelled = replace(self.spec, metadata={**labels(), **self.spec.metadata})
-            self.handle = await self.provider.create(labelled)
+        wanted = self.spec if spec is None else _spec(spec)
+        if wanted is None:
+            raise ValueError("the sandbox needs a spec: pass a SandboxSpec to start(), or to the constructor.")
+        if self._is_stopped:
+            raise SandboxError("the sandbox was stopped and cannot start again: create another one.")
+        if self._handle is not None:
+            if wanted != self.spec:
+                raise SandboxError("the sandbox is already started, with another spec: create another one.")
+            return self
+        self.spec = wanted
+        try:
+            labelled = replace(wanted, metadata={**labels(), **wanted.metadata})
+            self._handle = await self.provider.create(labelled)
+            await self._write_files(self._handle, wanted)
+        except BaseException:
+            await self.stop()
+            raise
         return self
 
     async def exec(
@@ -67,31 +106,58 @@ class AsyncSandbox:
     ) -> SandboxExecResult:
         """Run a command line in a shell, or a program with its arguments as a list.
 
-        After `timeout_s` seconds (`timeout` is an alias) the command and its children are killed, and `error_type`
-        is "timeout". Commands may run concurrently.
+        The default of `cwd` is the spec's `workdir`. After `timeout_s` seconds (`timeout` is an alias) the command and
+        its children are killed, and `error_type` is "timeout". Commands may run concurrently.
         """
         limit = timeout_s if timeout is None else timeout
-        return await self.provider.exec(self._started(), command, cwd=cwd, env=env, timeout_s=limit, user=user)
+        folder = self.spec.workdir if cwd is None and self.spec is not None else cwd
+        return await self.provider.exec(self._started(), command, cwd=folder, env=env, timeout_s=limit, user=user)
 
-    async def upload(self, source_path: str | Path, target_path: str) -> None:
+    async def upload(self, local_path: str | Path, remote_path: str) -> None:
         """Copy a local file into the sandbox. Raise `SandboxError` if that fails."""
-        await self.provider.upload_file(self._started(), source_path, str(target_path))
+        await self.provider.upload_file(self._started(), local_path, str(remote_path))
 
-    async def download(self, source_path: str, target_path: str | Path) -> None:
+    async def download(self, remote_path: str, local_path: str | Path) -> None:
         """Copy a file of the sandbox to a local path. Raise `SandboxError` if that fails."""
-        await self.provider.download_file(self._started(), str(source_path), target_path)
+        await self.provider.download_file(self._started(), str(remote_path), local_path)
 
     async def status(self) -> SandboxStatus:
-        """Return the sandbox's status: stopped if it was never started."""
-        return SandboxStatus.STOPPED if self.handle is None else await self.provider.status(self.handle)
+        """Return the sandbox's status: unknown before its start, stopped after its end."""
+        if self._handle is not None:
+            return await self.provider.status(self._handle)
+        return SandboxStatus.STOPPED if self._is_stopped else SandboxStatus.UNKNOWN
 
     async def endpoint(self, port: int) -> SandboxEndpoint:
-        """Return the URL of a port of the sandbox. Raise `SandboxError` if it cannot be reached."""
+        """Return the URL of one of the spec's `ports`. Raise `SandboxError` if it cannot be reached."""
+        declared = self.spec.ports if self.spec is not None else ()
+        if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= HIGHEST_PORT:
+            raise ValueError(f"a port is a number from 1 to {HIGHEST_PORT}, not {port!r}")
+        if port not in declared:
+            known = ", ".join(map(str, declared)) or "none"
+            raise ValueError(f"port {port} is not among the `ports` of the SandboxSpec ({known}): add it there.")
+        if not isinstance(self.provider, SupportsSandboxEndpoint):
+            raise NotImplementedError(
+                f"the sandbox provider '{self._provider_name}' does not have the method `endpoint`."
+            )
         return await self.provider.endpoint(self._started(), port)
+
+    async def serialize(self, *, scope: Any = None) -> JsonObject:
+        """Return a JSON object with which another process can `connect` to this sandbox.
+
+        `scope` is passed to the provider. Raise `NotImplementedError` if its sandboxes cannot be shared.
+        """
+        handle = self._started()
+        descriptor = dict(await _settled(self._connectable().serialize_handle(handle, scope=scope)))
+        if self.spec is not None:
+            descriptor["workdir"] = descriptor.get("workdir") or self.spec.workdir
+            if self.spec.ports:
+                descriptor.setdefault("ports", list(self.spec.ports))
+        return descriptor
 
     async def stop(self) -> None:
         """Kill everything in the sandbox and remove it. Idempotent."""
-        handle, self.handle = self.handle, None
+        self._is_stopped = True
+        handle, self._handle = self._handle, None
         try:
             if handle is not None:
                 await self.provider.close(handle)
@@ -100,18 +166,47 @@ class AsyncSandbox:
                 await self.provider.aclose()
 
     async def __aenter__(self) -> Self:
-        return await self.start()
+        return self if self.spec is None else await self.start()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
 
+    async def _write_files(self, handle: SandboxHandle, spec: SandboxSpec) -> None:
+        for path, content in spec.files.items():
+            try:
+                if isinstance(content, Path):
+                    await self.provider.upload_file(handle, content, path)
+                    continue
+                with tempfile.NamedTemporaryFile(prefix="nemo_gym-file-") as file:
+                    file.write(content.encode() if isinstance(content, str) else content)
+                    file.flush()
+                    await self.provider.upload_file(handle, Path(file.name), path)
+            except SandboxError as error:
+                raise SandboxCreateError(f"{path} could not be written in the sandbox: {error}") from error
+
+    def _connectable(self) -> ConnectableProvider:
+        if isinstance(self.provider, ConnectableProvider):
+            return self.provider
+        # A RuntimeError, as published folders expect.
+        raise NotImplementedError(
+            f"sandboxes of the provider '{self._provider_name}' can only be used by the process that started them."
+        )
+
+    @property
+    def _provider_name(self) -> str:
+        return str(getattr(self.provider, "name", type(self.provider).__name__))
+
     def _started(self) -> SandboxHandle:
-        if self.handle is None:
-            raise SandboxError("the sandbox is not running: call start(), or use it as `async with`.")
-        return self.handle
+        if self._handle is None:
+            raise SandboxError("the sandbox is not running: call start() first.")
+        return self._handle
 
 
-def _spec(given: Spec) -> SandboxSpec:
-    return given if isinstance(given, SandboxSpec) else SandboxSpec(**(given or {}))
+async def _settled(answer: Result | Awaitable[Result]) -> Result:
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _spec(given: Spec) -> SandboxSpec | None:
+    return SandboxSpec(**given) if isinstance(given, Mapping) else given

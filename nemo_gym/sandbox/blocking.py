@@ -50,6 +50,7 @@ class Sandbox:
     download = _blocking(AsyncSandbox.download)
     status = _blocking(AsyncSandbox.status)
     endpoint = _blocking(AsyncSandbox.endpoint)
+    serialize = _blocking(AsyncSandbox.serialize)
 
     def stop(self) -> None:
         if self._loop is None or self._thread is None:
@@ -63,7 +64,7 @@ class Sandbox:
             self._loop = self._thread = None
 
     def __enter__(self) -> Self:
-        return self.start()
+        return self if self._sandbox.spec is None else self.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -1,4 +1,4 @@
-"""Resolve a sandbox provider from a named config block, an inline block or a provider's name."""
+"""Find the block of a sandbox provider by its name in the config, by the provider's name, or inline."""
 
 from __future__ import annotations
 
@@ -6,52 +6,51 @@ from collections.abc import Mapping
 
 from nemo_gym.config.published import get_global_config_dict
 from nemo_gym.config.suggestions import did_you_mean_or_all
-from nemo_gym.errors import ConfigError
+from nemo_gym.errors import SandboxConfigError
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.sandbox.providers.registry import (
-    get_provider_class,
-    is_provider,
-    list_providers,
-    named_options,
-    plain_block,
-)
+from nemo_gym.sandbox.providers.registry import is_provider, list_providers, named_options, plain_block
 
 METADATA_KEY = "default_metadata"
 """The key in a block, next to the provider, of labels for all its sandboxes."""
 BLOCK = "sandbox"
 """The block to use if only a provider's name is given."""
 
-Given = str | Mapping[str, object] | None
+Given = str | Mapping[str, object]
 
 
-def resolve_provider_config(sandbox_provider: Given, global_config: Mapping[str, object] | None = None) -> JsonObject:
+def resolve_provider_config(ref_or_mapping: Given, named_configs: Mapping[str, object] | None = None) -> JsonObject:
     """Return the provider as `{name: options}`, for `create_provider` and `AsyncSandbox`.
 
     A text names a top-level block of the config (`sandbox: {docker: {…}, default_metadata: {…}}`), a provider in the
-    block `sandbox`, or a provider without options. None means the block `sandbox`. A mapping is such a block itself.
-    `global_config` defaults to the config of this process. Raise `ConfigError` if there is no such provider.
+    block `sandbox`, or a provider without options. A mapping is such a block itself. `named_configs` defaults to the
+    config of this process. Raise `SandboxConfigError`, a `ValueError`, if the block is missing. Whether its provider
+    can be used is only checked when a sandbox is created.
     """
-    block = _block(sandbox_provider, global_config)
+    block = _block(ref_or_mapping, named_configs)
     name, options = named_options({name: options for name, options in block.items() if name != METADATA_KEY})
-    get_provider_class(name)
     return {name: options}
 
 
 def resolve_provider_metadata(
-    sandbox_provider: Given, global_config: Mapping[str, object] | None = None
+    ref_or_mapping: Given, named_configs: Mapping[str, object] | None = None
 ) -> dict[str, str]:
     """Return the `default_metadata` of the provider's block, or an empty dict."""
-    metadata = _block(sandbox_provider, global_config).get(METADATA_KEY) or {}
+    metadata = _block(ref_or_mapping, named_configs).get(METADATA_KEY) or {}
     if not isinstance(metadata, Mapping):
-        raise ConfigError(f"{METADATA_KEY} of a sandbox block must be a mapping of labels, not {metadata!r}.")
+        raise SandboxConfigError(f"{METADATA_KEY} of a sandbox block must be a mapping of labels, not {metadata!r}.")
     return {str(key): str(value) for key, value in metadata.items() if value is not None}
 
 
-def _block(given: Given, global_config: Mapping[str, object] | None) -> JsonObject:
+def _block(given: Given, named_configs: Mapping[str, object] | None) -> JsonObject:
     if isinstance(given, Mapping):
         return plain_block(given)
-    given = BLOCK if given is None else given
-    config = get_global_config_dict() if global_config is None else global_config
+    if not isinstance(given, str):
+        raise TypeError(f"a sandbox provider is the name of a config block, or a mapping, not {given!r}")
+    if not given.strip():
+        raise SandboxConfigError(
+            "the name of the sandbox block is empty. Name a block of the config, such as sandbox."
+        )
+    config = get_global_config_dict() if named_configs is None else named_configs
     named = config.get(given)
     if isinstance(named, Mapping):
         return plain_block(named)
@@ -59,7 +58,7 @@ def _block(given: Given, global_config: Mapping[str, object] | None) -> JsonObje
     within = plain_block(block) if isinstance(block, Mapping) else {}
     if given != METADATA_KEY and (given in within or is_provider(given)):
         return {given: {}} | {key: value for key, value in within.items() if key in (given, METADATA_KEY)}
-    nested = {str(name): block for name, block in config.items() if isinstance(block, Mapping)}
-    blocks = [name for name, block in nested.items() if any(is_provider(str(key)) for key in block)]
-    choice = did_you_mean_or_all(given, [*blocks, *list_providers()], "sandbox blocks and providers")
-    raise ConfigError(f"'{given}' is neither a sandbox block of the config nor a sandbox provider.{choice}")
+    known = list_providers()
+    blocks = [str(name) for name, block in config.items() if isinstance(block, Mapping) and {*block} & {*known}]
+    choice = did_you_mean_or_all(given, [*blocks, *known], "sandbox blocks and providers")
+    raise SandboxConfigError(f"'{given}' is neither a sandbox block of the config nor a sandbox provider.{choice}")

@@ -1,5 +1,6 @@
-"""The published import path of `nemo_gym.sandbox.images`."""
+"""The published import path of `nemo_gym.sandbox.images` and `nemo_gym.sandbox.threads`."""
 
 from nemo_gym.sandbox.images import rewrite_image
+from nemo_gym.sandbox.threads import CPU_CAP_ENV_VARS, cpu_cap_env
 
-__all__ = ["rewrite_image"]
+__all__ = ["CPU_CAP_ENV_VARS", "cpu_cap_env", "rewrite_image"]

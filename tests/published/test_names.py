@@ -82,6 +82,14 @@ IMPORTED = {
         ResponsesConverter VLLMConverter VLLMConverterResponsesToChatCompletionsState
         split_responses_input_output_items _usage_detail uuid4
     """,
+    "sandbox": """
+        AsyncSandbox ConnectableProvider ExecResult Sandbox SandboxCreateError SandboxCreateVerificationError
+        SandboxEndpoint SandboxExecResult SandboxHandle SandboxResources SandboxSpec SandboxStatus
+        SupportsSandboxEndpoint create_provider get_provider_class list_providers register_provider
+        resolve_provider_config resolve_provider_metadata rewrite_image
+    """,
+    "sandbox.providers": "create_provider",
+    "sandbox.utils": "CPU_CAP_ENV_VARS cpu_cap_env rewrite_image",
     "skills": """
         SkillsConfig SkillsRef SkillMetadata load_skill_directory stage_skills hash_skill_dir parse_skill_md
     """,

@@ -1,9 +1,6 @@
 """The docker and apptainer providers, tested with fake programs that record their arguments."""
 
-import json
-import os
 import re
-import sys
 import time
 from pathlib import Path
 
@@ -13,51 +10,7 @@ import uvloop
 from nemo_gym.sandbox import AsyncSandbox, SandboxCreateError, SandboxError, SandboxSpec
 from nemo_gym.sandbox.providers.docker import DockerCreateConfig, DockerProvider
 from tests.conftest import PATIENCE_S
-
-FAKE = '''#!{python}
-"""Records its arguments, and runs sandboxed commands on this machine."""
-import json, os, subprocess, sys
-from pathlib import Path
-
-here, words = Path({folder!r}), sys.argv[1:]
-files = [Path(words[n + 1]).read_text() for n, word in enumerate(words) if word == "--env-file"]
-inside = {{key: value for key, value in os.environ.items() if key.startswith("APPTAINERENV_")}}
-with open(here / "calls", "a") as calls:
-    calls.write(json.dumps([words, files, inside]) + "\\n")
-verb = " ".join(words[:2]) if words[0] == "instance" else words[0]
-answer = here / f"answer {{verb}}"
-if answer.exists():
-    code, text = answer.read_text().split(" ", 1)
-    (sys.stdout if code == "0" else sys.stderr).write(text)
-    sys.exit(int(code))
-if verb == "exec":
-    first = next(n for n, word in enumerate(words) if word in ("sh", "/bin/sh", "cat", "mkdir"))
-    # In its own session, because a process in a container outlives the client too.
-    sys.exit(subprocess.run(words[first:], start_new_session={apart}).returncode % 256)
-'''
-
-
-class Fake:
-    """A fake program and its recorded calls."""
-
-    def __init__(self, folder, name, monkeypatch):
-        self.folder = folder / "fake"
-        self.folder.mkdir()
-        program = self.folder / name
-        # Unlike docker, a killed apptainer ends its command too.
-        program.write_text(FAKE.format(python=sys.executable, folder=str(self.folder), apart=name == "docker"))
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{self.folder}{os.pathsep}{os.environ['PATH']}")
-
-    def answers(self, verb, text, code=0):
-        (self.folder / f"answer {verb}").write_text(f"{code} {text}")
-
-    @property
-    def calls(self):
-        return [json.loads(line) for line in (self.folder / "calls").read_text().splitlines()]
-
-    def words_of(self, verb):
-        return next(words for words, _, _ in self.calls if words[0] == verb or " ".join(words[:2]) == verb)
+from tests.sandbox.fake_programs import Fake
 
 
 @pytest.fixture
@@ -77,12 +30,13 @@ SPEC = SandboxSpec(
     metadata={"task": "7"},
     resources={"cpu": 1.5, "memory_mib": 64, "pids": 9, "gpu": 1},
     ttl_s=60,
+    ports=[80, 81],
 )
 
 
 async def test_container_follows_spec_and_options(docker):
     provider = DockerProvider(
-        create=DockerCreateConfig(network="none", image_rewrites={"docker.io/": "mirror/"}, extra_args=["--read-only"])
+        create=DockerCreateConfig(network="none", image_rewrites={"docker.io/": "mirror/"}, extra_run_args=["--tty"])
     )
     async with AsyncSandbox(provider, SPEC) as sandbox:
         name = sandbox.sandbox_id
@@ -98,7 +52,8 @@ async def test_container_follows_spec_and_options(docker):
         "--pids-limit 9",
         "--gpus 1",
         "--label nemo_gym.task=7",
-        "--read-only",
+        "--tty",
+        "--publish 127.0.0.1::80 --publish 127.0.0.1::81",
     ):
         assert part in line
     assert words[words.index("mirror/busybox:1") + 1 :][:2] == ["sh", "-c"]
@@ -129,7 +84,7 @@ async def test_container_runs_commands_and_copies_files(docker, tmp_path):
 async def test_timeout_kills_command_in_container(docker):
     async with AsyncSandbox("docker", SandboxSpec(image="x")) as sandbox:
         began = time.monotonic()
-        result = await sandbox.exec("echo begun; sleep 600 & sleep 600; echo over", timeout_s=1)
+        result = await sandbox.exec("echo begun; sleep 600 & sleep 600; echo over", timeout_s=4)
         assert time.monotonic() - began < PATIENCE_S
     assert (result.error_type, result.return_code, result.stdout) == ("timeout", 124, "begun\n")
     kill = next(words for words, _, _ in docker.calls if any("kill -9" in word for word in words))
@@ -145,17 +100,22 @@ def runs(number):
 
 
 async def test_container_status_and_endpoint(docker):
-    async with AsyncSandbox("docker", SandboxSpec(image="x")) as sandbox:
-        for state, status in (("running", "running"), ("exited", "stopped"), ("dead", "error")):
+    async with AsyncSandbox("docker", SandboxSpec(image="x", ports=[80])) as sandbox:
+        for state, status in (
+            ("running", "running"),
+            ("exited", "stopped"),
+            ("created", "starting"),
+            ("dead", "error"),
+        ):
             docker.answers("inspect", f"{state}\n")
             assert await sandbox.status() == status
         docker.answers("inspect", "Error: No such object", code=1)
         assert await sandbox.status() == "stopped"
         docker.answers("port", "no public port", code=1)
         docker.answers("inspect", "172.17.0.2 \n")
-        assert (await sandbox.endpoint(80)).url == "http://172.17.0.2:80"
+        assert (await sandbox.endpoint(80)).endpoint == "http://172.17.0.2:80"
         docker.answers("port", "0.0.0.0:32768\n[::]:32768\n")
-        assert (await sandbox.endpoint(80)).url == "http://127.0.0.1:32768"
+        assert (await sandbox.endpoint(80)).endpoint == "http://127.0.0.1:32768"
 
 
 async def test_docker_failure_is_reported_as_lost_sandbox(docker):
@@ -189,11 +149,13 @@ async def test_missing_program_or_image_is_named(tmp_path, monkeypatch, name):
         await AsyncSandbox(name, SandboxSpec(image="x")).start()
     Fake(tmp_path, name, monkeypatch)
     with pytest.raises(SandboxCreateError, match="needs an image"):
-        await AsyncSandbox(name).start()
+        await AsyncSandbox(name).start({})
 
 
 async def test_apptainer_instance_from_start_to_stop(apptainer, tmp_path):
-    spec = SandboxSpec(image="x.sif", env={"TOKEN": "s3cret"}, resources={"memory_mib": 64, "cpu": 1, "gpu": 1})
+    spec = SandboxSpec(
+        image="x.sif", env={"TOKEN": "s3cret"}, resources={"memory_mib": 64, "cpu": 1, "gpu": 1}, ports=[80]
+    )
     async with AsyncSandbox({"apptainer": {"has_network": False, "binds": ["/data"]}}, spec) as sandbox:
         name = sandbox.sandbox_id
         assert (await sandbox.exec("echo $A; exit 3", env={"A": "b"}, cwd="/tmp")).return_code == 3
@@ -208,7 +170,7 @@ async def test_apptainer_instance_from_start_to_stop(apptainer, tmp_path):
     words, _, inside = apptainer.calls[0]
     line = " ".join(words)
     assert words[-2:] == ["x.sif", name]
-    assert "--net --network none --nv --cpus 1 --memory 64M --bind /data" in line
+    assert "--net --network none --nv --cpus 1.0 --memory 64M --bind /data" in line
     assert "s3cret" not in line
     assert inside == {"APPTAINERENV_TOKEN": "s3cret"}
     words, _, inside = apptainer.calls[1]

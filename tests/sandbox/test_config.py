@@ -10,6 +10,7 @@ from nemo_gym.sandbox import (
     create_provider,
     get_provider_class,
     list_providers,
+    providers,
     register_provider,
     resolve_provider_config,
     resolve_provider_metadata,
@@ -40,17 +41,19 @@ class Local:
     ("given", "provider", "metadata"),
     [
         ("sandbox", {"docker": {"network": "none"}}, {"team": "ours", "cost": "3"}),
-        (None, {"docker": {"network": "none"}}, {"team": "ours", "cost": "3"}),
         ("docker", {"docker": {"network": "none"}}, {"team": "ours", "cost": "3"}),
         ("small", {"bubblewrap": {"memory_mib": 64}}, {}),
         ("apptainer", {"apptainer": {}}, {"team": "ours", "cost": "3"}),
         ({"docker": None}, {"docker": {}}, {}),
+        ({"daytona": {"api_key": "x"}}, {"daytona": {"api_key": "x"}}, {}),
+        ({"not-installed": {}}, {"not-installed": {}}, {}),
+        ("own", {"tests.somewhere:Provider": {}}, {}),
         ({"provider": "docker", "network": "x"}, {"docker": {"network": "x"}}, {}),
         (CONFIG["sandbox"], {"docker": {"network": "none"}}, {"team": "ours", "cost": "3"}),
     ],
 )
 def test_provider_is_resolved_from_block_or_name(config, given, provider, metadata):
-    assert resolve_provider_config(given, config) == provider
+    assert resolve_provider_config(ref_or_mapping=given, named_configs=config) == provider
     assert resolve_provider_metadata(given, config) == metadata
 
 
@@ -64,15 +67,21 @@ def test_interpolations_in_a_block_are_resolved():
     [
         ("smal", "Did you mean 'small'?"),
         ("dokcer", "Did you mean 'docker'?"),
-        ("policy_model", "'responses_api_models' is not a sandbox provider"),
         ("two", "one key.*bubblewrap, docker"),
-        ("own", "cannot be imported"),
         ({}, "found: nothing"),
+        ("", "is empty"),
         ({"docker": 3}, "must be a mapping"),
     ],
 )
 def test_unresolvable_provider_is_explained(given, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ValueError, match=message) as refused:
+        resolve_provider_config(given, CONFIG)
+    assert isinstance(refused.value, ConfigError)
+
+
+@each_case("given", [None, 3, ["docker"]])
+def test_provider_is_a_name_or_a_mapping(given):
+    with pytest.raises(TypeError, match="name of a config block"):
         resolve_provider_config(given, CONFIG)
 
 
@@ -103,10 +112,47 @@ def test_custom_provider_is_registered_or_named_by_path():
     assert create_provider({"test-local": {"size": 3}}).size == 3
     assert get_provider_class("json:JSONDecoder").__name__ == "JSONDecoder"
     assert "test-local" in list_providers()
-    with pytest.raises(ConfigError, match="already exists"):
-        register_provider("test-local", Local, overwrite=False)
-    with pytest.raises(ConfigError, match="does not accept these options"):
+    with pytest.raises(TypeError, match="does not accept these options"):
         create_provider("test-local", colour="red")
+    for taken in ("test-local", "docker", "daytona"):
+        with pytest.raises(ValueError, match="already exists"):
+            register_provider(taken, Local)
+    register_provider("test-local", dict, override=True)
+    assert get_provider_class("test-local") is dict
+
+
+def test_installed_package_may_offer_providers(tmp_path, monkeypatch):
+    (tmp_path / "offering.py").write_text("class Provider:\n    def __init__(self, size=1): self.size = size\n")
+    metadata = tmp_path / "offering-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: offering\nVersion: 1.0\n")
+    offers = "[nemo_gym.sandbox_providers]\ntest-offered = offering:Provider\nopenshell = offering:Provider\n"
+    (metadata / "entry_points.txt").write_text(offers)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert create_provider({"test-offered": {"size": 3}}).size == 3
+    assert create_provider({"openshell": {"size": 4}}).size == 4
+    assert "test-offered" in list_providers()
+    with pytest.raises(ValueError, match="already exists"):
+        register_provider("test-offered", Local)
+
+
+@each_case("name", ["daytona", "e2b", "ecs_fargate", "enroot", "opensandbox", "openshell"])
+def test_absent_provider_explains_itself_when_constructed(name):
+    provider = get_provider_class(name)
+    assert providers.create_provider is create_provider
+    with pytest.raises(ConfigError, match=f"'{name}' is not part of this package"):
+        provider(api_key="x")
+    with pytest.raises(ConfigError, match=f"'{name}' is not part of this package"):
+        create_provider({name: {}})
+
+
+def test_unknown_provider_is_listed_with_known_ones():
+    with pytest.raises(ValueError, match=r"Did you mean 'docker'.*apptainer, bubblewrap, daytona, docker"):
+        get_provider_class("dokcer")
+    with pytest.raises(ValueError, match="apptainer, bubblewrap"):
+        create_provider({"nonsense": {}})
+    with pytest.raises(ValueError, match="cannot be imported"):
+        create_provider({"tests.somewhere:Provider": {}})
 
 
 @pytest.mark.parametrize(
@@ -141,8 +187,11 @@ def test_rewrite_needs_from_and_to():
         rewrite_image("a", [{"from": "a"}])
 
 
-@each_case("name", ["docker", "apptainer", "bubblewrap"])
+SHIPPED = ["apptainer", "bubblewrap", "daytona", "docker", "ecs_fargate", "enroot", "opensandbox", "openshell"]
+
+
+@each_case("name", SHIPPED)
 def test_shipped_config_selects_its_provider(name):
     run = load([f"nemo_gym/sandbox/providers/{name}/configs/{name}.yaml"], skip_dotenv=True)
     assert resolve_provider_config("sandbox", run.plain) == {name: {}}
-    assert resolve_provider_metadata(None, run.plain) == {"sandbox-api": name}
+    assert resolve_provider_metadata("sandbox", run.plain) == {"sandbox-api": name}

@@ -8,11 +8,19 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
-from nemo_gym.sandbox import AsyncSandbox, SandboxCreateError, SandboxError, SandboxSpec
+from nemo_gym.sandbox import (
+    AsyncSandbox,
+    SandboxCreateError,
+    SandboxCreateVerificationError,
+    SandboxEndpoint,
+    SandboxError,
+    SandboxSpec,
+)
 from tests.containers.engine import PATIENCE_S, Engine, engine_with_base
 
 SPEC = SandboxSpec(
@@ -98,7 +106,7 @@ async def test_timeout_kills_the_command_and_its_children(sandbox):
 
 async def test_status_follows_the_container(provider, engine):
     sandbox = AsyncSandbox(provider, SPEC)
-    assert await sandbox.status() == "stopped"
+    assert await sandbox.status() == "unknown"
     await sandbox.start()
     assert await sandbox.status() == "running"
     # As after a crash: the provider has not stopped it.
@@ -120,28 +128,84 @@ async def test_container_ends_after_its_ttl(provider):
     await sandbox.stop()
 
 
-async def test_endpoint_reaches_a_server_of_the_container(provider):
-    server = SandboxSpec(image=SPEC.image, entrypoint=["python3", "-m", "http.server", "8000", "--directory", "/etc"])
-    async with AsyncSandbox(provider, server) as sandbox:
+SERVER = SandboxSpec(
+    image=SPEC.image,
+    workdir="/tmp",
+    ports=[8000],
+    entrypoint=["python3", "-m", "http.server", "8000", "--directory", "/etc"],
+)
+
+
+async def fetched(endpoint: SandboxEndpoint) -> str:
+    deadline = time.monotonic() + PATIENCE_S
+    async with httpx.AsyncClient(trust_env=False) as client:
+        while True:
+            try:
+                reply = await client.get(f"{endpoint.endpoint}/os-release", headers=dict(endpoint.headers))
+                return reply.text
+            except httpx.TransportError:
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.1)
+
+
+async def test_declared_port_is_published_on_this_machine(provider, engine):
+    async with AsyncSandbox(provider, SERVER) as sandbox:
         endpoint = await sandbox.endpoint(8000)
-        deadline = time.monotonic() + PATIENCE_S
-        async with httpx.AsyncClient(trust_env=False) as client:
-            while True:
-                try:
-                    reply = await client.get(f"{endpoint.url}/os-release", headers=dict(endpoint.headers))
-                    break
-                except httpx.TransportError:
-                    assert time.monotonic() < deadline
-                    await asyncio.sleep(0.1)
-    assert "Debian" in reply.text
+        assert urlsplit(endpoint.endpoint).hostname == "127.0.0.1"
+        assert "Debian" in await fetched(endpoint)
+        assert "127.0.0.1:" in engine.must("podman", "port", sandbox.sandbox_id)
+        with pytest.raises(ValueError, match="8001 is not among the `ports`"):
+            await sandbox.endpoint(8001)
+
+
+async def test_port_can_be_published_at_another_address(engine, provider):
+    block = {"docker": {"program": "podman", "create": {"publish_host": "127.0.0.2"}}}
+    async with AsyncSandbox(block, SERVER) as sandbox:
+        endpoint = await sandbox.endpoint(8000)
+        assert urlsplit(endpoint.endpoint).hostname == "127.0.0.2"
+        assert "Debian" in await fetched(endpoint)
+
+
+async def test_another_provider_connects_to_the_container(provider):
+    async with AsyncSandbox(provider, SERVER) as sandbox:
+        await sandbox.exec("echo here > file")
+        connected = await AsyncSandbox.connect(await sandbox.serialize(), provider=provider)
+        assert (await connected.exec("cat file")).stdout == "here\n"
+        assert "Debian" in await fetched(await connected.endpoint(8000))
+        await connected.stop()
+        assert await sandbox.status() == "stopped"
+
+
+async def test_start_waits_until_the_probe_succeeds(engine, provider):
+    ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000/').status)"
+    probe = {"command": f'python3 -c "{ask}"', "expected_stdout": "200", "stable_count": 2}
+    async with AsyncSandbox({"docker": {"program": "podman", "probe": probe}}, SERVER) as sandbox:
+        assert (await sandbox.exec(["python3", "-c", ask])).stdout == "200\n"
+    probe = {"command": "echo not yet >&2; exit 4", "deadline_s": 2}
+    with pytest.raises(SandboxCreateVerificationError, match="exit code 4, not yet"):
+        await AsyncSandbox({"docker": {"program": "podman", "probe": probe}}, SERVER).start()
+    assert engine.must("podman", "ps", "--all", "--quiet") == ""
+
+
+async def test_option_groups_reach_the_container(engine, provider):
+    create = {"read_only": True, "cap_drop": ["ALL"], "pids_limit": 40, "keepalive_cmd": "sleep 621", "use_init": True}
+    block = {"docker": {"program": "podman", "create": create, "exec": {"exec_shell": "sh"}}}
+    async with AsyncSandbox(block, SandboxSpec(image=SPEC.image)) as sandbox:
+        assert "Read-only" in (await sandbox.exec("touch /usr/new")).stderr
+        assert (await sandbox.exec("grep CapEff /proc/self/status")).stdout.split()[1] == "0" * 16
+        assert (await sandbox.exec("echo ${BASH_VERSION:-plain}")).stdout == "plain\n"
+        assert '"sleep 621"' in engine.must("podman", "inspect", sandbox.sandbox_id)
+        assert engine.inspect(sandbox.sandbox_id, "{{.HostConfig.PidsLimit}}") == "40"
 
 
 async def test_container_without_network_has_no_endpoint(engine, provider):
     block = {"docker": {"program": "podman", "network": "none"}}
     async with AsyncSandbox(block, SPEC) as sandbox:
         assert (await sandbox.exec("ls /sys/class/net")).stdout == "lo\n"
+        descriptor = {**await sandbox.serialize(), "ports": [80]}
+        connected = await AsyncSandbox.connect(descriptor, provider=block)
         with pytest.raises(SandboxError, match="no network"):
-            await sandbox.endpoint(80)
+            await connected.endpoint(80)
 
 
 async def test_nothing_is_left_behind(provider, engine):

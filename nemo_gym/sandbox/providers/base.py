@@ -1,12 +1,13 @@
-"""The types of the sandbox API and the protocol of its providers."""
+"""The types of the sandbox API and the protocols of its providers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
+from urllib.parse import urlsplit
 
 from nemo_gym.errors import NemoGymError
 
@@ -16,6 +17,7 @@ LOST = "sandbox"
 """`error_type` of a command whose sandbox is gone or failed."""
 TIMED_OUT_CODE = 124
 LOST_CODE = -1
+HIGHEST_PORT = 65_535
 
 
 class SandboxError(NemoGymError, RuntimeError):
@@ -26,8 +28,12 @@ class SandboxCreateError(SandboxError):
     """A sandbox could not be created."""
 
 
+class SandboxCreateVerificationError(SandboxCreateError):
+    """A sandbox was created, but its readiness probe did not succeed."""
+
+
 class SandboxStatus(StrEnum):
-    PENDING = "pending"
+    STARTING = "starting"
     RUNNING = "running"
     STOPPED = "stopped"
     ERROR = "error"
@@ -53,6 +59,33 @@ class SandboxResources:
             if value is not None and not value > 0:
                 raise ValueError(f"the resource {name} of a sandbox must be above 0, not {value}")
 
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any] | None) -> Self:
+        """Convert a config block such as `{cpu: 2, memory_mib: "4096"}`. Raise `ValueError` on an unknown key."""
+        given = dict(mapping or {})
+        names = [each.name for each in fields(cls)]
+        if unknown := sorted(map(str, set(given) - set(names))):
+            raise ValueError(f"sandbox resources: unknown {', '.join(unknown)}. Use {', '.join(names)}.")
+        return cls(**{name: None if value is None else _resource(name, value) for name, value in given.items()})
+
+
+def _resource(name: str, value: Any) -> Any:
+    if name == "gpu_type":
+        return str(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"sandbox resources: {name} must be a number, not {value!r}.") from None
+    return int(number) if name != "cpu" and number.is_integer() else number
+
+
+def _port(port: Any) -> int:
+    is_number = isinstance(port, int) and not isinstance(port, bool)
+    number = int(port) if is_number or (isinstance(port, str) and port.isdecimal()) else 0
+    if not 1 <= number <= HIGHEST_PORT:
+        raise ValueError(f"ports of a sandbox are numbers from 1 to {HIGHEST_PORT}, not {port!r}")
+    return number
+
 
 @dataclass(frozen=True)
 class SandboxSpec:
@@ -67,19 +100,27 @@ class SandboxSpec:
     """The working directory of commands, and the base of relative paths."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     files: Mapping[str, str | bytes | Path] = field(default_factory=dict, repr=False)
-    """Files written at the start: the path in the sandbox → a text, bytes, or a local `Path` to copy."""
+    """Files written after the start: the path in the sandbox → a text, bytes, or a local `Path` to copy."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     resources: SandboxResources = field(default_factory=SandboxResources)
     entrypoint: Sequence[str] | None = None
     """A command that runs in the background from the start."""
     provider_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Options specific to the provider."""
+    ports: Sequence[int] = ()
+    """Ports that `endpoint` can be asked for. Kept as a tuple of ints."""
 
     def __post_init__(self) -> None:
         for name in ("env", "files", "metadata", "provider_options"):
             object.__setattr__(self, name, dict(getattr(self, name) or {}))
         if not isinstance(self.resources, SandboxResources):
-            object.__setattr__(self, "resources", SandboxResources(**(self.resources or {})))
+            object.__setattr__(self, "resources", SandboxResources.from_mapping(self.resources))
+        if not isinstance(self.ports, list | tuple):
+            raise TypeError(f"ports of a sandbox must be a list or a tuple, not {self.ports!r}")
+        ports = tuple(map(_port, self.ports))
+        if len(set(ports)) < len(ports):
+            raise ValueError(f"ports of a sandbox must differ: {', '.join(map(str, ports))}")
+        object.__setattr__(self, "ports", ports)
         if self.entrypoint is not None:
             words = [self.entrypoint] if isinstance(self.entrypoint, str) else list(self.entrypoint)
             object.__setattr__(self, "entrypoint", words)
@@ -89,7 +130,7 @@ class SandboxSpec:
                 raise ValueError(f"{name} of a sandbox must be above 0 seconds, not {value}")
 
 
-@dataclass(frozen=True)
+@dataclass
 class SandboxHandle:
     """A reference to a created sandbox. `raw` is for its provider."""
 
@@ -110,17 +151,32 @@ class SandboxExecResult:
     """"timeout", "sandbox" (the sandbox failed, not the command), or None."""
 
 
+ExecResult = SandboxExecResult
+
+
 @dataclass(frozen=True)
 class SandboxEndpoint:
-    """The URL of a sandbox's port, and the headers to send with each request."""
+    """The absolute URL of a sandbox's port, and the headers to send with each request."""
 
-    url: str
+    endpoint: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "endpoint", self.endpoint.strip())
+        parts = urlsplit(self.endpoint)
+        if not parts.scheme or not parts.netloc:
+            raise ValueError(f"the endpoint of a sandbox must be an absolute URL, not {self.endpoint!r}")
+        if not isinstance(self.headers, Mapping):
+            raise TypeError(f"the headers of a sandbox endpoint must be a mapping, not {self.headers!r}")
+        object.__setattr__(self, "headers", {str(key): str(value) for key, value in self.headers.items()})
 
 
 @runtime_checkable
 class SandboxProvider(Protocol):
-    """A provider of sandboxes. Methods raise `SandboxError` if they fail."""
+    """A provider of sandboxes. Methods raise `SandboxError` if they fail.
+
+    `AsyncSandbox` writes the files of a spec with `upload_file`, and passes its `workdir` to `exec`.
+    """
 
     name: str
 
@@ -148,9 +204,6 @@ class SandboxProvider(Protocol):
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
         """Return the status of the sandbox."""
 
-    async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
-        """Return the URL of a port of the sandbox."""
-
     async def close(self, handle: SandboxHandle) -> None:
         """Stop the sandbox and remove its files. Idempotent."""
 
@@ -158,10 +211,31 @@ class SandboxProvider(Protocol):
         """Stop all sandboxes and release the provider's resources."""
 
 
-def words_of(command: str | Sequence[str]) -> list[str]:
+@runtime_checkable
+class SupportsSandboxEndpoint(Protocol):
+    """A provider whose sandboxes can be reached over the network."""
+
+    async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
+        """Return the URL of a port of the sandbox."""
+
+
+@runtime_checkable
+class ConnectableProvider(Protocol):
+    """A provider whose sandboxes other processes can use. Its methods may also be plain functions."""
+
+    def serialize_handle(
+        self, handle: SandboxHandle, *, scope: Any = None
+    ) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
+        """Return a JSON object for `connect`. `scope` is the caller's, and specific to the provider."""
+
+    def connect(self, descriptor: Mapping[str, Any]) -> SandboxHandle | Awaitable[SandboxHandle]:
+        """Return a handle of the running sandbox."""
+
+
+def words_of(command: str | Sequence[str], shell: str | None = None) -> list[str]:
     """Return the program and arguments of a command. A command line runs in bash, or in sh if there is no bash."""
     if isinstance(command, str):
-        return ["/bin/sh", "-c", _SHELL, "sh", command]
+        return [shell, "-c", command] if shell else ["/bin/sh", "-c", _SHELL, "sh", command]
     words = [str(word) for word in command]
     if not words:
         raise ValueError("the command is empty: pass at least the name of a program")

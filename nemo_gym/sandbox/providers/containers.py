@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
+import asyncio
 import uuid
 from abc import abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import IO, Any, Generic, TypeVar
 
@@ -14,17 +16,18 @@ from nemo_gym.sandbox.images import rewrite_image
 from nemo_gym.sandbox.providers.base import (
     SandboxCreateError,
     SandboxError,
+    SandboxExecResult,
     SandboxHandle,
     SandboxProvider,
     SandboxSpec,
 )
 from nemo_gym.sandbox.providers.commandline import Ended, opened, ran, require_program, written_to
 from nemo_gym.sandbox.providers.options import options_of
+from nemo_gym.sandbox.providers.probe import ProbeConfig, until_ready
 
 QUICK_S = 60.0
 """The timeout of calls that only query or remove."""
-READY_S = 600.0
-"""The timeout of a start, which may fetch the image, and of a copy."""
+COPY_S = 600.0
 
 
 class CreateConfig(BaseModel):
@@ -37,19 +40,47 @@ class CreateConfig(BaseModel):
     """The default image."""
     image_rewrites: Any = None
     """In a form that `rewrite_image` accepts."""
-    extra_args: list[str] = Field(default_factory=list)
-    """More options of the command that starts a sandbox."""
+    start_timeout_s: float = Field(default=600.0, gt=0)
+    """Seconds that a start may take, which may fetch the image; `ready_timeout_s` of a spec overrides it."""
+    apply_resource_limits: bool = True
+    """False ignores the `resources` of a spec, for machines that cannot limit them."""
+
+
+class ExecConfig(BaseModel):
+    """Options of commands."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    default_timeout_s: float | None = Field(default=180.0, gt=0)
+    """The limit of commands that are run with `timeout_s=None`; None for no limit."""
+    extra_exec_args: list[str] = Field(default_factory=list)
+    """More options of the command that runs a command in a sandbox."""
+    concurrency: int = Field(default=32, gt=0)
+    """How many commands the provider runs at the same time."""
 
 
 Config = TypeVar("Config", bound=CreateConfig)
+Exec = TypeVar("Exec", bound=ExecConfig)
+Group = BaseModel | Mapping[str, object] | None
+"""A group of options: its config object, or a mapping."""
 
 
-class ContainerProvider(SandboxProvider, Generic[Config]):
-    """A provider that runs a program for each request."""
+class ContainerProvider(SandboxProvider, Generic[Config, Exec]):
+    """A provider that runs a program for each request.
 
-    def __init__(self, create_config: Config) -> None:
-        self.create_config = create_config
+    It takes three groups of options: `create`, `exec` and `probe`. The fields of `create` may also be passed as
+    keyword arguments.
+    """
+
+    create_options: type[Config]
+    exec_options: type[Exec]
+
+    def __init__(self, create: Group = None, exec: Group = None, probe: Group = None, **options: object) -> None:
+        self.create_config = options_of(self.create_options, self.name, create, options)
+        self.exec_config = options_of(self.exec_options, self.name, exec, {})
+        self.probe_config = options_of(ProbeConfig, self.name, probe, {})
         self._made: dict[str, SandboxSpec] = {}
+        self._commands = asyncio.Semaphore(self.exec_config.concurrency)
 
     @abstractmethod
     async def _started(self, handle: SandboxHandle, spec: SandboxSpec, config: Config, image: str) -> Ended:
@@ -60,7 +91,7 @@ class ContainerProvider(SandboxProvider, Generic[Config]):
         """Return the arguments that precede a command in the sandbox. The command can read stdin."""
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
-        config = options_of(type(self.create_config), self.name, self.create_config, spec.provider_options)
+        config = options_of(self.create_options, self.name, self.create_config, spec.provider_options)
         require_program(config.program, self.name)
         image = spec.image or config.image
         if image is None:
@@ -73,7 +104,8 @@ class ContainerProvider(SandboxProvider, Generic[Config]):
             if ended.return_code != 0:
                 why = "it was not ready in time" if ended.is_out_of_time else ended.message
                 raise SandboxCreateError(f"{self.name} could not start a sandbox of {image}: {why}")
-            await self._write_files(handle, spec)
+            start_timeout_s = spec.ready_timeout_s or config.start_timeout_s
+            await until_ready(lambda command, s: self._probed(handle, command, s), self.probe_config, start_timeout_s)
         except BaseException:
             await self.close(handle)
             raise
@@ -83,18 +115,14 @@ class ContainerProvider(SandboxProvider, Generic[Config]):
         with opened(source_path) as file:
             await self._write(handle, file, target_path)
 
-    async def _write_files(self, handle: SandboxHandle, spec: SandboxSpec) -> None:
-        for path, content in spec.files.items():
-            try:
-                if isinstance(content, Path):
-                    await self.upload_file(handle, content, path)
-                    continue
-                with tempfile.TemporaryFile() as file:
-                    file.write(content.encode() if isinstance(content, str) else content)
-                    file.seek(0)
-                    await self._write(handle, file, path)
-            except SandboxError as error:
-                raise SandboxCreateError(f"{path} could not be written in the sandbox: {error}") from error
+    async def _probed(self, handle: SandboxHandle, command: str, timeout_s: float) -> SandboxExecResult:
+        return await self.exec(handle, command, timeout_s=timeout_s)
+
+    @asynccontextmanager
+    async def _limited(self, timeout_s: float | None) -> AsyncIterator[float | None]:
+        """Wait until another command may run, and yield its timeout."""
+        async with self._commands:
+            yield self.exec_config.default_timeout_s if timeout_s is None else timeout_s
 
     async def _write(self, handle: SandboxHandle, file: IO[bytes], path: str) -> None:
         script = 'mkdir -p "$(dirname "$1")" && cat > "$1"'
@@ -112,7 +140,7 @@ class ContainerProvider(SandboxProvider, Generic[Config]):
         return await ran([self.create_config.program, *words], timeout_s=QUICK_S)
 
     async def _must(self, *words: str, stdin: IO[bytes] | None = None, stdout: IO[bytes] | None = None) -> Ended:
-        ended = await ran([self.create_config.program, *words], timeout_s=READY_S, stdin=stdin, stdout=stdout)
+        ended = await ran([self.create_config.program, *words], timeout_s=COPY_S, stdin=stdin, stdout=stdout)
         if ended.return_code != 0:
             raise SandboxError(f"{self.name} {words[0]} failed: {ended.message}")
         return ended

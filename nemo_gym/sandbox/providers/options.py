@@ -8,15 +8,15 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from nemo_gym.config.suggestions import did_you_mean_or_all
-from nemo_gym.errors import ConfigError
+from nemo_gym.errors import SandboxOptionError
 
 Options = TypeVar("Options", bound=BaseModel)
 
 
 def options_of(
-    kind: type[Options], provider: str, given: Options | Mapping[str, object] | None, more: Mapping[str, object]
+    kind: type[Options], provider: str, given: BaseModel | Mapping[str, object] | None, more: Mapping[str, object]
 ) -> Options:
-    """Return the options, overridden by `more`. Raise `ConfigError` with the key if one is unknown or invalid."""
+    """Return the options, overridden by `more`. Raise `SandboxOptionError`, a `TypeError`, with the wrong key."""
     plain = given.model_dump(exclude_unset=True) if isinstance(given, BaseModel) else dict(given or {})
     try:
         return kind.model_validate({**plain, **more})
@@ -25,5 +25,5 @@ def options_of(
         key = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
             choice = did_you_mean_or_all(key, kind.model_fields, "options")
-            raise ConfigError(f"the sandbox provider '{provider}' has no option '{key}'.{choice}") from None
-        raise ConfigError(f"the option '{key}' of the sandbox provider '{provider}': {first['msg']}.") from None
+            raise SandboxOptionError(f"the sandbox provider '{provider}' has no option '{key}'.{choice}") from None
+        raise SandboxOptionError(f"the option '{key}' of the sandbox provider '{provider}': {first['msg']}.") from None

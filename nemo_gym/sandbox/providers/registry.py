@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
 
 from omegaconf import DictConfig, OmegaConf
 
-from nemo_gym.config.suggestions import did_you_mean_or_all
-from nemo_gym.errors import ConfigError, UnknownImplementationError
+from nemo_gym.config.suggestions import did_you_mean
+from nemo_gym.errors import ConfigError, SandboxConfigError, SandboxOptionError, UnknownImplementationError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.sandbox.providers.base import SandboxProvider
 
 ProviderClass = Callable[..., SandboxProvider]
+
+ENTRY_POINTS = "nemo_gym.sandbox_providers"
+"""The group of entry points by which installed packages offer providers."""
+ABSENT = ("daytona", "e2b", "ecs_fargate", "enroot", "opensandbox", "openshell")
+"""Published names of providers that are not part of this package."""
 
 _known: dict[str, str | ProviderClass] = {
     "apptainer": "nemo_gym.sandbox.providers.apptainer:ApptainerProvider",
@@ -21,33 +27,59 @@ _known: dict[str, str | ProviderClass] = {
 }
 
 
-def register_provider(name: str, provider: str | ProviderClass, *, overwrite: bool = True) -> None:
+class AbsentProvider:
+    """A published provider that is not part of this package, so that configs with its name still load."""
+
+    name: str
+
+    def __init__(self, *args: object, **options: object) -> None:
+        raise UnknownImplementationError(
+            f"the sandbox provider '{self.name}' is not part of this package. Install a package that offers it as an "
+            f"entry point of the group `{ENTRY_POINTS}`, register a class with "
+            f"`register_provider('{self.name}', …, override=True)`, or choose apptainer, bubblewrap or docker."
+        )
+
+
+def register_provider(name: str, cls: str | ProviderClass, *, override: bool = False) -> None:
     """Register a provider, as a class or as `module:Class`, under a name."""
-    if not overwrite and name in _known:
-        raise ConfigError(f"a sandbox provider named '{name}' already exists; choose another name.")
-    _known[name] = provider
+    if not override and name in list_providers():
+        raise SandboxConfigError(
+            f"a sandbox provider named '{name}' already exists; choose another name, or pass `override=True`."
+        )
+    _known[name] = cls
 
 
 def list_providers() -> list[str]:
     """Return the names of all providers, sorted."""
-    return sorted(_known)
+    return sorted({*_known, *ABSENT, *entry_points(group=ENTRY_POINTS).names})
 
 
 def is_provider(name: str) -> bool:
     """Return whether a name is registered or has the form `module:Class`."""
-    return name in _known or ":" in name
+    return _found(name) is not None
 
 
 def get_provider_class(name: str) -> ProviderClass:
-    """Return the class of a provider. Raise `UnknownImplementationError` if it does not exist."""
-    if not is_provider(name):
-        choice = did_you_mean_or_all(name, _known, "sandbox providers")
+    """Return the class of a provider. Raise `UnknownImplementationError`, a `ValueError`, if it does not exist."""
+    provider = _found(name)
+    if provider is None:
+        known = list_providers()
         raise UnknownImplementationError(
-            f"'{name}' is not a sandbox provider.{choice} Name your own provider as `module:Class`."
+            f"'{name}' is not a sandbox provider.{did_you_mean(name, known)} The sandbox providers are: "
+            f"{', '.join(known)}. Name your own provider as `module:Class`."
         )
-    provider = _known.get(name, name)
-    if not isinstance(provider, str):
-        return provider
+    return _imported(provider) if isinstance(provider, str) else provider
+
+
+def _found(name: str) -> str | ProviderClass | None:
+    if name in _known or ":" in name:
+        return _known.get(name, name)
+    for offered in entry_points(group=ENTRY_POINTS, name=name):
+        return offered.value
+    return type("AbsentProvider", (AbsentProvider,), {"name": name}) if name in ABSENT else None
+
+
+def _imported(provider: str) -> ProviderClass:
     module, _, class_name = provider.partition(":")
     try:
         imported: ProviderClass = getattr(importlib.import_module(module), class_name)
@@ -66,8 +98,10 @@ def create_provider(
     name, given = named_options(config)
     try:
         return get_provider_class(name)(**{**given, **(options or {}), **more})
+    except ConfigError:
+        raise
     except TypeError as error:
-        raise ConfigError(f"the sandbox provider '{name}' does not accept these options: {error}.") from error
+        raise SandboxOptionError(f"the sandbox provider '{name}' does not accept these options: {error}.") from error
 
 
 def named_options(config: str | Mapping[str, object]) -> tuple[str, JsonObject]:
@@ -79,12 +113,12 @@ def named_options(config: str | Mapping[str, object]) -> tuple[str, JsonObject]:
         return block.pop("provider"), block
     if len(block) != 1:
         found = ", ".join(map(str, block)) or "nothing"
-        raise ConfigError(
+        raise SandboxConfigError(
             f"a sandbox block must have one key, the provider's name, with its options below it; found: {found}."
         )
     ((name, given),) = block.items()
     if given is not None and not isinstance(given, Mapping):
-        raise ConfigError(f"the options of the sandbox provider '{name}' must be a mapping.")
+        raise SandboxConfigError(f"the options of the sandbox provider '{name}' must be a mapping.")
     return name, dict(given or {})
 
 

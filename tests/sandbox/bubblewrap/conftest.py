@@ -2,7 +2,7 @@
 
 import pytest
 
-from nemo_gym.sandbox import AsyncSandbox
+from nemo_gym.sandbox import AsyncSandbox, SandboxSpec
 from nemo_gym.sandbox.providers.bubblewrap import BubblewrapProvider
 from nemo_gym.sandbox.providers.bubblewrap.folders import PREFIX
 
@@ -17,5 +17,5 @@ async def provider(tmp_path):
 
 @pytest.fixture
 async def sandbox(provider):
-    async with AsyncSandbox(provider) as sandbox:
+    async with AsyncSandbox(provider, SandboxSpec(ports=[8000])) as sandbox:
         yield sandbox

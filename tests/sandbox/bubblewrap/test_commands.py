@@ -53,7 +53,7 @@ async def test_spec_sets_variables_files_and_workdir(provider, tmp_path):
 
 
 async def test_middle_of_long_outputs_is_omitted(tmp_path):
-    async with AsyncSandbox({"bubblewrap": {"output_bytes": 100, "workspaces": str(tmp_path)}}) as sandbox:
+    async with AsyncSandbox({"bubblewrap": {"output_bytes": 100, "workspaces": str(tmp_path)}}, {}) as sandbox:
         result = await sandbox.exec("echo begin; head -c 1000000 /dev/zero | tr '\\0' x; echo end")
     assert result.stdout.startswith("begin\n")
     assert result.stdout.endswith("x" * 40 + "end\n")

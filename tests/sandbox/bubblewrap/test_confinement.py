@@ -1,13 +1,17 @@
 """The isolation and the resource limits of a bubblewrap sandbox."""
 
+import asyncio
 import os
 import socket
+import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 import nemo_gym
 from nemo_gym.sandbox import AsyncSandbox, SandboxError, SandboxSpec
+from tests.conftest import PATIENCE_S
 
 pytestmark = pytest.mark.needs_bubblewrap
 
@@ -45,6 +49,29 @@ async def test_sandbox_has_its_own_network(sandbox):
     assert (await sandbox.exec(f'until python3 -c "{ask}" 2>/dev/null; do sleep 0.1; done')).stdout == "200\n"
     with pytest.raises(SandboxError, match="has_network"):
         await sandbox.endpoint(8000)
+
+
+async def test_endpoint_of_shared_network_is_reachable(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    config = {"bubblewrap": {"workspaces": str(tmp_path), "has_network": True}}
+    serve = f"import socket; s = socket.create_server(('127.0.0.1', {port})); s.accept()[0].sendall(b'hello')"
+    async with AsyncSandbox(config, SandboxSpec(ports=[port], entrypoint=["python3", "-c", serve])) as sandbox:
+        address = urlsplit((await sandbox.endpoint(port)).endpoint)
+        assert await asyncio.to_thread(received, (address.hostname, address.port)) == b"hello"
+        with pytest.raises(NotImplementedError, match="only be used by the process"):
+            await sandbox.serialize()
+
+
+def received(address):
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            with socket.create_connection(address, PATIENCE_S) as client:
+                return client.recv(5)
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 async def test_commands_have_no_capabilities_or_foreign_processes(sandbox):

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.needs_bubblewrap
 
 
 async def test_background_processes_end_with_sandbox(provider):
-    async with AsyncSandbox(provider) as sandbox:
+    async with AsyncSandbox(provider, SandboxSpec()) as sandbox:
         began = time.monotonic()
         await sandbox.exec("(for n in 1 2 3 4 5 6; do echo $n; sleep 0.1; done; touch written; sleep 600) & :")
         assert time.monotonic() - began < PATIENCE_S
@@ -60,7 +60,7 @@ async def test_concurrent_sandboxes_are_isolated(provider):
 
 
 async def test_commands_run_concurrently(provider):
-    async with AsyncSandbox(provider) as one, AsyncSandbox(provider) as other:
+    async with AsyncSandbox(provider, SandboxSpec()) as one, AsyncSandbox(provider, SandboxSpec()) as other:
         waits = asyncio.create_task(one.exec("until [ -e go ]; do sleep 0.05; done; echo went"))
         await other.exec("touch go")
         await asyncio.sleep(0.2)
@@ -82,7 +82,7 @@ def test_sandbox_works_on_uvloop(tmp_path):
 
 async def test_missing_workspaces_folder_is_named(tmp_path):
     with pytest.raises(SandboxCreateError, match="missing"):
-        await AsyncSandbox({"bubblewrap": {"workspaces": str(tmp_path / "missing")}}).start()
+        await AsyncSandbox({"bubblewrap": {"workspaces": str(tmp_path / "missing")}}).start({})
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ import asyncio, sys
 from nemo_gym.sandbox import AsyncSandbox
 
 async def main():
-    async with AsyncSandbox({"bubblewrap": {"workspaces": sys.argv[1]}}) as sandbox:
+    async with AsyncSandbox({"bubblewrap": {"workspaces": sys.argv[1]}}, {}) as sandbox:
         await sandbox.exec(f"setsid sleep {sys.argv[2]} >/dev/null 2>&1 &")
         print("ready", flush=True)
         await asyncio.sleep(60)
@@ -127,12 +127,12 @@ async def test_next_owner_cleans_up_after_killed_one(tmp_path):
         owner.communicate()
     await until(lambda: is_gone(f"sleep {seconds}"))
     os.utime(left, (1, 1))
-    async with AsyncSandbox({"bubblewrap": {"workspaces": str(tmp_path)}}) as sandbox:
+    async with AsyncSandbox({"bubblewrap": {"workspaces": str(tmp_path)}}, {}) as sandbox:
         assert not left.exists()
         (own,) = tmp_path.glob(f"{PREFIX}*")
         os.utime(own, (1, 1))
         # A folder in use is locked, however old it is.
-        async with AsyncSandbox({"bubblewrap": {"workspaces": str(tmp_path)}}):
+        async with AsyncSandbox({"bubblewrap": {"workspaces": str(tmp_path)}}, {}):
             assert (await sandbox.exec("echo alive")).stdout == "alive\n"
             assert own.exists()
 

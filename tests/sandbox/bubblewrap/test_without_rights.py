@@ -24,7 +24,7 @@ NOBODY = 65534
 
 async def test_missing_bubblewrap_is_reported(without_bubblewrap):
     with pytest.raises(SandboxCreateError, match="bubblewrap is not installed") as refused:
-        await AsyncSandbox("bubblewrap").start()
+        await AsyncSandbox("bubblewrap").start({})
     assert "allow_unconfined" in str(refused.value)
 
 
@@ -32,7 +32,7 @@ async def test_output_of_failing_bubblewrap_is_reported(monkeypatch, tmp_path):
     fake_bwrap(tmp_path, "0.8.0")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(SandboxCreateError, match="no namespaces for you"):
-        await AsyncSandbox("bubblewrap").start()
+        await AsyncSandbox("bubblewrap").start({})
 
 
 def fake_bwrap(folder, version):
@@ -70,7 +70,9 @@ async def test_allow_unconfined_runs_commands_in_workspace(monkeypatch, tmp_path
     monkeypatch.setenv("PATH", path)
     (tmp_path / "given").write_text("given")
     marker = f"sleep {700 + os.getpid()}.5"
-    async with AsyncSandbox(provider, {"resources": {"memory_mib": 512}}) as sandbox:
+    spec = {"resources": {"memory_mib": 512}, "workdir": "/work", "files": {"first": "given"}}
+    async with AsyncSandbox(provider, spec) as sandbox:
+        assert (await sandbox.exec("cat first")).stdout == "given"
         await sandbox.upload(tmp_path / "given", "file")
         assert (await sandbox.exec("cat file; echo made > made")).stdout == "given"
         await sandbox.download("made", tmp_path / "made")

@@ -1,5 +1,5 @@
 """Sandboxes as apptainer instances."""
 
-from nemo_gym.sandbox.providers.apptainer.provider import ApptainerCreateConfig, ApptainerProvider
+from nemo_gym.sandbox.providers.apptainer.provider import ApptainerCreateConfig, ApptainerExecConfig, ApptainerProvider
 
-__all__ = ["ApptainerCreateConfig", "ApptainerProvider"]
+__all__ = ["ApptainerCreateConfig", "ApptainerExecConfig", "ApptainerProvider"]

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from nemo_gym.sandbox.providers.base import (
     SandboxEndpoint,
     SandboxError,
     SandboxExecResult,
     SandboxHandle,
+    SandboxResources,
     SandboxSpec,
     SandboxStatus,
     words_of,
 )
 from nemo_gym.sandbox.providers.commandline import Ended, ran
-from nemo_gym.sandbox.providers.containers import QUICK_S, READY_S, ContainerProvider, CreateConfig
-from nemo_gym.sandbox.providers.options import options_of
+from nemo_gym.sandbox.providers.containers import QUICK_S, ContainerProvider, CreateConfig, ExecConfig, Group
 
+ROOT = ("root", "0")
 FAILED_CODE = 255
 """The exit code of apptainer's own failures; a command may exit with it too."""
 
 
 class ApptainerCreateConfig(CreateConfig):
-    """Options of new instances. Their image is a file, a folder, or a URL such as `docker://busybox`."""
+    """Options of new instances. Their image is a file, a folder, a URL, or the name of a docker image."""
 
     program: str = "apptainer"
     """Or singularity, which has the same command line."""
@@ -35,16 +40,45 @@ class ApptainerCreateConfig(CreateConfig):
     is_writable: bool = True
     """Whether all files are writable for the instance's lifetime; otherwise only /tmp and the home folder are."""
     binds: list[str] = Field(default_factory=list)
+    """Files and folders of this machine in the instance, as `source:target`; a spec may name one as a text."""
+    mount_point: str | None = "/sandbox"
+    """The path at which each instance has a writable folder of its own; None for no folder."""
+    extra_start_args: list[str] = Field(default_factory=list)
+    """More options of `apptainer instance start`."""
+
+    @field_validator("binds", mode="before")
+    @classmethod
+    def _as_list(cls, binds: Any) -> Any:
+        return [binds] if isinstance(binds, str) else binds
 
 
-class ApptainerProvider(ContainerProvider[ApptainerCreateConfig]):
-    """A provider of apptainer instances. The fields of `create` may also be passed as keyword arguments."""
+class ApptainerExecConfig(ExecConfig):
+    """Options of commands in instances."""
+
+    fakeroot_for_root: bool = True
+    """Whether commands for the user `root` get `--fakeroot`, because an instance has this process's user."""
+    default_binds: list[str] = Field(default_factory=list)
+    """More `binds`. They are made at the start, because a running instance cannot have new ones."""
+
+
+class ApptainerProvider(ContainerProvider[ApptainerCreateConfig, ApptainerExecConfig]):
+    """A provider of apptainer instances. `bin_path` is the program, and overrides `program` in `create`."""
 
     name = "apptainer"
+    create_options = ApptainerCreateConfig
+    exec_options = ApptainerExecConfig
 
-    def __init__(self, create: ApptainerCreateConfig | Mapping[str, object] | None = None, **options: object) -> None:
-        super().__init__(options_of(ApptainerCreateConfig, self.name, create, options))
+    def __init__(
+        self,
+        create: Group = None,
+        exec: Group = None,
+        probe: Group = None,
+        bin_path: str | None = None,
+        **options: object,
+    ) -> None:
+        super().__init__(create, exec, probe, **options, **({"program": bin_path} if bin_path else {}))
         self._ends: dict[str, asyncio.Task[None]] = {}
+        self._folders: dict[str, str] = {}
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
         handle = await super().create(spec)
@@ -64,13 +98,14 @@ class ApptainerProvider(ContainerProvider[ApptainerCreateConfig]):
         timeout_s: float | None = None,
         user: str | int | None = None,
     ) -> SandboxExecResult:
-        """Run a command in the instance. `user` is ignored, because an instance has one user."""
+        """Run a command in the instance. Users other than root are ignored, because an instance has one user."""
         spec = self._made.get(handle.sandbox_id, SandboxSpec())
-        folder = cwd or spec.workdir
-        where = ["--pwd", folder] if folder else []
+        is_fake_root = str(user) in ROOT and self.exec_config.fakeroot_for_root and os.geteuid() != 0
+        options = [*(["--pwd", cwd] if cwd else []), *(["--fakeroot"] if is_fake_root else [])]
         verb, address = self._inside(handle)
-        words = [verb, *where, address, *words_of(command)]
-        ended = await self._ran(words, {**spec.env, **(env or {})}, timeout_s)
+        words = [verb, *options, *self.exec_config.extra_exec_args, address, *words_of(command)]
+        async with self._limited(timeout_s) as limit_s:
+            ended = await self._ran(words, {**spec.env, **(env or {})}, limit_s)
         return ended.as_result(is_lost=ended.return_code == FAILED_CODE and "FATAL:" in ended.stderr)
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
@@ -91,12 +126,19 @@ class ApptainerProvider(ContainerProvider[ApptainerCreateConfig]):
             end.cancel()
         if self._made.pop(handle.sandbox_id, None) is not None:
             await self._quick("instance", "stop", "--force", handle.sandbox_id)
+        if folder := self._folders.pop(handle.sandbox_id, None):
+            await asyncio.to_thread(shutil.rmtree, folder)
 
     async def _started(
         self, handle: SandboxHandle, spec: SandboxSpec, config: ApptainerCreateConfig, image: str
     ) -> Ended:
-        words = ["instance", "start", *_start_options(spec, config), image, handle.sandbox_id]
-        return await self._ran(words, spec.env, spec.ready_timeout_s or READY_S)
+        binds = [*self.exec_config.default_binds, *config.binds]
+        if config.mount_point:
+            self._folders[handle.sandbox_id] = tempfile.mkdtemp(prefix="nemo_gym-mount-")
+            binds.append(f"{self._folders[handle.sandbox_id]}:{config.mount_point}")
+        options = _start_options(spec, config, binds)
+        words = ["instance", "start", *options, _with_scheme(image), handle.sandbox_id]
+        return await self._ran(words, spec.env, spec.ready_timeout_s or config.start_timeout_s)
 
     def _inside(self, handle: SandboxHandle) -> list[str]:
         return ["exec", f"instance://{handle.sandbox_id}"]
@@ -112,14 +154,19 @@ class ApptainerProvider(ContainerProvider[ApptainerCreateConfig]):
             await self.close(handle)
 
 
-def _start_options(spec: SandboxSpec, config: ApptainerCreateConfig) -> list[str]:
-    wanted = spec.resources
+def _with_scheme(image: str) -> str:
+    is_complete = "://" in image or image.startswith(("/", ".")) or image.endswith(".sif")
+    return image if is_complete else f"docker://{image}"
+
+
+def _start_options(spec: SandboxSpec, config: ApptainerCreateConfig, binds: Sequence[str]) -> list[str]:
+    wanted = spec.resources if config.apply_resource_limits else SandboxResources()
     words = ["--containall", *(["--writable-tmpfs"] if config.is_writable else [])]
     words += [] if config.has_network else ["--net", "--network", "none"]
-    words += ["--nv"] if wanted.gpu else []
+    words += ["--nv"] if spec.resources.gpu else []
     words += ["--cpus", str(wanted.cpu)] if wanted.cpu else []
     words += ["--memory", f"{wanted.memory_mib}M"] if wanted.memory_mib else []
     words += ["--pids-limit", str(wanted.pids)] if wanted.pids else []
-    for bind in config.binds:
+    for bind in binds:
         words += ["--bind", bind]
-    return [*words, *config.extra_args]
+    return [*words, *config.extra_start_args]

@@ -63,7 +63,7 @@ class BubblewrapProvider:
             return self._level
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
-        """Start a sandbox and write its files. The image of the spec is ignored in favour of this machine's system."""
+        """Start a sandbox. The image of the spec is ignored in favour of this machine's system."""
         level = await self.level()
         config = self._config_of(spec)
         if not level.is_confined and not config.allow_unconfined:
@@ -77,11 +77,8 @@ class BubblewrapProvider:
             self._sandboxes[handle.sandbox_id] = await self._start(spec, config, level)
         except OSError as error:
             raise SandboxCreateError(f"the sandbox cannot be created: {error}") from error
-        try:
-            await self._prepare(handle, spec)
-        except BaseException:
-            await self.close(handle)
-            raise
+        if spec.entrypoint:
+            await self._start_entrypoint(handle, spec.entrypoint)
         return handle
 
     async def exec(
@@ -102,8 +99,9 @@ class BubblewrapProvider:
         if user is not None and str(user) not in (*THE_USER, str(sandbox.uid)):
             raise SandboxError(f"a bubblewrap sandbox has one user, 'sandbox', and no '{user}'.")
         variables = {**sandbox.env, **{key: str(value) for key, value in (env or {}).items()}}
+        folder = None if cwd == sandbox.workdir else cwd
         try:
-            reply = await sandbox.process.run(words, variables, cwd=cwd, timeout_s=timeout_s)
+            reply = await sandbox.process.run(words, variables, cwd=folder, timeout_s=timeout_s)
         except SandboxError as error:
             return SandboxExecResult("", str(error), LOST_CODE, LOST)
         return SandboxExecResult(reply.stdout, reply.stderr, reply.code, TIMED_OUT if reply.is_out_of_time else None)
@@ -176,19 +174,12 @@ class BubblewrapProvider:
             return level
         return cannot_start(problem)
 
-    async def _prepare(self, handle: SandboxHandle, spec: SandboxSpec) -> None:
-        sandbox = self._sandbox(handle)
-        for path, content in spec.files.items():
-            if isinstance(content, Path):
-                await self.upload_file(handle, content, path)
-                continue
-            data = content.encode() if isinstance(content, str) else content
-            with open(os.memfd_create("file"), "wb") as file:  # noqa: ASYNC230 - a file in memory
-                file.write(data)
-                file.seek(0)
-                await sandbox.process.put(file.fileno(), path, timeout_s=COPY_S)
-        if spec.entrypoint:
-            await self.exec(handle, ["/bin/sh", "-c", '"$@" >/dev/null 2>&1 &', "sh", *spec.entrypoint])
+    async def _start_entrypoint(self, handle: SandboxHandle, words: Sequence[str]) -> None:
+        try:
+            await self.exec(handle, ["/bin/sh", "-c", '"$@" >/dev/null 2>&1 &', "sh", *words])
+        except BaseException:
+            await self.close(handle)
+            raise
 
     async def _start(self, spec: SandboxSpec, config: BubblewrapConfig, level: Level) -> RunningSandbox:
         uid = None

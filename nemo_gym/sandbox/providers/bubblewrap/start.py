@@ -29,6 +29,8 @@ class RunningSandbox:
     env: dict[str, str]
     uid: int | None
     has_network: bool
+    workdir: str | None
+    """The spec's name of the workspace, whose path is another one if the sandbox is not confined."""
 
     async def end(self) -> None:
         """Kill all its processes and remove its workspace."""
@@ -55,7 +57,7 @@ async def started(spec: SandboxSpec, config: BubblewrapConfig, level: Level, uid
     except BaseException:
         await _end(process, home)
         raise
-    return RunningSandbox(process, home, env, uid, config.has_network or not level.is_confined)
+    return RunningSandbox(process, home, env, uid, config.has_network or not level.is_confined, spec.workdir)
 
 
 def _base_environment(home: str) -> dict[str, str]:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import Field
 
-from nemo_gym.sandbox.providers.base import SandboxSpec
-from nemo_gym.sandbox.providers.containers import CreateConfig
+from nemo_gym.sandbox.providers.base import SandboxResources, SandboxSpec
+from nemo_gym.sandbox.providers.containers import CreateConfig, ExecConfig
 
 LABEL = "nemo_gym"
-FOREVER = ["sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"]
+FOREVER = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
 
 
 class DockerCreateConfig(CreateConfig):
@@ -27,11 +27,35 @@ class DockerCreateConfig(CreateConfig):
     """A docker network, or `none`; docker's default if omitted."""
     user: str | None = None
     volumes: list[str] = Field(default_factory=list)
+    use_init: bool = True
+    """Whether a small init process reaps the orphans of commands."""
+    read_only: bool = False
+    """Whether the container's own file system is read-only."""
+    cap_drop: list[str] = Field(default_factory=list)
+    security_opt: list[str] = Field(default_factory=list)
+    pids_limit: int | None = None
+    """Processes at the same time; `pids` in the `resources` of a spec overrides it."""
+    publish_host: str = "127.0.0.1"
+    """The address of this machine at which the `ports` of a spec are published, each under a free port."""
+    keepalive_shell: str = "sh"
+    keepalive_cmd: str = FOREVER
+    """The command line that keeps a container without `entrypoint` alive; the shell runs it."""
+    extra_run_args: list[str] = Field(default_factory=list)
+    """More options of `docker run`."""
+    run_args: list[str] = Field(default_factory=list)
+    """The same for one sandbox, in the `provider_options` of its spec."""
+
+
+class DockerExecConfig(ExecConfig):
+    """Options of commands in containers."""
+
+    exec_shell: str | None = None
+    """The shell of command lines; by default bash if the image has it, otherwise sh."""
 
 
 def run_options(name: str, spec: SandboxSpec, config: DockerCreateConfig) -> list[str]:
     """Return the arguments of `docker run` before the image."""
-    wanted = spec.resources
+    wanted = spec.resources if config.apply_resource_limits else SandboxResources()
     single = {
         "--name": name,
         "--pull": config.pull,
@@ -41,24 +65,31 @@ def run_options(name: str, spec: SandboxSpec, config: DockerCreateConfig) -> lis
         "--workdir": spec.workdir,
         "--cpus": wanted.cpu,
         "--memory": f"{wanted.memory_mib}m" if wanted.memory_mib else None,
-        "--pids-limit": wanted.pids,
+        "--pids-limit": wanted.pids or config.pids_limit,
         "--storage-opt": f"size={wanted.disk_gib}G" if wanted.disk_gib else None,
-        "--gpus": wanted.gpu or None,
+        "--gpus": spec.resources.gpu or None,
         "--entrypoint": "",
     }
-    words = ["run", "--detach", "--init", "--label", LABEL]
+    host = f"[{config.publish_host}]" if ":" in config.publish_host else config.publish_host
+    repeated = {
+        "--label": [LABEL, *(f"{LABEL}.{key}={value}" for key, value in spec.metadata.items())],
+        "--volume": config.volumes,
+        "--cap-drop": config.cap_drop,
+        "--security-opt": config.security_opt,
+        "--publish": [f"{host}::{port}" for port in spec.ports],
+    }
+    words = ["run", "--detach", *(["--init"] if config.use_init else [])]
+    words += ["--read-only"] if config.read_only else []
     for option, value in single.items():
         words += [option, str(value)] if value is not None else []
-    for key, value in spec.metadata.items():
-        words += ["--label", f"{LABEL}.{key}={value}"]
-    for volume in config.volumes:
-        words += ["--volume", volume]
-    return [*words, *config.extra_args]
+    for option, values in repeated.items():
+        words += [word for value in values for word in (option, value)]
+    return [*words, *config.extra_run_args, *config.run_args]
 
 
-def first_command(spec: SandboxSpec) -> list[str]:
+def first_command(spec: SandboxSpec, config: DockerCreateConfig) -> list[str]:
     """Return the container's main command, which ends with the container."""
-    first = list(spec.entrypoint or FOREVER)
+    first = list(spec.entrypoint or [config.keepalive_shell, "-c", config.keepalive_cmd])
     if spec.ttl_s is None:
         return first
     # The container enforces the limit itself, in case its owner has ended.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from nemo_gym.sandbox.providers.base import (
     SandboxEndpoint,
@@ -15,28 +16,27 @@ from nemo_gym.sandbox.providers.base import (
     words_of,
 )
 from nemo_gym.sandbox.providers.commandline import Ended, ran
-from nemo_gym.sandbox.providers.containers import READY_S, ContainerProvider
+from nemo_gym.sandbox.providers.containers import ContainerProvider
 from nemo_gym.sandbox.providers.docker.command import (
     DockerCreateConfig,
+    DockerExecConfig,
     environment_options,
     first_command,
     run_options,
 )
-from nemo_gym.sandbox.providers.options import options_of
 
 _NUMBERED = 'echo "nemo_gym-process:$$" >&2; [ -z "$1" ] || cd "$1" || exit 126; shift; exec "$@"'
 """Prints the PID, because killing the docker client does not end the process in the container."""
 _NUMBER = re.compile(r"^nemo_gym-process:(\d+)\n", re.MULTILINE)
-_STATES = {"running": SandboxStatus.RUNNING, "exited": SandboxStatus.STOPPED, "created": SandboxStatus.PENDING}
+_STATES = {"running": SandboxStatus.RUNNING, "exited": SandboxStatus.STOPPED, "created": SandboxStatus.STARTING}
 
 
-class DockerProvider(ContainerProvider[DockerCreateConfig]):
-    """A provider of containers. The fields of `create` may also be passed as keyword arguments."""
+class DockerProvider(ContainerProvider[DockerCreateConfig, DockerExecConfig]):
+    """A provider of containers. Any process that reaches the same docker can connect to them."""
 
     name = "docker"
-
-    def __init__(self, create: DockerCreateConfig | Mapping[str, object] | None = None, **options: object) -> None:
-        super().__init__(options_of(DockerCreateConfig, self.name, create, options))
+    create_options = DockerCreateConfig
+    exec_options = DockerExecConfig
 
     async def exec(
         self,
@@ -49,10 +49,12 @@ class DockerProvider(ContainerProvider[DockerCreateConfig]):
         user: str | int | None = None,
     ) -> SandboxExecResult:
         who = ["--user", str(user)] if user is not None else []
+        options = self.exec_config
         with environment_options(env or {}) as variables:
-            words = [self.create_config.program, "exec", *who, *variables, handle.sandbox_id]
-            words += ["sh", "-c", _NUMBERED, "sh", cwd or "", *words_of(command)]
-            ended = await ran(words, timeout_s=timeout_s)
+            words = [self.create_config.program, "exec", *who, *variables, *options.extra_exec_args, handle.sandbox_id]
+            words += ["sh", "-c", _NUMBERED, "sh", cwd or "", *words_of(command, options.exec_shell)]
+            async with self._limited(timeout_s) as limit_s:
+                ended = await ran(words, timeout_s=limit_s)
         number = _NUMBER.search(ended.stderr)
         if ended.is_out_of_time and number:
             kill = f"kill -9 -{number[1]} 2>/dev/null || kill -9 {number[1]}"
@@ -68,10 +70,10 @@ class DockerProvider(ContainerProvider[DockerCreateConfig]):
         return _STATES.get(ended.stdout.strip(), SandboxStatus.ERROR)
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
-        """Return the container's own address, or the port of this machine that `-p` in `extra_args` maps to it."""
+        """Return the port of this machine at which the container's port is published, or else its own address."""
         ended = await self._quick("port", handle.sandbox_id, str(port))
         if ended.return_code == 0 and ended.stdout.strip():
-            address = ended.stdout.split()[0].replace("0.0.0.0", "127.0.0.1")
+            address = ended.stdout.split()[0].replace("0.0.0.0", "127.0.0.1").replace("[::]", "[::1]")
             return SandboxEndpoint(f"http://{address}")
         shown = "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}"
         ended = await self._must("inspect", "--format", shown, handle.sandbox_id)
@@ -79,19 +81,28 @@ class DockerProvider(ContainerProvider[DockerCreateConfig]):
             raise SandboxError(f"port {port} cannot be reached: the container {handle.sandbox_id} has no network.")
         return SandboxEndpoint(f"http://{ended.stdout.split()[0]}:{port}")
 
+    async def serialize_handle(self, handle: SandboxHandle, *, scope: Any = None) -> dict[str, Any]:
+        """Return the container's name. There is only one scope: everyone who may use the same docker."""
+        return {"provider": self.name, "sandbox_id": handle.sandbox_id}
+
+    async def connect(self, descriptor: Mapping[str, Any]) -> SandboxHandle:
+        handle = SandboxHandle(str(descriptor.get("sandbox_id")), self.name)
+        if await self.status(handle) is not SandboxStatus.RUNNING:
+            raise SandboxError(f"the container {handle.sandbox_id} does not run here, so it cannot be connected to.")
+        return handle
+
     async def close(self, handle: SandboxHandle) -> None:
-        if handle.sandbox_id in self._made:
-            ended = await self._quick("rm", "--force", "--volumes", handle.sandbox_id)
-            if ended.return_code == 0 or "no such" in ended.stderr.lower():
-                self._made.pop(handle.sandbox_id, None)
+        ended = await self._quick("rm", "--force", "--volumes", handle.sandbox_id)
+        if ended.return_code == 0 or "no such" in ended.stderr.lower():
+            self._made.pop(handle.sandbox_id, None)
 
     async def _started(
         self, handle: SandboxHandle, spec: SandboxSpec, config: DockerCreateConfig, image: str
     ) -> Ended:
         with environment_options(spec.env) as variables:
             options = [*run_options(handle.sandbox_id, spec, config), *variables]
-            words = [self.create_config.program, *options, image, *first_command(spec)]
-            return await ran(words, timeout_s=spec.ready_timeout_s or READY_S)
+            words = [self.create_config.program, *options, image, *first_command(spec, config)]
+            return await ran(words, timeout_s=spec.ready_timeout_s or config.start_timeout_s)
 
     def _inside(self, handle: SandboxHandle) -> list[str]:
         return ["exec", "-i", handle.sandbox_id]

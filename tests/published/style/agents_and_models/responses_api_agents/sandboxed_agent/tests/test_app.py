@@ -39,6 +39,9 @@ class PaperProvider:
         self.noted.append(("exec", command))
         return SandboxExecResult(stdout="ok", stderr="", return_code=self.codes.pop(0))
 
+    async def upload_file(self, handle, source_path, target_path):
+        self.noted.append(("upload", source_path.read_text(), target_path))
+
     async def status(self, handle):
         return SandboxStatus.RUNNING
 
@@ -51,7 +54,7 @@ class PaperProvider:
 
 @pytest.mark.parametrize(("code", "reward"), [(0, 1.0), (3, 0.0)])
 def test_the_check_decides(monkeypatch: MonkeyPatch, code: int, reward: float) -> None:
-    register_provider("paper", PaperProvider)
+    register_provider("paper", PaperProvider, override=True)
     PaperProvider.noted.clear()
     config = {"sandbox": {"paper": {"codes": [0, code]}, "default_metadata": {"team": "blue"}}}
     monkeypatch.setattr(app_module, "get_global_config_dict", lambda: config)
@@ -75,6 +78,7 @@ def test_the_check_decides(monkeypatch: MonkeyPatch, code: int, reward: float) -
     assert result["sandbox"]["labels"] == {"team": "blue"}
     assert PaperProvider.noted == [
         ("create", "hello"),
+        ("upload", "true", "setup.sh"),
         ("exec", "sh setup.sh"),
         ("exec", "test -e done"),
         ("close", "paper-1"),
