@@ -55,6 +55,9 @@ ROWS = {
         setup_script="echo $GREETING > greeting; cat greeting",
         check="grep -q hello greeting && test ! -e /etc/shadow.bak",
     ),
+    "own_provider": row_of("own_provider_agent", script="echo hello $WHO", expected_output="hello you\n"),
+    "remote_sandbox": row_of("remote_sandbox_agent"),
+    "shared_sandbox": row_of("shared_sandbox_environment", work="echo $GOMAXPROCS > made", check="grep -q 2 made"),
     **{plan: row_of("sentinel_agent", plan=plan) for plan in PLANS},
 }
 OBSERVED = ("loop", "harness", "observed", "address")
@@ -239,6 +242,25 @@ def test_agent_commands_run_in_the_configured_sandbox(collected):
     assert rollout["reward"] == 1.0
     assert rollout["sandbox"]["setup"] == {"stdout": "hello\n", "return_code": 0, "error_type": None}
     assert rollout["sandbox"]["labels"] == {"team": "red"}
+
+
+def test_folders_own_sandbox_provider_gets_files_and_workdir(collected):
+    rollout = collected[2]["own_provider"]
+    assert (rollout["reward"], rollout["output"]) == (1.0, "hello you\n")
+    assert Path(rollout["sandbox_id"]).name.startswith("own-")
+    assert not Path(rollout["sandbox_id"]).exists()
+
+
+def test_included_block_of_absent_provider_fails_when_used(collected):
+    rollout = collected[2]["remote_sandbox"]
+    assert (rollout["provider"], rollout["labels"]) == (["opensandbox"], {"sandbox-api": "opensandbox"})
+    assert "'opensandbox' is not part of this package" in rollout["sandbox_error"]
+
+
+def test_sandbox_is_shared_by_its_descriptor(collected):
+    rollout = collected[2]["shared_sandbox"]
+    assert rollout["reward"] == 1.0
+    assert (rollout["descriptor"]["scope"], rollout["descriptor"]["workdir"]) == ("task", "/work")
 
 
 def test_sentinels_select_the_results_file(place, servers, collected):

@@ -70,6 +70,10 @@ IDIOMS = {
     "mask-sample": "sentinel_agent::test_sentinels[masked-expected2]",
     "retries-by-running-again": "sentinel_agent::test_sentinels[good_in_the_end-expected1]",
     "calls-by-address": "address_agent::test_everything_is_called_by_its_address",
+    "sandbox-spec-given-at-the-start": "own_provider_agent::test_files_and_workdir_are_the_frameworks_business",
+    "sandbox-provider-of-any-service": "remote_sandbox_agent::test_a_server_of_any_provider_is_constructed[daytona]",
+    "sandbox-serialized-and-connected": "shared_sandbox_agent::test_the_descriptor_is_json_and_leads_to_the_sandbox",
+    "sandbox-resources-from-mapping": "shared_sandbox_agent::test_resources_of_a_config_block",
     "provider-of-sandboxes-registered": "sandboxed_agent::test_the_check_decides[0-1.0]",
 }
 """The own test that covers each idiom."""
