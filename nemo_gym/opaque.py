@@ -60,7 +60,8 @@ def cut_tokens(text: bytes) -> Cut:
         if len(array) < WORTH_BYTES or array.translate(None, _OF_NUMBERS) != b"[]":
             continue
         parts += (text[copied:position], f'"{_MARK}{len(arrays)}"'.encode())
-        arrays.append(array)
+        # A line break would end the line of the results that the array is written to.
+        arrays.append(array.replace(b"\n", b" ").replace(b"\r", b" "))
         # Continue after the array, because it has most of the bytes and none of the keys.
         copied = position = end
     return Cut(b"".join((*parts, text[copied:])) if arrays else text, arrays)

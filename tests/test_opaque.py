@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nemo_gym.jsonl import dump_line
 from nemo_gym.opaque import TOKEN_KEYS, loads_opaque, plain
 from tests.each_case import each_case
 
@@ -47,6 +48,14 @@ def test_long_array_is_kept_as_text(key, spaced):
 )
 def test_other_values_are_parsed_normally(row):
     assert loads_opaque(orjson.dumps(row)) == row
+
+
+@each_case("line_break", [b"\n", b"\r\n"])
+def test_indented_array_stays_on_its_line(line_break):
+    text = b'{"prompt_token_ids": [%b]}' % (b"," + line_break).join([b"1000"] * 300)
+    line = dump_line(loads_opaque(text))
+    assert line.splitlines() == [line.rstrip(b"\n")]
+    assert orjson.loads(line) == {"prompt_token_ids": [1000] * 300}
 
 
 def test_several_arrays_keep_their_order():
