@@ -21,9 +21,16 @@ _FOLDS = 3
 _LARGE_BYTES = 16 * 1024
 
 
-def is_deeper_than(text: bytes, most: int) -> bool:
-    """Return whether a JSON text nests brackets more than `most` deep. Brackets in strings do not count."""
-    if len(text) >= _LARGE_BYTES and _has_at_most(most, text):
+def is_deeper_than(text: bytes | list[bytes], most: int) -> bool:
+    """Return whether a JSON text nests brackets more than `most` deep. Brackets in strings do not count.
+
+    The text may be in pieces. They are joined only if they contain many brackets.
+    """
+    if isinstance(text, list):
+        if len(text) > 1 and _has_at_most(most, text):
+            return False
+        text = text[0] if len(text) == 1 else b"".join(text)
+    if len(text) >= _LARGE_BYTES and _has_at_most(most, [text]):
         return False
     # All steps but the last run at the speed of C. Most texts have at most `most` brackets in total.
     brackets = text.translate(_AS_ROUND, _ALL_ELSE)
@@ -49,16 +56,17 @@ def is_deeper_than(text: bytes, most: int) -> bool:
     return False
 
 
-def _has_at_most(most: int, text: bytes) -> bool:
+def _has_at_most(most: int, pieces: list[bytes]) -> bool:
     """Return whether a text has so few opening brackets that it cannot nest deeper.
 
     In a long text or a long array of numbers, `find` is ten times as fast as a look at every byte.
     """
-    for bracket in (b"[", b"{"):
-        at = text.find(bracket)
-        while at >= 0:
-            most -= 1
-            if most < 0:
-                return False
-            at = text.find(bracket, at + 1)
+    for piece in pieces:
+        for bracket in (b"[", b"{"):
+            at = piece.find(bracket)
+            while at >= 0:
+                most -= 1
+                if most < 0:
+                    return False
+                at = piece.find(bracket, at + 1)
     return True

@@ -69,6 +69,8 @@ class _WrittenItems:
     def __init__(self) -> None:
         self._texts: list[bytes | None] = []
         self._items: list[object] = []
+        self._unsent: dict[int, bytes] = {}
+        """The new long items by place, until they are sent for the first time."""
 
     def request(self, params: JsonObject, items: list[Item]) -> WrittenRequest:
         """Return the request for the next turn."""
@@ -77,8 +79,11 @@ class _WrittenItems:
         if self._items != items[:known]:
             known = _in_common(self._items, items)
             del self._texts[known:], self._items[known:]
+        self._unsent.clear()
         for item in items[known:]:
             text = _written(item)
+            if len(text) >= LONG_ITEM_BYTES:
+                self._unsent[len(self._texts)] = text
             self._texts.append(text if len(text) < LONG_ITEM_BYTES else None)
             self._items.append(_copied(item))
         beginning = dump_up_to("input", {name: value for name, value in params.items() if name != "input"})
@@ -94,9 +99,9 @@ class _WrittenItems:
         """Return the request with the long items as pieces of their own."""
         pieces: list[bytes] = []
         between = [beginning, b"["]
-        for item, text in zip(self._items, self._texts, strict=True):
+        for place, (item, text) in enumerate(zip(self._items, self._texts, strict=True)):
             if text is None:
-                pieces += (b"".join(between), _written(item))
+                pieces += (b"".join(between), self._unsent.pop(place, b"") or _written(item))
                 between = [b","]
             else:
                 between += (text, b",")

@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from nemo_gym.errors import Overloaded
+from nemo_gym.http.connection import ONE_WRITE_BYTES
 from nemo_gym.http.open_files import ADVICE, most_incoming_calls, open_files_limit
 from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER
 from nemo_gym.web.answer import Answer
@@ -250,7 +251,10 @@ class _ResponseWriter:
             self._transport.write(data)
         elif self._head:
             self._has_begun = True
-            self._transport.write(self._head + data)
+            if len(data) <= ONE_WRITE_BYTES:
+                self._transport.write(self._head + data)
+            else:
+                self._transport.writelines((self._head, data))
         elif data.startswith(_CONTINUE):
             self._transport.write(data)
         else:

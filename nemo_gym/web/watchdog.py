@@ -132,8 +132,8 @@ class Watchdog:
             return
         self._chunks.append(chunk)
         if self._body_has_ended:
-            text, self._chunks = b"".join(self._chunks), None
-            if is_deeper_than(text, self._limits.body_depth):
+            chunks, self._chunks = self._chunks, None
+            if is_deeper_than(chunks, self._limits.body_depth):
                 raise self._rejected(400, "nested too deep", too_deep(self._limits.body_depth))
 
     def _rejected(self, status: int, title: str, detail: str) -> HTTPException:
