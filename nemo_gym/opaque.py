@@ -8,10 +8,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import orjson
+from pydantic import BaseModel
 
 TOKEN_KEYS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 WORTH_BYTES = 512
 """Parsing a shorter array costs less than keeping it as text."""
+LONG_NUMBER = 300
+"""In characters. A float has at most 309 digits before its point."""
 
 # Inside a string, the quotes of such a key would be escaped.
 _BEGINNING = re.compile(rb'"(?:' + "|".join(TOKEN_KEYS).encode() + rb')"\s*:\s*(?=\[)')
@@ -65,6 +68,32 @@ def cut_tokens(text: bytes) -> Cut:
         # Continue after the array, because it has most of the bytes and none of the keys.
         copied = position = end
     return Cut(b"".join((*parts, text[copied:])) if arrays else text, arrays)
+
+
+def is_valid_array(array: bytes) -> bool:
+    """Return whether an array of `cut_tokens` is valid JSON, which its characters alone do not guarantee."""
+    try:
+        if b"." in array or b"e" in array or b"E" in array or _has_long_number(array):
+            # A number may exceed the range of a float, which only orjson rejects.
+            orjson.loads(array)
+        else:
+            _Nothing.model_validate_json(b'{"":%b}' % array)
+    except ValueError:
+        return False
+    return True
+
+
+class _Nothing(BaseModel):
+    """Ignores all fields of a JSON object. For integers, its parser takes two thirds of orjson's time."""
+
+
+def _has_long_number(array: bytes) -> bool:
+    end = 0
+    while end + LONG_NUMBER < len(array):
+        end = array.rfind(b",", end, end + LONG_NUMBER) + 1
+        if not end:
+            return True
+    return False
 
 
 def loads_opaque(text: bytes) -> Any:

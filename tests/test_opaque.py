@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nemo_gym.jsonl import dump_line
-from nemo_gym.opaque import TOKEN_KEYS, loads_opaque, plain
+from nemo_gym.opaque import TOKEN_KEYS, is_valid_array, loads_opaque, plain
 from tests.each_case import each_case
 
 IDS = list(range(1000, 1400))
@@ -56,6 +56,16 @@ def test_indented_array_stays_on_its_line(line_break):
     line = dump_line(loads_opaque(text))
     assert line.splitlines() == [line.rstrip(b"\n")]
     assert orjson.loads(line) == {"prompt_token_ids": [1000] * 300}
+
+
+@each_case("rest", ["2", "-2.5", "1e300", " 7", "9" * 308])
+def test_array_of_numbers_is_valid(rest):
+    assert is_valid_array(f"[{'1,' * 300}{rest}]".encode())
+
+
+@each_case("rest", [",2", "01", "1-2", "1.", ".5", "+1", "2,", "1 2", "1e999", "9" * 310])
+def test_array_with_malformed_number_is_invalid(rest):
+    assert not is_valid_array(f"[{'1,' * 300}{rest}]".encode())
 
 
 def test_several_arrays_keep_their_order():

@@ -31,7 +31,7 @@ from nemo_gym.http.open_files import TOO_MANY_FILES, is_out_of_files, no_free_co
 from nemo_gym.http.pool import wait_for_room
 from nemo_gym.http.reply import NoFreeConnection, NotConnected, ReplyTimedOut, Timeouts, readable
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.opaque import cut_tokens
+from nemo_gym.opaque import cut_tokens, is_valid_array
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -382,11 +382,8 @@ def parsed(text: bytes) -> JsonObject | None:
 
 def as_written(text: bytes) -> bytes | None:
     """Return the text itself if it begins like a JSON object, else None. The caller parses most of it."""
-    try:
-        for array in cut_tokens(text).arrays:
-            # Long arrays of tokens reach the results without being parsed, and would make a line unreadable.
-            orjson.loads(array)
-    except orjson.JSONDecodeError:
+    # Long arrays of tokens reach the results without being parsed, and would make a line unreadable.
+    if not all(map(is_valid_array, cut_tokens(text).arrays)):
         return None
     return text if text.lstrip()[:1] == b"{" else None
 
