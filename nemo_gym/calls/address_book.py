@@ -189,6 +189,8 @@ def _server_in(config: Mapping[str, Any], instance: str) -> OtherServer | None:
     implementations = block_in(block, tier)
     name = next(iter(implementations), "")
     settings = block_in(implementations, name)
+    if not any(key in settings for key in ("host", "port", "entrypoint")):
+        return None  # a block that changes a server which the run does not include
     try:
         return OtherServer(tier, str(name), settings["host"], int(settings["port"]))
     except (KeyError, TypeError, ValueError, OmegaConfBaseException):

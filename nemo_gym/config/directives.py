@@ -6,7 +6,21 @@ import re
 
 from nemo_gym.config.models import Origin
 from nemo_gym.config.suggestions import did_you_mean
-from nemo_gym.config.tree import UNSET, Node, Path, dotted, find, locate, merge, plain, replaced, split_key, step, walk
+from nemo_gym.config.tree import (
+    UNSET,
+    Key,
+    Node,
+    Path,
+    dotted,
+    find,
+    locate,
+    merge,
+    plain,
+    replaced,
+    split_key,
+    step,
+    walk,
+)  # fmt: skip
 from nemo_gym.errors import ConfigError, InheritPathNotFoundError
 
 INHERIT, COPY, DELETE = "_inherit_from", "_copy", "_delete_key"
@@ -44,11 +58,6 @@ def _directive_of(node: Node, path: Path) -> _Directive | None:
         return _Directive(node, match[2], match[1] == "inherit_from") if match else None
     found = [name for name in (INHERIT, COPY) if name in node.mapping]
     if not found:
-        if DELETE in node.mapping:
-            raise ConfigError(
-                f"{node.mapping[DELETE].origin}: {dotted((*path, DELETE))} is used without {INHERIT} or {COPY}, so "
-                "there is nothing to delete from. Remove it, or add the directive it belongs to."
-            )
         return None
     if len(found) == 2:
         raise ConfigError(
@@ -62,6 +71,24 @@ def _directive_of(node: Node, path: Path) -> _Directive | None:
             f"`{found[0]}: some_server`, but is {plain(source)!r}."
         )
     return _Directive(source, source.value.strip(), found[0] == INHERIT)
+
+
+def _without_named(block: Node) -> dict[Key, Node]:
+    """Return the entries of a block without `_delete_key` and the keys that it names.
+
+    Files may be merged with or without the file that has these keys, so a missing one is not an error.
+    """
+    result = block.without(DELETE)
+    for key in _names_in(block.mapping[DELETE]):
+        if place := locate(result, split_key(key)):
+            result = replaced(result, place, None)
+    return result.mapping
+
+
+def _names_in(deleted: Node) -> list[str]:
+    """Return the keys that a `_delete_key` lists, either as a list or separated by commas."""
+    named = deleted.value if isinstance(deleted.value, list) else [deleted]
+    return [key.strip() for item in named for key in str(item.value).split(",") if key.strip()]
 
 
 class _Run:
@@ -92,8 +119,8 @@ class _Run:
 
     def _children_expanded(self, node: Node, path: Path) -> Node:
         if isinstance(node.value, dict):
-            entries = {key: self.expanded(child, (*path, key)) for key, child in node.value.items()}
-            return Node(entries, node.origin)
+            kept = _without_named(node) if DELETE in node.value else node.value
+            return Node({key: self.expanded(child, (*path, key)) for key, child in kept.items()}, node.origin)
         if isinstance(node.value, list):
             return Node([self.expanded(item, (*path, index)) for index, item in enumerate(node.value)], node.origin)
         return node
@@ -161,9 +188,7 @@ class _Run:
     def _without_deleted(self, result: Node, deleted: Node | None, path: Path) -> Node:
         if deleted is None:
             return result
-        named = deleted.value if isinstance(deleted.value, list) else [deleted]
-        keys = [key.strip() for item in named for key in str(item.value).split(",") if key.strip()]
-        for key in keys:
+        for key in _names_in(deleted):
             place = locate(result, split_key(key))
             if not place:
                 raise InheritPathNotFoundError(

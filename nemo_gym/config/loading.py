@@ -17,6 +17,7 @@ from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.model_cache import check_model_cache
 from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, Origin, RunConfig, ServerConfig
 from nemo_gym.config.observability import check_capture
+from nemo_gym.config.overlays import notes_of_overlays
 from nemo_gym.config.parts import part_of
 from nemo_gym.config.replicas import replicas_of
 from nemo_gym.config.servers import (
@@ -60,9 +61,9 @@ def load(
     tree = follow_directives(sources.tree)
     checks.check_nothing_unset(tree)
     tree = join_dummy_models(tree)
-    blocks, almost = find_blocks(tree)
+    blocks, almost, overlays = find_blocks(tree)
     resolver = Resolver(tree)
-    values, unresolved = _plain_values(tree, resolver, {block.name for block in blocks})
+    values, unresolved = _plain_values(tree, resolver, {block.name for block in (*blocks, *overlays)})
     checks.check_all_resolved([one for one in unresolved if one.path[0] in PROTECTING_KEYS], sources.env)
     places = origins(tree)
     checks.check_start_method(values, places)
@@ -102,7 +103,10 @@ def load(
         only=part.names,
         joins=part.head is not None,
         tls=tls,
-        notes=tuple(notes_of_defaults(built.servers, sources.surroundings)),
+        notes=(
+            *notes_of_defaults(built.servers, sources.surroundings),
+            *notes_of_overlays(overlays, built.servers.values()),
+        ),
     )
 
 

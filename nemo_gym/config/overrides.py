@@ -19,6 +19,7 @@ _KEY = re.compile(r"[^\s.\[\]{}'\"=,+~][^\s\[\]{}'\"=,]*(?:\[\d+\][^\s\[\]{}'\"=
 _ENTRY = re.compile(r"([\w-]+\s*:\s*)(?!\$\{)[^,{}\[\]]+")
 """A mapping entry inside a word; the group is the key and the colon."""
 
+TYPED = "command line: "
 LONGEST_CHAIN = 20
 """Blocks that inherit from each other in a longer chain are taken for a cycle."""
 
@@ -38,7 +39,12 @@ class Override:
     @property
     def origin(self) -> Origin:
         """The origin of the value for messages."""
-        return Origin(f"command line: {self.word}", 0)
+        return Origin(f"{TYPED}{self.word}", 0)
+
+
+def is_typed(origin: Origin) -> bool:
+    """Return whether a value comes from the command line."""
+    return origin.file.startswith(TYPED)
 
 
 def parse_override(word: str) -> Override:
@@ -55,7 +61,7 @@ def parse_override(word: str) -> Override:
             f"'{shown}' has no '='. Write {sign or '+'}{key}=VALUE, without spaces around '=', to set a value, or "
             f"~{key} to delete it."
         )
-    value = None if text is None else node_of(read_value(text, shown), Origin(f"command line: {shown}", 0))
+    value = None if text is None else node_of(read_value(text, shown), Origin(f"{TYPED}{shown}", 0))
     action: Literal["set", "change", "delete"] = "delete" if sign == "~" else "set" if sign else "change"
     return Override(shown, action, path, value)
 

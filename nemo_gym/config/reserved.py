@@ -19,6 +19,8 @@ class SourceKeys:
     """In any block: take over the block at this dotted path, which is removed. The block's own keys win."""
     _copy: str
     """In any block: the same as `_inherit_from`, but the other block is kept."""
+    _delete_key: str | list[str]
+    """In any block: remove these keys, as dotted paths, from what the files and the two keys above give it."""
     error_on_almost_servers: bool = True
     """Whether a block that resembles a server but is invalid is an error. Otherwise it is skipped with a warning."""
 

@@ -15,6 +15,8 @@ from nemo_gym.config.explain import METADATA_KEYS, explain_validation, near_miss
 from nemo_gym.config.hosts import is_any_address
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import DatasetConfig, Origin, ServerConfig
+from nemo_gym.config.overlays import Overlay, is_overlay
+from nemo_gym.config.overrides import is_typed
 from nemo_gym.config.ray import RayNeeds
 from nemo_gym.config.reserved import RESERVED_KEYS
 from nemo_gym.config.settings import (
@@ -103,13 +105,23 @@ def join_dummy_models(tree: Node) -> Node:
     return tree
 
 
-def find_blocks(tree: Node) -> tuple[list[Block], list[str]]:
-    """Return the server blocks of a tree, and one message per block that is almost a server.
+class Found(NamedTuple):
+    """The blocks of a tree that have a tier."""
+
+    blocks: list[Block]
+    almost: list[str]
+    """One message per block that is almost a server."""
+    overlays: list[Overlay]
+
+
+def find_blocks(tree: Node) -> Found:
+    """Return the server blocks of a tree, those that are almost servers, and the overlays of absent servers.
 
     Raise DuplicateServerError if one name has two tiers or two implementations.
     """
     blocks: list[Block] = []
     almost: list[str] = []
+    overlays: list[Overlay] = []
     for key, node in tree.mapping.items():
         name = str(key)
         if name in RESERVED_KEYS or not node.mapping:
@@ -120,6 +132,9 @@ def find_blocks(tree: Node) -> tuple[list[Block], list[str]]:
             continue
         _check_single(name, tiers, "tiers")
         tier, held = next(iter(tiers.items()))
+        if tier != ENVIRONMENT_SERVERS and is_overlay(node, tier):
+            overlays.append(Overlay(name, tier, node.origin))
+            continue
         implementations = {str(key): child for key, child in held.mapping.items()}
         misplaced = _settings_next_to(f"{name}.{tier}", implementations) or _settings_above(name, node, tier)
         if misplaced:
@@ -133,7 +148,7 @@ def find_blocks(tree: Node) -> tuple[list[Block], list[str]]:
         elif not isinstance(held.value, dict):
             problem = "indent the name of a folder, and its settings, below this line"
             almost.append(f"{held.origin}: {name}.{tier}: {problem}.")
-    return blocks, almost
+    return Found(blocks, almost, overlays)
 
 
 def _check_single(key: str, found: Mapping[str, Node], noun: str) -> None:
@@ -217,10 +232,9 @@ def parse_server(
     try:
         generic = _Generic.model_validate(settings)
     except ValidationError as error:
-        if "entrypoint" not in settings and not block.node.origin.line:
+        if "entrypoint" not in settings and is_typed(block.node.origin):
             return None, [_unknown_server(block, others)], []
-        hint = _meant_server(block, others) if "entrypoint" not in settings else ""
-        return None, [explain_validation(error, block=block.key, origins=places) + hint], []
+        return None, [explain_validation(error, block=block.key, origins=places)], []
     problems = _misspelt_dataset_keys(block, settings, places)
     if problems:
         return None, problems, []
@@ -246,14 +260,6 @@ def parse_server(
         scheme=defaults.scheme,
     )
     return server, [], []
-
-
-def _meant_server(block: Block, others: Sequence[Block]) -> str:
-    """Return advice for a block of a file without an entrypoint, which probably changes a server of another file."""
-    whole = [other for other in others if other.tier == block.tier and "entrypoint" in other.node.mapping]
-    same_folder = [other.name for other in whole if other.implementation == block.implementation]
-    meant = same_folder[0] if len(same_folder) == 1 else closest(block.name, [other.name for other in whole])
-    return f" Or name the block '{meant}', to change that server." if meant else ""
 
 
 def _unknown_server(block: Block, others: Sequence[Block]) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nemo_gym.config.directives import DELETE
 from nemo_gym.config.interpolation import Resolver
 from nemo_gym.config.models import Origin
 from nemo_gym.config.overrides import Override, apply_override, parse_override
@@ -256,7 +257,7 @@ def _replaces(outer: Node, name: Key, block: Node) -> bool:
 
 def _implementations(block: Node) -> set[tuple[Key, Key]]:
     tiers = {tier: node for tier, node in block.mapping.items() if tier in SERVER_TYPES}
-    return {(tier, implementation) for tier, node in tiers.items() for implementation in node.mapping}
+    return {(tier, key) for tier, node in tiers.items() for key in node.mapping if key != DELETE}
 
 
 def _find_config(item: Node, text: str, near: Path | None) -> Path:

@@ -125,7 +125,8 @@ def blocks_of_config(config: DictConfig) -> Iterator[ServerBlock]:
         for tier in SERVER_TYPES:
             implementations = block.get(tier) if isinstance(block, dict) else None
             for implementation, settings in implementations.items() if isinstance(implementations, dict) else ():
-                if isinstance(settings, dict):
+                # A block that changes a server which the run does not include has neither.
+                if isinstance(settings, dict) and ("host" in settings or "entrypoint" in settings):
                     yield ServerBlock(str(name), tier, str(implementation), settings)
 
 

@@ -46,6 +46,30 @@ def test_delete_key_drops_own_and_inherited_keys(project, names):
     assert loaded(project, text) == {"own": {"y": 2, "z": 3}}
 
 
+@each_case("names", ["x,deep.a,absent", "[x, deep.a, absent]"])
+def test_delete_key_alone_ignores_absent_keys(project, names):
+    project.write(base="own: {x: 1, y: 2, deep: {a: 1, b: 2}}")
+    text = f"config_paths: [base.yaml]\nown: {{_delete_key: {names}, z: 3}}"
+    if names[0] != "[":
+        text = text.replace(names, f"'{names}'")
+    assert loaded(project, text) == {"own": {"y": 2, "deep": {"b": 2}, "z": 3}}
+
+
+@each_case("paths", ["[base.yaml,over.yaml]", "[over.yaml,base.yaml]", "[over_with_base.yaml]"])
+def test_delete_key_replaces_an_implementation(project, paths):
+    over = "s: {resources_servers: {_delete_key: weather, mcqa: {entrypoint: app.py, y: 2}}}"
+    project.write(base="s: {resources_servers: {weather: {entrypoint: app.py, x: 1}}}", over=over)
+    project.write(over_with_base=f"config_paths: [base.yaml]\n{over}")
+    server = project.load(f"+config_paths={paths}").servers["s"]
+    assert (server.implementation, server.settings) == ("mcqa", {"entrypoint": "app.py", "y": 2})
+
+
+def test_delete_key_without_replacement_removes_a_server(project):
+    project.write(base="s: {resources_servers: {weather: {entrypoint: app.py}}}\nkept: 1")
+    run = project.load_text("config_paths: [base.yaml]\n_delete_key: s")
+    assert (run.servers, "s" in run.raw, run.plain["kept"]) == ({}, False, 1)
+
+
 def test_several_blocks_may_inherit_from_one_source(project):
     text = "generic: {x: 1}\na: {_inherit_from: generic, y: a}\nb: {_inherit_from: generic, y: b}"
     assert loaded(project, text) == {"a": {"x": 1, "y": "a"}, "b": {"x": 1, "y": "b"}}
@@ -124,7 +148,6 @@ def test_block_that_inherits_from_itself_is_a_cycle(project, text):
     ("text", "expected"),
     [
         ("g: {x: 1}\na: {_inherit_from: g, _delete_key: xx}", "main.yaml:2: a._delete_key lists 'xx'"),
-        ("a:\n  _delete_key: x", "main.yaml:2: a._delete_key is used without _inherit_from"),
         ("g: {}\na:\n  _copy: g\n  _inherit_from: g", "main.yaml:3: a has both"),
         ("a:\n  _copy: [g]", "main.yaml:2: a._copy must be the dotted path of another block"),
         ("g: 5\na:\n  _copy: g\n  x: 1", "main.yaml:3: a adds keys to 'g', which is not a mapping"),

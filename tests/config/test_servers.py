@@ -134,22 +134,51 @@ def test_override_of_unknown_server_gets_a_suggestion(project, word, meant):
     assert "\n" not in message
 
 
+OVERLAY = """
+judged:
+  resources_servers:
+    mcqa: {limit: 5, judge: {type: responses_api_models, name: absent}, key: "${oc.env:NO_SUCH_VARIABLE}"}
+"""
+
+
+def test_block_without_entrypoint_changes_only_an_included_server(project):
+    run = project.load_text(WHOLE + OVERLAY)
+    assert "judged" not in run.servers
+    assert "judged" not in run.plain
+    assert run.notes == ()
+    project.write(overlay=OVERLAY.replace("key: ", "prompt: ").replace("NO_SUCH_VARIABLE", "HOME"))
+    words = "+judged.resources_servers.mcqa.judge.name=policy_model", "+config_paths=[main.yaml,overlay.yaml]"
+    project.write(main=f"{WHOLE}judged: {{resources_servers: {{mcqa: {{entrypoint: app.py, limit: 1}}}}}}")
+    settings = project.load(*words).servers["judged"].settings
+    assert (settings["limit"], settings["judge"]["name"]) == (5, "policy_model")
+
+
+@each_case("empty", ["{}", "null", "{mcqa: }", "{mcqa: {}}"])
+def test_empty_block_without_entrypoint_is_ignored(project, empty):
+    assert "s" not in project.load_text(f"{WHOLE}s: {{resources_servers: {empty}}}").servers
+
+
+def test_overlay_of_the_initial_configuration_is_ignored(project):
+    initial = {"judged": {"resources_servers": {"mcqa": {"limit": 5}}}}
+    assert "judged" not in project.load_text(WHOLE, initial=initial).servers
+
+
 @each_case(
     ("block", "meant"),
     [
         ("wether: {resources_servers: {weather: {limit: 5}}}", "weather"),
-        ("other: {resources_servers: {weather: {limit: 5}}}", "weather"),
         ("wether: {resources_servers: {mcqa: {limit: 5}}}", "weather"),
         ("policy_modle: {responses_api_models: {mine: {limit: 5}}}", "policy_model"),
+        ("wether: {responses_api_models: {mine: {limit: 5}}}", None),
         ("rain: {resources_servers: {mcqa: {limit: 5}}}", None),
     ],
 )
-def test_block_that_changes_unknown_server_gets_a_suggestion(project, block, meant):
+def test_ignored_block_with_a_misspelt_name_gets_a_note(project, block, meant):
     project.write(base=WHOLE)
-    message = project.refusal(ConfigError, f"config_paths: [base.yaml]\n{block}")
-    path = ".".join(re.findall(r"(\w+): {", block))
-    assert message.startswith(f"main.yaml:2: {path}.entrypoint: it is missing; add `entrypoint: …`.")
-    assert re.findall(r"Or name the block '(\w+)', to change that server", message) == ([meant] if meant else [])
+    notes = project.load_text(f"config_paths: [base.yaml]\n{block}").notes
+    name = block.partition(":")[0]
+    assert [note.startswith(f"main.yaml:2: {name} is ignored") for note in notes] == ([True] if meant else [])
+    assert re.findall(r"Did you mean '(\w+)'", "".join(notes)) == ([meant] if meant else [])
 
 
 @pytest.mark.parametrize(
@@ -273,10 +302,6 @@ BLOCK = "s:\n  resources_servers:\n    weather:\n      entrypoint: app.py\n"
         (BLOCK + "      num_workers: 0", "main.yaml:5: s.resources_servers.weather.num_workers:"),
         (BLOCK + "      domain: agnet", "but is 'agnet'. Did you mean 'agent'?"),
         (BLOCK.replace("entrypoint", "entry_point"), "entrypoint: it is missing; is 'entry_point' a typo for it?"),
-        (
-            BLOCK.replace("      entrypoint", "      other"),
-            "main.yaml:3: s.resources_servers.weather.entrypoint:",
-        ),
         (BLOCK.replace("      entry", "    entry"), "main.yaml:4: s.resources_servers: 'entrypoint' is next to"),
         (
             BLOCK + "  grading_mode: x",
@@ -291,7 +316,7 @@ BLOCK = "s:\n  resources_servers:\n    weather:\n      entrypoint: app.py\n"
             BLOCK.replace("      entry", "  entry"),
             "main.yaml:4: s.entrypoint is next to resources_servers; did you",
         ),
-        (BLOCK.replace("      entry", "# "), "main.yaml:3: s.resources_servers.weather is empty"),
+        ("s:\n  resources_servers: {weather: app.py}", "main.yaml:2: s.resources_servers.weather is not a mapping"),
         ("s:\n  resources_servers: weather", "main.yaml:2: s.resources_servers: indent the name of a folder"),
         (
             BLOCK.replace("resources_", "resource_"),
