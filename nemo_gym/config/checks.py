@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from nemo_gym.config.explain import place_of
 from nemo_gym.config.interpolation import Unresolved
-from nemo_gym.config.models import Origin, ServerConfig
+from nemo_gym.config.models import Origin, RunConfig, ServerConfig
 from nemo_gym.config.settings import AGENT_TIER, MODEL_FLAGS, POLICY_MODEL, SERVER_TYPES
 from nemo_gym.config.sources import EnvYaml
 from nemo_gym.config.suggestions import ADD_A_FILE, closest, did_you_mean, did_you_mean_or_all
@@ -128,7 +129,11 @@ def aliases_of(blocks: Mapping[str, Node], servers: Mapping[str, ServerConfig]) 
 
 
 def check_references(servers: Mapping[str, ServerConfig], aliases: Mapping[str, str]) -> None:
-    """Raise ServerRefNotFoundError if a `{type, name}` reference does not match a server of that type."""
+    """Raise ServerRefNotFoundError if a `{type, name}` reference does not match a server of that type.
+
+    Only the settings directly in a server's block and in a judge's block are references that must exist. A folder may
+    list other servers that it calls only if they are there.
+    """
     known: dict[str, list[str]] = {
         str(tier): [server.name for server in servers.values() if server.type == tier] for tier in SERVER_TYPES
     }
@@ -136,15 +141,26 @@ def check_references(servers: Mapping[str, ServerConfig], aliases: Mapping[str, 
     for server in servers.values():
         for path, reference in _references(server.settings, ()):
             tier, name = reference["type"], reference["name"]
-            if name not in known[tier]:
+            if name not in known[tier] and _must_exist(server.settings, path):
                 place = place_of((*path, "name"), server.origins)
                 key = ".".join((server.name, server.type, server.implementation, *path))
                 raise ServerRefNotFoundError(f"{place}: {key} refers to {_dangling(tier, name, known)}")
 
 
 def references_of(server: ServerConfig) -> set[str]:
-    """Return the names of all servers to which this one refers."""
+    """Return the names of all servers to which this one refers, even if the run does not have them."""
     return {reference["name"] for _, reference in _references(server.settings, ())}
+
+
+def called_by(server: ServerConfig, run: RunConfig) -> list[ServerConfig]:
+    """Return the servers of a run to which one of them refers, sorted by name."""
+    names = {run.aliases.get(name, name) for name in references_of(server)}
+    return [run.servers[name] for name in sorted(names) if name in run.servers]
+
+
+def _must_exist(settings: Mapping[str, Any], path: tuple[str, ...]) -> bool:
+    judge = settings[path[0]] if len(path) == 2 else None
+    return len(path) == 1 or (isinstance(judge, dict) and {"prompt", "labels"} <= judge.keys())
 
 
 def _references(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nemo_gym.config.checks import check_references, check_some_server, references_of
+from nemo_gym.config.checks import called_by, check_references, check_some_server, references_of
 from nemo_gym.config.loading import load
 from nemo_gym.config.models import RunConfig, ServerConfig
 from nemo_gym.config.servers import NO_MODEL
@@ -67,7 +67,7 @@ def only_for(run: RunConfig, names: Iterable[str]) -> RunConfig:
         server = owed.pop()
         if server.name not in kept:
             kept[server.name] = server
-            owed += [run.server(name) for name in references_of(server)]
+            owed += called_by(server, run)
     servers = {
         # The configured ports may belong to a run that is up.
         name: server.model_copy(update={"port": 0, "port_is_fixed": False})

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from nemo_gym.config import RunConfig, ServerConfig, load
-from nemo_gym.config.checks import references_of
+from nemo_gym.config.checks import called_by
 from nemo_gym.config.overrides import parse_override
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.reading import read_yaml, shown
@@ -180,7 +180,7 @@ def open_server(
 
 def _models_in_checks(run: RunConfig, server: ServerConfig) -> Iterator[Callable[[], SimpleServer]]:
     """Yield makers of the model servers with `used_in_checks` that a server refers to."""
-    for referred in map(run.server, sorted(references_of(server))):
+    for referred in called_by(server, run):
         if referred.type == MODEL_TIER and referred.settings.get(USED_IN_CHECKS) is True:
             settings = ProcessSettings.of(run, referred, cookie_secret="unused: nothing is served")
             server_class = complete_server_class(load_module(settings), settings)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from nemo_gym.config.access import RUN_TOKEN_KEY
-from nemo_gym.config.checks import references_of
+from nemo_gym.config.checks import called_by
 from nemo_gym.config.hosts import is_any_address, is_loopback
 from nemo_gym.config.loading import load
 from nemo_gym.config.masking import raw_yaml
@@ -161,7 +161,7 @@ def _part(server: ServerConfig, components: Mapping[str, str], tree: Node, run: 
         cpus=server.ray.num_cpus * processes if "num_cpus" in given else None,
         memory=server.ray.memory * processes if server.ray.memory else None,
         gpus=int(gpus),
-        calls=tuple(sorted(components[run.aliases.get(name, name)] for name in references_of(server))),
+        calls=tuple(sorted(components[called.name] for called in called_by(server, run))),
         needs=needs_of(tree, node_of(block, tree.origin), *_sandbox(block, tree)),
         is_agent=server.type == AGENT_TIER,
         endpoint_ports=_endpoint_ports(server, block, tree) if server.type == MODEL_TIER else (),

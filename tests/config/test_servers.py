@@ -11,6 +11,8 @@ import yaml
 
 from nemo_gym import config
 from nemo_gym.config import Origin
+from nemo_gym.config.checks import called_by
+from nemo_gym.config.without_model import only_for
 from nemo_gym.errors import (
     AlmostServerError,
     ConfigError,
@@ -38,9 +40,8 @@ weather_agent:
       domain: whatever
       resources_server: {type: resources_servers, name: weather}
       inner:
-        - model_server:
-            type: responses_api_models
-            name: policy_model
+        - limit: 3
+      model_server: {type: responses_api_models, name: policy_model}
 policy_model:
   responses_api_models:
     vllm_model: {entrypoint: app.py, host: 0.0.0.0}
@@ -68,7 +69,7 @@ def test_server_keeps_origins_of_its_keys(project):
     run = project.load_text(WHOLE, f"+{AGENT}.max_steps=3")
     origins = run.servers["weather_agent"].origins
     assert origins[""] == Origin("main.yaml", 11)
-    assert origins["inner.0.model_server.name"] == Origin("main.yaml", 18)
+    assert origins["inner.0.limit"] == Origin("main.yaml", 16)
     assert origins["max_steps"] == Origin(f"command line: +{AGENT}.max_steps=3", 0)
 
 
@@ -386,7 +387,7 @@ def test_first_root_with_the_entrypoint_wins(project, tmp_path, monkeypatch):
     [
         ("+{}.resources_server.name=wether", "refers to 'wether', which is not defined in any file. Did you mean"),
         ("+{}.resources_server.name=policy_model", "but 'policy_model' is one of the responses_api_models"),
-        ("+{}.inner.0.model_server.name=other", "refers to 'other', which is not defined in any file. The"),
+        ("+{}.model_server.name=other", "refers to 'other', which is not defined in any file. The"),
     ],
 )
 def test_reference_to_missing_server_reports_location(project, word, expected):
@@ -398,5 +399,25 @@ def test_reference_to_missing_server_reports_location(project, word, expected):
 
 def test_missing_model_reports_line_and_remedy(project):
     message = project.refusal(ServerRefNotFoundError, WHOLE, "~policy_model")
-    assert message.startswith(f"main.yaml:18: {AGENT}.inner.0.model_server refers to 'policy_model'")
+    assert message.startswith(f"main.yaml:17: {AGENT}.model_server refers to 'policy_model'")
     assert "Add a model, such as --model-type openai_model or --model-type sample_model, or a con" in message
+
+
+@each_case(
+    "nested",
+    [
+        "+{}.targets={{one: {{type: resources_servers, name: absent}}}}",
+        "+{}.targets=[{{type: resources_servers, name: absent}}]",
+        "+{}.judge={{model_server: {{type: responses_api_models, name: absent}}, labels: [a]}}",
+    ],
+)
+def test_reference_inside_a_mapping_or_list_may_dangle(project, nested):
+    run = project.load_text(WHOLE, nested.format(AGENT))
+    assert [each.name for each in called_by(run.servers["weather_agent"], run)] == ["policy_model", "weather"]
+    assert [*only_for(run, ["weather_agent"]).servers] == ["weather", "weather_agent", "policy_model"]
+
+
+def test_judge_model_must_be_defined(project):
+    judge = "{prompt: judge.md, labels: [yes, no], model_server: {type: responses_api_models, name: jugde_model}}"
+    message = project.refusal(ServerRefNotFoundError, WHOLE, f"+{AGENT}.judge={judge}")
+    assert f"{AGENT}.judge.model_server refers to 'jugde_model'" in message
