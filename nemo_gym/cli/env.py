@@ -99,7 +99,7 @@ def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None
 def status(words: list[str]) -> int:
     """Show every server of the current run and whether it answers; return 1 if one does not."""
     line = Options("ng_status", JsonSettings).read(words)
-    run = config.load(line.paths, line.overrides)
+    run = config.load(line.paths, line.overrides, needs_variables=False)
     settings = settings_from(JsonSettings, run.plain)
     servers = running.ask_for_servers(running.find_head(run, live_runs()), configured_token(run.plain))
     if settings.as_json:
@@ -119,11 +119,17 @@ def resolve(words: list[str]) -> int:
 def validate(words: list[str]) -> int:
     """Check a configuration, including the settings that each server's class defines."""
     line = Options("ng_validate", ValidateSettings, takes_model=True).read(words)
-    run = load_with_stand_in(line.paths, line.overrides)
+    given = load_with_stand_in(line.paths, line.overrides)
+    unset = {name: server.unset_variables for name, server in given.servers.items() if server.unset_variables}
+    run = given.model_copy(
+        update={"servers": {name: each for name, each in given.servers.items() if name not in unset}}
+    )
     settings = settings_from(ValidateSettings, run.plain)
     with launch(run, dry_run=True, notice=running.note, ready_timeout_s=settings.ready_timeout_s):
         pass
-    for missing in unobtainable_files(run):
+    for name, problems in unset.items():
+        running.note(f"note: {name} was not checked: {' '.join(problems)}")
+    for missing in unobtainable_files(given):
         running.note(f"note: {missing}")
     absent = stand_ins_of(run)
     checked = [name for name in run.servers if name not in absent]

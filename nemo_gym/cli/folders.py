@@ -114,7 +114,7 @@ def check(words: list[str]) -> int:
 def packages(words: list[str]) -> int:
     """List the packages of the environment in which a folder's server runs."""
     line = Options("ng_pip_list", PipListSettings, takes_config=False).read(words)
-    run = config.load(line.paths, line.overrides, skip_dotenv=True)
+    run = config.load(line.paths, line.overrides, skip_dotenv=True, needs_variables=False)
     settings = settings_from(PipListSettings, run.plain)
     listing = package_listing(_folder_of(settings.entrypoint, is_server_folder), run.plain)
     running.note(f"{settings.entrypoint} runs with {listing.python}")

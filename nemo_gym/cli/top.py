@@ -70,7 +70,7 @@ def top(words: list[str]) -> int:
         "renewed until you press q. If several runs are up, +head_server.port=… selects one."
     )
     line = Options("ng env top", TopSettings, summary).read(words)
-    run = config.load(line.paths, line.overrides)
+    run = config.load(line.paths, line.overrides, needs_variables=False)
     settings = settings_from(TopSettings, run.plain)
     head, token = running.find_head(run, live_runs()), configured_token(run.plain)
     console = tables.console()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nemo_gym.config.explain import place_of
@@ -57,6 +57,12 @@ def check_all_resolved(unresolved: Sequence[Unresolved], env: EnvYaml) -> None:
     undefined = [one.undefined for one in once.values() if one.undefined]
     separator = "\n" if len(problems) > 1 else " "
     raise ConfigInterpolationError("\n".join(problems) + (separator + _advice(undefined, env) if undefined else ""))
+
+
+def check_variables(servers: Iterable[ServerConfig]) -> None:
+    """Raise a ConfigInterpolationError that lists every environment variable that these servers lack."""
+    if problems := [problem for server in servers for problem in server.unset_variables]:
+        raise ConfigInterpolationError("\n".join(problems))
 
 
 def _advice(undefined: Sequence[str], env: EnvYaml) -> str:

@@ -34,11 +34,14 @@ class Unresolved(NamedTuple):
     """One sentence that starts with the file and line."""
     undefined: str | None
     """The missing top-level key, if that is the reason."""
+    lacks_variable: bool = False
+    """Whether the reason is an environment variable that is not set."""
 
 
 class _Cause(NamedTuple):
     sentence: str
     undefined: str | None = None
+    lacks_variable: bool = False
 
 
 class _CannotResolveError(Exception):
@@ -130,7 +133,7 @@ class Resolver:
             trail.append(cause)
         ways = ", ".join(f"{dotted(one)} at {at(self._tree, one).origin}" for one in trail[1:])
         way = f", through {ways}," if ways else ""
-        return Unresolved(path, f"{start}{way} {cause.sentence}", cause.undefined)
+        return Unresolved(path, f"{start}{way} {cause.sentence}", cause.undefined, cause.lacks_variable)
 
     def _cause(self, path: Path, reason: str) -> _Cause | Path:
         """Return why a value cannot be resolved, or the path of the value that it refers to and that has the cause."""
@@ -139,7 +142,8 @@ class Resolver:
             if name not in os.environ:
                 return _Cause(
                     f"reads the environment variable {name}, which is not set. Set it (export {name}=…), or write "
-                    f"a default: ${{oc.env:{name},…}}."
+                    f"a default: ${{oc.env:{name},…}}.",
+                    lacks_variable=True,
                 )
         for name in _REFERENCE.findall(text):
             target = _absolute(name, path)

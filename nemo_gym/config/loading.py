@@ -49,13 +49,15 @@ def load(
     skip_dotenv: bool = False,
     require_servers: bool = False,
     stand_in: Mapping[str, object] | None = None,
+    needs_variables: bool = True,
 ) -> RunConfig:
     """Read a configuration from all its sources into one frozen value.
 
     Later sources win: the files of `paths` with their includes, `env.yaml`, `initial`, and `overrides`, which are
     words such as `+a.b=1` or `~c`. `dotenv_path` is read instead of the `env.yaml` of the search roots. `stand_in` has
-    the lowest priority, and is ignored if another source defines `policy_model`. Raise a subclass of ConfigError that
-    names the file, the line and the key, and says how to fix them.
+    the lowest priority, and is ignored if another source defines `policy_model`. Without `needs_variables`, servers
+    may have `unset_variables`, because commands that do not start them need none. Raise a subclass of ConfigError
+    that names the file, the line and the key, and says how to fix them.
     """
     sources = gather(paths, overrides, initial, dotenv_path, skip_dotenv, stand_in=stand_in)
     tree = follow_directives(sources.tree)
@@ -79,7 +81,7 @@ def load(
 
     servers = [block for block in blocks if block.tier != ENVIRONMENT_SERVERS]
     part = part_of(values, [block.name for block in servers], tls, places)
-    built = _build_all(servers, resolver, defaults, part.names)
+    built = _build_all(servers, resolver, defaults, part.names, needs_variables=needs_variables)
     checks.check_all_resolved(built.unresolved, sources.env)
     stop_at_almost_servers([*almost, *built.problems], is_error=values.get("error_on_almost_servers") is not False)
 
@@ -130,14 +132,21 @@ class _Built(NamedTuple):
 
 
 def _build_all(
-    blocks: Sequence[Block], resolver: Resolver, defaults: RunDefaults, names: frozenset[str] | None
+    blocks: Sequence[Block],
+    resolver: Resolver,
+    defaults: RunDefaults,
+    names: frozenset[str] | None,
+    *,
+    needs_variables: bool,
 ) -> _Built:
     """Build all valid servers and collect the problems of the others. `names` are those that this machine starts."""
     built = _Built({}, [], [])
     others = [block for block in blocks if block.node.origin.line]
     for block in blocks:
         is_elsewhere = names is not None and block.name not in names
-        server, problems, unresolved = parse_server(block, resolver, defaults, others, is_elsewhere=is_elsewhere)
+        server, problems, unresolved = parse_server(
+            block, resolver, defaults, others, is_elsewhere=is_elsewhere, needs_variables=needs_variables
+        )
         built.problems.extend(problems)
         built.unresolved.extend([] if is_elsewhere else unresolved)
         if server:

@@ -201,6 +201,9 @@ class ServerConfig(Frozen):
     """What it needs of a Ray cluster, if `launcher` is `ray`."""
     scheme: str = "http"
     """`https` if the run has TLS."""
+    unset_variables: tuple[str, ...] = ()
+    """A message per setting that reads an environment variable which is not set. The setting is None, and the server
+    cannot start."""
 
     @property
     def url(self) -> str:

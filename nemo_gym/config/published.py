@@ -83,7 +83,7 @@ class GlobalConfigDictParserConfig(BaseModel):
     def _of_plain_data(cls, given: object) -> object:
         return OmegaConf.create(dict(given)) if isinstance(given, Mapping) else given
 
-    def load(self, *, require_servers: bool = False) -> RunConfig:
+    def load(self, *, require_servers: bool = False, needs_variables: bool = True) -> RunConfig:
         """Read all sources. Raise a subclass of `ConfigError` that gives the place and the remedy."""
         words = [] if self.skip_load_from_cli else [word for word in sys.argv[1:] if _OVERRIDE.match(word)]
         return load(
@@ -93,6 +93,7 @@ class GlobalConfigDictParserConfig(BaseModel):
             dotenv_path=self.dotenv_path,
             skip_dotenv=self.skip_load_from_dotenv,
             require_servers=require_servers,
+            needs_variables=needs_variables,
         )
 
 
@@ -105,7 +106,7 @@ class GlobalConfigDictParser:
         Only configured ports are included, because servers get the others when they start.
         """
         config = global_config_dict_parser_config or GlobalConfigDictParserConfig()
-        return view_of(config.load(), hide_secrets=config.hide_secrets)
+        return view_of(config.load(needs_variables=False), hide_secrets=config.hide_secrets)
 
     def parse_no_environment(self, initial_global_config_dict: Mapping[str, object] | None = None) -> DictConfig:
         """Parse this mapping alone."""
@@ -142,7 +143,7 @@ def _run_of(config: DictConfig) -> RunConfig:
     # Without config_paths, because merging the files again would change nothing.
     plain: Any = OmegaConf.to_container(config)
     known = {key: value for key, value in plain.items() if key != "config_paths"}
-    return load((), (), initial=known, skip_dotenv=True)
+    return load((), (), initial=known, skip_dotenv=True, needs_variables=False)
 
 
 def published_defaults(plain: Mapping[str, Any]) -> dict[str, object]:

@@ -211,11 +211,18 @@ def _misspelt_tier(name: str, node: Node) -> list[str]:
 
 
 def parse_server(
-    block: Block, resolver: Resolver, defaults: RunDefaults, others: Sequence[Block], *, is_elsewhere: bool = False
+    block: Block,
+    resolver: Resolver,
+    defaults: RunDefaults,
+    others: Sequence[Block],
+    *,
+    is_elsewhere: bool = False,
+    needs_variables: bool = True,
 ) -> tuple[ServerConfig | None, list[str], list[Unresolved]]:
     """Return one server, or None with its problems and its unresolved values. `others` are the servers to suggest.
 
-    A server that another machine starts (`is_elsewhere`) may have values that only that machine can resolve.
+    A server that another machine starts (`is_elsewhere`) may have values that only that machine can resolve. Without
+    `needs_variables`, settings of the server's own class may read environment variables that are not set.
     Raise UnknownImplementationError if its folder or entrypoint does not exist.
     """
     places = resolver.origins(block.path)
@@ -224,7 +231,8 @@ def parse_server(
         state = "is empty" if settings is None else "is not a mapping"
         problem = f"{block.node.origin}: {block.key} {state}. Indent its settings, entrypoint first, below it."
         return None, [problem], unresolved
-    if unresolved and not is_elsewhere:
+    unset = [] if needs_variables else [one for one in unresolved if _may_wait(one)]
+    if len(unresolved) > len(unset) and not is_elsewhere:
         return None, [], unresolved
     type_ = cast(ServerType, block.tier)
     if type_ != "resources_servers":
@@ -258,8 +266,15 @@ def parse_server(
         isolated=generic.isolated,
         ray=generic.ray,
         scheme=defaults.scheme,
+        unset_variables=tuple(one.problem for one in unset),
     )
     return server, [], []
+
+
+def _may_wait(unresolved: Unresolved) -> bool:
+    """Return whether a value is needed only when its server starts."""
+    setting = unresolved.path[3] if len(unresolved.path) > 3 else ""
+    return unresolved.lacks_variable and setting not in _Generic.model_fields
 
 
 def _unknown_server(block: Block, others: Sequence[Block]) -> str:

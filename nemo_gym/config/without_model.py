@@ -16,7 +16,7 @@ from nemo_gym.paths import INSTALL_ROOT
 
 def load_without_model(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
     """Load without any model settings. Raise `NoServerInstancesError` if no server is configured."""
-    run = load(paths, overrides, initial=NO_MODEL)
+    run = load(paths, overrides, initial=NO_MODEL, needs_variables=False)
     return run.model_copy(update={"servers": _without_dummy(run)})
 
 
@@ -25,7 +25,7 @@ def load_with_stand_in(paths: Sequence[str], overrides: Sequence[str]) -> RunCon
 
     Raise `NoServerInstancesError` if no server is configured.
     """
-    run = load(paths, overrides, stand_in=NO_MODEL)
+    run = load(paths, overrides, stand_in=NO_MODEL, needs_variables=False)
     servers = _without_dummy(run)
     wanted = {name for server in servers.values() for name in references_of(server)}
     stand_ins = {name: server for name, server in run.servers.items() if name in wanted and name not in servers}
@@ -34,7 +34,7 @@ def load_with_stand_in(paths: Sequence[str], overrides: Sequence[str]) -> RunCon
 
 def load_as_written(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
     """Load for a command that starts no server. The policy may be missing, and `raw` then lacks it, too."""
-    run = load(paths, overrides, stand_in=NO_MODEL)
+    run = load(paths, overrides, stand_in=NO_MODEL, needs_variables=False)
     return run.model_copy(
         update={
             "servers": {name: server for name, server in run.servers.items() if server.origins[""] != STAND_IN},
@@ -50,7 +50,7 @@ def stand_ins_of(run: RunConfig) -> list[str]:
 
 def load_for_metrics(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
     """Load with `sample_model` in place of every model, because metrics need none. There may be no server at all."""
-    run = load(paths, overrides, initial=NO_MODEL)
+    run = load(paths, overrides, initial=NO_MODEL, needs_variables=False)
     if all(server.implementation == DUMMY_MODEL for server in run.servers.values()):
         return run.model_copy(update={"servers": {}})
     return _sampled(run, [server.name for server in run.servers_of(MODEL_TIER)])
@@ -81,7 +81,7 @@ def only_for(run: RunConfig, names: Iterable[str]) -> RunConfig:
 
 def load_for_grading(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
     """Load without a policy model. A judge still needs its own model (see `graders_of`)."""
-    return load(paths, overrides, initial={POLICY_MODEL: NO_MODEL[POLICY_MODEL]})
+    return load(paths, overrides, initial={POLICY_MODEL: NO_MODEL[POLICY_MODEL]}, needs_variables=False)
 
 
 def graders_of(run: RunConfig) -> RunConfig:
@@ -106,7 +106,7 @@ def _sampled(run: RunConfig, names: Iterable[str]) -> RunConfig:
     """Return the run with `sample_model` in place of these models, which are started but never asked."""
     own = {
         "implementation": SAMPLE_MODEL, "entrypoint": "app.py", "folder": INSTALL_ROOT / MODEL_TIER / SAMPLE_MODEL,
-        "settings": {}, "isolated": False, "num_workers": 1,
+        "settings": {}, "isolated": False, "num_workers": 1, "unset_variables": (),
     }  # fmt: skip
     models = {name: run.servers[name].model_copy(update=own) for name in names}
     raw = {name: {MODEL_TIER: {SAMPLE_MODEL: {"entrypoint": "app.py"}}} for name in models}

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from nemo_gym.config import RunConfig, ServerConfig, load
-from nemo_gym.config.checks import called_by
+from nemo_gym.config.checks import called_by, check_variables
 from nemo_gym.config.overrides import parse_override
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.reading import read_yaml, shown
@@ -103,7 +103,7 @@ class Environment:
                 or (given.action == "set" and not any(part in SERVER_TYPES for part in given.path))
             )
         ]
-        return load([*files, *_model_for(files)], fitting, require_servers=True)
+        return load([*files, *_model_for(files)], fitting, require_servers=True, needs_variables=False)
 
     def _contains(self, path: str) -> bool:
         found = find(path, Path.is_file)
@@ -136,7 +136,7 @@ def open_environment(folder: Path, overrides: Sequence[str] = ()) -> Iterator[En
 def open_configs(files: Sequence[str], overrides: Sequence[str] = ()) -> Iterator[Environment]:
     """Open the environment of configs with one resources server, like `open_environment`."""
     given = [*files, *_given_files(overrides)]
-    run = load([*files, *_model_for(given)], overrides, require_servers=True)
+    run = load([*files, *_model_for(given)], overrides, require_servers=True, needs_variables=False)
     servers = run.servers_of("resources_servers")
     named = ", ".join(given)
     if len(servers) != 1:
@@ -156,6 +156,7 @@ def open_server(
 
     `folder` is that of the environment. If it has no oracle of its own, the server's applies.
     """
+    check_variables([server])
     search_path = list(sys.path)
     try:
         settings = ProcessSettings.of(run, server, cookie_secret="unused: nothing is served")
@@ -182,6 +183,7 @@ def _models_in_checks(run: RunConfig, server: ServerConfig) -> Iterator[Callable
     """Yield makers of the model servers with `used_in_checks` that a server refers to."""
     for referred in called_by(server, run):
         if referred.type == MODEL_TIER and referred.settings.get(USED_IN_CHECKS) is True:
+            check_variables([referred])
             settings = ProcessSettings.of(run, referred, cookie_secret="unused: nothing is served")
             server_class = complete_server_class(load_module(settings), settings)
             yield partial(connected_server, server_class, {"name": referred.name, **referred.settings})
@@ -189,10 +191,10 @@ def _models_in_checks(run: RunConfig, server: ServerConfig) -> Iterator[Callable
 
 def _load(folder: Path, overrides: Sequence[str]) -> RunConfig:
     if given := _given_files(overrides):
-        return load(_model_for(given), overrides, require_servers=True)
+        return load(_model_for(given), overrides, require_servers=True, needs_variables=False)
     config = own_config(folder)
     try:
-        return load([config, *_model_for([config])], overrides, require_servers=True)
+        return load([config, *_model_for([config])], overrides, require_servers=True, needs_variables=False)
     except ServerRefNotFoundError as error:
         raise ServerRefNotFoundError(
             f"{error} If another file defines it, pass '+config_paths=[{shown(config)},FILE]'."

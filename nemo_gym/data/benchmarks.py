@@ -44,7 +44,9 @@ class BenchmarkConfig(BaseModel):
         if path is None:
             places = ", ".join(str(root) for root in paths.search_roots())
             raise DataError(f"benchmark: file '{config_path}' not found in {places}. Check the path.")
-        for agent in load([path], skip_dotenv=True, initial=NO_MODEL).servers_of("responses_api_agents"):
+        for agent in load([path], skip_dotenv=True, initial=NO_MODEL, needs_variables=False).servers_of(
+            "responses_api_agents"
+        ):
             for dataset in agent.datasets:
                 if dataset.type == "benchmark":
                     return cls._of(path, agent, dataset)

@@ -120,7 +120,9 @@ def repo_id_of(settings: MigrateToHuggingFace) -> str:
 
 
 def _name_in(config_path: str) -> str:
-    servers = load([config_path], skip_dotenv=True, initial=NO_MODEL).servers_of("resources_servers")
+    servers = load([config_path], skip_dotenv=True, initial=NO_MODEL, needs_variables=False).servers_of(
+        "resources_servers"
+    )
     if not servers:
         raise DataError(f"{config_path}: no resources server that could name the dataset. Add +dataset_name=…")
     domain = servers[0].settings.get("domain")

@@ -16,6 +16,7 @@ from nemo_gym.calls.running import RunRecord, add_run, remove_run, run_at
 from nemo_gym.config import RunConfig, ServerConfig, masked_yaml, raw_yaml
 from nemo_gym.config.access import allowed_hosts, is_open, reachable_hosts, token_of_run
 from nemo_gym.config.certificates import check_can_serve
+from nemo_gym.config.checks import check_variables
 from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
 from nemo_gym.config.hosts import is_loopback, this_machine
 from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, SHORTCUTS_KEY
@@ -65,6 +66,7 @@ def launch(
     A server that dies later is restarted, at most `restart_limit` times within ten minutes.
     """
     check_can_serve(run)
+    check_variables(run.servers_here.values())
     note = notice or (lambda text: None)
     pythons = interpreters(run, auto_install=auto_install, notice=note)
     running = RunningServers(run, starter or default_starter(run), on_line, note, log_dir)

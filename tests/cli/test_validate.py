@@ -102,3 +102,39 @@ def test_server_that_waits_for_another_is_reported(workplace):
     assert finished.err.startswith(f"Error: waiting is not built after 1 s: {app}:9 in setup_webserver: while self.")
     assert "In a dry run no other server answers, so do not wait for one before the first request." in finished.err
     assert workplace.left_over() == []
+
+
+LACKING = """\
+plain_agent:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      resources_server: {type: resources_servers, name: plain}
+      model_server: {type: responses_api_models, name: policy_model}
+      datasets: [{name: example, type: example, jsonl_fpath: rows.jsonl}]
+"""
+ROWS = '{"responses_create_params": {"input": "Hello"}}\n' * 5
+
+
+def test_only_a_start_needs_the_servers_variables(workplace):
+    config = workplace.environment("plain", settings="key: ${oc.env:NO_SUCH_VARIABLE}")
+    workplace.write("agent.yaml", f"config_paths: {config.partition('=')[2]}\n{LACKING}")
+    workplace.write("rows.jsonl", ROWS)
+    words = "+config_paths=[agent.yaml]", "--model-type", "sample_model"
+    problem = "plain.key reads the environment variable NO_SUCH_VARIABLE, which is not set. Set it (export NO_SUCH"
+
+    resolved = workplace.run("ng_dump_config", *words)
+    assert yaml.safe_load(resolved.out)["plain"]["resources_servers"]["plain"]["key"] == "${oc.env:NO_SUCH_VARIABLE}"
+    validated = workplace.run("ng_validate", *words)
+    assert (validated.code, validated.out) == (0, "✓ 2 servers: policy_model, plain_agent\n")
+    assert validated.err.startswith("note: plain was not checked: resources_servers/plain/configs/plain.yaml:5: ")
+    assert problem in validated.err
+    mode = "+mode=example_validation", "+output_dirpath=prepared"
+    prepared = workplace.run("ng_prepare_data", words[0], *mode)
+    assert (prepared.code, prepared.err) == (0, "")
+
+    started = workplace.run("ng_run", *words)
+    assert (started.code, started.out) == (1, "")
+    assert problem in started.err
+    up = workplace.start_servers(*words, NO_SUCH_VARIABLE="k")
+    assert up.end().code == 0

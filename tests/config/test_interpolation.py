@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nemo_gym import PARENT_DIR
+from nemo_gym.config.checks import check_variables
 from nemo_gym.errors import ConfigInterpolationError
 
 MODEL = """
@@ -106,6 +107,35 @@ def test_unresolvable_value_reports_location_and_reason(project, monkeypatch, se
     message = project.refusal(ConfigInterpolationError, server(settings) + rest)
     assert message.startswith("main.yaml:5: weather.resources_servers.weather.x")
     assert expected in message
+
+
+LACKING = """
+weather:
+  resources_servers:
+    weather: {entrypoint: app.py, key: "${oc.env:NO_SUCH_VARIABLE}", url: "http://${shared.host}/"}
+shared: {host: "${oc.env:NO_SUCH_HOST}"}
+"""
+
+
+def test_unset_variable_is_needed_only_by_its_server(project, monkeypatch):
+    monkeypatch.delenv("NO_SUCH_VARIABLE", raising=False)
+    message = project.refusal(ConfigInterpolationError, LACKING)
+    assert message.count("\n") == 1
+    assert "weather.key reads the environment variable NO_SUCH_VARIABLE, which is not set" in message
+    run = project.load_text(LACKING, needs_variables=False)
+    weather = run.servers["weather"]
+    assert (weather.settings["key"], weather.settings["url"]) == (None, None)
+    with pytest.raises(ConfigInterpolationError) as refused:
+        check_variables([weather])
+    assert str(refused.value) == message
+    monkeypatch.setenv("NO_SUCH_VARIABLE", "k")
+    monkeypatch.setenv("NO_SUCH_HOST", "h")
+    check_variables(project.load_text(LACKING, needs_variables=False).servers.values())
+
+
+@pytest.mark.parametrize("setting", ["port: ${oc.env:NO_SUCH_VARIABLE}", "x: ${nope}"])
+def test_other_unresolvable_values_are_always_errors(project, setting):
+    project.refusal(ConfigInterpolationError, server(setting), needs_variables=False)
 
 
 @pytest.mark.parametrize("key", ["run_token", "loopback_requires_token"])
