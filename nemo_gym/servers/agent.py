@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import warnings
 from abc import abstractmethod
@@ -27,7 +26,8 @@ from nemo_gym.context.rollout_id import (
     wants_tokens,
 )
 from nemo_gym.errors import AgentFailed, InvalidTask
-from nemo_gym.metrics import compute_aggregate_metrics
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.metrics import AggregateMetricsMixin
 from nemo_gym.schemas.responses import RESPONSES_PATH
 from nemo_gym.schemas.rollout import (
     AgentCloseSessionRequest,
@@ -58,7 +58,7 @@ class BaseResponsesAPIAgent(SimpleServer):
     FAILURE = AgentFailed
 
 
-class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
+class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
     """Base class of agents. Implement `run` (a whole rollout) and `responses` (only the conversation)."""
 
     @abstractmethod
@@ -77,12 +77,16 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
         """Release the state of a session."""
         return AgentCloseSessionResponse(agent_session_id=body.agent_session_id)
 
+    def compute_metrics(self, tasks: list[list[JsonObject]]) -> JsonObject:
+        """Return further metrics, like the method of a resources server. Default: none."""
+        return {}
+
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
         """Return metrics over all of this agent's graded rollouts."""
         if self.config.skip_verification:
             warnings.warn("verification was skipped, so there is nothing to aggregate", RuntimeWarning, stacklevel=2)
             return AggregateMetrics()
-        return await asyncio.to_thread(compute_aggregate_metrics, body.verify_responses)
+        return await super().aggregate_metrics(body)
 
     def setup_webserver(self) -> FastAPI:
         app: FastAPI = hook_of(self, "new_app")()

@@ -164,6 +164,24 @@ async def test_calls_to_other_servers_carry_the_rollout(path, row, seen):
 ROWS = {"verify_responses": [{"_ng_task_index": 0, "reward": 1.0}, {"_ng_task_index": 1, "reward": 0.0}]}
 
 
+class WithMetrics(BodyOnly):
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        best = [max(row["reward"] for row in rows) for rows in tasks]
+        return super().compute_metrics(tasks) | {"best": sum(best) / len(best), "tasks": len(tasks)}
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        return super().get_key_metrics(agent_metrics) | {"best": agent_metrics["best"]}
+
+
+def test_agent_computes_metrics_of_its_own():
+    rows = [{"_ng_task_index": task, "reward": reward} for task, reward in ((0, 0.0), (0, 1.0), (1, 0.0))]
+    answer = client_of(WithMetrics).post("/aggregate_metrics", json={"verify_responses": rows}).json()
+    assert answer["agent_metrics"].items() >= {"best": 0.5, "tasks": 2, "max/reward": 1.0}.items()
+    assert answer["key_metrics"] == {"mean/reward": pytest.approx(1 / 3), "best": 0.5}
+    plain = client_of(BodyOnly).post("/aggregate_metrics", json={"verify_responses": rows}).json()
+    assert plain["key_metrics"] == {"mean/reward": pytest.approx(1 / 3)}
+
+
 def test_metrics_are_aggregated_unless_verification_is_skipped():
     answer = client_of(BodyOnly).post("/aggregate_metrics", json=ROWS)
     assert answer.json()["agent_metrics"]["mean/reward"] == 0.5
