@@ -26,7 +26,7 @@ from nemo_gym.data.prompts import load_prompt_config
 from nemo_gym.errors import SignatureError
 from nemo_gym.jsonl import JsonObject, read_rows
 from nemo_gym.process.serve import complete_server_class, load_module
-from nemo_gym.schemas.row import AGENT_REF_KEY, PARAMS_KEY
+from nemo_gym.schemas.row import AGENT_REF_KEY, KIND_KEY, MASK_KEY, PARAMS_KEY, REASON_KEY
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.group_verification import verifies_groups
@@ -238,7 +238,8 @@ def _response_fields(server: SimpleServer) -> Fields:
     """Return the fields that the response class of `verify` declares, apart from those of the request."""
     routes = [route for route in server.setup_webserver().routes if getattr(route, "path", "") == "/verify"]
     kind = next((route.response_model for route in routes if isinstance(route, APIRoute)), None)
-    requested = {PARAMS_KEY, RESPONSE_KEY, "mask_sample"}.union(*(body.model_fields for body in _bodies(server)))
+    of_all = {PARAMS_KEY, RESPONSE_KEY, MASK_KEY, KIND_KEY, REASON_KEY}
+    requested = of_all.union(*(body.model_fields for body in _bodies(server)))
     return _fields_of([kind] if is_class_of(kind, BaseModel) else [], requested)
 
 

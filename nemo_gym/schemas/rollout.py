@@ -6,7 +6,7 @@ from enum import StrEnum
 from operator import not_
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
 
@@ -39,6 +39,10 @@ def run_id_of_server(run_id: str, server: str) -> str:
     return f"{run_id} {server}"
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 class BaseRunRequest(BaseModel):
     """A dataset row as the agent receives it. Subclasses declare the other fields that they use."""
 
@@ -57,6 +61,10 @@ class BaseVerifyResponse(BaseVerifyRequest):
     reward: float
     mask_sample: bool = Field(default=False, exclude_if=not_)
     """Whether training must skip this rollout, for example because its sandbox broke and it has no valid reward."""
+    failure_kind: str | None = Field(default=None, exclude_if=_is_none)
+    """The kind of failure that made the reward invalid or low, such as `sandbox`."""
+    failure_reason: str | None = Field(default=None, exclude_if=_is_none)
+    """The description of that failure."""
 
     @classmethod
     def grade(cls, body: BaseVerifyRequest, reward: float, **fields: Any) -> Graded:
@@ -73,6 +81,12 @@ class Graded(BaseVerifyResponse):
     """A graded rollout with any extra fields, made by `BaseVerifyResponse.grade`."""
 
     model_config = ConfigDict(extra="allow")
+
+    @model_serializer(mode="wrap")
+    def _with_given_nulls(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Keep a `failure_reason` of None that the verifier gave, so that all its results have the same fields."""
+        given = [name for name in ("failure_kind", "failure_reason") if name in self.model_fields_set]
+        return {**{name: None for name in given if getattr(self, name) is None}, **dump(self)} if given else dump(self)
 
 
 class BaseMultiRewardVerifyResponse(BaseVerifyResponse):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nemo_gym.schemas.rollout import BaseVerifyRequest, BaseVerifyResponse
+from nemo_gym.schemas.rollout import BaseVerifyRequest, BaseVerifyResponse, Graded
 from nemo_gym.testing import reply
 
 BODY = BaseVerifyRequest(responses_create_params={"input": "hi"}, response=reply("Paris"))
@@ -12,6 +12,24 @@ MARKS = {"mask_sample": True, "failure_kind": "sandbox", "failure_reason": "disk
 def test_grade_masks_a_sample():
     graded = BaseVerifyResponse.grade(BODY, reward=0.0, **MARKS).model_dump(mode="json")
     assert {key: graded[key] for key in MARKS} == MARKS
+
+
+class OwnResponse(BaseVerifyResponse):
+    """A published folder's own response class, which drops undeclared fields."""
+
+    score: int = 0
+
+
+def test_own_response_class_keeps_the_marks_it_sets():
+    assert OwnResponse(**dict(BODY), reward=0.0, **MARKS).model_dump(include=MARKS.keys()) == MARKS
+    assert not MARKS.keys() & OwnResponse(**dict(BODY), reward=1.0).model_dump().keys()
+    assert OwnResponse(**dict(BODY), reward=1.0).failure_kind is None
+
+
+def test_grade_keeps_a_given_null():
+    graded = BaseVerifyResponse.grade(BODY, reward=1.0, failure_reason=None)
+    for each in (graded, Graded.model_validate_json(graded.model_dump_json())):
+        assert each.model_dump(include={"failure_kind", "failure_reason"}) == {"failure_reason": None}
 
 
 def test_unmasked_sample_carries_no_mask_fields():
