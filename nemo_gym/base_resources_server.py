@@ -14,11 +14,13 @@ from nemo_gym.schemas.rollout import (
     BaseSeedSessionResponse,
     BaseVerifyRequest,
     BaseVerifyResponse,
+    ReverifyMode,
+)
+from nemo_gym.schemas.sessions import (
     ResourcesCloseSessionRequest,
     ResourcesCloseSessionResponse,
     ResourcesSeedSessionRequest,
     ResourcesSeedSessionResponse,
-    ReverifyMode,
 )
 from nemo_gym.servers.resources import BaseResourcesServer, SimpleResourcesServer
 from nemo_gym.servers.tools.tool import RESERVED_MCP_TOOL_NAMES

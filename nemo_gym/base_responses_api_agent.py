@@ -2,21 +2,23 @@
 
 from nemo_gym.config.published import get_first_server_config_dict
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig
-from nemo_gym.schemas.rollout import (
+from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest
+from nemo_gym.schemas.sessions import (
     AgentCloseSessionRequest,
     AgentCloseSessionResponse,
     AgentSeedSessionRequest,
     AgentSeedSessionResponse,
-    AggregateMetrics,
-    AggregateMetricsRequest,
 )
 from nemo_gym.servers.agent import BaseResponsesAPIAgent, Body, SimpleResponsesAPIAgent
+from nemo_gym.servers.agent_sessions import AgentSessionSetupError, AgentSessionState
 
 __all__ = [
     "AgentCloseSessionRequest",
     "AgentCloseSessionResponse",
     "AgentSeedSessionRequest",
     "AgentSeedSessionResponse",
+    "AgentSessionSetupError",
+    "AgentSessionState",
     "AggregateMetrics",
     "AggregateMetricsRequest",
     "BaseResponsesAPIAgent",

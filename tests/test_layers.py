@@ -53,6 +53,7 @@ ALIASES = {
     "base_responses_api_model",
     "benchmarks",
     "config_types",
+    "episode_types",
     "global_config",
     "judge",
     "mcp_auto_exposure",

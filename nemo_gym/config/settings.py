@@ -161,6 +161,8 @@ class BaseResponsesAPIAgentConfig(BaseRunServerInstanceConfig):
     """The reward of rollouts that are not graded."""
     token_id_capture: bool = False
     """Record the token ids of this agent's model calls, if the block `token_id_capture` is enabled."""
+    agent_session_idle_s: float = Field(default=21600.0, gt=0)
+    """Seconds after which an agent session is closed whose caller has not closed it."""
 
 
 class BaseResponsesAPIModelConfig(BaseRunServerInstanceConfig):

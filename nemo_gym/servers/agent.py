@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 import warnings
 from abc import abstractmethod
+from collections.abc import Container, Coroutine
 from typing import Any
-from uuid import uuid4
 
 from fastapi import Body, FastAPI
+from pydantic import PrivateAttr
 from starlette.requests import Request
 
 from nemo_gym.calls.client import ServerClient, address_book_of
@@ -29,26 +30,30 @@ from nemo_gym.errors import AgentFailed, InvalidTask
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics import AggregateMetricsMixin
 from nemo_gym.schemas.responses import RESPONSES_PATH
-from nemo_gym.schemas.rollout import (
+from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest
+from nemo_gym.schemas.row import Row
+from nemo_gym.schemas.sessions import (
+    AGENT_SESSIONS_PATH,
+    CLOSE_AGENT_SESSION_PATH,
     AgentCloseSessionRequest,
     AgentCloseSessionResponse,
     AgentSeedSessionRequest,
     AgentSeedSessionResponse,
-    AggregateMetrics,
-    AggregateMetricsRequest,
 )
-from nemo_gym.schemas.row import Row
+from nemo_gym.servers.agent_sessions import AgentSessions, AgentSessionState
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.conversation import Unfinished
 from nemo_gym.servers.judging import JudgeFailures
 from nemo_gym.servers.name_clashes import hook_of
 from nemo_gym.servers.policies import accept_row_policies, check_no_policy, check_own_client
+from nemo_gym.servers.sessions import session_id_of
 from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, endpoint_of
 from nemo_gym.web.failures import CONVERSATION_SCOPE_KEY, ROLLOUT_ID_SCOPE_KEY
 from nemo_gym.web.fast_routes import FastRoute, ListedRoute
 
 __all__ = ["BaseResponsesAPIAgent", "Body", "SimpleResponsesAPIAgent"]
 
+SESSION_BEGINNINGS = frozenset({AGENT_SESSIONS_PATH, "/run"})
 PUBLISHED_NAME = "nemo_gym.base_responses_api_agent"
 
 
@@ -61,6 +66,8 @@ class BaseResponsesAPIAgent(SimpleServer):
 class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
     """Base class of agents. Implement `run` (a whole rollout) and `responses` (only the conversation)."""
 
+    _nemo_gym_agent_sessions: AgentSessions | None = PrivateAttr(default=None)
+
     @abstractmethod
     async def responses(self, *arguments: Any, **named: Any) -> object:
         """Continue a conversation, tool calls included: `(body)`, `(request, body)` or `(request, response, body)`."""
@@ -69,13 +76,40 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
     async def run(self, *arguments: Any, **named: Any) -> object:
         """Run one rollout and return the graded row: `(body)` or `(request, body)`."""
 
-    async def seed_agent_session(self, body: AgentSeedSessionRequest) -> AgentSeedSessionResponse:
-        """Open a session. Override it, as `(body)` or `(request, body)`, if the agent keeps state per session."""
-        return AgentSeedSessionResponse(agent_session_id=body.agent_session_id or uuid4().hex)
+    async def _seed_agent_session_state(self, body: AgentSeedSessionRequest) -> AgentSessionState:
+        """Set up a session and return its state. Override it if the agent keeps state per session.
+
+        If the setup fails after it has opened something, raise `AgentSessionSetupError` with that state.
+        """
+        return AgentSessionState(request=body)
+
+    async def _close_agent_session_state(self, state: AgentSessionState) -> None:
+        """Release the state of a session. Called once for each state."""
+
+    def agent_session_state(self, request: Request) -> AgentSessionState | None:
+        """Return the state of the session to which a request belongs, by its cookie; None without one."""
+        return sessions_of(self).state_of(session_id_of(request))
+
+    async def seed_agent_session(self, request: Request, body: AgentSeedSessionRequest) -> AgentSeedSessionResponse:
+        """Open a session. Override the two hooks above to keep state, or this, as `(body)` or `(request, body)`."""
+        await sessions_of(self).open(body, session_id_of(request))
+        return AgentSeedSessionResponse(agent_session_id=body.agent_session_id)
 
     async def close_agent_session(self, body: AgentCloseSessionRequest) -> AgentCloseSessionResponse:
-        """Release the state of a session."""
-        return AgentCloseSessionResponse(agent_session_id=body.agent_session_id)
+        """Close a session, and return whether it was open."""
+        closed = await sessions_of(self).close(body.agent_session_id)
+        return AgentCloseSessionResponse(agent_session_id=body.agent_session_id, closed=closed)
+
+    def session_beginnings(self) -> Container[str] | None:
+        """Return the paths at which a session may begin, if the agent keeps state per session."""
+        keeps_state = type(self)._seed_agent_session_state is not SimpleResponsesAPIAgent._seed_agent_session_state
+        return SESSION_BEGINNINGS if keeps_state else None
+
+    def background_tasks(self) -> list[Coroutine[object, object, None]]:
+        return [*super().background_tasks(), sessions_of(self).reap()]
+
+    async def close_owned(self) -> None:
+        await sessions_of(self).drop_all()
 
     def compute_metrics(self, tasks: list[list[JsonObject]]) -> JsonObject:
         """Return further metrics, like the method of a resources server. Default: none."""
@@ -103,8 +137,8 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
             # Our own `run` reads the parsed row only. A rollout may last for hours, and its row may be long.
             route.keeps_body = not type(self).run.__module__.startswith("nemo_gym.")
         app.post("/aggregate_metrics")(self.aggregate_metrics)
-        app.post("/v1/agent_sessions")(self.seed_agent_session)
-        app.post("/v1/agent_sessions/close")(self.close_agent_session)
+        app.post(AGENT_SESSIONS_PATH)(self.seed_agent_session)
+        app.post(CLOSE_AGENT_SESSION_PATH)(self.close_agent_session)
         accept_row_policies(self, app)
         return app
 
@@ -160,6 +194,18 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
 
     def _capture_correlation_enabled(self) -> bool:
         return self._model_call_capture_enabled() or self._token_id_capture_enabled()
+
+
+def sessions_of(agent: SimpleResponsesAPIAgent) -> AgentSessions:
+    """Return the open sessions of an agent."""
+    if agent._nemo_gym_agent_sessions is None:
+        agent._nemo_gym_agent_sessions = AgentSessions(
+            getattr(agent.config, "name", type(agent).__name__),
+            set_up=agent._seed_agent_session_state,
+            close=agent._close_agent_session_state,
+            idle_s=getattr(agent.config, "agent_session_idle_s", 21600.0),
+        )
+    return agent._nemo_gym_agent_sessions
 
 
 def _rollout_id_of(request: Request) -> str | None:

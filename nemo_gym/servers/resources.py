@@ -31,10 +31,10 @@ from nemo_gym.schemas.rollout import (
     BaseSeedSessionResponse,
     BaseVerifyResponse,
     Graded,
-    ResourcesCloseSessionResponse,
     ReverifyMode,
 )
 from nemo_gym.schemas.row import GROUP_RESULT_KEY
+from nemo_gym.schemas.sessions import ResourcesCloseSessionResponse
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.group_verification import GroupVerifier, VerifiesGroups, settings_for_groups
 from nemo_gym.servers.judging import failure_fields, mark_failed

@@ -30,7 +30,12 @@ IMPORTED = {
         ResourcesSeedSessionRequest ResourcesSeedSessionResponse ResourcesCloseSessionRequest
         ResourcesCloseSessionResponse
     """,
-    "base_responses_api_agent": "BaseResponsesAPIAgentConfig SimpleResponsesAPIAgent Body AggregateMetricsRequest",
+    "base_responses_api_agent": """
+        BaseResponsesAPIAgentConfig SimpleResponsesAPIAgent Body AggregateMetricsRequest AgentSeedSessionRequest
+        AgentSeedSessionResponse AgentCloseSessionRequest AgentCloseSessionResponse AgentSessionState
+        AgentSessionSetupError
+    """,
+    "episode_types": "EpisodeId TaskId",
     "base_responses_api_model": "BaseResponsesAPIModelConfig SimpleResponsesAPIModel Body start_model_execution",
     "config_types": """
         ModelServerRef ResourcesServerRef AgentServerRef ServerRef AggregateMetricsRequest AggregateMetrics

@@ -19,12 +19,6 @@ from nemo_gym import (
     current_rollout_id,
     get_response_json,
 )
-from nemo_gym.base_responses_api_agent import (
-    AgentCloseSessionRequest,
-    AgentCloseSessionResponse,
-    AgentSeedSessionRequest,
-    AgentSeedSessionResponse,
-)
 from nemo_gym.testing import make_server, reply, serving
 from tests.each_case import each_case
 
@@ -225,30 +219,3 @@ async def test_judge_failure_survives_an_agent_that_drops_fields():
     row = answer.json()
     assert (row["_ng_failure_class"], row["_ng_failure_judge_error"]) == ("judge_failed", "the judge is silent")
     assert row["response"]["output"][0]["content"][0]["text"] == "Hello."
-
-
-class WithSessions(BodyOnly):
-    """Keeps state for each session."""
-
-    async def seed_agent_session(self, request: Request, body: AgentSeedSessionRequest) -> AgentSeedSessionResponse:
-        return AgentSeedSessionResponse(agent_session_id=f"mine-{body.task_id}", seen=body.task_data)
-
-    async def close_agent_session(self, body: AgentCloseSessionRequest) -> AgentCloseSessionResponse:
-        return AgentCloseSessionResponse(closed=body.agent_session_id == "mine-t1")
-
-
-async def test_agent_session_has_routes_to_open_and_close():
-    async with serving(make_server(WithSessions, name="keeper")) as client:
-        opened = await client.post("/v1/agent_sessions", json={"task_id": "t1", "task_data": {"a": 1}})
-        assert opened.json() == {"agent_session_id": "mine-t1", "seen": {"a": 1}}
-        closed = await client.post("/v1/agent_sessions/close", json={"agent_session_id": "mine-t1"})
-        assert closed.json() == {"agent_session_id": None, "closed": True}
-
-
-async def test_agent_without_sessions_still_serves_session_routes():
-    async with serving(make_server(BodyOnly, name="plain")) as client:
-        opened = (await client.post("/v1/agent_sessions", json={"agent_session_id": "given"})).json()
-        assert opened == {"agent_session_id": "given"}
-        made = (await client.post("/v1/agent_sessions", json={})).json()["agent_session_id"]
-        assert len(made) > 8
-        assert (await client.post("/v1/agent_sessions/close", json=opened)).json()["closed"] is True

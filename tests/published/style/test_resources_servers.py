@@ -18,7 +18,7 @@
 | `worker_threads`  | `to_thread`, an executor, subprocesses, `asyncio.wait_for`, a semaphore created outside of a loop |
 | `guess_number`    | `resources_servers.gymnasium.GymnasiumServer`, played by `gymnasium_agent` |
 | `verified_cases`  | `VERIFIER_FIXTURE`, `exercise_verifier_fixture`, a mocked client in `app.py` |
-| `task_box`        | `task_data.py`, `ResourcesSeedSessionRequest`, `close_session`, `ray_enabled` |
+| `task_box`        | `task_data.py`, `ResourcesSeedSessionRequest` with `EpisodeId` and `TaskId`, `close_session`, `ray_enabled` |
 | `strict_word`     | a subclass of another folder's server |
 | `pooled_counter`  | `is_nemo_gym_fastapi_entrypoint`, `num_workers`, routes that are nested functions, `import app` in tests |
 | `sibling_modules` | its own packages and modules, `__init__.py` files, relative paths from the folder |
@@ -144,7 +144,7 @@ def test_table_and_scripts_cover_every_folder():
         ("worker_threads", 1.0, {"stdout": "42\n", "error": None}),
         ("guess_number", 1.0, {}),
         ("verified_cases", 1.0, {"expected_answer": "4"}),
-        ("task_box", 1.0, {"content": "hat", "box": "red"}),
+        ("task_box", 1.0, {"content": "hat", "box": "red", "task_key": "task_box_simple_agent/hat-1"}),
         ("strict_word", 0.0, {"num_words": 4, "extracted_word": "Paris"}),
         ("pooled_counter", 1.0, {}),
         ("sibling_modules", 0.75, {"unknown": ["down"]}),
@@ -162,6 +162,11 @@ def test_rollouts_earn_the_expected_reward(rollouts, name, reward, fields):
     for row in rollouts[name]:
         assert row.get("reward") == reward, row.get("_ng_failure_message")
         assert {field: row.get(field) for field in fields} == fields
+
+
+def test_seeded_session_names_its_rollout(rollouts):
+    rows = rollouts["task_box"]
+    assert [row["capture_key"] for row in rows] == [f"{row['_ng_task_index']}-{n}" for n, row in enumerate(rows)]
 
 
 def test_rollouts_of_a_task_may_wait_for_each_other(rollouts, metrics):
@@ -243,7 +248,7 @@ def test_stored_rollouts_are_verified_again(rollouts, project, session):
 
 def test_closed_session_is_removed(session):
     client = session("task_box")
-    client.post("/seed_session", json={"task_id": "t", "task_data": {"box": "blue"}})
+    client.post("/seed_session", json={"responses_create_params": {"input": "Put it in."}, "box": "blue"})
     assert client.post("/put", json={"content": "hat"}).json() == {"message": "The blue box holds hat."}
     assert client.post("/close_session").json() == {"closed": True}
     assert client.post("/put", json={"content": "hat"}).status_code == 500

@@ -33,6 +33,8 @@ class TaskBoxVerifyResponse(BaseVerifyResponse):
     model_config = ConfigDict(extra="allow")
 
     content: Optional[str]
+    capture_key: str
+    task_key: str
 
 
 class TaskBoxResourcesServer(SimpleResourcesServer):
@@ -47,8 +49,13 @@ class TaskBoxResourcesServer(SimpleResourcesServer):
         return app
 
     async def seed_session(self, request: Request, body: ResourcesSeedSessionRequest) -> ResourcesSeedSessionResponse:
-        task = TaskData.model_validate(body.task_data if body.task_data is not None else body.model_extra)
-        self.boxes[request.session[SESSION_ID_KEY]] = {"box": task.box, "content": None}
+        task = TaskData.model_validate(body.task_data)
+        self.boxes[request.session[SESSION_ID_KEY]] = {
+            "box": task.box,
+            "content": None,
+            "capture_key": body.episode_id.capture_key,
+            "task_id": body.task_id,
+        }
         return ResourcesSeedSessionResponse()
 
     async def put(self, request: Request, body: PutRequest) -> Dict[str, str]:
@@ -57,9 +64,15 @@ class TaskBoxResourcesServer(SimpleResourcesServer):
         return {"message": f"The {box['box']} box holds {body.content}."}
 
     async def verify(self, request: Request, body: TaskBoxVerifyRequest) -> TaskBoxVerifyResponse:
-        content = self.boxes[request.session[SESSION_ID_KEY]]["content"]
-        reward = float(content == body.expected_content)
-        return TaskBoxVerifyResponse(**body.model_dump(), reward=reward, content=content)
+        box = self.boxes[request.session[SESSION_ID_KEY]]
+        content, task_id = box["content"], box["task_id"]
+        return TaskBoxVerifyResponse(
+            **body.model_dump(),
+            reward=float(content == body.expected_content),
+            content=content,
+            capture_key=box["capture_key"],
+            task_key=f"{task_id.taskset}/{task_id.task_id}",
+        )
 
     async def close_session(
         self, request: Request, body: ResourcesCloseSessionRequest

@@ -1,0 +1,144 @@
+"""Requests and responses of sessions: a resources server's, an agent's, and the episode and task they belong to."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.rollout import BaseSeedSessionRequest, BaseSeedSessionResponse
+from nemo_gym.schemas.row import (
+    AGENT_REF_KEY,
+    ATTEMPT_INDEX_KEY,
+    PARAMS_KEY,
+    POLICY_KEYS,
+    SKILLS_REF_KEY,
+    Row,
+)
+
+AGENT_SESSIONS_PATH = "/v1/agent_sessions"
+CLOSE_AGENT_SESSION_PATH = "/v1/agent_sessions/close"
+NOT_TASK_DATA = frozenset({PARAMS_KEY, AGENT_REF_KEY, SKILLS_REF_KEY, *POLICY_KEYS})
+"""Fields of a row that are not its task's own data."""
+TASK_ID_KEYS = ("task_id", "problem_id", "instance_id")
+TASK_SOURCE_KEY = "task_source"
+"""The field of a row that names its set of tasks."""
+
+
+class EpisodeId(BaseModel):
+    """The rollout of a task, and the number of its failed attempts before this one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rollout_id: str
+    attempt: int = Field(default=0, ge=0)
+
+    @property
+    def capture_key(self) -> str:
+        """The id under which the calls of this attempt are captured."""
+        return f"{self.rollout_id}-a{self.attempt}" if self.attempt else self.rollout_id
+
+
+class TaskId(BaseModel):
+    """A task, and the set of tasks that has it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    taskset: str
+    task_id: str
+
+
+class ResourcesSeedSessionRequest(BaseSeedSessionRequest):
+    """A session with an id from the caller, for tasks whose data is separate from the row.
+
+    A whole row is accepted too. Its own fields become the `task_data`.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    resources_session_id: str
+    episode_id: EpisodeId
+    task_id: TaskId
+    task_data: dict[str, Any]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_row(cls, given: object) -> object:
+        if not isinstance(given, dict) or PARAMS_KEY not in given:
+            return given
+        return {key: given[key] for key in cls.model_fields if key in given} | session_fields(given)
+
+
+class ResourcesSeedSessionResponse(BaseSeedSessionResponse):
+    """The caller's information about the new session."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class ResourcesCloseSessionRequest(BaseModel):
+    """The end of the session that the cookie identifies."""
+
+    model_config = ConfigDict(extra="allow")
+
+    resources_session_id: str | None = None
+
+
+class ResourcesCloseSessionResponse(BaseModel):
+    """Whether the session had any state to close."""
+
+    model_config = ConfigDict(extra="allow")
+
+    closed: bool = True
+
+
+class AgentSeedSessionRequest(BaseModel):
+    """The start of an agent's session in a session of its resources server."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    agent_session_id: str
+    resources_session_id: str
+    episode_id: EpisodeId
+    task_id: TaskId
+    task_data: dict[str, Any]
+
+
+class AgentSeedSessionResponse(BaseModel):
+    """The new session."""
+
+    model_config = ConfigDict(extra="allow")
+
+    agent_session_id: str | None = None
+
+
+class AgentCloseSessionRequest(BaseModel):
+    """The end of an agent's session."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    agent_session_id: str
+
+
+class AgentCloseSessionResponse(BaseModel):
+    """Whether the session was open."""
+
+    model_config = ConfigDict(extra="allow")
+
+    agent_session_id: str | None = None
+    closed: bool = True
+
+
+def session_fields(row: JsonObject) -> JsonObject:
+    """Return the fields of a new session for a row. Raise `ValueError` if the row has an invalid rollout id."""
+    task = Row(row)
+    first_attempt = Row({key: value for key, value in row.items() if key != ATTEMPT_INDEX_KEY})
+    named = (row.get(key) for key in TASK_ID_KEYS)
+    task_id = next((each for each in named if isinstance(each, str | int)), task.task_index)
+    return {
+        "resources_session_id": uuid4().hex,
+        "episode_id": {"rollout_id": first_attempt.rollout_id or uuid4().hex, "attempt": task.attempt},
+        "task_id": {"taskset": str(row.get(TASK_SOURCE_KEY) or task.agent or ""), "task_id": str(task_id or 0)},
+        "task_data": {key: value for key, value in task.without_private().items() if key not in NOT_TASK_DATA},
+    }

@@ -1,0 +1,164 @@
+"""The open sessions of an agent: set up by its hooks, closed once, and dropped if their caller disappears."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from nemo_gym.errors import AgentFailed
+from nemo_gym.schemas.sessions import AgentSeedSessionRequest
+
+logger = logging.getLogger(__name__)
+
+Hook = Callable[[Any], object]
+
+
+@dataclass
+class AgentSessionState:
+    """State of one session of an agent. Subclass it for more than the request that began the session."""
+
+    request: AgentSeedSessionRequest
+
+
+class AgentSessionSetupError(Exception):
+    """A setup that failed after it had opened something. `state` is closed, and `error` is reported."""
+
+    def __init__(self, state: AgentSessionState, *, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.state = state
+        self.error = error
+
+
+@dataclass(slots=True)
+class _Session:
+    request: AgentSeedSessionRequest
+    setup: asyncio.Task[AgentSessionState]
+    used_at: float = field(default_factory=time.monotonic)
+    cookie_ids: set[str] = field(default_factory=set)
+
+
+class AgentSessions:
+    """The open sessions of an agent, by their ids."""
+
+    def __init__(self, server: str, *, set_up: Hook, close: Hook, idle_s: float) -> None:
+        """Create it with the hook that returns the state of a request's session and the hook that releases a state."""
+        self.server = server
+        self.idle_s = idle_s
+        self._set_up, self._close = set_up, close
+        self._sessions: dict[str, _Session] = {}
+        self._ids: dict[str, str] = {}
+        """The session that was opened last with a cookie's session."""
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    async def open(self, request: AgentSeedSessionRequest, cookie_id: str) -> None:
+        """Set up a session. A repeated request joins the setup of the first one.
+
+        Raise `AgentFailed` if another episode has a session with this id.
+        """
+        session_id = request.agent_session_id
+        session = self._sessions.get(session_id)
+        if session is None:
+            setup = asyncio.create_task(self._state_of(request))
+            session = self._sessions[session_id] = _Session(request, setup)
+        elif session.request != request:
+            raise AgentFailed(
+                f"{self.server}: agent_session_id '{session_id}' is already open for another episode. Use a new id "
+                "for each session",
+                server=self.server,
+            )
+        try:
+            # If the caller hangs up, the setup continues for its next attempt, until the session is closed.
+            await asyncio.shield(session.setup)
+        except Exception:
+            self._sessions.pop(session_id, None)
+            raise
+        session.used_at = time.monotonic()
+        self._ids[cookie_id] = session_id
+        session.cookie_ids.add(cookie_id)
+
+    def state_of(self, cookie_id: str) -> AgentSessionState | None:
+        """Return the state of the session that was opened with this cookie's session; None without one."""
+        session = self._sessions.get(self._ids.get(cookie_id, ""))
+        if session is None or not session.setup.done():
+            return None
+        session.used_at = time.monotonic()
+        return session.setup.result()
+
+    async def close(self, session_id: str) -> bool:
+        """Close a session. Return False if it is not open, for example because it was closed before."""
+        session = self._sessions.pop(session_id, None)
+        if session is None:
+            return False
+        for cookie_id in session.cookie_ids:
+            self._ids.pop(cookie_id, None)
+        if not session.setup.done():
+            session.setup.cancel()
+            await asyncio.wait([session.setup])
+        if session.setup.cancelled() or session.setup.exception() is not None:
+            return True
+        # A task of its own, because a caller that hangs up must not interrupt it.
+        closing = asyncio.create_task(self._release(session.setup.result()))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        await asyncio.shield(closing)
+        return True
+
+    async def drop_idle(self) -> int:
+        """Close the sessions that have been idle for `idle_s`. Return their number."""
+        earliest = time.monotonic() - self.idle_s
+        idle = [session_id for session_id, session in self._sessions.items() if session.used_at < earliest]
+        for session_id in idle:
+            await self._close_logged(session_id)
+        if idle:
+            logger.warning("%s: closed %d agent sessions idle for more than %g s", self.server, len(idle), self.idle_s)
+        return len(idle)
+
+    async def drop_all(self) -> None:
+        """Close all sessions, at shutdown."""
+        for session_id in list(self._sessions):
+            await self._close_logged(session_id)
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    async def reap(self) -> None:
+        """Close idle sessions for as long as the server runs."""
+        while True:
+            await asyncio.sleep(min(60.0, max(self.idle_s / 4, 0.01)))
+            await self.drop_idle()
+
+    async def _state_of(self, request: AgentSeedSessionRequest) -> AgentSessionState:
+        try:
+            state = await _awaited(self._set_up(request))
+        except AgentSessionSetupError as failed:
+            try:
+                await self._release(failed.state)
+            except Exception:
+                # The setup's own failure matters more.
+                logger.exception("closing the failed session %s failed", request.agent_session_id)
+            raise failed.error from failed
+        if not isinstance(state, AgentSessionState):
+            problem = f"_seed_agent_session_state returned {type(state).__name__}. Return an AgentSessionState"
+            raise AgentFailed(f"{self.server}: {problem}")
+        return state
+
+    async def _release(self, state: AgentSessionState) -> None:
+        await _awaited(self._close(state))
+
+    async def _close_logged(self, session_id: str) -> None:
+        try:
+            await self.close(session_id)
+        except Exception:
+            # An error in one session must not keep the others open.
+            logger.exception("closing the agent session %s failed", session_id)
+
+
+async def _awaited(result: object) -> object:
+    return await result if inspect.isawaitable(result) else result
