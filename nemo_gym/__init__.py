@@ -74,6 +74,10 @@ if TYPE_CHECKING:
     from nemo_gym.schemas.rollout import BaseVerifyRequest as BaseVerifyRequest
     from nemo_gym.schemas.rollout import BaseVerifyResponse as BaseVerifyResponse
     from nemo_gym.schemas.rollout import ReverifyMode as ReverifyMode
+    from nemo_gym.schemas.sessions import AgentSeedSessionRequest as AgentSeedSessionRequest
+    from nemo_gym.schemas.sessions import EpisodeId as EpisodeId
+    from nemo_gym.schemas.sessions import ResourcesSeedSessionRequest as ResourcesSeedSessionRequest
+    from nemo_gym.schemas.sessions import TaskId as TaskId
     from nemo_gym.schemas.stepped import STEP_REQUEST_ID_KEY as STEP_REQUEST_ID_KEY
     from nemo_gym.schemas.stepped import BaseResetRequest as BaseResetRequest
     from nemo_gym.schemas.stepped import BaseResetResponse as BaseResetResponse
@@ -81,6 +85,8 @@ if TYPE_CHECKING:
     from nemo_gym.schemas.stepped import BaseStepResponse as BaseStepResponse
     from nemo_gym.servers.agent import Body as Body
     from nemo_gym.servers.agent import SimpleResponsesAPIAgent as SimpleResponsesAPIAgent
+    from nemo_gym.servers.agent_sessions import AgentSessionSetupError as AgentSessionSetupError
+    from nemo_gym.servers.agent_sessions import AgentSessionState as AgentSessionState
     from nemo_gym.servers.collecting import CollectingAgent as CollectingAgent
     from nemo_gym.servers.conversation import Conversation as Conversation
     from nemo_gym.servers.conversation import keep_if_failed as keep_if_failed
@@ -90,6 +96,8 @@ if TYPE_CHECKING:
     from nemo_gym.servers.overridable import OverridableAgent as OverridableAgent
     from nemo_gym.servers.resources import SimpleResourcesServer as SimpleResourcesServer
     from nemo_gym.servers.sessions import SessionState as SessionState
+    from nemo_gym.servers.single_turn import SingleAgentTurn as SingleAgentTurn
+    from nemo_gym.servers.single_turn import SingleAgentTurnConfig as SingleAgentTurnConfig
     from nemo_gym.servers.stepped import SteppedResourcesServer as SteppedResourcesServer
     from nemo_gym.servers.stepped import turns_of as turns_of
     from nemo_gym.servers.tools.tool import INDEPENDENT_TOOLS_HEADER as INDEPENDENT_TOOLS_HEADER
@@ -122,6 +130,7 @@ _HOMES = {
         "BaseSeedSessionRequest", "BaseSeedSessionResponse", "BaseVerifyRequest", "BaseVerifyResponse",
         "ReverifyMode",
     ),
+    "schemas.sessions": ("AgentSeedSessionRequest", "EpisodeId", "ResourcesSeedSessionRequest", "TaskId"),
     "schemas.stepped": (
         "STEP_REQUEST_ID_KEY", "BaseResetRequest", "BaseResetResponse", "BaseStepRequest", "BaseStepResponse",
     ),
@@ -130,7 +139,9 @@ _HOMES = {
     "web.session_cookies": ("SESSION_ID_KEY",),
     "servers.sessions": ("SessionState",),
     "servers.resources": ("SimpleResourcesServer",),
+    "servers.single_turn": ("SingleAgentTurn", "SingleAgentTurnConfig"),
     "servers.stepped": ("SteppedResourcesServer", "turns_of"),
+    "servers.agent_sessions": ("AgentSessionSetupError", "AgentSessionState"),
     "servers.agent": ("Body", "SimpleResponsesAPIAgent"),
     "servers.collecting": ("CollectingAgent",),
     "servers.conversation": ("Conversation", "keep_if_failed"),

@@ -12,6 +12,7 @@ from nemo_gym.config import checks, ports
 from nemo_gym.config.access import PROTECTING_KEYS, check_access
 from nemo_gym.config.default_models import notes_of_defaults
 from nemo_gym.config.directives import follow_directives
+from nemo_gym.config.environments import with_environments_as_agents
 from nemo_gym.config.explain import explain_validation, near_misses
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.model_cache import check_model_cache
@@ -62,7 +63,7 @@ def load(
     sources = gather(paths, overrides, initial, dotenv_path, skip_dotenv, stand_in=stand_in)
     tree = follow_directives(sources.tree)
     checks.check_nothing_unset(tree)
-    tree = join_dummy_models(tree)
+    tree = with_environments_as_agents(join_dummy_models(tree))
     blocks, almost, overlays = find_blocks(tree)
     resolver = Resolver(tree)
     values, unresolved = _plain_values(tree, resolver, {block.name for block in (*blocks, *overlays)})

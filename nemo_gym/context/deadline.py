@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Token
 
@@ -51,6 +52,16 @@ def grace_period(seconds: float = GRACE_S) -> Iterator[None]:
         yield
     finally:
         end_work(token)
+
+
+async def to_the_end(cleanup: Coroutine[object, object, None]) -> None:
+    """Await a coroutine that cleans up, even if this task is cancelled, for example at the rollout's deadline."""
+    cleaning = asyncio.ensure_future(cleanup)
+    try:
+        await asyncio.shield(cleaning)
+    except asyncio.CancelledError:
+        await cleaning
+        raise
 
 
 def time_left_for_callee(left_s: float) -> float:

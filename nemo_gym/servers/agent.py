@@ -6,7 +6,7 @@ import sys
 import warnings
 from abc import abstractmethod
 from collections.abc import Container, Coroutine
-from typing import Any
+from typing import Any, ClassVar
 
 from fastapi import Body, FastAPI
 from pydantic import PrivateAttr
@@ -26,7 +26,7 @@ from nemo_gym.context.rollout_id import (
     rollout_path_prefix,
     wants_tokens,
 )
-from nemo_gym.errors import AgentFailed, InvalidTask
+from nemo_gym.errors import AgentFailed, InvalidTask, RolloutError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics import AggregateMetricsMixin
 from nemo_gym.schemas.responses import RESPONSES_PATH
@@ -60,7 +60,7 @@ PUBLISHED_NAME = "nemo_gym.base_responses_api_agent"
 class BaseResponsesAPIAgent(SimpleServer):
     config: BaseResponsesAPIAgentConfig
 
-    FAILURE = AgentFailed
+    FAILURE: ClassVar[type[RolloutError]] = AgentFailed
 
 
 class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from nemo_gym.context.deadline import GRACE_S
 from nemo_gym.errors import AgentFailed
 from nemo_gym.schemas.sessions import AgentSeedSessionRequest
 
@@ -122,11 +123,12 @@ class AgentSessions:
         return len(idle)
 
     async def drop_all(self) -> None:
-        """Close all sessions, at shutdown."""
-        for session_id in list(self._sessions):
-            await self._close_logged(session_id)
-        if self._closing:
-            await asyncio.wait(self._closing)
+        """Close all sessions, at shutdown. Cancel those that do not close in time."""
+        closing = {asyncio.create_task(self._close_logged(session_id)) for session_id in self._sessions}
+        if pending := closing | self._closing:
+            await asyncio.wait(pending, timeout=GRACE_S)
+        for task in closing | self._closing:
+            task.cancel()
 
     async def reap(self) -> None:
         """Close idle sessions for as long as the server runs."""

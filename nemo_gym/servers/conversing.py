@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Container
 from contextlib import suppress
@@ -17,7 +16,7 @@ from nemo_gym.calls.caller import WrittenRequest, encode_json
 from nemo_gym.calls.client import get_response_json
 from nemo_gym.calls.problems import reply_to
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig, ModelServerRef, ResourcesServerRef
-from nemo_gym.context.deadline import grace_period
+from nemo_gym.context.deadline import grace_period, to_the_end
 from nemo_gym.errors import EnvironmentFailed, RolloutError, ServerCallError
 from nemo_gym.http.reply import Reply
 from nemo_gym.jsonl import JsonObject
@@ -95,7 +94,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
                 return WrittenJson(graded)
             check_response(conversation.plain_response(), self.config.model_server.name)
         except BaseException:
-            await _close_surely(self, session)
+            await to_the_end(_close(self, session))
             raise
         await _close(self, conversation.session)
         unverified = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
@@ -179,16 +178,6 @@ async def _answer(agent: ConversingAgent, call: Awaitable[Reply], path: str, tol
     server = agent.config.resources_server.name
     reply: Reply = await reply_to(call, server=server, during=path, otherwise=EnvironmentFailed, tolerates=tolerates)
     return reply
-
-
-async def _close_surely(agent: ConversingAgent, session: Cookies) -> None:
-    """Close the session even if this task is cancelled, for example at the rollout's deadline."""
-    closing = asyncio.ensure_future(_close(agent, session))
-    try:
-        await asyncio.shield(closing)
-    except asyncio.CancelledError:
-        await closing
-        raise
 
 
 async def _close(agent: ConversingAgent, session: Cookies) -> None:

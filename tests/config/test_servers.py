@@ -214,6 +214,36 @@ def test_alias_refers_to_its_agent(project):
         run.server("wether_agent")
 
 
+EPISODES = """
+episodes:
+  environment_servers:
+    single_agent_turn%s:
+      entrypoint: app.py
+      agent_server: {type: responses_api_agents, name: weather_agent}
+      max_concurrent_episodes: 4
+"""
+
+
+@pytest.mark.parametrize(("suffix", "implied"), [("", {}), ("_legacy", {"seed_with": "row"})])
+def test_single_agent_turn_is_a_server_of_its_own(project, suffix, implied):
+    word = f"+episodes.environment_servers.single_agent_turn{suffix}.queue_timeout_seconds=5"
+    run = project.load_text(WHOLE + EPISODES % suffix, word)
+    server = run.servers["episodes"]
+    assert (run.aliases, server.type, server.implementation) == ({}, "responses_api_agents", "single_agent_turn")
+    expected = {"max_concurrent_episodes": 4, "queue_timeout_seconds": 5, **implied}
+    assert {key: server.settings[key] for key in expected} == expected
+    # Its resources server is the agent's, unless the block names another one.
+    assert server.settings["resources_server"] == {"type": "resources_servers", "name": "weather"}
+    assert server.origins["max_concurrent_episodes"].line == 30
+
+
+def test_single_agent_turn_of_a_missing_agent_is_rejected(project):
+    text = (WHOLE + EPISODES % "").replace("name: weather_agent}", "name: weather_agnt}")
+    message = project.refusal(ServerRefNotFoundError, text)
+    assert message.startswith("main.yaml:29: episodes.")
+    assert "Did you mean 'weather_agent'?" in message
+
+
 def test_alias_of_a_missing_agent_is_rejected(project):
     text = "e:\n  environment_servers:\n    legacy_agent:\n      agent_server:\n        name: weather_agnt\n"
     message = project.refusal(ServerRefNotFoundError, text + WHOLE)

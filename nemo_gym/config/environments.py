@@ -1,0 +1,43 @@
+"""Blocks of `environment_servers` that are servers of their own. This package runs them as agents."""
+
+from __future__ import annotations
+
+from nemo_gym.config.models import Origin
+from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS
+from nemo_gym.config.tree import Key, Node, node_of
+
+FOLDER = "single_agent_turn"
+SETTINGS_OF: dict[Key, dict[str, object]] = {FOLDER: {}, f"{FOLDER}_legacy": {"seed_with": "row"}}
+"""The implementations that are run, and the settings that each implies."""
+RESOURCES_SERVER = "resources_server"
+
+
+def with_environments_as_agents(tree: Node) -> Node:
+    """Return the tree with each block of these implementations in the agents' tier."""
+    for name, block in tree.mapping.items():
+        environment = block.mapping.get(ENVIRONMENT_SERVERS)
+        if environment is None or AGENT_TIER in block.mapping or len(environment.mapping) != 1:
+            continue
+        (implementation, settings), *_ = environment.mapping.items()
+        if implementation not in SETTINGS_OF or not settings.mapping:
+            continue
+        implied = node_of(SETTINGS_OF[implementation], settings.origin).mapping
+        settings = Node({**implied, **_resources_server(tree, settings), **settings.mapping}, settings.origin)
+        tier = Node({FOLDER: settings}, environment.origin)
+        tree = tree.updated(**{str(name): block.without(ENVIRONMENT_SERVERS).updated(**{AGENT_TIER: tier})})
+    return tree
+
+
+def _resources_server(tree: Node, settings: Node) -> dict[Key, Node]:
+    """Return the entry for the resources server of the block's agent; empty if that is not known."""
+    name = _child(settings, "agent_server", "name").value
+    if not isinstance(name, str):
+        return {}
+    agent = next(iter(_child(tree, name, AGENT_TIER).mapping.values()), settings)
+    return {key: node for key, node in agent.mapping.items() if key == RESOURCES_SERVER}
+
+
+def _child(node: Node, *keys: str) -> Node:
+    for key in keys:
+        node = node.mapping.get(key, Node(None, Origin("", 0)))
+    return node

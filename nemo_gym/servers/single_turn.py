@@ -1,0 +1,242 @@
+"""Environment server that runs each task as one turn of an agent: seed, converse, verify, and close both sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Container
+from contextlib import asynccontextmanager
+from typing import Any, Literal, NamedTuple
+from uuid import uuid4
+
+import orjson
+from pydantic import Field, PrivateAttr, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nemo_gym.calls.client import get_response_json
+from nemo_gym.calls.problems import reply_to
+from nemo_gym.config.settings import AgentServerRef, BaseResponsesAPIAgentConfig, ResourcesServerRef
+from nemo_gym.context.deadline import grace_period, to_the_end
+from nemo_gym.context.rollout_id import current_rollout_id
+from nemo_gym.errors import (
+    AgentFailed,
+    EnvironmentFailed,
+    InvalidTask,
+    Overloaded,
+    RolloutError,
+    RolloutTimedOut,
+    ServerCallError,
+    ServerLost,
+)
+from nemo_gym.http.reply import Reply, Timeouts
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.responses import RESPONSES_PATH
+from nemo_gym.schemas.responses import Response as ModelResponse
+from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest, BaseRunRequest
+from nemo_gym.schemas.row import PARAMS_KEY
+from nemo_gym.schemas.sessions import AGENT_SESSIONS_PATH, CLOSE_AGENT_SESSION_PATH, session_fields
+from nemo_gym.servers.agent import SimpleResponsesAPIAgent
+from nemo_gym.servers.conversation import Cookies, cookies_of
+from nemo_gym.servers.conversing import NO_SUCH_ROUTE
+from nemo_gym.web.json_response import WrittenJson
+
+logger = logging.getLogger(__name__)
+
+EPISODE_KEY, CLEANUP_KEY = "default_episode_timeout_seconds", "cleanup_timeout_seconds"
+SLACK_S = 60.0
+"""The client and the called server give up this much later than the episode, whose error names the setting."""
+
+
+class SingleAgentTurnConfig(BaseResponsesAPIAgentConfig):
+    """Settings of an environment server: its two servers, and the bounds of each wait."""
+
+    agent_server: AgentServerRef
+    """The agent, as `{type: responses_api_agents, name: …}`. Only its `/v1/responses` and its sessions are called."""
+    resources_server: ResourcesServerRef
+    """The resources server, as `{type: resources_servers, name: …}`. Default: that of the agent."""
+    seed_with: Literal["task", "row"] = "task"
+    """Whether `/seed_session` receives the ids and the data of the task, or the whole row as in release 0.5."""
+    max_concurrent_episodes: int | None = Field(default=None, ge=1)
+    """The number of episodes that each process runs at once. Default: no limit."""
+    queue_timeout_seconds: float = Field(default=3600.0, gt=0)
+    """Seconds that an episode waits for one of these. Then it fails as `overloaded`, and is retried."""
+    default_episode_timeout_seconds: float = Field(default=14400.0, gt=0)
+    """Seconds from an episode's start to its reward. Then it fails as `timeout`."""
+    cleanup_timeout_seconds: float = Field(default=30.0, gt=0)
+    """Seconds for closing a session, also after the episode's time is over."""
+
+
+class SingleAgentTurn(SimpleResponsesAPIAgent):
+    """Server of an `environment_servers` block `single_agent_turn`. Its `/run` plays one episode per row."""
+
+    config: SingleAgentTurnConfig
+
+    FAILURE = EnvironmentFailed
+
+    _slots: asyncio.Semaphore | None = PrivateAttr(default=None)
+
+    def model_post_init(self, context: Any) -> None:
+        super().model_post_init(context)
+        if self.config.max_concurrent_episodes is not None:
+            self._slots = asyncio.Semaphore(self.config.max_concurrent_episodes)
+
+    async def responses(self) -> None:
+        """Reject the call, because the conversations belong to the agent."""
+        agent = self.config.agent_server.name
+        raise InvalidTask(
+            f"{self.config.name} has no {RESPONSES_PATH}. Call that of its agent '{agent}', or /run here"
+        )
+
+    async def run(self, request: Request, body: BaseRunRequest) -> Response:
+        """Run one episode from its row to its reward and return the verifier's response."""
+        row: JsonObject = await request.json()
+        # Free memory, because thousands of episodes may run at once and the row holds the same data.
+        del body
+        async with self._slot():
+            return WrittenJson(await _Episode(self, row, dict(request.cookies)).play())
+
+    async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
+        """Return the resources server's metrics over all graded rollouts."""
+        if self.config.skip_verification:
+            return await super().aggregate_metrics(body)
+        server, path = self.config.resources_server.name, "/aggregate_metrics"
+        call = self.server_client.post(server, path, json=body.model_dump())
+        reply = await reply_to(call, server=server, during=path, otherwise=EnvironmentFailed)
+        return AggregateMetrics.model_validate(await get_response_json(reply))
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        if self._slots is None:
+            yield
+            return
+        config = self.config
+        try:
+            async with asyncio.timeout(config.queue_timeout_seconds):
+                await self._slots.acquire()
+        except TimeoutError as error:
+            raise Overloaded(
+                f"{config.name}: queue_timeout_seconds ({config.queue_timeout_seconds:g} s) passed while all "
+                f"max_concurrent_episodes ({config.max_concurrent_episodes}) were running. Increase one of them, or "
+                "run fewer rollouts at once",
+                server=config.name,
+                tier=EnvironmentFailed.default_tier,
+            ) from error
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+
+class _Call(NamedTuple):
+    server: str
+    path: str
+    body: JsonObject | None
+    otherwise: type[RolloutError]
+    tolerates: Container[int]
+
+
+class _Episode:
+    """One row's episode. Each step calls one server, within the time that the episode has left."""
+
+    def __init__(self, environment: SingleAgentTurn, row: JsonObject, cookies: Cookies) -> None:
+        self.environment, self.config, self.row = environment, environment.config, row
+        self.agent, self.resources = self.config.agent_server.name, self.config.resources_server.name
+        self.cookies = cookies
+        """Those of all servers. Each of them reads only its own."""
+        self.ends_at = time.monotonic() + self.config.default_episode_timeout_seconds
+        try:
+            self.session = session_fields(row)
+        except ValueError as error:
+            raise InvalidTask(f"{self.config.name}: {error}") from error
+        self.agent_session = {"agent_session_id": uuid4().hex}
+
+    async def play(self) -> bytes:
+        """Return the graded row. Both sessions are closed, whatever happens."""
+        seed = self.session if self.config.seed_with == "task" else self.row
+        await self._call(self.resources, "/seed_session", seed, EnvironmentFailed)
+        try:
+            response = await self._response()
+            return await self._graded(response)
+        finally:
+            await self._release(self.resources, "/close_session", None)
+
+    async def _response(self) -> JsonObject:
+        """Return the agent's response, from a session of its own. An agent without session routes needs none."""
+        try:
+            seed = {**self.agent_session, **self.session}
+            opened = await self._call(self.agent, AGENT_SESSIONS_PATH, seed, AgentFailed, tolerates=NO_SUCH_ROUTE)
+            path = self.environment.url_path_for_run(RESPONSES_PATH, None)
+            reply = await self._call(self.agent, path, self.row[PARAMS_KEY], AgentFailed)
+            response: JsonObject = await get_response_json(reply)
+        except BaseException:
+            await self._release(self.agent, CLOSE_AGENT_SESSION_PATH, self.agent_session)
+            raise
+        if opened.ok:
+            # Verification must not begin before the agent has ended, so this failure is the episode's.
+            await to_the_end(self._close(self.agent, CLOSE_AGENT_SESSION_PATH, self.agent_session, AgentFailed))
+        return response
+
+    async def _graded(self, response: JsonObject) -> bytes:
+        answered = {**self.row, "response": response}
+        if self.config.skip_verification:
+            self._check(response)
+            unverified = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
+            return orjson.dumps({**answered, **unverified})
+        try:
+            reply = await self._call(self.resources, "/verify", answered, EnvironmentFailed)
+        except (EnvironmentFailed, InvalidTask):
+            # An invalid response may be the reason, and then the agent is to blame.
+            self._check(response)
+            raise
+        graded: bytes = await reply.read()
+        return graded
+
+    def _check(self, response: object) -> None:
+        try:
+            ModelResponse.model_validate(response)
+        except ValidationError as error:
+            reason = f"{self.agent}: the answer of {RESPONSES_PATH} is not a response: {error}"
+            raise AgentFailed(reason, server=self.agent) from error
+
+    async def _call(
+        self, server: str, path: str, body: JsonObject, otherwise: type[RolloutError], tolerates: Container[int] = ()
+    ) -> Reply:
+        call = _Call(server, path, body, otherwise, tolerates)
+        left_s = max(0.0, self.ends_at - time.monotonic())
+        return await self._reply(call, left_s, self.config.default_episode_timeout_seconds, EPISODE_KEY)
+
+    async def _release(self, server: str, path: str, body: JsonObject | None) -> None:
+        """Close a session, even if this task is cancelled. Only log a failure: idle sessions are dropped anyway."""
+        try:
+            await to_the_end(self._close(server, path, body, RolloutError))
+        except (RolloutError, ServerCallError) as error:
+            logger.warning("%s: cleaning up rollout %s failed: %s", self.config.name, current_rollout_id(), error)
+
+    async def _close(self, server: str, path: str, body: JsonObject | None, otherwise: type[RolloutError]) -> None:
+        limit_s = self.config.cleanup_timeout_seconds
+        with grace_period(limit_s + SLACK_S):
+            await self._reply(_Call(server, path, body, otherwise, NO_SUCH_ROUTE), limit_s, limit_s, CLEANUP_KEY)
+
+    async def _reply(self, call: _Call, left_s: float, limit_s: float, key: str) -> Reply:
+        """Return the reply to a call within `left_s`, and keep its cookies. `key` is the setting of `limit_s`."""
+        given = {} if call.body is None else {"json": call.body}
+        timeouts = Timeouts(read_s=left_s + SLACK_S, total_s=left_s + SLACK_S)
+        calling = self.environment.server_client.post(
+            call.server, call.path, cookies=self.cookies, timeouts=timeouts, **given
+        )
+        try:
+            async with asyncio.timeout(left_s):
+                reply: Reply = await reply_to(
+                    calling, server=call.server, during=call.path, otherwise=call.otherwise, tolerates=call.tolerates
+                )
+        except TimeoutError as error:
+            reason = f"{self.config.name}: {call.path} of {call.server} did not reply within {key} ({limit_s:g} s)"
+            raise RolloutTimedOut(reason, server=call.server, tier=call.otherwise.default_tier) from error
+        except ServerLost as error:
+            if error.server == call.server:
+                error.tier = call.otherwise.default_tier
+            raise
+        self.cookies = {**self.cookies, **cookies_of(reply)}
+        return reply
