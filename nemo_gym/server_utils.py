@@ -14,7 +14,6 @@ from nemo_gym.config.process import ServerInstance as ServerInstanceDisplayConfi
 from nemo_gym.config.published import get_first_server_config_dict, get_global_config_dict
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.context.rollout_id import apply_rollout_prefix, rollout_path_prefix
-from nemo_gym.http.external import MAX_NUM_TRIES
 from nemo_gym.http.reply import Reply as ClientResponse
 from nemo_gym.http.requests import (
     GlobalAIOHTTPAsyncClientConfig,
@@ -25,6 +24,7 @@ from nemo_gym.http.requests import (
     request,
     set_global_aiohttp_client,
 )
+from nemo_gym.http.retries import MAX_NUM_TRIES
 from nemo_gym.process.head import HeadServer
 from nemo_gym.process.ray import initialize_ray
 from nemo_gym.process.workers import (

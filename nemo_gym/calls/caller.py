@@ -22,9 +22,9 @@ from nemo_gym.errors import Overloaded, RolloutTimedOut, ServerCallError
 from nemo_gym.http.aiohttp_errors import also_aiohttps
 from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.connection import RequestBody
-from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import JSON_HEADER, NoFreeConnection, NotConnected, NotTrusted, Reply, ReplyTimedOut, Timeouts
+from nemo_gym.http.retries import seconds_of_retry_after
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.schemas.responses import MODEL_PATHS
 from nemo_gym.schemas.rollout import (

@@ -28,7 +28,7 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import MODEL_PATHS
 from nemo_gym.schemas.row import Row
 
-OVERLOADED_STATUSES = (429, 503)
+OVERLOADED_STATUSES = (429, 503, 529)
 REFUSED_REQUEST = (400, 413, 422)
 """Statuses of a server that understood a request and will never accept it."""
 MEDIA_TYPE = "application/problem+json"

@@ -19,9 +19,9 @@ import httpx
 from nemo_gym.data import activity
 from nemo_gym.errors import DataError
 from nemo_gym.http.backoff import Backoff
-from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.probe import resolves
 from nemo_gym.http.redirects import client_of
+from nemo_gym.http.retries import seconds_of_retry_after
 
 CONNECT_S, SILENCE_S, LONGEST_S = 10.0, 60.0, 6 * 3600.0
 """Time limits: to connect, between two parts of a file, and for a whole file."""

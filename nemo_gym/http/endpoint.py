@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
@@ -11,17 +12,15 @@ from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.context.current import current_work
 from nemo_gym.context.policy import Policy
 from nemo_gym.http.external import (
-    RATE_LIMIT_ERROR_CODES,
-    RETRY_ERROR_CODES,
     AnswerT,
     ExternalSession,
     Limits,
-    RetryPolicy,
     as_written,
     external_session,
     parsed,
 )
 from nemo_gym.http.reply_cache import current_cache
+from nemo_gym.http.retries import RATE_LIMIT_ERROR_CODES, RETRIED, RETRY_ERROR_CODES, RetryPolicy
 from nemo_gym.jsonl import JsonObject, dump_json, dump_up_to
 
 __all__ = ["RATE_LIMIT_ERROR_CODES", "RETRY_ERROR_CODES", "NeMoGymAsyncOpenAI"]
@@ -40,7 +39,11 @@ class NeMoGymAsyncOpenAI(BaseModel):
     """The address up to and including `/v1`."""
     api_key: str = Field(repr=False)
     internal: bool = False
+    key_header: str = "Authorization"
+    """The header with the key. In any other than `Authorization`, the key has no `Bearer` before it."""
     default_headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    default_query: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Parameters of every URL, such as Azure's `api-version`."""
     timeout_s: float = Field(default=Limits().total_s, gt=0)
     """The timeout of one try, in seconds."""
     tries: int = Field(default=RetryPolicy.tries, ge=1)
@@ -67,6 +70,12 @@ class NeMoGymAsyncOpenAI(BaseModel):
 
     async def create_response(self, **kwargs: object) -> JsonObject:
         return await self._call("POST", "/responses", kwargs)
+
+    async def create_message(
+        self, *, read: Callable[[bytes], JsonObject | None] = parsed, **kwargs: object
+    ) -> JsonObject:
+        """Call `POST /messages` of Anthropic's protocol. `read` converts the reply, such as the events of a stream."""
+        return await self._call("POST", "/messages", kwargs, read=read)
 
     async def ask(self, path: str, asked: JsonObject, items: bytes | memoryview) -> bytes:
         """Call `POST /<path>` with `input` given as JSON text. Return the reply's JSON object as text, unparsed."""
@@ -98,19 +107,30 @@ class NeMoGymAsyncOpenAI(BaseModel):
 
     def _headers_for(self, policy: Policy | None) -> dict[str, str]:
         if policy is None:
-            return {"Authorization": f"Bearer {self.api_key}", **self.default_headers}
+            return {**self._header_of(self.api_key), **self.default_headers}
         # The configured key and headers are only for the configured address.
-        own = {} if policy.base_url else {"Authorization": f"Bearer {self.api_key}", **self.default_headers}
-        return {**own, "Authorization": f"Bearer {policy.api_key}"} if policy.api_key else own
+        own = {} if policy.base_url else {**self._header_of(self.api_key), **self.default_headers}
+        return {**own, **self._header_of(policy.api_key)} if policy.api_key else own
 
-    async def _call(self, method: str, path: str, asked: JsonObject | None, *, outside: str = "") -> JsonObject:
+    def _header_of(self, key: str) -> dict[str, str]:
+        return {self.key_header: f"Bearer {key}" if self.key_header == "Authorization" else key}
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        asked: JsonObject | None,
+        *,
+        outside: str = "",
+        read: Callable[[bytes], JsonObject | None] = parsed,
+    ) -> JsonObject:
         policy, body = self._policy(), None
         if asked is not None:
             body = dump_json(_with_model(asked, policy))
             # Free the request data, because thousands of calls may be waiting for their replies.
             asked.clear()
         url = self._base_for(policy).removesuffix(outside) + path
-        return await self._answer(method, url, body, parsed, policy)
+        return await self._answer(method, url, body, read, policy)
 
     async def _answer(
         self,
@@ -122,6 +142,8 @@ class NeMoGymAsyncOpenAI(BaseModel):
     ) -> AnswerT:
         if policy is not None:
             read = _masked(read, policy.api_key)
+        if self.default_query and not (policy and policy.base_url):
+            url = f"{url}?{urlencode(self.default_query)}"
         cache = None if body is None else current_cache.get()
         replies: list[bytes] = []
         if cache is not None and body is not None:
@@ -172,4 +194,4 @@ def _kept(read: Callable[[bytes], AnswerT | None], replies: list[bytes]) -> Call
 
 @lru_cache
 def _retry_policy(tries: int, is_ours: bool) -> RetryPolicy:
-    return RetryPolicy(tries=tries, statuses=frozenset(() if is_ours else RETRY_ERROR_CODES))
+    return RetryPolicy(tries=tries, statuses=frozenset() if is_ours else RETRIED)

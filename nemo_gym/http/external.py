@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -24,22 +19,17 @@ from nemo_gym.context.current import Wait
 from nemo_gym.context.deadline import CLOCK_SLACK_S, time_left_s
 from nemo_gym.errors import EndpointError, RolloutTimedOut, ServerCallError
 from nemo_gym.http.aiohttp_errors import also_aiohttps
-from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.json_depth import DEEPEST_ANSWER, is_deeper_than
 from nemo_gym.http.open_files import TOO_MANY_FILES, is_out_of_files, no_free_connection
 from nemo_gym.http.pool import wait_for_room
 from nemo_gym.http.reply import NoFreeConnection, NotConnected, ReplyTimedOut, Timeouts, readable
+from nemo_gym.http.retries import RetryPolicy, pause_asked_for_s
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.opaque import cut_tokens, is_valid_array
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
-
-RATE_LIMIT_ERROR_CODES = [429, 502, 503, 504, 520]
-RETRY_ERROR_CODES = [*RATE_LIMIT_ERROR_CODES, 500]
-MAX_NUM_TRIES = 3
-ENDPOINT_BACKOFF = Backoff(first_s=0.5, factor=2, longest_s=30.0)
 
 # uvicorn closes idle connections after 5 s. A call that reuses one at that moment is lost.
 IDLE_CONNECTION_S = 4.0
@@ -99,36 +89,6 @@ def limit_connections(limits: ConnectionLimits) -> None:
     _process_limits[:] = [limits]
 
 
-@dataclass(frozen=True)
-class RetryPolicy:
-    """The failures to retry, and the pauses between tries. Model calls have no side effects, so a retry is safe.
-
-    A lost connection or a timeout is final, because the endpoint may still be working on the request.
-    """
-
-    tries: int = MAX_NUM_TRIES
-    backoff: Backoff = ENDPOINT_BACKOFF
-    statuses: frozenset[int] = frozenset(RETRY_ERROR_CODES)
-
-    def allows(self, failure: EndpointError) -> bool:
-        """Return whether to retry after this failure."""
-        return failure.status in self.statuses if failure.was_sent else True
-
-
-def seconds_of_retry_after(value: str | None) -> float | None:
-    """Return the seconds of a `Retry-After` header (seconds or a date), or None if it is absent or invalid."""
-    if value is None:
-        return None
-    with suppress(ValueError):
-        seconds = float(value)
-        return None if math.isnan(seconds) else max(0.0, seconds)
-    # A date may have a time zone that is too large for a number.
-    with suppress(ValueError, OverflowError):
-        then = parsedate_to_datetime(value)
-        return max(0.0, (then.replace(tzinfo=then.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
-    return None
-
-
 class _Request(NamedTuple):
     method: str
     url: str
@@ -140,7 +100,8 @@ class _Request(NamedTuple):
 class _Answer(NamedTuple):
     status: int
     body: bytes
-    retry_after: str | None
+    pause_s: float | None
+    """The pause before the next try, if the endpoint asks for one."""
 
 
 class ExternalSession:
@@ -188,13 +149,13 @@ class ExternalSession:
             wait.trouble = "no answer yet"
             while True:
                 tries += 1
-                retry_after = None
+                asked_pause_s = None
                 left_s, began_at = time_left_s(), time.monotonic()
                 if left_s is not None and left_s <= CLOCK_SLACK_S:
                     raise RolloutTimedOut(f"the rollout's time was over, waiting for {wait}", tier="model")
                 try:
                     answer = await self._try(asked, limits.within(left_s))
-                    retry_after = answer.retry_after
+                    asked_pause_s = answer.pause_s
                     return read(answer)
                 except EndpointError as error:
                     is_over = left_s is not None and left_s - CLOCK_SLACK_S < time.monotonic() - began_at
@@ -203,7 +164,7 @@ class ExternalSession:
                     failure = str(error)
                 if is_over:
                     continue
-                pause_s = retry.backoff.pause_s(tries, seconds_of_retry_after(retry_after))
+                pause_s = retry.backoff.pause_s(tries, asked_pause_s)
                 wait.trouble = f"{failure}; next try after a pause of {pause_s:.1f} s"
                 logger.info("%s", wait)
                 left_s = time_left_s()
@@ -239,8 +200,7 @@ class ExternalSession:
             raise EndpointError(f"lost the connection: {_reason(error)}") from error
         except ValueError:
             raise EndpointError(MALFORMED) from None
-        retry_after = None if reply.status == OK else reply.headers.get("retry-after")
-        return _Answer(reply.status, reply.body, retry_after)
+        return _Answer(reply.status, reply.body, None if reply.status == OK else pause_asked_for_s(reply.headers))
 
     async def _try_anyhow(self, asked: _Request, limits: Limits) -> _Answer:
         """Send the request with aiohttp. While the process has too many open files, wait for one to be closed."""
@@ -267,7 +227,7 @@ class ExternalSession:
         request = self.opened().request(method, url, data=body, headers=headers, timeout=timeout, proxy=proxy)
         try:
             async with request as response:
-                return _Answer(response.status, await response.read(), response.headers.get("Retry-After"))
+                return _Answer(response.status, await response.read(), pause_asked_for_s(response.headers))
         except aiohttp.ConnectionTimeoutError as error:
             raise EndpointError(f"could not connect within {limits.connect_s:g} s", was_sent=False) from error
         except aiohttp.SocketTimeoutError as error:

@@ -11,15 +11,14 @@ from pydantic import BaseModel
 from nemo_gym.config.published import maybe_get_global_config_dict
 from nemo_gym.context.deadline import time_left_s
 from nemo_gym.http.external import (
-    MAX_NUM_TRIES,
     ConnectionLimits,
     Limits,
-    RetryPolicy,
     external_session,
     open_sessions,
 )
 from nemo_gym.http.open_files import is_out_of_files
 from nemo_gym.http.pool import wait_for_room
+from nemo_gym.http.retries import MAX_NUM_TRIES, RetryPolicy
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession

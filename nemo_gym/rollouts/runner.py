@@ -30,8 +30,8 @@ from nemo_gym.errors import (
     RolloutTimedOut,
     ServerCallError,
 )
-from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts
+from nemo_gym.http.retries import seconds_of_retry_after
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.opaque import loads_opaque, plain
 from nemo_gym.rollouts.groups import GroupedTasks

@@ -29,7 +29,13 @@ class NoteRequests:
         raw = await request.body()
         body = await request.json() if raw else None
         self.seen.append(
-            {"path": scope["path"], "headers": dict(request.headers), "body": body, "client": scope["client"][1]}
+            {
+                "path": scope["path"],
+                "query": scope["query_string"].decode(),
+                "headers": dict(request.headers),
+                "body": body,
+                "client": scope["client"][1],
+            }
         )
 
         waiting = [{"type": "http.request", "body": raw, "more_body": False}]

@@ -18,8 +18,9 @@ import pytest
 from nemo_gym.errors import EndpointError
 from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.endpoint import NeMoGymAsyncOpenAI
-from nemo_gym.http.external import as_written, external_session, seconds_of_retry_after
+from nemo_gym.http.external import as_written, external_session
 from nemo_gym.http.reply import MAX_BODY_BYTES
+from nemo_gym.http.retries import pause_asked_for_s, seconds_of_retry_after
 from tests.each_case import each_case
 
 ENDPOINT = Path(__file__).parents[1] / "endpoint" / "server.py"
@@ -57,7 +58,19 @@ async def test_default_headers_are_sent(endpoint, seen):
     assert (request["path"], request["headers"]["x-team"]) == ("/v1/models", "blue")
 
 
-@pytest.mark.parametrize("status", [429, 500, 502, 503, 504, 520])
+async def test_key_header_and_query_are_configurable(endpoint, seen):
+    client = NeMoGymAsyncOpenAI(
+        base_url=f"{endpoint}/v1", api_key=KEY, key_header="api-key", default_query={"api-version": "2024-10-21"}
+    )
+    await client.create_chat_completion(model="echo", messages=HELLO)
+    await client.ask("responses", {"model": "echo"}, b"[]")
+    await client.aclose()
+    for request in seen():
+        assert (request["query"], request["headers"]["api-key"]) == ("api-version=2024-10-21", KEY)
+        assert "authorization" not in request["headers"]
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504, 520, 529])
 async def test_temporary_failure_is_retried(client, seen, status):
     answer = await client.create_chat_completion(model=f"flaky:{status}:2:passes", messages=HELLO)
     assert answer["choices"]
@@ -309,3 +322,16 @@ async def test_body_is_limited_after_decompression_and_redirect():
             await client.create_models()
         await asyncio.to_thread(thread.join)
         await client.aclose()
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after-ms": "1250", "retry-after": "2"}, 1.25),
+        ({"retry-after": "2"}, 2.0),
+        ({"retry-after-ms": "soon", "retry-after": "2"}, 2.0),
+        ({}, None),
+    ],
+)
+def test_milliseconds_win_over_seconds(headers, seconds):
+    assert pause_asked_for_s(headers) == seconds

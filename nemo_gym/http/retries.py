@@ -1,0 +1,56 @@
+"""Which failed calls to a model endpoint are retried, and the pauses between the tries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from nemo_gym.errors import EndpointError
+from nemo_gym.http.backoff import Backoff
+
+RATE_LIMIT_ERROR_CODES = [429, 502, 503, 504, 520]
+RETRY_ERROR_CODES = [*RATE_LIMIT_ERROR_CODES, 500]
+RETRIED = frozenset({*RETRY_ERROR_CODES, 529})
+"""All statuses that are retried: the published ones, and the one of an overloaded Anthropic endpoint."""
+MAX_NUM_TRIES = 3
+ENDPOINT_BACKOFF = Backoff(first_s=0.5, factor=2, longest_s=30.0)
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """The failures to retry, and the pauses between tries. Model calls have no side effects, so a retry is safe.
+
+    A lost connection or a timeout is final, because the endpoint may still be working on the request.
+    """
+
+    tries: int = MAX_NUM_TRIES
+    backoff: Backoff = ENDPOINT_BACKOFF
+    statuses: frozenset[int] = RETRIED
+
+    def allows(self, failure: EndpointError) -> bool:
+        """Return whether to retry after this failure."""
+        return failure.status in self.statuses if failure.was_sent else True
+
+
+def seconds_of_retry_after(value: str | None) -> float | None:
+    """Return the seconds of a `Retry-After` header (seconds or a date), or None if it is absent or invalid."""
+    if value is None:
+        return None
+    with suppress(ValueError):
+        seconds = float(value)
+        return None if math.isnan(seconds) else max(0.0, seconds)
+    # A date may have a time zone that is too large for a number.
+    with suppress(ValueError, OverflowError):
+        then = parsedate_to_datetime(value)
+        return max(0.0, (then.replace(tzinfo=then.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+    return None
+
+
+def pause_asked_for_s(headers: Mapping[str, str]) -> float | None:
+    """Return the pause that a reply asks for, or None. OpenAI and Azure also send `retry-after-ms`."""
+    milliseconds = seconds_of_retry_after(headers.get("retry-after-ms"))
+    return seconds_of_retry_after(headers.get("retry-after")) if milliseconds is None else milliseconds / 1000
