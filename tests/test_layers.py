@@ -82,7 +82,13 @@ OPEN_TO_PLUGINS = {
     "nemo_gym.data.tables",
 }  # fmt: skip
 
-BUILT_ON = {("genrm_model", "vllm_model"), ("multiple_intents", "workplace_assistant")}
+BUILT_ON = {
+    ("azure_openai_model", "openai_model"),
+    ("genrm_model", "vllm_model"),
+    ("inference_provider", "vllm_model"),
+    ("local_vllm_model", "vllm_model"),
+    ("multiple_intents", "workplace_assistant"),
+}
 """Folders of which the first extends the second one's server, or offers its tools and company."""
 
 

@@ -67,14 +67,19 @@ class SimpleModelServer(SimpleResponsesAPIModel):
 
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
         """Forward the request to the endpoint's `/chat/completions`."""
-        try:
-            answer = await self.endpoint.create_chat_completion(**self._fields(body))
-            return NeMoGymChatCompletion.model_validate(answer)
-        except ValidationError as error:
-            raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
+        return await self._completed(self.endpoint, body)
 
     async def aclose(self) -> None:
         await self.endpoint.aclose()
+
+    async def _completed(
+        self, endpoint: NeMoGymAsyncOpenAI, body: NeMoGymChatCompletionCreateParamsNonStreaming
+    ) -> NeMoGymChatCompletion:
+        try:
+            answer = await endpoint.create_chat_completion(**self._fields(body))
+            return NeMoGymChatCompletion.model_validate(answer)
+        except ValidationError as error:
+            raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
     def _fields(self, body: BaseModel) -> JsonObject:
         # Agents send the items of earlier replies with their empty fields, some of which endpoints reject.

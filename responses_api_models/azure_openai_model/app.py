@@ -1,0 +1,160 @@
+"""Forward every call to a model that is deployed at Azure OpenAI."""
+
+import re
+import time
+from collections.abc import Mapping
+from functools import cached_property
+from urllib.parse import quote
+from uuid import uuid4
+
+import orjson
+from pydantic import Field, field_validator, model_validator
+
+from nemo_gym import (
+    EndpointError,
+    NeMoGymAsyncOpenAI,
+    NeMoGymChatCompletion,
+    NeMoGymChatCompletionCreateParamsNonStreaming,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+)
+from nemo_gym.jsonl import JsonObject
+from responses_api_models.openai_model.app import SimpleModelServer, SimpleModelServerConfig
+
+API_VERSION = "api-version"
+FILTERED_PROMPT = re.compile(r'"code"\s*:\s*"(content_filter|ResponsibleAIPolicyViolation)"')
+DEPLOYMENT = re.compile(r"(?P<resource>.*?)(/openai)?(/deployments/(?P<name>[^/]+))?")
+
+
+class AzureModelServerConfig(SimpleModelServerConfig):
+    """The resource, its key and the deployment."""
+
+    openai_base_url: str
+    """The resource's address: with `/openai/v1`, or without it for the older paths with the deployment's name."""
+    openai_model: str
+    """The name of the deployment."""
+    default_query: dict[str, str] = Field(default_factory=dict)
+    """Parameters of every URL, such as `api-version`, which the older paths need. A null is left out."""
+    content_filter_is_failure: bool = False
+    """Fail the rollout if the prompt was filtered, instead of grading an empty answer."""
+
+    @field_validator("default_query", mode="before")
+    @classmethod
+    def _without_nulls(cls, value: object) -> object:
+        return {key: each for key, each in value.items() if each is not None} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _has_api_version(self) -> "AzureModelServerConfig":
+        if not self.is_v1 and API_VERSION not in self.default_query:
+            raise ValueError(
+                f"openai_base_url does not end with /openai/v1, so default_query needs an {API_VERSION}, such as "
+                f"{{{API_VERSION}: '2024-10-21'}}"
+            )
+        return self
+
+    @property
+    def is_v1(self) -> bool:
+        """Whether the address has the paths of the OpenAI API, which take the deployment as `model`."""
+        return self.openai_base_url.rstrip("/").endswith("/v1")
+
+    @property
+    def urls(self) -> tuple[str, str]:
+        """The base URLs for Responses and for Chat Completions."""
+        given = self.openai_base_url.rstrip("/")
+        if self.is_v1:
+            return given, given
+        parts = DEPLOYMENT.fullmatch(given)
+        assert parts is not None
+        root = f"{parts['resource']}/openai"
+        return root, f"{root}/deployments/{parts['name'] or quote(self.openai_model, safe='')}"
+
+
+class AzureModelServer(SimpleModelServer):
+    """`openai_model` with Azure's addresses and key header. A filtered prompt has an empty, incomplete answer."""
+
+    config: AzureModelServerConfig
+
+    passes_on = True
+
+    @cached_property
+    def endpoint(self) -> NeMoGymAsyncOpenAI:
+        return self._client(self.config.urls[0])
+
+    @cached_property
+    def chat_endpoint(self) -> NeMoGymAsyncOpenAI:
+        return self._client(self.config.urls[1])
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        """Forward the request to the resource's `/responses`."""
+        try:
+            return await super().responses(body)
+        except EndpointError as error:
+            return NeMoGymResponse.model_validate(self._filtered_response(error))
+
+    async def pass_on(self, params: Mapping[str, object], items: memoryview) -> bytes:
+        """Forward the request to `/responses`; neither the items nor the reply are parsed."""
+        try:
+            return await super().pass_on(params, items)
+        except EndpointError as error:
+            return orjson.dumps(self._filtered_response(error))
+
+    async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
+        """Forward the request to the deployment's `/chat/completions`."""
+        try:
+            return await self._completed(self.chat_endpoint, body)
+        except EndpointError as error:
+            return NeMoGymChatCompletion.model_validate(self._filtered_completion(error))
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        await self.chat_endpoint.aclose()
+
+    def _client(self, url: str) -> NeMoGymAsyncOpenAI:
+        return NeMoGymAsyncOpenAI(
+            base_url=url,
+            api_key=self.config.openai_api_key,
+            key_header="api-key",
+            default_query=self.config.default_query,
+            timeout_s=self.config.request_timeout_s,
+            tries=self.config.request_tries,
+            follows_policy=True,
+        )
+
+    def _filtered_response(self, error: EndpointError) -> JsonObject:
+        """Return the response to a filtered prompt. Raise any other error."""
+        self._check_filtered(error)
+        text = {"type": "output_text", "text": "", "annotations": []}
+        message = {"type": "message", "id": f"msg_{uuid4().hex}", "role": "assistant", "content": [text]}
+        return {
+            "id": f"resp_{uuid4().hex}",
+            "object": "response",
+            "created_at": int(time.time()),
+            "model": self.config.openai_model,
+            "output": [{**message, "status": "incomplete"}],
+            "status": "incomplete",
+            "incomplete_details": {"reason": "content_filter"},
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+        }
+
+    def _filtered_completion(self, error: EndpointError) -> JsonObject:
+        """Return the completion of a filtered prompt. Raise any other error."""
+        self._check_filtered(error)
+        message = {"role": "assistant", "content": ""}
+        return {
+            "id": f"chatcmpl-{uuid4().hex}",
+            "object": "chat.completion",
+            "created": int(time.time()),
+            "model": self.config.openai_model,
+            "choices": [{"index": 0, "finish_reason": "content_filter", "message": message, "logprobs": None}],
+        }
+
+    def _check_filtered(self, error: EndpointError) -> None:
+        is_filtered = error.status == 400 and FILTERED_PROMPT.search(error.body)
+        if self.config.content_filter_is_failure or not is_filtered:
+            raise error
+
+
+if __name__ == "__main__":
+    AzureModelServer.run_webserver()
