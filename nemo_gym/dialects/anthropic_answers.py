@@ -1,0 +1,126 @@
+"""Convert answers of Anthropic Messages to Responses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from itertools import groupby
+
+from pydantic import TypeAdapter, ValidationError
+
+from nemo_gym.dialects.anthropic import items_of_message
+from nemo_gym.dialects.anthropic_requests import REDACTED_THINKING, THINKING
+from nemo_gym.dialects.chat import new_id
+from nemo_gym.dialects.chat_answers import ECHOED, usage_detail
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas import anthropic
+from nemo_gym.schemas.base import WireModel
+from nemo_gym.schemas.items import (
+    FunctionToolCall,
+    OutputItem,
+    OutputMessage,
+    OutputPart,
+    OutputText,
+    ReasoningItem,
+    Status,
+    Summary,
+)
+from nemo_gym.schemas.responses import IncompleteDetails, Response, ResponseCreateParams, ResponseUsage, sum_of_counts
+
+_CONTENT: TypeAdapter[list[anthropic.ContentBlock]] = TypeAdapter(list[anthropic.ContentBlock])
+PAUSED = "pause_turn"
+"""The stop reason of an answer that its endpoint continues if it is sent back."""
+INCOMPLETE_REASONS = {
+    "max_tokens": "max_output_tokens", "model_context_window_exceeded": "max_output_tokens",
+    PAUSED: "max_output_tokens", "refusal": "content_filter",
+}  # fmt: skip
+"""Reasons of incomplete responses, by stop reason. All other stop reasons mean that the answer is complete."""
+
+
+def response_of_message(message: JsonObject, params: ResponseCreateParams) -> Response:
+    """Convert the answer to a request. Raise `DataError` if its content does not have the format of the API."""
+    reason = INCOMPLETE_REASONS.get(message.get("stop_reason") or "")
+    status: Status = "incomplete" if reason else "completed"
+    output = items_of_content(_blocks(message))
+    if isinstance(output[-1], (OutputMessage, FunctionToolCall)):
+        output[-1].status = status
+    return Response(
+        id=message.get("id") or new_id("resp"),
+        object="response",
+        created_at=int(time.time()),
+        model=message.get("model") or params.model or "",
+        output=output,
+        status=status,
+        incomplete_details=IncompleteDetails(reason=reason) if reason else None,
+        parallel_tool_calls=params.parallel_tool_calls is not False,
+        tool_choice=params.tool_choice,
+        # Clients expect these two fields, even if they are null.
+        tools=[WireModel(**{"parameters": None, "strict": None, **tool}) for tool in params.tools],
+        error=None,
+        usage=usage_of_message(message.get("usage")),
+        **{name: getattr(params, name) for name in ECHOED},
+    )
+
+
+def _blocks(message: JsonObject) -> list[anthropic.ContentBlock]:
+    try:
+        return _CONTENT.validate_python(message.get("content"))
+    except ValidationError as error:
+        raise DataError(f"the endpoint's answer is not in the format of the Messages API: {error}") from error
+
+
+def items_of_content(content: Iterable[anthropic.ContentBlock]) -> list[OutputItem]:
+    """Convert the blocks of an answer in order; adjacent texts are one message. Without any, return an empty message.
+
+    Blocks of tools that ran at Anthropic are left out.
+    """
+    items: list[OutputItem] = []
+    for is_text, blocks in groupby(content, key=lambda block: isinstance(block, anthropic.TextBlock)):
+        if is_text:
+            items.append(_said(*(block.text for block in blocks if isinstance(block, anthropic.TextBlock))))
+        else:
+            items += [item for block in blocks if (item := _item(block)) is not None]
+    return items or [_said("")]
+
+
+def _said(*texts: str) -> OutputMessage:
+    parts: list[OutputPart] = [OutputText(text=text, annotations=[]) for text in texts]
+    return OutputMessage(id=new_id("msg"), content=parts, status="completed")
+
+
+def _item(block: anthropic.ContentBlock) -> OutputItem | None:
+    match block:
+        case anthropic.ToolUseBlock():
+            (call,) = items_of_message(anthropic.MessageParam(role="assistant", content=[block]))
+            return call.model_copy(update={"id": block.id, "status": "completed"})
+        case anthropic.ThinkingBlock():
+            return _reasoning(block.thinking, f"{THINKING}:{block.signature}")
+        case anthropic.RedactedThinkingBlock():
+            return _reasoning("", f"{REDACTED_THINKING}:{block.data}")
+    return None
+
+
+def _reasoning(text: str, seal: str) -> ReasoningItem:
+    return ReasoningItem(id=new_id("rs"), summary=[Summary(text=text)] if text else [], encrypted_content=seal)
+
+
+def usage_of_message(usage: JsonObject | None) -> ResponseUsage | None:
+    """Convert token counts. Anthropic counts the tokens of its cache apart from the other input tokens."""
+    if usage is None:
+        return None
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+    fresh, read, written, output = (usage.get(name) or 0 for name in names)
+    return ResponseUsage(
+        input_tokens=fresh + read + written,
+        input_tokens_details={"cached_tokens": read, "cache_write_tokens": written},
+        output_tokens=output,
+        output_tokens_details={"reasoning_tokens": usage_detail(usage, "output_tokens_details", "thinking_tokens")},
+        total_tokens=fresh + read + written + output,
+    )
+
+
+def joined(earlier: JsonObject, later: JsonObject) -> JsonObject:
+    """Return a paused answer with its continuation."""
+    usage = sum_of_counts(earlier.get("usage"), later.get("usage"))
+    return {**later, "content": [*earlier["content"], *later["content"]], "usage": usage}

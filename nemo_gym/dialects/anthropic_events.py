@@ -1,0 +1,114 @@
+"""Put together the answer that a Messages endpoint sends as events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import orjson
+
+from nemo_gym.dialects.anthropic import UNREADABLE_ARGUMENTS
+from nemo_gym.errors import EndpointError
+from nemo_gym.jsonl import JsonObject
+
+STATUSES = {
+    "invalid_request_error": 400, "authentication_error": 401, "billing_error": 402, "permission_error": 403,
+    "not_found_error": 404, "request_too_large": 413, "rate_limit_error": 429, "api_error": 500, "timeout_error": 504,
+    "overloaded_error": 529,
+}  # fmt: skip
+"""The status that an endpoint answers for each type of error, if the error does not happen within a stream."""
+
+
+def message_of_events(text: bytes) -> JsonObject | None:
+    """Return the message whose events are in a reply, or None if the reply has neither events nor a JSON object.
+
+    Raise `EndpointError` for an error event, with the status of its type, and if the stream ends too early.
+    """
+    if text.lstrip()[:1] == b"{":
+        return _object(text)
+    stream = _Stream()
+    for event in _events(text):
+        try:
+            stream.add(event)
+        except (KeyError, TypeError, AttributeError) as error:
+            kind = event.get("type")
+            raise EndpointError(f"sent an event {kind} that is not in the format of the Messages API") from error
+    if not stream.message:
+        return None
+    if not stream.has_ended:
+        raise EndpointError("ended its stream of events too early, without message_stop")
+    return {**stream.message, "content": [stream.blocks[index] for index in sorted(stream.blocks)]}
+
+
+@dataclass
+class _Stream:
+    """The part of a message that has arrived."""
+
+    message: JsonObject = field(default_factory=dict)
+    blocks: dict[int, JsonObject] = field(default_factory=dict)
+    arguments: dict[int, str] = field(default_factory=dict)
+    """The JSON text of each tool's input so far."""
+    has_ended: bool = False
+
+    def add(self, event: JsonObject) -> None:
+        match event.get("type"):
+            case "message_start":
+                self.message = event["message"]
+            case "content_block_start":
+                self.blocks[event["index"]] = dict(event["content_block"])
+            case "content_block_delta":
+                self._extend(event["index"], event["delta"])
+            case "content_block_stop":
+                self._complete(event["index"])
+            case "message_delta":
+                # Later counts replace earlier ones. Counts that did not change may be absent or null.
+                counts = {name: count for name, count in (event.get("usage") or {}).items() if count is not None}
+                usage = {**(self.message.get("usage") or {}), **counts}
+                self.message = {**self.message, **event["delta"], "usage": usage}
+            case "message_stop":
+                self.has_ended = True
+                for index in list(self.arguments):
+                    self._complete(index)
+            case "error":
+                error = event.get("error") or {}
+                kind = error.get("type", "api_error")
+                raise EndpointError(
+                    f"ended its stream of events with {kind}: {error.get('message')}", status=STATUSES.get(kind, 500)
+                )
+
+    def _extend(self, index: int, delta: JsonObject) -> None:
+        block = self.blocks[index]
+        match delta.get("type"):
+            case "text_delta":
+                block["text"] = block.get("text", "") + delta["text"]
+            case "thinking_delta":
+                block["thinking"] = block.get("thinking", "") + delta["thinking"]
+            case "signature_delta":
+                block["signature"] = block.get("signature", "") + delta["signature"]
+            case "input_json_delta":
+                self.arguments[index] = self.arguments.get(index, "") + delta["partial_json"]
+            case "citations_delta":
+                block["citations"] = [*(block.get("citations") or []), delta["citation"]]
+
+    def _complete(self, index: int) -> None:
+        text = self.arguments.pop(index, "")
+        if text:
+            # A model that reached its limit leaves an unfinished text.
+            value = _object(text.encode())
+            self.blocks[index]["input"] = {UNREADABLE_ARGUMENTS: text} if value is None else value
+
+
+def _events(text: bytes) -> Iterator[JsonObject]:
+    for block in text.replace(b"\r\n", b"\n").split(b"\n\n"):
+        lines = [line.removeprefix(b"data:").strip() for line in block.split(b"\n") if line.startswith(b"data:")]
+        event = _object(b"\n".join(lines))
+        if event is not None:
+            yield event
+
+
+def _object(text: bytes) -> JsonObject | None:
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None
