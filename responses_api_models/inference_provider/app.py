@@ -1,0 +1,94 @@
+"""Serve the Responses API from any provider of the OpenAI protocol, known by name or by its address."""
+
+from functools import cached_property
+
+from fastapi import Request
+from pydantic import Field, ValidationError, model_validator
+
+from nemo_gym import ModelFailed, NeMoGymAsyncOpenAI, NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.jsonl import JsonObject
+from responses_api_models.inference_provider.providers import Api, Provider, SentReasoning, provider_named
+from responses_api_models.inference_provider.tolerance import tidied, with_sent_reasoning
+from responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
+
+OF_PROVIDER = tuple(Provider.model_fields)
+"""The settings that have the provider's value unless they are set."""
+
+
+class InferenceProviderConfig(VLLMModelConfig):
+    provider: str | None = None
+    """The name of a known provider. Without it, `base_url` is needed."""
+    api: Api
+    """Whether to call `/chat/completions` or `/responses` for requests to `/v1/responses`."""
+    limit: str
+    """The field of Chat Completions for the longest answer: `max_tokens` or `max_completion_tokens`."""
+    sends_reasoning: SentReasoning
+    """The form of earlier reasoning: left out, in `<think>…</think>`, or in a field of that name."""
+    default_headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Headers of every request."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_provider(cls, values: object) -> object:
+        if not isinstance(values, dict):
+            return values
+        name, address = values.get("provider"), values.get("base_url")
+        if not name and not address:
+            raise ValueError("name a provider, such as openrouter, or set base_url")
+        known = provider_named(name) if name else Provider(base_url="")
+        chosen = {key: getattr(known, key) for key in OF_PROVIDER if values.get(key) is None}
+        return {**values, **chosen, "base_url": address or known.base_url}
+
+
+class ProviderClient(NeMoGymAsyncOpenAI):
+    """A client for Chat Completions with the odd fields of some providers."""
+
+    limit: str
+    sends_reasoning: SentReasoning
+
+    async def create_chat_completion(self, **asked: object) -> JsonObject:
+        if "max_tokens" in asked:
+            asked[self.limit] = asked.pop("max_tokens")
+        asked["messages"] = [with_sent_reasoning(each, self.sends_reasoning) for each in asked["messages"]]
+        model = str(asked["model"])
+        return tidied(await super().create_chat_completion(**asked), model)
+
+
+class InferenceProvider(VLLMModel):
+    """`vllm_model` for hosted models: it tolerates odd fields and sends reasoning as the provider expects it."""
+
+    config: InferenceProviderConfig
+
+    @cached_property
+    def endpoints(self) -> list[NeMoGymAsyncOpenAI]:
+        config = self.config
+        urls = [config.base_url] if isinstance(config.base_url, str) else config.base_url
+        return [
+            ProviderClient(
+                base_url=url,
+                api_key=config.api_key,
+                default_headers=config.default_headers,
+                timeout_s=config.request_timeout_s,
+                tries=config.request_tries,
+                follows_policy=True,
+                limit=config.limit,
+                sends_reasoning=config.sends_reasoning,
+            )
+            for url in urls
+        ]
+
+    async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        """Send the request to the provider's `/chat/completions` or `/responses`."""
+        if self.config.api == "chat":
+            return await super().responses(request, body)
+        asked = body.model_dump(exclude_unset=True, exclude_none=True, exclude={"stream", "stream_options"})
+        fields = {**(self.config.extra_body or {}), **asked, "model": self.config.model}
+        answer = await self._endpoint_of(request).create_response(**fields)
+        try:
+            return NeMoGymResponse.model_validate({"created_at": 0, "model": self.config.model, **answer})
+        except ValidationError as error:
+            raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
+
+
+if __name__ == "__main__":
+    InferenceProvider.run_webserver()

@@ -1,0 +1,42 @@
+"""The known providers, from `providers.json`."""
+
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+Api = Literal["chat", "responses"]
+SentReasoning = Literal["none", "think", "reasoning", "reasoning_content"]
+TABLE = Path(__file__).with_name("providers.json")
+
+
+class Provider(BaseModel):
+    """The address of a provider, and how its API differs from others."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base_url: str
+    api: Api = "chat"
+    """The dialect that it speaks best."""
+    limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """The field of Chat Completions for the longest answer."""
+    sends_reasoning: SentReasoning = "none"
+    """The form in which it expects its earlier reasoning."""
+
+
+@cache
+def providers() -> dict[str, Provider]:
+    """Return all known providers by name."""
+    return TypeAdapter(dict[str, Provider]).validate_json(TABLE.read_bytes())
+
+
+def provider_named(name: str) -> Provider:
+    """Return a known provider. Raise `ValueError` for an unknown name, with suggestions."""
+    known = providers()
+    if name.lower() in known:
+        return known[name.lower()]
+    close = get_close_matches(name.lower(), known, n=3, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else f"The known ones are {', '.join(known)}."
+    raise ValueError(f"'{name}' is not a known provider. {hint} For any other one, leave it out and set base_url")
