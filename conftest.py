@@ -82,6 +82,7 @@ ONLY_IN_TEST_ALL = (
     "tests/docs/test_site.py",
     "tests/end_to_end/test_all_examples.py",
     "tests/end_to_end/test_collection.py",
+    "tests/end_to_end/test_harness.py",
     "tests/end_to_end/test_health_check.py",
     "tests/end_to_end/test_hearing.py",
     "tests/end_to_end/test_hostile_answers.py",

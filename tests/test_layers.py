@@ -14,7 +14,7 @@ ROWS = [
     {"cli", "deploy", "scaffold", "viewer"},
     {"launcher", "rollouts", "data", "contract", "export", "evaluation", "training", "process", "slurm"},
     {"servers", "testing"},
-    {"web"},
+    {"web", "harness"},
     {"capture", "grading", "dialects", "metrics", "sandbox"},
     {"calls"},
     {"http"},
@@ -78,6 +78,7 @@ ALIASES = {
 
 OPEN_TO_PLUGINS = {
     "nemo_gym", "nemo_gym.grading", "nemo_gym.dialects", "nemo_gym.testing", "nemo_gym.jsonl",
+    "nemo_gym.harness", "nemo_gym.sandbox",
     "nemo_gym.data.chat_tasks", "nemo_gym.data.media_files", "nemo_gym.data.sources", "nemo_gym.data.splits",
     "nemo_gym.data.tables",
 }  # fmt: skip

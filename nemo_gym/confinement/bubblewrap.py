@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -110,11 +110,12 @@ def sandboxed(
     return [*command, *python.script(INSIDE)]
 
 
-def parents_of(path: str) -> list[str]:
+def parents_of(path: str, without: Container[str] = ()) -> list[str]:
     """Return the options that create a path's parents; those that bubblewrap creates are readable by root only."""
     made: list[str] = []
-    for parent in list(Path(path).parents)[-2::-1]:
-        made += ["--perms", "0755", "--dir", str(parent)]
+    for parent in map(str, list(Path(path).parents)[-2::-1]):
+        if parent not in without:
+            made += ["--perms", "0755", "--dir", parent]
     return made
 
 

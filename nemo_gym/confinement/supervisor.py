@@ -1,8 +1,9 @@
 """The first process inside a sandbox. It runs the commands that its owner sends, and ends with the owner.
 
 This script uses the standard library only. Descriptor 0 is a socket to the owner. The first message has the settings
-as JSON. Each further message passes a connection for one command and, to copy a file, the open local file. When the
-socket closes or the sandbox's time is over, this process ends, and all others of its namespace with it.
+as JSON. Each further message passes a connection for one command. To copy a file, it also passes the open local file;
+to listen on a port, a socket to which the listening one is sent. When the socket closes or the sandbox's time is over,
+this process ends, and all others of its namespace with it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Literal, NoReturn, TypedDict
 MEBIBYTE = 2**20
 HEADER_BYTES = 8
 CHUNK = 65_536
+BACKLOG = 128
 POLL_MS = 50
 """How often to check for the end of a command if the system has no pidfd."""
 ENDING_S = 5.0
@@ -52,9 +54,9 @@ class Settings(TypedDict):
 
 
 class Request(TypedDict, total=False):
-    """A command to run, or a file to copy into the sandbox or out of it."""
+    """A command to run, a file to copy into the sandbox or out of it, or a port to listen on."""
 
-    act: Literal["run", "put", "get"]
+    act: Literal["run", "put", "get", "listen"]
     timeout_s: float | None
     output_bytes: int
     command: list[str]
@@ -62,6 +64,7 @@ class Request(TypedDict, total=False):
     cwd: str | None
     path: str
     mode: int
+    port: int
 
 
 def main() -> NoReturn:
@@ -226,7 +229,10 @@ def _become(settings: Settings, request: Request, output: int, errors: int, file
         os.dup2(errors, 2)
         _keep_only(0, 1, 2, *([file] if file is not None else []))
         _limit(settings)
-        if file is not None:
+        if file is not None and request["act"] == "listen":
+            _listen(request["port"], file)
+            code = 0
+        elif file is not None:
             _copy(settings, request, file)
             code = 0
         else:
@@ -300,6 +306,12 @@ def _copy(settings: Settings, request: Request, file: int) -> None:
     else:
         source = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
         _copy_all(_regular(source, request["path"]), file)
+
+
+def _listen(port: int, receiver: int) -> None:
+    """Send the owner a socket that listens in the sandbox's network. It accepts connections from inside only."""
+    with socket.create_server(("127.0.0.1", port), backlog=BACKLOG) as listener, socket.socket(fileno=receiver) as to:
+        socket.send_fds(to, [b"l"], [listener.fileno()])
 
 
 def _regular(descriptor: int, path: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import socket
 import tempfile
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from nemo_gym.sandbox.labels import labels
 from nemo_gym.sandbox.providers.base import (
     HIGHEST_PORT,
     ConnectableProvider,
+    ListensInside,
     SandboxCreateError,
     SandboxEndpoint,
     SandboxError,
@@ -153,6 +155,15 @@ class AsyncSandbox:
             if self.spec.ports:
                 descriptor.setdefault("ports", list(self.spec.ports))
         return descriptor
+
+    async def listen(self, port: int = 0) -> socket.socket | None:
+        """Return a socket that listens on 127.0.0.1 inside the sandbox, for a service that its commands may call.
+
+        Port 0 chooses a free one. Return None if the provider cannot listen inside its sandboxes.
+        """
+        if not isinstance(self.provider, ListensInside):
+            return None
+        return await self.provider.listen(self._started(), port)
 
     async def stop(self) -> None:
         """Kill everything in the sandbox and remove it. Idempotent."""

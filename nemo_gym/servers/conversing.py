@@ -73,13 +73,17 @@ class ConversingAgent(SimpleResponsesAPIAgent):
 
     @abstractmethod
     async def converse(self, request: Request, body: Any, row: JsonObject, session: Cookies) -> Conversation:
-        """Run the conversation of a row. `session` contains the cookies of the row's seeded session."""
+        """Run the conversation of a row. `session` contains the cookies of the row's seeded session.
+
+        `request.state.seeded` is the reply to `/seed_session`.
+        """
 
     async def run(self, request: Request, body: ConversingRunRequest) -> Response:
         """Run one rollout from its row to its reward and return the verifier's response."""
         row: JsonObject = await request.json()
         seeded = await _call(self, "/seed_session", row, dict(request.cookies))
         session = cookies_of(seeded) or dict(request.cookies)
+        request.state.seeded = seeded
         try:
             conversing = self.converse(request, body, row, session)
             # Free memory, because thousands of conversations may run at once and the row holds the same data.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -230,6 +231,14 @@ class ConnectableProvider(Protocol):
 
     def connect(self, descriptor: Mapping[str, Any]) -> SandboxHandle | Awaitable[SandboxHandle]:
         """Return a handle of the running sandbox."""
+
+
+@runtime_checkable
+class ListensInside(Protocol):
+    """A provider that can offer services of this process to the commands in a sandbox, whose network may be closed."""
+
+    async def listen(self, handle: SandboxHandle, port: int) -> socket.socket:
+        """Return a socket that listens on 127.0.0.1:`port` inside a sandbox; 0 chooses a free port."""
 
 
 def words_of(command: str | Sequence[str], shell: str | None = None) -> list[str]:

@@ -78,4 +78,5 @@ def confined_command(
 
 
 def _parents(path: str) -> list[str]:
-    return [] if path.startswith(tuple(f"{folder}/" for folder in SCRATCH)) else parents_of(path)
+    """Return the options that create a path's parents, except a /tmp that exists and is writable."""
+    return parents_of(path, without=SCRATCH)

@@ -95,6 +95,18 @@ class SandboxProcess:
         """Copy a file of the sandbox into an open local file. Raise `SandboxError` if that fails."""
         _check_copied(await self._asked(Request(act="get", path=path, timeout_s=timeout_s), [file]))
 
+    async def listen(self, port: int, *, timeout_s: float) -> socket.socket:
+        """Return a socket that listens on a port in the sandbox's network. Raise `SandboxError` if that fails."""
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                reply = await self._asked(Request(act="listen", port=port, timeout_s=timeout_s), [theirs.fileno()])
+            if reply.code != 0 or reply.is_out_of_time:
+                raise SandboxError(f"port {port} of the sandbox cannot be listened on: {reply.stderr.strip()}")
+            ours.setblocking(False)
+            [listener] = socket.recv_fds(ours, 1, 1)[1]
+        return socket.socket(fileno=listener)
+
     async def _asked(self, request: Request, files: list[int]) -> Reply:
         request["output_bytes"] = self._output_bytes
         timeout_s = request["timeout_s"]

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import random
+import socket
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -129,6 +130,10 @@ class BubblewrapProvider:
                 "with `exec`, or set `has_network: true` for its provider."
             )
         return SandboxEndpoint(f"http://127.0.0.1:{port}")
+
+    async def listen(self, handle: SandboxHandle, port: int) -> socket.socket:
+        """Return a socket that accepts connections of the sandbox's own commands to 127.0.0.1:`port`."""
+        return await self._sandbox(handle).process.listen(port, timeout_s=COPY_S)
 
     async def close(self, handle: SandboxHandle) -> None:
         sandbox = self._sandboxes.pop(handle.sandbox_id, None)

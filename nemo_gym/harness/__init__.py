@@ -1,0 +1,12 @@
+"""Programs that call the model by themselves, run as agents: in a sandbox, with a gateway to model and tools."""
+
+from nemo_gym.harness.exchange import Exchange, task_text
+from nemo_gym.harness.gateway import Gateway, ToolAddress
+from nemo_gym.harness.program import Program, ProgramRun
+from nemo_gym.harness.work import Done, Work
+from nemo_gym.harness.workspace import Collected, Limits, Workspace
+
+__all__ = [
+    "Collected", "Done", "Exchange", "Gateway", "Limits", "Program", "ProgramRun", "ToolAddress", "Work", "Workspace",
+    "task_text",
+]  # fmt: skip

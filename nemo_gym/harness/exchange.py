@@ -1,0 +1,142 @@
+"""One call of the model by a program, in any dialect, and the conversation that it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import orjson
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from nemo_gym.capture.records import Dialect
+from nemo_gym.capture.streams import assembled
+from nemo_gym.dialects import anthropic, chat_history
+from nemo_gym.dialects.chat import new_id, split_responses_input_output_items
+from nemo_gym.dialects.chat_answers import usage_of_completion
+from nemo_gym.dialects.chat_parts import assistant_text
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.anthropic import MessageParam
+from nemo_gym.schemas.items import EasyInputMessage, InputItem, OutputMessage, OutputText
+from nemo_gym.schemas.responses import RESPONSES_PATH, Response, ResponseUsage
+
+DIALECTS: dict[str, Dialect] = {
+    RESPONSES_PATH: "responses",
+    "/v1/chat/completions": "chat",
+    "/v1/messages": "messages",
+}
+"""The dialect of each route of a model server."""
+
+_ITEMS = TypeAdapter(list[InputItem])
+_MESSAGES = TypeAdapter(list[MessageParam])
+
+
+class Exchange(NamedTuple):
+    """An answered call of the model."""
+
+    dialect: Dialect
+    request: JsonObject
+    answer: JsonObject
+
+    @classmethod
+    def of(cls, path: str, request: bytes, answer: bytes, content_type: str) -> Exchange | None:
+        """Parse a call, streamed or not. Return None if it is not JSON, or its stream is incomplete."""
+        dialect = DIALECTS[path]
+        try:
+            asked = orjson.loads(request)
+            if content_type.startswith("text/event-stream"):
+                stream = assembled(dialect, answer)
+                answered = None if stream.error_category else stream.response
+            else:
+                answered = orjson.loads(answer)
+        except orjson.JSONDecodeError:
+            return None
+        return cls(dialect, asked, answered) if isinstance(asked, dict) and isinstance(answered, dict) else None
+
+    @property
+    def usage(self) -> JsonObject | None:
+        """The token counts of the call, with the names of the Responses API."""
+        given = self.answer.get("usage")
+        if not isinstance(given, dict):
+            return None
+        match self.dialect:
+            case "responses":
+                return given
+            case "chat":
+                usage = usage_of_completion(given)
+            case "messages":
+                counts = given.get("input_tokens") or 0, given.get("output_tokens") or 0
+                usage = ResponseUsage(input_tokens=counts[0], output_tokens=counts[1], total_tokens=sum(counts))
+        return usage.model_dump(mode="json") if usage else None
+
+    def response(self, usage: object) -> Response:
+        """Return the conversation up to and including this answer as a response, without the program's own prompt.
+
+        Raise `DataError` if the program sent something that the Responses API cannot express.
+        """
+        try:
+            output = split_responses_input_output_items(self._items())[1]
+            return Response.model_validate(
+                {
+                    "id": str(self.answer.get("id") or new_id("resp")),
+                    "created_at": self.answer.get("created_at") or self.answer.get("created") or 0,
+                    "model": str(self.answer.get("model") or ""),
+                    "output": [_plain(_as_answer(item)) for item in output],
+                    "tools": self._tools(),
+                    "usage": usage,
+                }
+            )
+        except (ValidationError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"the program's last call of the model cannot be read: {error}") from error
+
+    def _items(self) -> Sequence[InputItem]:
+        match self.dialect:
+            case "responses":
+                asked = self.request.get("input")
+                before = [EasyInputMessage(role="user", content=asked)] if isinstance(asked, str) else asked or []
+                return _ITEMS.validate_python([*map(_plain, before), *self.answer["output"]])
+            case "chat":
+                messages = [*self.request["messages"], self.answer["choices"][0]["message"]]
+                return chat_history.items_of_messages(messages, new_id=new_id, keeps_tokens=False)
+            case "messages":
+                said = {"role": "assistant", "content": self.answer["content"]}
+                turns = _MESSAGES.validate_python([*self.request["messages"], said])
+                return [item for turn in turns for item in anthropic.items_of_message(turn)]
+
+    def _tools(self) -> list[JsonObject]:
+        """Return the function tools that the program offered, in the form of the Responses API."""
+        tools = []
+        for tool in self.request.get("tools") or ():
+            about = tool.get("function", tool)
+            if isinstance(about.get("name"), str):
+                parameters = about.get("parameters") or about.get("input_schema")
+                described = {"name": about["name"], "description": about.get("description"), "parameters": parameters}
+                tools.append({"type": "function", **described, "strict": about.get("strict")})
+        return tools
+
+
+def _as_answer(item: InputItem) -> InputItem | OutputMessage:
+    """Return an assistant's message in the form that models answer in, which verifiers look for."""
+    if not isinstance(item, EasyInputMessage) or item.role != "assistant":
+        return item
+    text = item.content if isinstance(item.content, str) else assistant_text(item.content)
+    return OutputMessage(id=new_id("msg"), content=[OutputText(text=text)])
+
+
+def _plain(item: Any) -> Any:
+    return item.model_dump(mode="json", exclude_unset=True) if isinstance(item, BaseModel) else item
+
+
+def task_text(params: JsonObject) -> str:
+    """Return the text of a task for a program: the instructions, then every message, separated by blank lines."""
+    given = params.get("input") or []
+    items = [{"content": given}] if isinstance(given, str) else given
+    texts = [params.get("instructions"), *(_text_of(_plain(item).get("content")) for item in items)]
+    return "\n\n".join(text for text in texts if text)
+
+
+def _text_of(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))

@@ -1,0 +1,208 @@
+"""The only services that a program in a sandbox can call: the policy, and the environment's tools over MCP.
+
+The program knows an address with a secret path. The gateway adds what the program must not know: the addresses of the
+run's servers, the run's token, and the rollout's session. It counts and keeps the calls of the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import secrets
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import orjson
+
+from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.problems import failure_of_call, failure_of_reply, problem_of_body
+from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFailed, RolloutError, ServerCallError
+from nemo_gym.harness.exchange import DIALECTS, Exchange
+from nemo_gym.http.reply import Reply
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.responses import sum_of_counts
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+logger = logging.getLogger(__name__)
+
+LARGEST_REQUEST_BYTES = 64 * 2**20
+CLOSE_S = 5.0
+MCP_PATH = "/mcp"
+PASSED_ON = ("accept", "mcp-protocol-version", "mcp-session-id", "anthropic-version", "anthropic-beta")
+"""Headers of the program that reach the servers."""
+BAD_GATEWAY, NOT_FOUND, TOO_MANY, WRONG_METHOD = 502, 404, 429, 405
+JSON = "application/json"
+
+
+@dataclass(frozen=True)
+class ToolAddress:
+    """Where a rollout's tools are: the resources server, its path for MCP, and the headers of the session."""
+
+    server: str
+    path: str = MCP_PATH
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass
+class Gateway:
+    """The gateway of one rollout. It must be created in the rollout's own task."""
+
+    client: ServerClient
+    model_server: str
+    model_prefix: str = ""
+    """Before the route of each model call, such as `/ng-rollout/<id>`."""
+    model_name: str = "policy"
+    """The name that the program's calls may give the model, as listed at `/v1/models`."""
+    tools: ToolAddress | None = None
+    most_calls: int | None = None
+    """Calls of the model. Further ones are answered with an error."""
+
+    exchanges: list[Exchange] = field(default_factory=list)
+    """The answered calls of the model, in the order of their answers."""
+    failure: RolloutError | None = None
+    """The failure of the last call of the model; None if it was answered."""
+    usage: object = None
+    """The token counts of all calls."""
+    calls: int = 0
+    limit_reached: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self._secret = secrets.token_urlsafe(24)
+        self._cookies: dict[str, str] = {}
+        # Connections have tasks of their own, which must know the rollout's id and deadline.
+        self._context = contextvars.copy_context()
+
+    def response(self) -> JsonObject:
+        """Return the conversation of the last answered call as a response, with the usage of all calls.
+
+        Raise `AgentFailed` if the Responses API cannot express it.
+        """
+        try:
+            return self.exchanges[-1].response(self.usage).model_dump(mode="json")
+        except DataError as error:
+            raise AgentFailed(str(error)) from error
+
+    def items(self) -> list[JsonObject]:
+        """Return the items of the conversation so far, for the record of a failure."""
+        try:
+            items: list[JsonObject] = self.response()["output"]
+            return items
+        except (AgentFailed, IndexError):
+            return []
+
+    @asynccontextmanager
+    async def serving(self, listener: socket.socket, host: str = "127.0.0.1") -> AsyncIterator[str]:
+        """Serve on a listening socket; yield the address for the program, at which `/v1/…` and `/mcp` are.
+
+        `host` is this socket's host as the program sees it.
+        """
+        # Imported here because it takes half a second, and only programs need it.
+        from aiohttp import web
+
+        app = web.Application(client_max_size=LARGEST_REQUEST_BYTES)
+        app.router.add_route("*", f"/{self._secret}{{path:.*}}", self._respond)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_S)
+        await runner.setup()
+        try:
+            await web.SockSite(runner, listener).start()
+            yield f"http://{host}:{listener.getsockname()[1]}/{self._secret}"
+        finally:
+            await runner.cleanup()
+
+    async def _respond(self, request: web.Request) -> web.Response:
+        answering = asyncio.get_running_loop().create_task(self._answer(request), context=self._context.copy())
+        return await answering
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        path, method = request.match_info["path"].rstrip("/"), request.method
+        if path in DIALECTS and method == "POST":
+            return await self._ask_model(path, await request.read(), _passed_on(request.headers))
+        if path == MCP_PATH and self.tools is not None:
+            if method != "POST":
+                return _error(WRONG_METHOD, "the tools are called by POST, without a stream of events")
+            return await self._call_tools(self.tools, await request.read(), _passed_on(request.headers))
+        if path == "/v1/models" and method == "GET":
+            return _json(200, {"object": "list", "data": [{"id": self.model_name, "object": "model", "created": 0}]})
+        if path in ("", "/v1") and method in ("GET", "HEAD"):
+            return _json(200, {})
+        routes = [*DIALECTS, "/v1/models", *([MCP_PATH] if self.tools else [])]
+        return _error(NOT_FOUND, f"{method} {path} is not available here. The routes are: {', '.join(routes)}")
+
+    async def _ask_model(self, path: str, body: bytes, headers: dict[str, str]) -> web.Response:
+        if self.most_calls is not None and self.calls >= self.most_calls:
+            self.limit_reached.set()
+            return _error(TOO_MANY, f"the limit of {self.most_calls} calls of the model is reached", "turn_limit")
+        self.calls += 1
+        try:
+            reply = await self.client.post(
+                self.model_server, f"{self.model_prefix}{path}", data=body, headers=headers, cookies=self._cookies
+            )
+        except (ServerCallError, RolloutError) as error:
+            self.failure = _failure(error, self.model_server, path, ModelFailed)
+            return _error(BAD_GATEWAY, str(self.failure), self.failure.failure_class)
+        if not reply.ok:
+            self.failure = failure_of_reply(
+                reply.status, reply.body, server=self.model_server, during=path, otherwise=ModelFailed
+            )
+            return _in_the_apis_form(reply, self.failure)
+        self._cookies |= reply.cookie_values
+        self.failure = None
+        exchange = Exchange.of(path, body, reply.body, reply.headers.get("content-type", JSON))
+        if exchange is None:
+            self.failure = ModelFailed(
+                f"{self.model_server}: {path} sent an incomplete answer", server=self.model_server
+            )
+        else:
+            self.exchanges.append(exchange)
+            self.usage = sum_of_counts(self.usage, exchange.usage)
+        return _passed(reply)
+
+    async def _call_tools(self, tools: ToolAddress, body: bytes, headers: dict[str, str]) -> web.Response:
+        try:
+            reply = await self.client.post(tools.server, tools.path, data=body, headers={**headers, **tools.headers})
+        except (ServerCallError, RolloutError) as error:
+            failure = _failure(error, tools.server, tools.path, EnvironmentFailed)
+            return _error(BAD_GATEWAY, str(failure), failure.failure_class)
+        return _passed(reply)
+
+
+def _failure(
+    error: ServerCallError | RolloutError, server: str, path: str, otherwise: type[RolloutError]
+) -> RolloutError:
+    if isinstance(error, RolloutError):
+        return error
+    return failure_of_call(error, server=server, during=path, otherwise=otherwise)
+
+
+def _passed_on(headers: Mapping[str, str]) -> dict[str, str]:
+    return {"content-type": JSON, **{name: headers[name] for name in PASSED_ON if name in headers}}
+
+
+def _passed(reply: Reply) -> web.Response:
+    from aiohttp import web
+
+    return web.Response(
+        status=reply.status, body=reply.body, headers={"content-type": reply.headers.get("content-type", JSON)}
+    )
+
+
+def _in_the_apis_form(reply: Reply, failure: RolloutError) -> web.Response:
+    """Return an error as the client packages of the model's API expect it."""
+    problem = problem_of_body(reply.body)
+    return _passed(reply) if problem is None else _error(reply.status, problem.detail, failure.failure_class)
+
+
+def _error(status: int, message: str, kind: str = "invalid_request_error") -> web.Response:
+    return _json(status, {"type": "error", "error": {"type": kind, "message": message}})
+
+
+def _json(status: int, content: object) -> web.Response:
+    from aiohttp import web
+
+    return web.Response(status=status, body=orjson.dumps(content), content_type=JSON)

@@ -1,0 +1,103 @@
+"""One run of a program in a sandbox, from its start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from nemo_gym.errors import AgentFailed
+from nemo_gym.harness.gateway import Gateway
+from nemo_gym.harness.workspace import filled_in
+from nemo_gym.sandbox import AsyncSandbox, SandboxExecResult
+
+EndedBy = Literal["exit", "max_steps"]
+SHOWN_BYTES = 4_000
+"""The most that a result has of each output of the program: its end."""
+TIMED_OUT, LOST = "timeout", "sandbox"
+
+
+@dataclass(frozen=True)
+class ProgramRun:
+    """How a program ended."""
+
+    ended_by: EndedBy
+    exit_code: int
+    seconds: float
+    stdout: str
+    """The end of its output."""
+    stderr: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that calls the model by itself. `{name}` in its words, variables and files is filled in."""
+
+    command: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    timeout_s: float = 600.0
+    grace_s: float = 30.0
+    """Time to write its files after the model's last allowed call."""
+
+    def environment(self, values: Mapping[str, str]) -> dict[str, str]:
+        """Return its variables: those by which clients of each API find the gateway, then its own."""
+        known = {
+            "OPENAI_BASE_URL": values["openai_base_url"],
+            "OPENAI_API_BASE": values["openai_base_url"],
+            "OPENAI_API_KEY": values["api_key"],
+            "ANTHROPIC_BASE_URL": values["anthropic_base_url"],
+            "ANTHROPIC_API_KEY": values["api_key"],
+            "NEMO_GYM_MODEL": values["model"],
+            "NEMO_GYM_MCP_URL": values["mcp_url"],
+        }
+        return {**known, **{name: filled_in(text, values) for name, text in self.env.items()}}
+
+    async def run(self, sandbox: AsyncSandbox, gateway: Gateway, values: Mapping[str, str]) -> ProgramRun:
+        """Run the program to its end. Raise `AgentFailed` if it hangs, fails, or never called the model.
+
+        If the last call of the model failed, raise that failure instead.
+        """
+        began_at = time.monotonic()
+        words = [filled_in(word, values) for word in self.command]
+        running = asyncio.ensure_future(sandbox.exec(words, env=self.environment(values), timeout_s=self.timeout_s))
+        limit = asyncio.ensure_future(gateway.limit_reached.wait())
+        try:
+            await asyncio.wait({running, limit}, return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                await asyncio.wait({running}, timeout=self.grace_s)
+            result = running.result() if running.done() else SandboxExecResult("", "", 0)
+        finally:
+            for task in (running, limit):
+                task.cancel()
+            await asyncio.wait({running, limit})
+        seconds = time.monotonic() - began_at
+        self._check(result, gateway)
+        ended_by: EndedBy = "max_steps" if gateway.limit_reached.is_set() else "exit"
+        return ProgramRun(ended_by, result.return_code, seconds, _end_of(result.stdout), _end_of(result.stderr))
+
+    def _check(self, result: SandboxExecResult, gateway: Gateway) -> None:
+        name = self.command[0]
+        if result.error_type == TIMED_OUT:
+            raise AgentFailed(f"{name} did not end within {self.timeout_s:g} s and was killed{_last_words(result)}")
+        if result.error_type == LOST:
+            raise AgentFailed(f"the sandbox of {name} was lost: {result.stderr}")
+        if gateway.failure is not None:
+            raise gateway.failure
+        if result.return_code != 0 and not gateway.limit_reached.is_set():
+            raise AgentFailed(f"{name} ended with exit code {result.return_code}{_last_words(result)}")
+        if not gateway.exchanges:
+            raise AgentFailed(f"{name} ended without a call of the model{_last_words(result)}")
+
+
+def _end_of(output: str | None) -> str:
+    text = output or ""
+    return text if len(text) <= SHOWN_BYTES else f"…{text[-SHOWN_BYTES:]}"
+
+
+def _last_words(result: SandboxExecResult) -> str:
+    """Return the last line that the program wrote, for an error message."""
+    lines = [line.strip() for line in (result.stderr or result.stdout or "").splitlines() if line.strip()]
+    return f": {lines[-1][:300]}" if lines else ""

@@ -1,0 +1,122 @@
+"""One rollout of a program: its sandbox, its files, its run, and what is left of it."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from nemo_gym.errors import AgentFailed
+from nemo_gym.harness.gateway import Gateway
+from nemo_gym.harness.program import Program
+from nemo_gym.harness.workspace import Limits, Workspace, filled_in
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.sandbox import AsyncSandbox, SandboxError, SandboxProvider, SandboxSpec
+
+logger = logging.getLogger(__name__)
+
+API_KEY = "the-gateway-needs-no-key"
+"""Clients refuse to start without a key. The address is the secret."""
+
+
+class Done(NamedTuple):
+    """How a program ended, and the files that it left, for its verifier and the results."""
+
+    program: JsonObject
+    workspace: JsonObject
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a program gets, and what is kept of it."""
+
+    program: Program
+    files: Mapping[str, str]
+    """The task's own files: the text by the path in the workspace."""
+    collects: Sequence[str]
+    limits: Limits
+    keeps: Literal["never", "failed", "always"]
+    kept_at: Path
+    """The archive of a workspace that is kept."""
+
+    async def done(
+        self, provider: SandboxProvider, spec: SandboxSpec, gateway: Gateway, gateway_host: str | None, prompt: str
+    ) -> Done:
+        """Run the program in a new sandbox, which is removed at the end in any case.
+
+        Raise `AgentFailed` if the program or its sandbox fails, and the failure of the model's last call if it failed.
+        """
+        async with AsyncSandbox(provider) as sandbox:
+            try:
+                await sandbox.start(spec)
+            except SandboxError as error:
+                raise AgentFailed(f"the program's sandbox could not be created: {error}") from error
+            workspace = Workspace(sandbox, self.collects, self.limits)
+            try:
+                async with _listening(sandbox, gateway, gateway_host) as url:
+                    values = {
+                        "prompt": prompt,
+                        "model": gateway.model_name,
+                        "openai_base_url": f"{url}/v1",
+                        "anthropic_base_url": url,
+                        "api_key": API_KEY,
+                        "mcp_url": f"{url}/mcp" if gateway.tools else "",
+                        "workdir": spec.workdir or "",
+                    }
+                    await self._fill(workspace, values)
+                    ran = await self.program.run(sandbox, gateway, values)
+            except BaseException:
+                if self.keeps != "never":
+                    await self._keep_failed(workspace)
+                raise
+            collected = await workspace.collect(self.kept_at if self.keeps == "always" else None)
+        return Done(
+            {**asdict(ran), "model_calls": gateway.calls}, collected.model_dump(mode="json", exclude_defaults=True)
+        )
+
+    async def _fill(self, workspace: Workspace, values: Mapping[str, str]) -> None:
+        """Write the task's files as they are, and the program's with its values filled in."""
+        try:
+            for path, content in self.program.files.items():
+                await workspace.write(path, _filled_in(content, values))
+            for path, text in self.files.items():
+                await workspace.write(path, text.encode())
+        except SandboxError as error:
+            raise AgentFailed(f"a file of the program could not be written: {error}") from error
+
+    async def _keep_failed(self, workspace: Workspace) -> None:
+        try:
+            await workspace.collect(self.kept_at)
+        except AgentFailed as error:
+            # The failure of the program matters more.
+            logger.warning("the workspace of a failed program is not kept: %s", error)
+
+
+@asynccontextmanager
+async def _listening(sandbox: AsyncSandbox, gateway: Gateway, gateway_host: str | None) -> AsyncIterator[str]:
+    """Serve the gateway where the sandbox's commands can reach it, and yield its address.
+
+    A provider that can listen inside its sandboxes needs no network. Otherwise `gateway_host` is this machine's
+    address as its sandboxes see it.
+    """
+    listener = await sandbox.listen()
+    if listener is None:
+        if gateway_host is None:
+            raise AgentFailed(
+                f"the provider {sandbox.provider.name} cannot listen inside its sandboxes. Set gateway_host to an "
+                "address of this machine that they can reach."
+            )
+        listener = socket.create_server((gateway_host, 0))
+    async with gateway.serving(listener, gateway_host or "127.0.0.1") as url:
+        yield url
+
+
+def _filled_in(content: bytes, values: Mapping[str, str]) -> bytes:
+    try:
+        return filled_in(content.decode(), values).encode()
+    except UnicodeDecodeError:
+        return content

@@ -1,0 +1,126 @@
+"""The files of a program: those that its task gives it, and those that it leaves."""
+
+from __future__ import annotations
+
+import posixpath
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import BaseModel
+
+from nemo_gym.errors import AgentFailed
+from nemo_gym.sandbox import AsyncSandbox, SandboxError
+
+PACK_S = 120.0
+ARCHIVE = "/tmp/.nemo_gym_workspace.tar"
+NOTHING_THERE = 3
+PACK = (
+    'to=$1; shift; n=$#; for path in "$@"; do [ ! -e "$path" ] || set -- "$@" "$path"; done; shift $n; '
+    f'[ $# -gt 0 ] || exit {NOTHING_THERE}; tar -cf "$to" -- "$@"'
+)
+"""A shell script that packs those of the paths that exist."""
+CHANGED_MEANWHILE = 1
+"""The exit code of tar if something still writes into a file."""
+MOST_FILES = 1_000
+
+
+class Collected(BaseModel):
+    """The files that a program left in its workspace, as a verifier sees them."""
+
+    files: dict[str, str] = {}
+    """The text of each file, by its path in the workspace."""
+    omitted: dict[str, str] = {}
+    """The reason for each file without a text here."""
+
+
+class Limits(NamedTuple):
+    """The most that is collected, in bytes."""
+
+    file_bytes: int
+    total_bytes: int
+
+
+class Workspace:
+    """The folder of one program in its sandbox."""
+
+    def __init__(self, sandbox: AsyncSandbox, collects: Sequence[str], limits: Limits) -> None:
+        self._sandbox = sandbox
+        self._collects = list(collects)
+        self._limits = limits
+
+    async def write(self, path: str, content: bytes) -> None:
+        """Write a file, relative to the workspace. Raise `SandboxError` if that fails."""
+        with tempfile.NamedTemporaryFile(prefix="nemo_gym-file-") as file:
+            file.write(content)
+            file.flush()
+            await self._sandbox.upload(file.name, path)
+
+    async def collect(self, keep_at: Path | None = None) -> Collected:
+        """Read the files that the program left. With `keep_at`, also keep all of them there, as a tar archive.
+
+        Raise `AgentFailed` if the sandbox is gone.
+        """
+        with tempfile.TemporaryDirectory(prefix="nemo_gym-collected-") as folder:
+            archive = Path(folder, "workspace.tar")
+            if not await self._download(self._collects if keep_at is None else ["."], archive):
+                return Collected()
+            if keep_at is not None:
+                keep_at.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(archive, keep_at)
+            try:
+                return _read(archive, self._collects, self._limits)
+            except tarfile.TarError as error:
+                raise AgentFailed(f"the files of the program could not be collected: {error}") from error
+
+    async def _download(self, paths: Sequence[str], archive: Path) -> bool:
+        try:
+            packed = await self._sandbox.exec(["sh", "-c", PACK, "pack", ARCHIVE, *paths], timeout_s=PACK_S)
+            if packed.return_code == NOTHING_THERE:
+                return False
+            if packed.return_code not in (0, CHANGED_MEANWHILE):
+                raise AgentFailed(f"the files of the program could not be collected: {packed.stderr}")
+            await self._sandbox.download(ARCHIVE, archive)
+        except SandboxError as error:
+            raise AgentFailed(f"the files of the program could not be collected: {error}") from error
+        return True
+
+
+def _read(archive: Path, collects: Sequence[str], limits: Limits) -> Collected:
+    collected, left = Collected(), limits.total_bytes
+    with tarfile.open(archive) as files:
+        for member in files:
+            name = posixpath.normpath(member.name)
+            if member.isdir() or not _is_within(name, collects):
+                continue
+            if len(collected.files) + len(collected.omitted) == MOST_FILES:
+                collected.omitted["…"] = f"there are more than {MOST_FILES} files"
+                break
+            if not member.isfile():
+                collected.omitted[name] = "it is not a regular file"
+            elif member.size > min(limits.file_bytes, left):
+                collected.omitted[name] = f"it has {member.size} bytes"
+            else:
+                reader = files.extractfile(member)
+                assert reader is not None, "a regular file can be read"
+                try:
+                    collected.files[name] = reader.read().decode()
+                    left -= member.size
+                except UnicodeDecodeError:
+                    collected.omitted[name] = "it is not text"
+    return collected
+
+
+def _is_within(name: str, collects: Sequence[str]) -> bool:
+    wanted = [posixpath.normpath(each) for each in collects]
+    return any(each in (".", name) or name.startswith(f"{each}/") for each in wanted)
+
+
+def filled_in(text: str, values: Mapping[str, str]) -> str:
+    """Replace `{name}` for the given names only, because programs' files have other braces."""
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text

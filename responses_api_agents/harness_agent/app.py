@@ -1,0 +1,211 @@
+"""The agent of programs: it runs any program that speaks an OpenAI or Anthropic API, and has its work graded."""
+
+import os
+import sysconfig
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from fastapi import FastAPI, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from nemo_gym import (
+    BaseRunRequest,
+    Conversation,
+    ConversingAgent,
+    ConversingAgentConfig,
+    DataError,
+    InvalidTask,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+    current_rollout_id,
+    find_path,
+    get_response_json,
+    keep_if_failed,
+)
+from nemo_gym.harness import Gateway, Limits, Program, ToolAddress, Work, task_text
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.sandbox import SandboxProvider, SandboxResources, SandboxSpec, create_provider, resolve_provider_config
+
+RESPONSES_PATH = "/v1/responses"
+PYTHONPATH = "PYTHONPATH"
+KIB = 1024
+SPARE_S = 600.0
+"""For starting the program and collecting its files. A sandbox that outlives its server ends after this time, too."""
+
+
+class SandboxLimits(BaseModel):
+    """The limits of a program's sandbox. The provider decides those that are not set."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    image: str | None = None
+    """For providers with images, such as docker."""
+    cpu: float | None = Field(default=None, gt=0)
+    memory_mib: int | None = Field(default=None, gt=0)
+    disk_gib: float | None = Field(default=None, gt=0)
+    pids: int | None = Field(default=None, gt=0)
+
+
+class HarnessAgentConfig(ConversingAgentConfig):
+    command: list[str] = Field(min_length=1)
+    """The program and its arguments. In them, in `env` and in `files`, `{prompt}`, `{model}`, `{openai_base_url}`,
+    `{anthropic_base_url}`, `{api_key}`, `{mcp_url}` and `{workdir}` are filled in."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Variables of the program, besides those by which OpenAI's and Anthropic's clients find the model."""
+    files: dict[str, Path] = Field(default_factory=dict)
+    """Files for its workspace: the path there → a file of this machine, for example of this folder."""
+    prompt_file: str = "task.md"
+    """The path in the workspace of the task's text."""
+    model_name: str = "policy"
+    """The name by which the program calls the model. The model server uses its own."""
+    sandbox_provider: str | JsonObject = "bubblewrap"
+    """A sandbox provider, or a `sandbox` block of the config."""
+    shares_packages: bool = False
+    """Let Python programs import the packages that are installed with this server. Only for bubblewrap sandboxes."""
+    sandbox: SandboxLimits = Field(default_factory=SandboxLimits)
+    workdir: str = "/workspace"
+    gateway_host: str | None = None
+    """This machine's address as its sandboxes see it, for providers that cannot listen inside them."""
+    timeout_s: float = Field(default=600.0, gt=0)
+    """A program that takes longer is killed, and its rollout fails."""
+    grace_s: float = Field(default=30.0, ge=0)
+    """After `max_steps` calls of the model, the program may finish within this time. Then it is killed and graded."""
+    collects: list[str] = Field(default_factory=lambda: ["."])
+    """The paths in the workspace whose files the verifier sees."""
+    largest_file_kib: int = Field(default=256, ge=0)
+    """A larger file is left out."""
+    most_collected_kib: int = Field(default=4096, ge=0)
+    """Of all files together."""
+    keep_workspaces: Literal["never", "failed", "always"] = "never"
+    """Of which rollouts the workspace is kept, as `<rollout id>.tar`."""
+    workspaces_dir: Path = Path("results/workspaces")
+
+
+class HarnessRunRequest(BaseRunRequest):
+    """A dataset row, with the files of its workspace."""
+
+    model_config = ConfigDict(extra="allow")
+
+    workspace_files: dict[str, str] = Field(default_factory=dict)
+    """The text of each file, by its path in the workspace."""
+
+
+class HarnessAgent(ConversingAgent):
+    """An agent whose conversation is held by a program in a sandbox."""
+
+    config: HarnessAgentConfig
+
+    def setup_webserver(self) -> FastAPI:
+        """Return the app. Read the program's files and make the provider first, so that errors show at the start."""
+        _ = self._program, self._provider
+        return super().setup_webserver()
+
+    async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        """Let the program continue a conversation, without the files and tools of a row."""
+        params = body.model_dump(mode="json", exclude_unset=True)
+        path = self.url_path_for_request(RESPONSES_PATH, request)
+        conversation = Conversation(params, dict(request.cookies), model_path=path)
+        await self._hold(conversation, {}, None)
+        return NeMoGymResponse.model_validate(conversation.plain_response())
+
+    async def run(self, request: Request, body: HarnessRunRequest) -> Response:
+        """Run one rollout from its row to its reward and return the verifier's reply."""
+        return await super().run(request, body)
+
+    async def converse(
+        self, request: Request, body: HarnessRunRequest, row: JsonObject, session: dict[str, str]
+    ) -> Conversation:
+        """Run the program on the row's task, in a new sandbox."""
+        conversation = await self.begin(row["responses_create_params"], session)
+        seeded = await get_response_json(request.state.seeded)
+        mcp = seeded.get("mcp") if isinstance(seeded, dict) else None
+        await self._hold(conversation, body.workspace_files, self._tool_address(mcp, conversation.params["tools"]))
+        return conversation
+
+    async def _hold(self, conversation: Conversation, files: dict[str, str], tools: ToolAddress | None) -> None:
+        gateway = Gateway(
+            self.server_client,
+            self.config.model_server.name,
+            model_prefix=conversation.model_path.removesuffix(RESPONSES_PATH),
+            model_name=self.config.model_name,
+            tools=tools,
+            most_calls=self.config.max_steps,
+        )
+        keep_if_failed(gateway.items)
+        prompt = task_text(conversation.params)
+        work = Work(
+            program=self._program,
+            files={**files, self.config.prompt_file: prompt},
+            collects=self.config.collects,
+            limits=Limits(self.config.largest_file_kib * KIB, self.config.most_collected_kib * KIB),
+            keeps=self.config.keep_workspaces,
+            kept_at=self.config.workspaces_dir / f"{current_rollout_id()}.tar",
+        )
+        done = await work.done(self._provider, self._spec, gateway, self.config.gateway_host, prompt)
+        conversation.response = gateway.response()
+        conversation.turns = gateway.calls
+        conversation.added = {"program": done.program, "workspace": done.workspace}
+
+    def _tool_address(self, mcp: JsonObject | None, tools: list[JsonObject]) -> ToolAddress | None:
+        server = self.config.resources_server.name
+        if mcp is not None:
+            return ToolAddress(server, mcp["url_path"], mcp["headers"])
+        if names := [str(tool.get("name")) for tool in tools]:
+            raise InvalidTask(
+                f"{server} has tools ({', '.join(names)}), which programs reach over MCP only. Set "
+                f"expose_tools_over_mcp: true in the block of {server}.",
+                server=server,
+            )
+        return None
+
+    @cached_property
+    def _program(self) -> Program:
+        return Program(
+            command=self.config.command,
+            env={
+                **({PYTHONPATH: os.pathsep.join(_packages())} if self.config.shares_packages else {}),
+                **self.config.env,
+            },
+            files={path: self._content(source) for path, source in self.config.files.items()},
+            timeout_s=self.config.timeout_s,
+            grace_s=self.config.grace_s,
+        )
+
+    def _content(self, source: Path) -> bytes:
+        found = find_path(source, Path.is_file)
+        if found is None:
+            raise DataError(f"{self.config.name}: files: {source} is not there. Name a file of this machine.")
+        return found.read_bytes()
+
+    @cached_property
+    def _provider(self) -> SandboxProvider:
+        provider = resolve_provider_config(self.config.sandbox_provider)
+        if self.config.shares_packages:
+            if list(provider) != ["bubblewrap"]:
+                raise DataError(f"{self.config.name}: shares_packages is for the sandbox provider bubblewrap only.")
+            options = provider["bubblewrap"] or {}
+            provider = {"bubblewrap": {**options, "readable": [*options.get("readable", ()), *_packages()]}}
+        return create_provider(provider)
+
+    @property
+    def _spec(self) -> SandboxSpec:
+        limits = self.config.sandbox.model_dump(exclude={"image"})
+        return SandboxSpec(
+            image=self.config.sandbox.image,
+            workdir=self.config.workdir,
+            resources=SandboxResources(**limits),
+            ttl_s=self.config.timeout_s + SPARE_S,
+        )
+
+    async def aclose(self) -> None:
+        await self._provider.aclose()
+
+
+def _packages() -> list[str]:
+    """Return the folders of the packages that are installed with this server."""
+    return list(dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")))
+
+
+if __name__ == "__main__":
+    HarnessAgent.run_webserver()

@@ -1,0 +1,293 @@
+"""Programs as agents, in process: what they can reach, what is graded, and how they fail."""
+
+import asyncio
+import json
+import os
+import socket
+import tarfile
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from nemo_gym import (
+    AgentFailed,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    DataError,
+    InvalidTask,
+    ModelFailed,
+    SessionState,
+    SimpleResourcesServer,
+    tool,
+)
+from nemo_gym.harness import Collected
+from nemo_gym.testing import FakeModel, call, make_server, run, serving
+from responses_api_agents.harness_agent.app import HarnessAgent
+
+pytestmark = pytest.mark.needs_bubblewrap
+PROGRAMS = Path(__file__).parents[1] / "programs"
+
+ASK = """
+import json, os, sys, urllib.error, urllib.request
+def ask(path, body=None):
+    headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+    request = urllib.request.Request(path, None if body is None else json.dumps(body).encode(), headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return reply.status, json.load(reply)
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+URL, MODEL = os.environ["OPENAI_BASE_URL"], os.environ["NEMO_GYM_MODEL"]
+def model(*texts):
+    items = [{"role": "user", "content": text} for text in texts]
+    return ask(URL + "/responses", {"model": MODEL, "input": items})
+"""
+"""The beginning of the programs below."""
+
+
+class FilesRequest(BaseVerifyRequest):
+    workspace: Collected
+
+
+class FilesServer(SimpleResourcesServer):
+    """Grades the file `answer.txt`."""
+
+    async def verify(self, body: FilesRequest) -> BaseVerifyResponse:
+        files = body.workspace.files
+        return BaseVerifyResponse.grade(body, reward=float(files.get("answer.txt") == "42"), seen=sorted(files))
+
+
+class Counter(SessionState):
+    count: int = 0
+
+
+class CountingServer(SimpleResourcesServer):
+    """Grades whether the counter was brought to 3, and the answer contains it."""
+
+    @tool
+    async def count(self, by: int, counter: Counter) -> str:
+        """Count."""
+        counter.count += by
+        return f"The counter is at {counter.count}."
+
+    async def verify(self, body: BaseVerifyRequest, counter: Counter) -> float:
+        return float(counter.count == 3 and "3" in body.response.last_text)
+
+
+def agent_of(program, *, server=FilesServer, replies=("Done.",), has_mcp=False, **settings):
+    """Return an agent whose program is this Python code."""
+    environment = make_server(server, name="environment", expose_tools_over_mcp=has_mcp)
+    about = {"resources_server": {"type": "resources_servers", "name": "environment"}}
+    about["model_server"] = {"type": "responses_api_models", "name": "policy"}
+    about["command"] = ["python3", "-c", ASK + program]
+    about["files"] = {}
+    model = replies if isinstance(replies, FakeModel) else FakeModel(list(replies))
+    return make_server(HarnessAgent, model=model, servers=[environment], **{**about, **settings})
+
+
+async def test_files_of_the_program_are_graded():
+    agent = agent_of("model('go'); open('answer.txt', 'w').write('42')")
+    graded = await run(agent, responses_create_params={"input": "Write it."})
+    assert graded.reward == 1.0
+    assert graded.seen == ["answer.txt", "task.md"]
+    assert graded.program["exit_code"] == 0
+    assert graded.program["model_calls"] == 1
+
+
+async def test_workspace_has_files_of_row_and_task():
+    agent = agent_of(
+        "model(open('task.md').read() + open('in/data.txt').read())", replies=(model := FakeModel(["ok"]))
+    )
+    await run(agent, responses_create_params={"input": "Read: "}, workspace_files={"in/data.txt": "{prompt} 7"})
+    assert model.requests[0]["input"][0]["content"] == "Read: {prompt} 7"
+
+
+async def test_values_are_filled_in(tmp_path):
+    source = tmp_path / "settings.json"
+    source.write_text('{"url": "{anthropic_base_url}", "other": {"x": 1}}')
+    agent = agent_of(
+        "model(json.load(open('conf.json'))['url'] + sys.argv[1] + os.environ['WHERE'])",
+        replies=(model := FakeModel(["ok"])),
+        files={"conf.json": str(source)},
+        env={"WHERE": "{workdir}"},
+    )
+    agent.config.command.append("<{prompt}>")
+    await run(agent, responses_create_params={"input": "Go."})
+    text = model.requests[0]["input"][0]["content"]
+    assert text.startswith("http://127.0.0.1:")
+    assert text.endswith("<Go.>/workspace")
+
+
+async def test_conversation_of_the_program_is_the_response():
+    program = """
+items = [{"role": "user", "content": "hi"}]
+first = ask(URL + "/responses", {"model": MODEL, "input": items})[1]
+items += [*first["output"], {"type": "function_call_output", "call_id": "call_look", "output": "blue"}]
+ask(URL + "/responses", {"model": MODEL, "input": items})
+"""
+    agent = agent_of(program, replies=[call("look", where="up"), "It is blue."])
+    graded = await run(agent)
+    kinds = [item.type for item in graded.response.output]
+    assert kinds == ["function_call", "function_call_output", "message"]
+    assert graded.response.last_text == "It is blue."
+
+
+async def test_tools_are_called_over_mcp():
+    program = """
+def mcp(method, **params):
+    called = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return ask(os.environ["NEMO_GYM_MCP_URL"], called)[1]["result"]
+[about] = mcp("tools/list")["tools"]
+content = mcp("tools/call", name=about["name"], arguments={"by": 3})["content"]
+items = [{"role": "user", "content": "hi"}]
+items += ask(URL + "/responses", {"model": MODEL, "input": items})[1]["output"]
+items += [{"type": "function_call_output", "call_id": items[-1]["call_id"], "output": content[0]["text"]}]
+ask(URL + "/responses", {"model": MODEL, "input": items})
+"""
+    replies = [call("count", by=3), "It is 3."]
+    graded = await run(agent_of(program, server=CountingServer, replies=replies, has_mcp=True))
+    assert graded.reward == 1.0
+    assert graded.response.output[1].output == "The counter is at 3."
+
+
+async def test_openai_agents_sdk_counts():
+    if not find_spec("agents"):
+        pytest.skip("OpenAI's Agents SDK is not installed: pip install openai-agents")
+    second = call("count", by=2).model_copy(update={"call_id": "call_second"})
+    replies = [call("count", by=1), second, "The counter is at 3."]
+    agent = agent_of(
+        "",
+        server=CountingServer,
+        replies=(model := FakeModel(replies)),
+        has_mcp=True,
+        command=["python3", "openai_agents.py", "task.md"],
+        files={"openai_agents.py": str(PROGRAMS / "openai_agents.py")},
+        shares_packages=True,
+    )
+    graded = await run(agent, responses_create_params={"input": "Count to 3."})
+    assert graded.reward == 1.0
+    assert [each.name for each in graded.response.tool_calls] == ["count", "count"]
+    assert graded.program["stdout"] == "The counter is at 3.\n"
+    assert model.requests[0]["input"][0]["content"] == "Count to 3."
+
+
+async def test_tools_without_mcp_are_rejected():
+    with pytest.raises(InvalidTask, match=r"environment has tools \(count\).*expose_tools_over_mcp"):
+        await run(agent_of("model('go')", server=CountingServer))
+
+
+async def test_only_model_and_tools_can_be_reached():
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        program = f"""
+import socket
+found = {{"keys": sorted(os.environ), "models": ask(URL + "/models")[1]["data"][0]["id"]}}
+root = URL.removesuffix("/v1")
+for path in ("/verify", "/seed_session", "/mcp", "/v1/responses/../../verify", "/run"):
+    found[path] = ask(root + path, {{}})[0]
+found["no secret"] = ask(root.rpartition("/")[0] + "/v1/models")[0]
+try:
+    socket.create_connection(("127.0.0.1", {elsewhere.getsockname()[1]}), 1)
+except ConnectionRefusedError:
+    found["other port"] = 404
+model(json.dumps(found))
+"""
+        model = FakeModel(["ok"])
+        await run(agent_of(program, replies=model))
+    found = json.loads(model.requests[0]["input"][0]["content"])
+    assert not [key for key in found.pop("keys") if "TOKEN" in key]
+    assert found.pop("models") == "policy"
+    assert len(found) == 7
+    assert set(found.values()) == {404}
+
+
+@pytest.mark.parametrize(
+    ("program", "settings", "problem"),
+    [
+        ("model('a'); sys.exit('no disk')", {}, "ended with exit code 1: no disk"),
+        ("model('a'); os.kill(os.getpid(), 9)", {}, "ended with exit code 137"),
+        ("model('a'); import time; time.sleep(600)", {"timeout_s": 2.0}, "did not end within 2 s and was killed"),
+        ("print('hello')", {}, "ended without a call of the model: hello"),
+    ],
+)
+async def test_failed_programs_get_no_reward(program, settings, problem):
+    with pytest.raises(AgentFailed, match=problem):
+        await run(agent_of(program, **settings))
+
+
+async def test_failure_of_the_model_is_its_own():
+    # The fake model has no chat completions.
+    with pytest.raises(ModelFailed):
+        await run(agent_of("ask(URL + '/chat/completions', {'messages': []}); sys.exit(3)"))
+
+
+async def test_further_calls_than_allowed_are_refused():
+    program = "status = [model('a')[0] for _ in range(4)]; open('status', 'w').write(str(status)); sys.exit(1)"
+    graded = await run(agent_of(program, max_steps=2))
+    assert graded.program["ended_by"] == "max_steps"
+    assert graded.workspace["files"]["status"] == "[200, 200, 429, 429]"
+
+
+async def test_program_that_ignores_the_limit_is_ended():
+    graded = await run(agent_of("while True: model('a')", max_steps=2, grace_s=0.5))
+    assert graded.program["ended_by"] == "max_steps"
+
+
+async def test_large_and_binary_files_are_listed():
+    program = """
+model('a')
+open('big.txt', 'w').write('x' * 5000)
+open('raw.bin', 'wb').write(bytes(range(256)))
+os.symlink('/etc/passwd', 'link')
+os.mkdir('deep'); open('deep/answer.txt', 'w').write('1')
+"""
+    graded = await run(agent_of(program, largest_file_kib=4, collects=[".", "missing"]))
+    assert graded.workspace["files"] == {"task.md": "", "deep/answer.txt": "1"}
+    assert graded.workspace["omitted"] == {
+        "big.txt": "it has 5000 bytes",
+        "raw.bin": "it is not text",
+        "link": "it is not a regular file",
+    }
+
+
+async def test_only_named_paths_are_collected():
+    program = "model('a'); os.mkdir('out'); open('out/a', 'w').write('1'); open('b', 'w').write('2')"
+    graded = await run(agent_of(program, collects=["out"]))
+    assert graded.workspace["files"] == {"out/a": "1"}
+
+
+@pytest.mark.parametrize(
+    ("keeps", "ending", "is_kept"), [("failed", 1, True), ("failed", 0, False), ("always", 0, True)]
+)
+async def test_workspaces_are_kept_as_asked(tmp_path, keeps, ending, is_kept):
+    program = f"model('a'); open('trace', 'w').write('here'); sys.exit({ending})"
+    agent = agent_of(program, keep_workspaces=keeps, workspaces_dir=str(tmp_path))
+    with suppress(AgentFailed):
+        await run(agent)
+    kept = [name for name in os.listdir(tmp_path) if name.endswith(".tar")]
+    assert len(kept) == is_kept
+    for name in kept:
+        with tarfile.open(tmp_path / name) as files:
+            assert files.extractfile("./trace").read() == b"here"
+
+
+async def test_responses_runs_the_program_alone():
+    agent = agent_of("model(open('task.md').read())", replies=["It is 4."])
+    async with serving(agent) as client:
+        answer = await client.post("/v1/responses", json={"input": "2 + 2?"})
+    assert answer.json()["output"][0]["content"][0]["text"] == "It is 4."
+
+
+def test_missing_file_is_reported_at_the_start():
+    agent = agent_of("pass", files={"a.py": "nowhere/a.py"})
+    with pytest.raises(DataError, match=r"nowhere/a\.py is not there"):
+        agent.setup_webserver()
+
+
+async def test_parallel_programs_have_their_own_gateways():
+    agent = agent_of("model(sys.argv[1]); open('answer.txt', 'w').write('42')", replies=(model := FakeModel(["ok"])))
+    agent.config.command.append("{prompt}")
+    graded = await asyncio.gather(*(run(agent, responses_create_params={"input": str(n)}) for n in range(4)))
+    assert [each.reward for each in graded] == [1.0] * 4
+    assert sorted(each["input"][0]["content"] for each in model.requests) == ["0", "1", "2", "3"]

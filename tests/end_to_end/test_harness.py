@@ -1,0 +1,123 @@
+"""Programs as agents, in runs with real servers: tokens to train on, and servers that are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from nemo_gym.training import trajectory_of
+from tests.rows import rows_of
+
+pytestmark = pytest.mark.needs_bubblewrap
+
+HERE = Path(__file__).parent / "harness"
+MODEL = "responses_api_models/vllm_model/configs/vllm_model_for_training.yaml"
+CONFIG = "responses_api_agents/harness_agent/configs/harness_agent.yaml"
+AGENT = "example_mcp_weather_harness_agent"
+BLOCK = f"{AGENT}.responses_api_agents.harness_agent"
+SLEEPER = "harness-agent-sleeper"
+PATIENCE_S = 110.0
+
+
+@pytest.fixture(scope="module")
+def policy(run_endpoint):
+    with run_endpoint(HERE / "policy.py") as url:
+        yield url
+
+
+def servers(workplace, policy, *words):
+    return workplace.start_servers(
+        f"+config_paths=[{CONFIG},{MODEL}]", f"+policy_base_url={policy}/v1", "+policy_api_key=none",
+        "+policy_model_name=policy", *words,
+    )  # fmt: skip
+
+
+def collecting(workplace, run, name, *words):
+    question = {"role": "user", "content": "How is the weather in Porto?"}
+    row = {"responses_create_params": {"input": [question]}, "verifier_metadata": {"expected_city": "Porto"}}
+    workplace.write(f"{name}_rows.jsonl", httpx.Response(200, json=row).text + "\n")
+    port = run.head.rpartition(":")[2]
+    return workplace.start(
+        "ng_collect_rollouts", f"+head_server.port={port}", f"+agent_name={AGENT}", "+num_repeats=4",
+        f"+input_jsonl_fpath={name}_rows.jsonl", f"+output_jsonl_fpath={name}.jsonl", *words,
+    )  # fmt: skip
+
+
+def test_rollouts_of_a_program_can_be_trained(shared_workplace, policy):
+    folder = shared_workplace.folder / "tokens"
+    run = servers(
+        shared_workplace,
+        policy,
+        f"+token_id_capture={{enabled: true, dir: {folder}}}",
+        f"++{BLOCK}.token_id_capture=true",
+    )
+    finished = collecting(shared_workplace, run, "trained").wait()
+    run.end()
+    assert finished.code == 0, finished.err
+    rows = rows_of(shared_workplace.folder / "trained.jsonl")
+    calls = httpx.get(f"{policy}/sampled", verify=False).json()
+    assert [row["reward"] for row in rows] == [1.0] * 4
+    for row in rows:
+        assert row["workspace"]["files"]["seen.txt"] == "How is the weather in Porto?"
+        assert row["program"]["model_calls"] == 3
+        trajectory = trajectory_of(row)
+        assert not trajectory.is_masked
+        assert len(trajectory.turns) == 3
+        last = next(call for call in calls if call["log_probs"] == trajectory.turns[-1].log_probs)
+        tokens = trajectory.prompt_ids + trajectory.completion_ids
+        assert tokens == last["prompt"] + last["sampled"]
+        sampled = [
+            token for token, is_sampled in zip(trajectory.completion_ids, trajectory.mask, strict=True) if is_sampled
+        ]
+        assert sampled == [token for turn in trajectory.turns for token in turn.sampled_ids]
+
+
+def sleepers():
+    return [each for each in psutil.process_iter(["cmdline"]) if SLEEPER in (each.info["cmdline"] or ())]
+
+
+def until(condition):
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_killed_server_leaves_no_program(shared_workplace, policy, tmp_path):
+    program = "import time; time.sleep(600)"
+    run = servers(
+        shared_workplace, policy, f"++{BLOCK}.command=[python3,-c,'{program}',{SLEEPER}]",
+        f"++{BLOCK}.sandbox_provider={{bubblewrap: {{workspaces: {tmp_path}}}}}",
+    )  # fmt: skip
+    collection = collecting(shared_workplace, run, "killed", "+max_attempts=1", "+num_samples_in_parallel=4")
+    until(lambda: len([each for each in sleepers() if "bwrap" not in each.info["cmdline"][0]]) >= 4)
+    workspaces = set(tmp_path.iterdir())
+    assert len(workspaces) >= 4
+    os.kill(run.servers[AGENT]["pid"], signal.SIGKILL)
+    finished = collection.wait()
+    assert "4 planned = 0 scored + 4 failed" in finished.out
+    until(lambda: not sleepers())
+    assert not [line for line in Path("/proc/mounts").read_text().splitlines() if str(tmp_path) in line]
+    run.end()
+
+
+def test_cancelled_collection_ends_its_programs(shared_workplace, policy, tmp_path):
+    program = "import time; time.sleep(600)"
+    run = servers(
+        shared_workplace, policy, f"++{BLOCK}.command=[python3,-c,'{program}',{SLEEPER}]",
+        f"++{BLOCK}.sandbox_provider={{bubblewrap: {{workspaces: {tmp_path}}}}}",
+    )  # fmt: skip
+    collection = collecting(shared_workplace, run, "cancelled")
+    until(lambda: len(sleepers()) >= 4)
+    collection.process.send_signal(signal.SIGINT)
+    collection.process.send_signal(signal.SIGINT)
+    collection.wait()
+    until(lambda: not sleepers())
+    until(lambda: not list(tmp_path.iterdir()))
+    run.end()

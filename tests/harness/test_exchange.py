@@ -1,0 +1,141 @@
+"""Calls of the model by a program, in each dialect, as the conversation that is graded."""
+
+import orjson
+import pytest
+
+from nemo_gym.dialects import streaming
+from nemo_gym.errors import DataError
+from nemo_gym.harness import Exchange, task_text
+from nemo_gym.schemas.anthropic import AnthropicMessage
+from nemo_gym.schemas.chat import ChatCompletion
+from nemo_gym.schemas.responses import Response
+from nemo_gym.testing import call, reply
+from tests.each_case import each_case
+
+CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
+TOOL_CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "sky"}'}}
+CHAT_REQUEST = {
+    "model": "m",
+    "messages": [
+        {"role": "system", "content": "You look."},
+        {"role": "user", "content": "What colour?"},
+        {"role": "assistant", "content": None, "tool_calls": [TOOL_CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": "blue"},
+    ],
+    "tools": [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}],
+}
+CHAT_ANSWER = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "created": 5,
+    "model": "m",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Blue."}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9},
+}
+MESSAGES_REQUEST = {
+    "model": "m",
+    "max_tokens": 10,
+    "system": "You look.",
+    "messages": [
+        {"role": "user", "content": "What colour?"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "sky"}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "blue"}]},
+    ],
+    "tools": [{"name": "look", "input_schema": {"type": "object"}}],
+}
+MESSAGES_ANSWER = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": [{"type": "text", "text": "Blue."}],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 7, "output_tokens": 2},
+}
+RESPONSES_REQUEST = {
+    "model": "m",
+    "instructions": "You look.",
+    "input": [
+        {"role": "user", "content": "What colour?"},
+        {"type": "function_call", "call_id": "c1", "name": "look", "arguments": '{"at": "sky"}'},
+        {"type": "function_call_output", "call_id": "c1", "output": "blue"},
+    ],
+    "tools": [{"type": "function", "name": "look", "parameters": {"type": "object"}}],
+}
+RESPONSES_ANSWER = reply("Blue.").model_dump(mode="json") | {
+    "usage": {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9}
+}
+DIALECTS = {
+    CHAT: (CHAT_REQUEST, CHAT_ANSWER),
+    MESSAGES: (MESSAGES_REQUEST, MESSAGES_ANSWER),
+    RESPONSES: (RESPONSES_REQUEST, RESPONSES_ANSWER),
+}
+
+
+def streamed(path, answer):
+    if path == CHAT:
+        events = streaming.chunks_of_completion(ChatCompletion.model_validate(answer), include_usage=True)
+    elif path == MESSAGES:
+        events = streaming.events_of_message(AnthropicMessage.model_validate(answer))
+    else:
+        events = streaming.events_of_response(Response.model_validate(answer))
+    return b"".join(events)
+
+
+def exchange(path, request, answer, *, stream=False):
+    body = streamed(path, answer) if stream else orjson.dumps(answer)
+    return Exchange.of(path, orjson.dumps(request), body, "text/event-stream" if stream else "application/json")
+
+
+@each_case(("path", "stream"), [(path, stream) for path in DIALECTS for stream in (False, True)])
+def test_conversation_is_the_same_in_each_dialect(path, stream):
+    seen = exchange(path, *DIALECTS[path], stream=stream)
+    response = seen.response(seen.usage)
+    kinds = [item.type for item in response.output]
+    assert kinds == ["function_call", "function_call_output", "message"]
+    [called] = response.tool_calls
+    assert (called.name, orjson.loads(called.arguments), called.call_id) == ("look", {"at": "sky"}, "c1")
+    assert response.output[1].output == "blue"
+    assert response.last_text == "Blue."
+    assert [tool.name for tool in response.tools] == ["look"]
+    assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.total_tokens) == (7, 2, 9)
+
+
+@each_case("path", list(DIALECTS))
+def test_interrupted_streams_are_no_answers(path):
+    begun = streamed(path, DIALECTS[path][1]).split(b"\n\n")[0] + b"\n\n"
+    assert Exchange.of(path, b"{}", begun, "text/event-stream") is None
+
+
+@each_case(("request_", "answer"), [(b"x", b"{}"), (b"{}", b"x"), (b"[]", b"{}"), (b"{}", b"[]")])
+def test_other_bodies_are_no_exchange(request_, answer):
+    assert Exchange.of(CHAT, request_, answer, "application/json") is None
+
+
+def test_unreadable_conversation_is_an_error():
+    seen = exchange(CHAT, {"messages": [{"role": "tool", "content": "?"}]}, CHAT_ANSWER)
+    with pytest.raises(DataError, match="the program's last call of the model cannot be read"):
+        seen.response(None)
+
+
+def test_text_input_is_one_message():
+    seen = exchange(RESPONSES, {"input": "Hi"}, reply(call("look")).model_dump(mode="json"))
+    assert [item.type for item in seen.response(None).output] == ["function_call"]
+
+
+@each_case(
+    ("params", "text"),
+    [
+        ({"input": "Do it."}, "Do it."),
+        ({"input": [{"role": "user", "content": "Do it."}], "instructions": "Well."}, "Well.\n\nDo it."),
+        (
+            {"input": [{"role": "system", "content": [{"type": "input_text", "text": "A"}]}, {"content": "B"}]},
+            "A\n\nB",
+        ),
+        ({"input": []}, ""),
+        ({}, ""),
+    ],
+)
+def test_task_is_the_text_of_the_input(params, text):
+    assert task_text(params) == text
