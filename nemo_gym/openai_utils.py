@@ -1,7 +1,7 @@
 """Public import path of `nemo_gym.schemas` and the endpoint client; re-exports only."""
 
 from nemo_gym.http.endpoint import RATE_LIMIT_ERROR_CODES, RETRY_ERROR_CODES, NeMoGymAsyncOpenAI
-from nemo_gym.http.external import MAX_NUM_TRIES
+from nemo_gym.http.retries import MAX_NUM_TRIES
 from nemo_gym.schemas import tokens
 from nemo_gym.schemas.chat import (
     AssistantMessageForTrainingParam as NeMoGymChatCompletionAssistantMessageForTrainingParam,

@@ -66,7 +66,7 @@ def load(
     tree = with_environments_as_agents(join_dummy_models(tree))
     blocks, almost, overlays = find_blocks(tree)
     resolver = Resolver(tree)
-    values, unresolved = _plain_values(tree, resolver, {block.name for block in (*blocks, *overlays)})
+    values, unresolved = _plain_values(tree, resolver, {each.name for found in (blocks, overlays) for each in found})
     checks.check_all_resolved([one for one in unresolved if one.path[0] in PROTECTING_KEYS], sources.env)
     places = origins(tree)
     checks.check_start_method(values, places)
