@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from nemo_gym.confinement.bubblewrap import find_bwrap
+from nemo_gym.confinement.cgroups import remove_leftovers
 from nemo_gym.confinement.seccomp import filter_program
 
 SPARE_UIDS = range(61_184, 65_520)
@@ -38,11 +40,22 @@ class Level(NamedTuple):
         return "bubblewrap, control groups" if self.has_groups else "bubblewrap"
 
 
-NOT_INSTALLED = Level(None, problem="bubblewrap is not installed")
+def levels_to_try() -> list[Level]:
+    """Return the levels that this machine may support, the strictest first; an empty list without bubblewrap.
+
+    Remove the control groups of owners that have ended, because many machines limit their number.
+    """
+    bwrap = find_bwrap()
+    if bwrap is None:
+        return []
+    remove_leftovers()
+    return [Level(bwrap, has_groups=True), Level(bwrap)]
 
 
-def cannot_start(said: str) -> Level:
-    """Return the level for a bubblewrap that is installed but cannot start a sandbox; `said` is its output."""
+def unconfined(said: str | None) -> Level:
+    """Return the level if no other works. `said` is the output of the last attempt, if there was one."""
+    if said is None:
+        return Level(None, problem="bubblewrap is not installed")
     return Level(None, problem=f"bubblewrap cannot start a sandbox here ({said.strip() or 'without output'})")
 
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
-from nemo_gym.confinement.bubblewrap import Interpreter, find_bwrap, joining, sandboxed
-from nemo_gym.confinement.cgroups import ControlGroup, remove_leftovers
+from nemo_gym.confinement.bubblewrap import Interpreter, joining, sandboxed
+from nemo_gym.confinement.cgroups import ControlGroup
 from nemo_gym.confinement.dialogue import GONE_S, Dialogue
-from nemo_gym.confinement.level import NOT_INSTALLED, OWN_PROCESSES, SPARE_UIDS, Level, cannot_start, refusal
+from nemo_gym.confinement.level import OWN_PROCESSES, SPARE_UIDS, Level, levels_to_try, refusal, unconfined
 from nemo_gym.errors import EnvironmentFailed
 from nemo_gym.grading import check_calls, trials
 
@@ -163,12 +163,8 @@ class ConfinedPython:
             self._held.discard(dialogue)
 
     def _probe(self, dialogue: Dialogue) -> Level:
-        bwrap = find_bwrap()
-        if bwrap is None:
-            return NOT_INSTALLED
-        remove_leftovers()
-        problem = ""
-        for level in (Level(bwrap, has_groups=True), Level(bwrap)):
+        problem = None
+        for level in levels_to_try():
             try:
                 program = Program(["print(1)"], [""], [10])
                 (ended,) = self._try(dialogue, program, level, START_GRACE_S, START_GRACE_S)
@@ -178,7 +174,7 @@ class ConfinedPython:
             # Many machines do not allow control groups, so an `OSError` is expected.
             except (_NotStarted, OSError) as error:
                 problem = str(error)
-        return cannot_start(problem)
+        return unconfined(problem)
 
     def _try(self, dialogue: Dialogue, program: Program, level: Level, trial_s: float, total_s: float) -> list[Trial]:
         """Run the program and block until it ends. Raise `OSError` if the sandbox cannot be set up."""

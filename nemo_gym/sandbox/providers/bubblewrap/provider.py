@@ -11,9 +11,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nemo_gym.confinement import cgroups
-from nemo_gym.confinement.bubblewrap import find_bwrap
-from nemo_gym.confinement.level import NOT_INSTALLED, SPARE_UIDS, Level, cannot_start, refusal
+from nemo_gym.confinement.level import SPARE_UIDS, Level, levels_to_try, refusal, unconfined
 from nemo_gym.sandbox.providers.base import (
     LOST,
     LOST_CODE,
@@ -162,14 +160,9 @@ class BubblewrapProvider:
         )
 
     async def _probe(self) -> Level:
-        bwrap = await asyncio.to_thread(find_bwrap)
-        if bwrap is None:
-            return NOT_INSTALLED
-        await asyncio.to_thread(cgroups.remove_leftovers)
         await asyncio.to_thread(remove_leftovers, self.config.workspaces)
-        problem = ""
-        for has_groups in (True, False):
-            level = Level(bwrap, has_groups)
+        problem = None
+        for level in await asyncio.to_thread(levels_to_try):
             try:
                 sandbox = await self._start(SandboxSpec(), self.config, level)
             except (OSError, SandboxCreateError) as error:
@@ -177,7 +170,7 @@ class BubblewrapProvider:
                 continue
             await self._end(sandbox)
             return level
-        return cannot_start(problem)
+        return unconfined(problem)
 
     async def _start_entrypoint(self, handle: SandboxHandle, words: Sequence[str]) -> None:
         try:
