@@ -104,6 +104,7 @@ async def test_container_status_and_endpoint(docker):
         for state, status in (
             ("running", "running"),
             ("exited", "stopped"),
+            ("stopped", "stopped"),
             ("created", "starting"),
             ("dead", "error"),
         ):

@@ -107,16 +107,15 @@ async def test_timeout_kills_the_command_and_its_children(sandbox):
 async def test_status_follows_the_container(provider, engine):
     sandbox = AsyncSandbox(provider, SPEC)
     assert await sandbox.status() == "unknown"
-    await sandbox.start()
-    assert await sandbox.status() == "running"
-    # As after a crash: the provider has not stopped it.
-    engine.must("podman", "kill", sandbox.sandbox_id)
-    assert await sandbox.status() == "stopped"
-    lost = await sandbox.exec("true")
-    assert (lost.error_type, lost.return_code) == ("sandbox", -1)
-    engine.must("podman", "rm", "--force", sandbox.sandbox_id)
-    assert await sandbox.status() == "stopped"
-    await sandbox.stop()
+    async with sandbox:
+        assert await sandbox.status() == "running"
+        # As after a crash: the provider has not stopped it.
+        engine.must("podman", "kill", sandbox.sandbox_id)
+        assert await sandbox.status() == "stopped"
+        lost = await sandbox.exec("true")
+        assert (lost.error_type, lost.return_code) == ("sandbox", -1)
+        engine.must("podman", "rm", "--force", sandbox.sandbox_id)
+        assert await sandbox.status() == "stopped"
 
 
 async def test_container_ends_after_its_ttl(provider):

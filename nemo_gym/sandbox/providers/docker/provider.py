@@ -28,7 +28,13 @@ from nemo_gym.sandbox.providers.docker.command import (
 _NUMBERED = 'echo "nemo_gym-process:$$" >&2; [ -z "$1" ] || cd "$1" || exit 126; shift; exec "$@"'
 """Prints the PID, because killing the docker client does not end the process in the container."""
 _NUMBER = re.compile(r"^nemo_gym-process:(\d+)\n", re.MULTILINE)
-_STATES = {"running": SandboxStatus.RUNNING, "exited": SandboxStatus.STOPPED, "created": SandboxStatus.STARTING}
+_STATES = {
+    "created": SandboxStatus.STARTING,
+    "running": SandboxStatus.RUNNING,
+    "exited": SandboxStatus.STOPPED,
+    # Podman's, until it has cleaned up.
+    "stopped": SandboxStatus.STOPPED,
+}
 
 
 class DockerProvider(ContainerProvider[DockerCreateConfig, DockerExecConfig]):
