@@ -58,6 +58,8 @@ class AsyncSandbox:
 
         Stopping it removes the sandbox for all its users. Raise `SandboxError` if it is gone.
         """
+        if not isinstance(descriptor, Mapping):
+            raise TypeError(f"a sandbox is described by the mapping that serialize() returned, not by {descriptor!r}")
         spec = SandboxSpec(workdir=descriptor.get("workdir"), ports=descriptor.get("ports") or ())
         sandbox = cls(provider, spec)
         try:

@@ -172,6 +172,13 @@ async def test_failed_probe_removes_the_sandbox(docker, probe, message):
     assert docker.calls[-1][0][0] == "rm"
 
 
+async def test_probe_may_wait_for_the_entrypoint(apptainer, tmp_path):
+    probe = {"command": f"test -e {tmp_path}/begun", "deadline_s": PATIENCE_S}
+    spec = SandboxSpec(image="x", entrypoint=["touch", f"{tmp_path}/begun"])
+    async with AsyncSandbox({"apptainer": {"probe": probe}}, spec):
+        assert (tmp_path / "begun").exists()
+
+
 async def test_probe_gives_up_on_a_lost_sandbox(docker):
     docker.answers("exec", "Error: container is not running", code=1)
     with pytest.raises(SandboxCreateVerificationError, match=r"ended before it was ready.*not running"):

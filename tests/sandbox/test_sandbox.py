@@ -199,6 +199,8 @@ async def test_only_some_providers_share_their_sandboxes(registered):
             await sandbox.serialize()
     with pytest.raises(RuntimeError, match="only be used by the process"):
         await AsyncSandbox.connect({"sandbox_id": "x"}, provider=Plain())
+    with pytest.raises(TypeError, match="serialize"):
+        await AsyncSandbox.connect("recorder-1", provider=Recorder())
     calls = []
     with pytest.raises(SandboxError, match="gone"):
         await AsyncSandbox.connect(

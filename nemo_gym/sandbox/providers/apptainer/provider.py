@@ -82,8 +82,6 @@ class ApptainerProvider(ContainerProvider[ApptainerCreateConfig, ApptainerExecCo
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
         handle = await super().create(spec)
-        if spec.entrypoint:
-            await self.exec(handle, ["sh", "-c", '"$@" >/dev/null 2>&1 &', "sh", *spec.entrypoint], timeout_s=QUICK_S)
         if spec.ttl_s is not None:
             self._ends[handle.sandbox_id] = asyncio.create_task(self._close_after(handle, spec.ttl_s))
         return handle
@@ -138,7 +136,10 @@ class ApptainerProvider(ContainerProvider[ApptainerCreateConfig, ApptainerExecCo
             binds.append(f"{self._folders[handle.sandbox_id]}:{config.mount_point}")
         options = _start_options(spec, config, binds)
         words = ["instance", "start", *options, _with_scheme(image), handle.sandbox_id]
-        return await self._ran(words, spec.env, spec.ready_timeout_s or config.start_timeout_s)
+        ended = await self._ran(words, spec.env, spec.ready_timeout_s or config.start_timeout_s)
+        if ended.return_code == 0 and spec.entrypoint:
+            await self.exec(handle, ["sh", "-c", '"$@" >/dev/null 2>&1 &', "sh", *spec.entrypoint], timeout_s=QUICK_S)
+        return ended
 
     def _inside(self, handle: SandboxHandle) -> list[str]:
         return ["exec", f"instance://{handle.sandbox_id}"]
