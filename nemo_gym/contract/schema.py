@@ -23,10 +23,12 @@ from nemo_gym.contract.environment import Environment, Solution, agents_of
 from nemo_gym.contract.play import play
 from nemo_gym.data.gather import file_of
 from nemo_gym.data.prompts import load_prompt_config
+from nemo_gym.data.task_data import task_data_class
 from nemo_gym.errors import SignatureError
 from nemo_gym.jsonl import JsonObject, read_rows
 from nemo_gym.process.serve import complete_server_class, load_module
 from nemo_gym.schemas.row import AGENT_REF_KEY, KIND_KEY, MASK_KEY, PARAMS_KEY, REASON_KEY
+from nemo_gym.schemas.sessions import ResourcesSeedSessionRequest
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.group_verification import verifies_groups
@@ -57,7 +59,10 @@ async def schema_of(environment: Environment) -> JsonObject:
     """
     server = environment.server()
     bodies = [*_bodies(server), *_bodies_of_agents(environment)]
-    row = _schema(environment.name, _fields_of(bodies, {PARAMS_KEY, RESPONSE_KEY}))
+    task_data = task_data_class(environment.folder)
+    row = _schema(
+        environment.name, _fields_of([*([task_data] if task_data else []), *bodies], {PARAMS_KEY, RESPONSE_KEY})
+    )
     _add_request(row, environment)
     examples = list(_rows_in_files(environment))
     _add_undeclared(row, examples)
@@ -76,13 +81,15 @@ async def schema_of(environment: Environment) -> JsonObject:
 
 
 def _bodies(server: SimpleServer) -> list[type[BaseModel]]:
-    """Return the body classes of the routes that receive a row."""
+    """Return the body classes of the routes that receive a row. That of a session has the row in its `task_data`."""
     # Only the first route for a path is ever called.
     routes = {getattr(route, "path", ""): route for route in server.setup_webserver().routes[::-1]}
     found = (routes.get(path) for path in ROW_ROUTES)
     bodies = (each.body_field for each in found if isinstance(each, APIRoute))
     kinds = (body.field_info.annotation for body in bodies if body is not None)
-    return [kind for kind in kinds if is_class_of(kind, BaseModel)]
+    return [
+        kind for kind in kinds if is_class_of(kind, BaseModel) and not issubclass(kind, ResourcesSeedSessionRequest)
+    ]
 
 
 def _bodies_of_agents(environment: Environment) -> Iterator[type[BaseModel]]:

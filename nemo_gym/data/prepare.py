@@ -19,6 +19,7 @@ from nemo_gym.data.media import with_empty_media, with_media, with_media_dir
 from nemo_gym.data.prompts import INPUT_AND_PROMPT
 from nemo_gym.data.rows import check_depth
 from nemo_gym.data.statistics import dataset_statistics, write_metrics
+from nemo_gym.data.task_data import problems_of_task_data, task_data_of_agents
 from nemo_gym.errors import DataError
 from nemo_gym.http.json_depth import DEEPEST_REQUEST
 from nemo_gym.jsonl import JsonObject, parse_row, read_raw_lines, read_rows, write_rows
@@ -44,6 +45,8 @@ class PreparationSettings(BaseModel):
     """The hub from which to download."""
     overwrite_metrics_conflicts: bool = False
     """Replace earlier metrics that contradict the data."""
+    task_data_validation: bool = False
+    """Also check each row's own fields with the `TaskData` of its environment's `task_data.py`."""
 
 
 class Collated(NamedTuple):
@@ -68,9 +71,11 @@ def prepare(
     ones. All invalid rows are counted, and the first ones are listed.
     """
     datasets, depths = _in_scope(run, settings, path_of), TaskRules.of_run(run).depths
+    kinds = _task_data(run, datasets) if settings.task_data_validation else {}
     for path in dict.fromkeys(each.path for each in datasets):
         own = [each for each in datasets if each.path == path]
-        _check_rows(path, own, depth=min(depths.get(each.agent, DEEPEST_REQUEST) for each in own))
+        depth = min(depths.get(each.agent, DEEPEST_REQUEST) for each in own)
+        _check_rows(path, own, [kinds[each.agent] for each in own if each.agent in kinds], depth=depth)
     _measure_all(datasets, overwrite=settings.overwrite_metrics_conflicts, remade=remade)
     for path in dict.fromkeys(each.path for each in datasets):
         own = [each for each in datasets if each.path == path]
@@ -111,7 +116,18 @@ def unobtainable_files(run: RunConfig) -> list[str]:
     ]
 
 
-def _check_rows(path: Path, datasets: Sequence[AgentDataset], *, depth: int) -> None:
+def _task_data(run: RunConfig, datasets: Sequence[AgentDataset]) -> dict[str, type[BaseModel]]:
+    found = task_data_of_agents(run)
+    if found.keys().isdisjoint(each.agent for each in datasets):
+        agents = ", ".join(dict.fromkeys(each.agent for each in datasets))
+        raise DataError(
+            f"task_data_validation: no resources server of these agents has a task_data.py: {agents}. Add one with a "
+            "class TaskData, or omit the flag."
+        )
+    return found
+
+
+def _check_rows(path: Path, datasets: Sequence[AgentDataset], kinds: Sequence[type[BaseModel]], *, depth: int) -> None:
     has_prompt = any(each.dataset.prompt_config for each in datasets)
     bad: list[int] = []
     shown: list[str] = []
@@ -123,6 +139,9 @@ def _check_rows(path: Path, datasets: Sequence[AgentDataset], *, depth: int) -> 
             check_depth(raw, path, number, depth)
             if problem := _problem(with_media_dir(row, path.parent), has_prompt=has_prompt):
                 raise DataError(f"{path}:{number}: {problem}")
+            for kind in dict.fromkeys(kinds):
+                if problem := problems_of_task_data(row, kind):
+                    raise DataError(f"{path}:{number}: {problem}")
         except DataError as error:
             bad.append(number)
             if len(shown) < PROBLEMS_SHOWN:

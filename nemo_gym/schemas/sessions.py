@@ -140,5 +140,10 @@ def session_fields(row: JsonObject) -> JsonObject:
         "resources_session_id": uuid4().hex,
         "episode_id": {"rollout_id": first_attempt.rollout_id or uuid4().hex, "attempt": task.attempt},
         "task_id": {"taskset": str(row.get(TASK_SOURCE_KEY) or task.agent or ""), "task_id": str(task_id or 0)},
-        "task_data": {key: value for key, value in task.without_private().items() if key not in NOT_TASK_DATA},
+        "task_data": own_fields(row),
     }
+
+
+def own_fields(row: JsonObject) -> JsonObject:
+    """Return the fields of a row that are its task's own data."""
+    return {key: value for key, value in Row(row).without_private().items() if key not in NOT_TASK_DATA}

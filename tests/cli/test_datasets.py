@@ -246,3 +246,44 @@ def test_images_named_by_rows_are_collated_as_data(workplace, with_datasets):
     (part,) = collated["responses_create_params"]["input"][0]["content"]
     assert part == {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgpwaXhlbHM="}
     assert "_ng_media_dir" not in collated
+
+
+TASK_DATA = """
+from pydantic import BaseModel, ConfigDict
+
+
+class TaskData(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    expected: int
+    topic: str = ""
+"""
+
+
+def test_task_data_validation_reports_each_invalid_row(workplace, with_datasets):
+    write_rows(workplace, f"{FOLDER}/data/train.jsonl", ROW, {**ROW, "expected": "many"}, {**ROW, "extra": 1})
+    config = with_datasets(dataset())
+    workplace.write(f"{FOLDER}/task_data.py", TASK_DATA)
+    assert prepared(workplace, config).code == 0
+    finished = workplace.run(
+        "ng", "dataset", "collate", "--config", "run.yaml", "--mode", "train_preparation", "--output-dir", "out",
+        "--task-data-validation",
+    )  # fmt: skip
+    assert finished.code == 1
+    assert "2 of 3 rows invalid" in finished.err
+    assert "train.jsonl:2: expected: it must be a valid integer" in finished.err
+    assert "train.jsonl:3: extra: " in finished.err
+
+
+def test_task_data_validation_needs_a_usable_class(workplace, with_datasets):
+    write_rows(workplace, f"{FOLDER}/data/train.jsonl", ROW)
+    config = with_datasets(dataset())
+    for source, reason in (
+        (None, "no resources server of these agents has a task_data.py: solver"),
+        ("x = 1\n", "task_data.py does not define TaskData"),
+        ("import nowhere\n", "task_data.py cannot be imported: ModuleNotFoundError"),
+    ):
+        if source:
+            workplace.write(f"{FOLDER}/task_data.py", source)
+        finished = prepared(workplace, config, "+task_data_validation=true")
+        assert (finished.code, reason in finished.err) == (1, True), finished.err

@@ -90,10 +90,11 @@ async def schema_with(
     verify: str = GRADE,
     dataset: str = EXAMPLE,
     row: JsonObject = ROW,
+    app: str = APP,
 ) -> JsonObject:
     server = folder / "resources_servers" / "words"
     (server / "configs").mkdir(parents=True)
-    (server / "app.py").write_text(APP.replace("VERIFY", verify))
+    (server / "app.py").write_text(app.replace("VERIFY", verify))
     (server / "configs" / "words.yaml").write_text(CONFIG.replace("DATASET", dataset))
     write_rows(folder / "rows.jsonl", [row])
     monkeypatch.chdir(folder)
@@ -111,6 +112,27 @@ async def test_fields_come_from_all_request_classes(tmp_path: Path, monkeypatch:
     assert fields["words"]["description"] == "The words to use."
     assert fields["hint"] == {"description": "In the example rows. The server does not declare it."}
     assert schema["examples"] == [ROW]
+
+
+TASK_DATA = """
+from pydantic import BaseModel
+
+
+class TaskData(BaseModel):
+    level: int
+    hint: str = "none"
+    \"\"\"What the model may read first.\"\"\"
+"""
+
+
+async def test_task_data_describes_the_rows_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "resources_servers" / "words").mkdir(parents=True)
+    (tmp_path / "resources_servers" / "words" / "task_data.py").write_text(TASK_DATA)
+    session = ("async def seed_session(self, body: Seed)", "async def seed_session(self, body: SessionRequest)")
+    imported = "from nemo_gym import ResourcesSeedSessionRequest as SessionRequest\n"
+    fields = (await schema_with(tmp_path, monkeypatch, app=imported + APP.replace(*session)))["properties"]
+    assert list(fields) == ["responses_create_params", "level", "hint", "words"]
+    assert fields["hint"] == {"type": "string", "default": "none", "description": "What the model may read first."}
 
 
 async def test_tools_settings_and_response_are_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

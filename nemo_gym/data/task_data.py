@@ -1,0 +1,73 @@
+"""The class `TaskData` in a folder's `task_data.py`, which release 0.7 uses for the row's own fields."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from nemo_gym import paths
+from nemo_gym.config import RunConfig
+from nemo_gym.config.explain import problems_of
+from nemo_gym.config.settings import RESOURCES_TIER, ResourcesServerRef
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.sessions import own_fields
+
+FILE = "task_data.py"
+CLASS = "TaskData"
+
+
+def task_data_class(folder: Path) -> type[BaseModel] | None:
+    """Return the class of a folder; None without the file. Raise `DataError` if the file does not define it."""
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    paths.augment_sys_path()
+    name = f"{folder.parent.name}.{folder.name}.{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    earlier = sys.modules.get(name)
+    # Pydantic resolves annotations that are written as text in the registered module.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise DataError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        if earlier is not None:
+            sys.modules[name] = earlier
+    found = getattr(module, CLASS, None)
+    if not (inspect.isclass(found) and issubclass(found, BaseModel)):
+        raise DataError(f"{path} does not define {CLASS}. Define it as a pydantic model of the row's own fields.")
+    return found
+
+
+def task_data_of_agents(run: RunConfig) -> dict[str, type[BaseModel]]:
+    """Return the class of each agent's resources server, by the agent's name. Agents without one are left out."""
+    found: dict[str, type[BaseModel]] = {}
+    for agent in run.servers_of("responses_api_agents"):
+        reference = agent.settings.get("resources_server")
+        try:
+            name = ResourcesServerRef.model_validate(reference).name
+        except ValidationError:
+            continue
+        server = run.servers.get(name)
+        if server is not None and server.type == RESOURCES_TIER and (kind := task_data_class(server.folder)):
+            found[agent.name] = kind
+    return found
+
+
+def problems_of_task_data(row: JsonObject, kind: type[BaseModel]) -> str | None:
+    """Return what is wrong with a row's own fields; None if they are valid."""
+    try:
+        kind.model_validate(own_fields(row))
+    except ValidationError as error:
+        found = problems_of(error.errors())
+        return "; ".join(f"{field}: {problem}" if field else problem for field, problem in found.items()) + "."
+    return None
