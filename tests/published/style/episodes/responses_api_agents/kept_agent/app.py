@@ -1,0 +1,76 @@
+import asyncio
+import os
+from dataclasses import dataclass
+from typing import Dict
+
+from pydantic import Field
+
+from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyResponse
+from nemo_gym.base_responses_api_agent import (
+    AgentSeedSessionRequest,
+    AgentSessionSetupError,
+    AgentSessionState,
+    BaseResponsesAPIAgentConfig,
+    Body,
+    SimpleResponsesAPIAgent,
+)
+from nemo_gym.config_types import ResourcesServerRef
+from nemo_gym.openai_utils import (
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+    NeMoGymResponseOutputMessage,
+    NeMoGymResponseOutputText,
+)
+
+
+class KeptAgentConfig(BaseResponsesAPIAgentConfig):
+    resources_server: ResourcesServerRef
+
+
+@dataclass
+class KeptState(AgentSessionState):
+    word: str
+    is_open: bool = True
+
+
+class KeptAgent(SimpleResponsesAPIAgent):
+    config: KeptAgentConfig
+
+    states: Dict[str, KeptState] = Field(default_factory=dict)
+
+    async def _seed_agent_session_state(self, body: AgentSeedSessionRequest) -> KeptState:
+        state = KeptState(request=body, word=body.task_data["word"])
+        self.states[body.agent_session_id] = state
+        if body.task_data.get("plan") == "half_open":
+            raise AgentSessionSetupError(state, error=RuntimeError("no second program"))
+        return state
+
+    async def _close_agent_session_state(self, state: KeptState) -> None:
+        state.is_open = False
+        del self.states[state.request.agent_session_id]
+        if state.request.task_data.get("plan") == "dies":
+            os._exit(7)
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
+        word = str(body.input[0].content if isinstance(body.input, list) else body.input).split()[1].strip(".")
+        plan = next(each.request.task_data.get("plan") for each in self.states.values() if each.word == word)
+        if plan == "hangs":
+            await asyncio.sleep(3600)
+        text = NeMoGymResponseOutputText(annotations=[], text="prune" if plan == "wrong" else word)
+        return NeMoGymResponse(
+            id="r",
+            created_at=0,
+            model="kept",
+            object="response",
+            output=[NeMoGymResponseOutputMessage(id="m", content=[text])],
+            parallel_tool_calls=True,
+            tool_choice="auto",
+            tools=[],
+        )
+
+    async def run(self, body: BaseRunRequest = Body()) -> BaseVerifyResponse:
+        raise NotImplementedError("this agent only plays episodes")
+
+
+if __name__ == "__main__":
+    KeptAgent.run_webserver()
