@@ -41,6 +41,9 @@ def collected(place):
         CONFIG,
         "+split=example",
         "+num_repeats=2",
+        # Each call of a session must reach the process that has its state.
+        "+kept_agent.responses_api_agents.kept_agent.num_workers=2",
+        "+kept_words.resources_servers.kept_words.num_workers=2",
         "+output_jsonl_fpath=results/words.jsonl",
         "+head_server.port=0",
     )
