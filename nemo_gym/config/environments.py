@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
 from nemo_gym.config.models import Origin
+from nemo_gym.config.servers import Block
 from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS
 from nemo_gym.config.tree import Key, Node, node_of
+from nemo_gym.paths import find
 
+logger = logging.getLogger(__name__)
+
+LEGACY = "legacy_agent"
 FOLDER = "single_agent_turn"
 SETTINGS_OF: dict[Key, dict[str, object]] = {FOLDER: {}, f"{FOLDER}_legacy": {"seed_with": "row"}}
 """The implementations that are run, and the settings that each implies."""
@@ -26,6 +35,21 @@ def with_environments_as_agents(tree: Node) -> Node:
         tier = Node({FOLDER: settings}, environment.origin)
         tree = tree.updated(**{str(name): block.without(ENVIRONMENT_SERVERS).updated(**{AGENT_TIER: tier})})
     return tree
+
+
+def warn_of_own_code(blocks: Iterable[Block]) -> None:
+    """Log which blocks name a folder whose code is not run."""
+    for block in blocks:
+        folder = find(Path(ENVIRONMENT_SERVERS, block.implementation), Path.is_dir)
+        if block.implementation != LEGACY and folder is not None:
+            logger.warning(
+                "%s: %s: the code in %s is not run; the block is only another name of its agent_server. Use %s to run "
+                "episodes",
+                block.node.origin,
+                block.key,
+                folder,
+                " or ".join(map(str, SETTINGS_OF)),
+            )
 
 
 def _resources_server(tree: Node, settings: Node) -> dict[Key, Node]:

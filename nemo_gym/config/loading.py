@@ -12,7 +12,7 @@ from nemo_gym.config import checks, ports
 from nemo_gym.config.access import PROTECTING_KEYS, check_access
 from nemo_gym.config.default_models import notes_of_defaults
 from nemo_gym.config.directives import follow_directives
-from nemo_gym.config.environments import with_environments_as_agents
+from nemo_gym.config.environments import warn_of_own_code, with_environments_as_agents
 from nemo_gym.config.explain import explain_validation, near_misses
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.model_cache import check_model_cache
@@ -86,8 +86,9 @@ def load(
     checks.check_all_resolved(built.unresolved, sources.env)
     stop_at_almost_servers([*almost, *built.problems], is_error=values.get("error_on_almost_servers") is not False)
 
-    named_agents = {block.name: block.node for block in blocks if block.tier == ENVIRONMENT_SERVERS}
-    aliases = checks.aliases_of(named_agents, built.servers)
+    environments = [block for block in blocks if block.tier == ENVIRONMENT_SERVERS]
+    warn_of_own_code(environments)
+    aliases = checks.aliases_of({block.name: block.node for block in environments}, built.servers)
     checks.check_references(built.servers, aliases)
     head = part.head or _head(tree, values, defaults, tls)
     ports.check_fixed_ports(built.servers.values(), head, places.get("head_server"))
