@@ -58,9 +58,10 @@ class Recorder:
     async def _record_of(self, row: Row, on_repeat: Callable[[Record], None]) -> Record:
         if self.control is None:
             return await run_to_its_end(self.runner, row, self.limits, on_repeat=on_repeat, on_lost=self.watch.confirm)
-        if self.control.is_cancelled(row.key):
+        key = row.key
+        if self.control.is_cancelled(key):
             return failed(row, RolloutCancelled(CANCELLED))
-        running = self.control.running(row)
+        running = self.control.running(row, key)
 
         def repeat(record: Record) -> None:
             on_repeat(record)

@@ -189,11 +189,12 @@ def _record(row: Row, result: Row, server: str, path: str) -> Record:
         return Record(Outcome.UNRESOLVED, result)
     if result.failure_class:
         return _failed_by_answer(row, result, result.failure_class, server, path)
-    if result.reward is None:
-        reward = result.fields.get("reward")
-        message = f"{server}: {path} returned the reward {reward!r}, which is not a finite number"
+    reward = result.reward
+    if reward is None:
+        given = result.fields.get("reward")
+        message = f"{server}: {path} returned the reward {given!r}, which is not a finite number"
         return failed(row, EnvironmentFailed(message, server=server))
-    return Record(Outcome.SCORED, result, reward=result.reward)
+    return Record(Outcome.SCORED, result, reward=reward)
 
 
 def _failed_by_answer(row: Row, result: Row, cause: str, server: str, path: str) -> Record:

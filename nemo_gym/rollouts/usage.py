@@ -122,7 +122,8 @@ class Usage:
             self._add(str(row.fields.get(USER_MODEL_KEY)), tokens)
 
     def _add(self, model: str, tokens: Tokens) -> None:
-        self.by_model[model] = tokens.plus(self.by_model.get(model, Tokens()))
+        before = self.by_model.get(model)
+        self.by_model[model] = tokens if before is None else tokens.plus(before)
 
     @property
     def tokens(self) -> Tokens:

@@ -113,9 +113,10 @@ class Row:
     @property
     def key(self) -> TaskKey:
         """The task and its repeat. Raise `KeyError` with the name of a missing field."""
-        if (task := self.task_index) is None:
+        task, repeat = self.fields.get(TASK_INDEX_KEY), self.fields.get(ROLLOUT_INDEX_KEY)
+        if type(task) is not int:
             raise KeyError(TASK_INDEX_KEY)
-        if (repeat := self.repeat_index) is None:
+        if type(repeat) is not int:
             raise KeyError(ROLLOUT_INDEX_KEY)
         return TaskKey(task, repeat)
 
@@ -166,7 +167,8 @@ class Row:
     @property
     def usage(self) -> JsonObject | None:
         """The token counts of the response."""
-        return _object((self.response or {}).get("usage"))
+        response = self.response
+        return None if response is None else _object(response.get("usage"))
 
     @property
     def reward(self) -> float | None:

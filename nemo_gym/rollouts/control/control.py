@@ -45,12 +45,12 @@ class Running:
 
     __slots__ = ("_all", "_key", "_task", "attempt", "began_at", "is_cancelled")
 
-    def __init__(self, row: Row, of_all: dict[TaskKey, Running]) -> None:
+    def __init__(self, row: Row, key: TaskKey, of_all: dict[TaskKey, Running]) -> None:
         self.attempt = row.attempt
         self.began_at = time.monotonic()
         self.is_cancelled = False
         self._all = of_all
-        self._key = row.key
+        self._key = key
         self._task = asyncio.current_task()
 
     def __enter__(self) -> Self:
@@ -137,9 +137,9 @@ class Control:
             return False
         return not self._cancelled.isdisjoint({(key.task, key.repeat), (key.task, None)})
 
-    def running(self, row: Row) -> Running:
+    def running(self, row: Row, key: TaskKey) -> Running:
         """Return the context in which a rollout runs."""
-        return Running(row, self._running)
+        return Running(row, key, self._running)
 
     def end(self, record: Record) -> None:
         """Take note of an ended rollout."""
