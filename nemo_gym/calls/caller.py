@@ -247,8 +247,11 @@ class _Call(Wait):
 
     def time_left_s(self) -> float | None:
         """Return the rollout's time left, or None without a limit. Raise `RolloutTimedOut` if it is over."""
-        left_s = time_left_s()
-        if left_s is not None and left_s <= CLOCK_SLACK_S:
+        ends_at = current_work().ends_at
+        if ends_at is None:
+            return None
+        left_s = ends_at - time.monotonic()
+        if left_s <= CLOCK_SLACK_S:
             waited = f" after {self.took_s:.1f} s" if self.tries > 1 or self.took_s > 1 else ""
             raise RolloutTimedOut(f"the rollout's time was over at {self}{waited}", server=self.server)
         return left_s

@@ -211,12 +211,12 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         assert self._parser is not None
         status = self._parser.get_status_code()
-        if status < 200 and status != HTTPStatus.SWITCHING_PROTOCOLS:
+        if status < 200:
+            if status == HTTPStatus.SWITCHING_PROTOCOLS:
+                self.fail(BrokenReply, "the server switched to another protocol without a request to do so")
+                return
             self._is_interim = True
             self._headers = []
-            return
-        if status == HTTPStatus.SWITCHING_PROTOCOLS:
-            self.fail(BrokenReply, "the server switched to another protocol without a request to do so")
             return
         self._status = status
         # The parser reports trailers as headers. They go to this new list, which is never read.

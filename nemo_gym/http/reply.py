@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from http.client import responses
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -124,9 +125,18 @@ class Headers(Mapping[str, str]):
 
     def __init__(self, raw: RawHeaders) -> None:
         self.raw = raw
-        self._values: dict[str, list[str]] = {}
-        for name, value in raw:
-            self._values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+
+    @cached_property
+    def _values(self) -> dict[str, list[str]]:
+        values: dict[str, list[str]] = {}
+        for name, value in self.raw:
+            values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        return values
+
+    def __contains__(self, name: object) -> bool:
+        # Without decoding the others, because each reply is asked for headers that few have.
+        wanted = name.lower().encode("latin-1", "replace") if isinstance(name, str) else None
+        return wanted in [each.lower() for each, _ in self.raw]
 
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()][0]
