@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from typing import Any, NamedTuple, Self
 
 from nemo_gym.context.policy import Policy
@@ -35,14 +35,11 @@ current_work = _work.get
 """Return the work of the current task."""
 
 
-def begin_work(work: Work) -> Token[Work]:
-    """Push a `Work`. Pass the token to `end_work`."""
-    return _work.set(work)
+begin_work = _work.set
+"""Push a `Work`. Pass the returned token to `end_work`."""
 
-
-def end_work(token: Token[Work]) -> None:
-    """Restore the `Work` before `begin_work`."""
-    _work.reset(token)
+end_work = _work.reset
+"""Restore the `Work` before `begin_work`."""
 
 
 class Wait:

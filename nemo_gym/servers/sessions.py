@@ -105,7 +105,7 @@ class SessionStore:
         """Forget a rollout and close its states. Return False if it had none."""
         self._expired.discard(session_id)
         self._failures.pop(session_id, None)
-        return await self._close(session_id)
+        return session_id in self._sessions and await self._close(session_id)
 
     async def drop_idle(self) -> int:
         """Drop the rollouts that have been idle for `idle_s`. Return their number."""

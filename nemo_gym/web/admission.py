@@ -87,7 +87,7 @@ class Admission:
                 reason = f"{self.server} has the address of the server that this call is meant for, which is lost"
             await answer.fail(ServerLost(reason, server=self.server, tier=self.tier))
             return False
-        if call.path == METRICS_PATH and call.scope["method"] in READS:
+        if call.scope["path"] == METRICS_PATH and call.scope["method"] in READS:
             await answer.write(200, METRICS_MEDIA_TYPE, self.telemetry.text().encode())
             return False
         if call.body_bytes > self.limits.body_bytes:
@@ -107,7 +107,10 @@ class Admission:
 
     def leave(self, call: Call, answer: Answer) -> None:
         """Count a finished call and pass its slot to the next waiting call."""
-        self._free_slot()
+        if self._waiting:
+            self._free_slot()
+        else:
+            self.telemetry.in_flight -= 1
         route = getattr(call.scope.get("route"), "path", OTHER_ROUTE)
         self.telemetry.count(route, answer.status, time.monotonic() - call.began_at)
 

@@ -29,6 +29,9 @@ class BrowserCheck:
         """Return why a call must be rejected; None if it may pass."""
         host = headers.get(b"host", b"")
         origin = headers.get(b"origin")
+        if origin is None and scope.get("client") is None and b"sec-fetch-site" not in headers:
+            # From another process on a unix socket, or from this process.
+            return None
         if origin is not None and not self._is_own_site(_name_in_url(origin), _name_in(host)):
             return f"{self.server} does not accept calls from web pages of {_shown(origin)}. {_ADVICE}"
         if origin is None and headers.get(b"sec-fetch-site") == b"cross-site":

@@ -9,7 +9,7 @@ from starlette.types import Scope
 
 from nemo_gym.context.deadline import read_time_left
 from nemo_gym.context.group import GROUP_HEADER
-from nemo_gym.context.rollout_id import strip_rollout_prefix
+from nemo_gym.context.rollout_id import ROLLOUT_PREFIX, strip_rollout_prefix
 from nemo_gym.schemas.responses import RESPONSES_PATH
 from nemo_gym.schemas.rollout import INPUT_AT_HEADER, ROLLOUT_HEADER, TIME_LEFT_HEADER
 from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
@@ -78,8 +78,9 @@ class Call:
         announced = self.headers.get(_ROLLOUT)
         named = None if announced is None else _rollout_id_of(announced)
         # An outer layer may have removed the prefix; it leaves the id in the scope.
-        found = strip_rollout_prefix(self.scope) or named or self.scope.get(ROLLOUT_ID_SCOPE_KEY)
-        self.scope[ROLLOUT_ID_SCOPE_KEY] = found
+        scope = self.scope
+        found = strip_rollout_prefix(scope) if scope["path"].startswith(ROLLOUT_PREFIX) else None
+        found = scope[ROLLOUT_ID_SCOPE_KEY] = found or named or scope.get(ROLLOUT_ID_SCOPE_KEY)
         return found
 
 

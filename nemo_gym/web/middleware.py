@@ -52,8 +52,9 @@ class CallMiddleware:
             scope["client"] = THIS_MACHINE
         if admission is None or admission.is_open_to(scope):
             known = current_work()
+            rollout_id = call.take_rollout_id() if self.knows_rollouts else known.rollout_id
             group = call.group or known.group
-            work = Work(self._rollout_id(call), known.ends_at, known.waits, known.on_reply, known.policy, group)
+            work = Work(rollout_id, known.ends_at, known.waits, known.on_reply, known.policy, group)
             await self._work_on(work, call, Answer(scope, send), receive)
             return
         answer = Answer(scope, send, admission.secrets)
@@ -66,8 +67,9 @@ class CallMiddleware:
             with admission.watchdog(call, answer, receive, ends_at) as watchdog:
                 if ends_at is None or (known.ends_at is not None and known.ends_at < ends_at):
                     ends_at = known.ends_at
+                rollout_id = call.take_rollout_id() if self.knows_rollouts else known.rollout_id
                 group = call.group or known.group
-                work = Work(self._rollout_id(call), ends_at, waits, known.on_reply, known.policy, group)
+                work = Work(rollout_id, ends_at, waits, known.on_reply, known.policy, group)
                 await self._work_on(work, call, answer, watchdog.receive)
             if watchdog.has_fired:
                 await admission.report_end(call, answer, waits, caller_has_gone=watchdog.caller_has_gone)
@@ -84,9 +86,6 @@ class CallMiddleware:
             await answer.fail(self.failures.failure(error, call.scope))
         finally:
             end_work(token)
-
-    def _rollout_id(self, call: Call) -> str | None:
-        return call.take_rollout_id() if self.knows_rollouts else current_work().rollout_id
 
     def _pass_on(self, call: Call, answer: Answer, receive: Receive) -> Awaitable[None]:
         """Pass a call on to the app, or to the process that has its session."""

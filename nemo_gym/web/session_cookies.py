@@ -111,7 +111,7 @@ class Sessions:
 
     def open(self, known: SignedSession | None, scope: Scope) -> OpenSession:
         """Open the session of a request and put its values into the scope."""
-        if known is not None and is_of_earlier_life(known.values.get(LIFE_KEY), self.life):
+        if known is not None and self.life is not None and is_of_earlier_life(known.values.get(LIFE_KEY), self.life):
             known = self._outlived(known, scope)
         values: JsonObject = {} if known is None else known.copy()
         if SESSION_ID_KEY not in values:

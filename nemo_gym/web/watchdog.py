@@ -61,7 +61,7 @@ class Watchdog:
             self._chunks = []
 
     def __enter__(self) -> Self:
-        self._task: asyncio.Task[object] | None = asyncio.current_task()
+        self._task: asyncio.Task[object] | None = asyncio.current_task(self._timers.loop)
         self._sleep()
         return self
 
