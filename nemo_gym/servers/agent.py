@@ -151,6 +151,8 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
     def url_path_for_run(self, path: str, body: object) -> str:
         """Return the path under which a run's calls are captured, or `path` itself if capture is disabled."""
         rollout_id = self.rollout_id_from_run(body)
+        if not rollout_id:
+            return path
         return rollout_path_prefix(rollout_id, token_capture=self._token_id_capture_enabled()) + path
 
     def url_path_for_request(self, path: str, request: Request) -> str:

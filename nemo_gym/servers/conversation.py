@@ -41,6 +41,8 @@ UNSAID = {
 }
 """Defaults for fields that an endpoint left out of its response."""
 _INPUT_AT = INPUT_AT_HEADER.encode()
+COUNTS = frozenset({int, bool, dict, type(None)})
+"""The types of a response's token counts, and of their details."""
 LONG_ITEM_BYTES = 256 * 1024
 CALL_FIELDS = ("name", "arguments", "call_id")
 MOST_KEPT_BYTES = 128 * 1024
@@ -373,14 +375,14 @@ def _is_sound_output(output: object) -> bool:
 
 
 def _is_sound(item: Item) -> bool:
-    fields = CALL_FIELDS if item.get("type") == "function_call" else ("type",)
-    return all(isinstance(item.get(name), str) for name in fields)
+    kind = item.get("type")
+    if kind != "function_call":
+        return isinstance(kind, str)
+    return all(isinstance(item.get(name), str) for name in CALL_FIELDS)
 
 
 def _is_sound_usage(usage: object) -> bool:
-    return usage is None or (
-        isinstance(usage, dict) and all(isinstance(count, (int, dict)) or count is None for count in usage.values())
-    )
+    return usage is None or (isinstance(usage, dict) and COUNTS.issuperset(map(type, usage.values())))
 
 
 def _invalid(problem: str) -> str:
