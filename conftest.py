@@ -51,6 +51,7 @@ TOGETHER = ("tests/containers/", "tests/faults/")
 """Folders whose files run in one worker, because they share an image or servers that take long to make."""
 ONLY_IN_TEST_ALL = (
     "resources_servers/mcqa/tests/test_prepare.py",
+    "responses_api_models/local_vllm_model/tests/test_app.py",
     "tests/calls/test_loads.py",
     "tests/calls/test_running.py",
     "tests/capture/test_collection.py",
@@ -99,6 +100,7 @@ ONLY_IN_TEST_ALL = (
     "tests/launcher/replicas",
     "tests/launcher/test_endpoints.py",
     "tests/launcher/test_failures.py",
+    "tests/launcher/test_loading.py",
     "tests/launcher/test_requirements.py",
     "tests/launcher/test_restarts.py",
     "tests/launcher/test_shortcuts.py",

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from nemo_gym.metrics import compute_subset_metrics as compute_subset_metrics
     from nemo_gym.metrics import highest_k_metrics as highest_k_metrics
     from nemo_gym.paths import find as find_path
+    from nemo_gym.paths import starting_dir as starting_dir
     from nemo_gym.schemas.chat import ChatCompletion as NeMoGymChatCompletion
     from nemo_gym.schemas.chat import ChatCompletionCreateParams as NeMoGymChatCompletionCreateParamsNonStreaming
     from nemo_gym.schemas.items import InputImage as NeMoGymResponseInputImage
@@ -152,6 +153,7 @@ _HOMES = {
     "context.rollout_id": ("current_rollout_id",),
     "context.deadline": ("grace_period",),
     "calls.problems": ("failure_of_call", "failure_of_reply", "reply_to"),
+    "paths": ("starting_dir",),
     "metrics": ("compute_pass_majority_metrics", "compute_subset_metrics", "highest_k_metrics"),
 }  # fmt: skip
 

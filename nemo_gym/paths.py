@@ -57,6 +57,11 @@ def find(relative: str | Path, accepts: Callable[[Path], bool] = Path.exists) ->
     return None
 
 
+def starting_dir() -> Path:
+    """Return the folder in which the run was started. The working folder of a server's process is another one."""
+    return next(iter(_listed(PROJECT_ROOTS_ENV_VAR)), Path.cwd())
+
+
 def working_dir() -> Path:
     """Return the folder for results and caches: the repository of an editable install, else the working folder."""
     return INSTALL_ROOT if (INSTALL_ROOT / "pyproject.toml").exists() else Path.cwd()

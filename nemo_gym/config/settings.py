@@ -118,6 +118,8 @@ class BaseRunServerConfig(BaseServerConfig):
     """Maximum size of a request body (default 256 MiB)."""
     max_request_depth: int | None = Field(default=None, ge=1)
     """Maximum nesting depth of brackets in a request body (default 100)."""
+    start_timeout_s: float | None = Field(default=None, gt=0)
+    """Seconds that it may take to start, if that is longer than `ready_timeout_s`, for example to load a model."""
     blocking_threads: int | None = Field(default=None, ge=1)
     """Number of threads for handlers that are plain functions (default 32)."""
 

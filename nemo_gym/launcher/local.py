@@ -28,6 +28,7 @@ from nemo_gym.http.tls import connection_to
 from nemo_gym.launcher.base import ServerProcess, Starter
 from nemo_gym.launcher.endings import failure_of, how_it_ended, tails
 from nemo_gym.launcher.environments import interpreters
+from nemo_gym.launcher.loading import longest_start_s, said_last
 from nemo_gym.launcher.membership import JoinedRun, Membership, cookie_secret_of, needs_one_process
 from nemo_gym.launcher.places import Place
 from nemo_gym.launcher.restarts import DEFAULT_LIMIT, Keeper, RestartPolicy
@@ -67,6 +68,7 @@ def launch(
     """
     check_can_serve(run)
     check_variables(run.servers_here.values())
+    ready_timeout_s = longest_start_s(run, ready_timeout_s)
     note = notice or (lambda text: None)
     pythons = interpreters(run, auto_install=auto_install, notice=note)
     running = RunningServers(run, starter or default_starter(run), on_line, note, log_dir)
@@ -173,7 +175,9 @@ class RunningServers:
                 )
             if now >= remind_at:
                 remind_at = now + REMINDER_S
-                self.notice(f"waiting for {names} ({now - started_at:.0f} of {timeout_s:g} s)")
+                self.notice(
+                    f"waiting for {names} ({now - started_at:.0f} of {timeout_s:g} s){said_last(self.run, waiting)}"
+                )
             process = self._watcher.next_change(min(deadline, remind_at) - now)
             if process is not None and process.has_ended and not dry_run:
                 raise _failure_at_start(process)

@@ -1,0 +1,173 @@
+"""Serve a model with engines that this server starts itself: vLLM, SGLang, llama.cpp or another program."""
+
+import asyncio
+import secrets
+from functools import cached_property
+from pathlib import Path
+
+from fastapi import FastAPI
+from pydantic import Field, model_validator
+
+from nemo_gym import (
+    EndpointError,
+    NeMoGymAsyncOpenAI,
+    NeMoGymChatCompletionCreateParamsNonStreaming,
+    starting_dir,
+)
+from nemo_gym.jsonl import JsonObject
+from responses_api_models.local_vllm_model.commands import EngineName, command_of, environment_of
+from responses_api_models.local_vllm_model.engine import Engine, EngineSettings
+from responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
+
+BAND = ("port_range_low", 10001), ("port_range_high", 20000)
+CRASH_PATIENCE_S = 5.0
+"""How long a lost call waits for the news that its engine has ended."""
+
+
+class LocalVLLMModelConfig(VLLMModelConfig):
+    base_url: list[str] = Field(default_factory=list)
+    """Not a setting: the server chooses the addresses of its engines."""
+    api_key: str = Field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    """The key of the engines. Default: a random one."""
+    model: str
+    """The name or the path of the model to load."""
+    served_model_name: str | None = None
+    """The name of the model in requests to the engine, if it is not `model`."""
+    engine: EngineName = "vllm"
+    command: str | list[str] | None = None
+    """A command instead of the engine's own, with `{model}`, `{host}`, `{port}` and `{replica}`."""
+    args: JsonObject = Field(default_factory=dict)
+    """Options of the engine, such as `{max-model-len: 8192, enable-auto-tool-choice: true}`."""
+    env: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Environment variables of the engine."""
+    replicas: int = Field(default=1, ge=1)
+    """The number of engines. A rollout stays with one."""
+    gpus_per_replica: int | None = Field(default=None, ge=1)
+    """GPUs of each engine, in order. Default: each engine sees all."""
+    engine_host: str = "127.0.0.1"
+    """The address at which the engines listen."""
+    health_path: str = "/health"
+    """The path that answers 200 as soon as the model is loaded."""
+    start_timeout_s: float = Field(default=1800.0, gt=0)
+    """How long an engine may take to load the model."""
+    hang_timeout_s: float = Field(default=120.0, gt=0)
+    """Seconds without an answer to `health_path` after which an engine is restarted."""
+    stop_timeout_s: float = Field(default=10.0, ge=0)
+    """Seconds that an engine has to end before it is killed."""
+    max_restarts: int = Field(default=3, ge=0)
+    """How often an engine is restarted. One that ends before it was ever ready is not."""
+    log_dir: Path = Path("results/engines")
+    """The folder of the engines' logs."""
+
+    @model_validator(mode="after")
+    def _has_one_process(self) -> "LocalVLLMModelConfig":
+        if (self.num_workers or self.workers or 1) > 1:
+            raise ValueError("num_workers must be 1, because each process would start its own engines. Set replicas")
+        if self.base_url:
+            raise ValueError("base_url is chosen by this server. For an engine that is already up, use vllm_model")
+        return self
+
+
+class LocalVLLMModel(VLLMModel):
+    """`vllm_model` in front of engines that live as long as this server."""
+
+    config: LocalVLLMModelConfig
+
+    @cached_property
+    def engines(self) -> list[Engine]:
+        return [Engine(self._settings_of(replica)) for replica in range(self.config.replicas)]
+
+    @cached_property
+    def endpoints(self) -> list[NeMoGymAsyncOpenAI]:
+        config = self.config
+        return [
+            NeMoGymAsyncOpenAI(
+                base_url="", api_key=config.api_key, timeout_s=config.request_timeout_s, tries=config.request_tries
+            )
+            for _ in range(config.replicas)
+        ]
+
+    @cached_property
+    def watching(self) -> list[asyncio.Task[None]]:
+        return [asyncio.create_task(engine.keep_up()) for engine in self.engines]
+
+    # A row's own policy cannot replace an engine of this server.
+    follows_policies = False
+
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+        app.get("/get_inner_vllm_config")(self.get_inner_vllm_config)
+        return app
+
+    async def get_inner_vllm_config(self) -> JsonObject:
+        """Return the engines' addresses, their key and the model's name."""
+        urls = [engine.url for engine in self.engines]
+        return {"base_url": urls, "api_key": self.config.api_key, "model": self._model}
+
+    async def startup(self) -> None:
+        """Start the engines and wait until all are ready."""
+        assert self.watching
+        await asyncio.gather(*(engine.wait_until_ready() for engine in self.engines))
+
+    async def aclose(self) -> None:
+        if "watching" in self.__dict__:
+            for task in self.watching:
+                task.cancel()
+            await asyncio.gather(*self.watching, return_exceptions=True)
+        await super().aclose()
+
+    @property
+    def _model(self) -> str:
+        return self.config.served_model_name or self.config.model
+
+    def _settings_of(self, replica: int) -> EngineSettings:
+        config = self.config
+        shown = "" if config.replicas == 1 else f" (replica {replica + 1} of {config.replicas})"
+        low, high = (int(self.server_client.global_config_dict.get(key) or default) for key, default in BAND)
+        return EngineSettings(
+            name=f"{config.name}: the engine{shown}" if config.command else f"{config.name}: {config.engine}{shown}",
+            command=lambda place: command_of(
+                config.engine,
+                place,
+                model=config.model,
+                served_name=config.served_model_name,
+                args=config.args,
+                template=config.command,
+                folder=starting_dir(),
+            ),
+            environment=environment_of(
+                config.env, api_key=config.api_key, replica=replica, gpus=config.gpus_per_replica
+            ),
+            folder=starting_dir(),
+            log=starting_dir() / config.log_dir / f"{config.name}_{replica}.log",
+            secret=config.api_key,
+            host=config.engine_host,
+            ports=range(low, high + 1),
+            replica=replica,
+            health_path=config.health_path,
+            start_timeout_s=config.start_timeout_s,
+            stop_timeout_s=config.stop_timeout_s,
+            hang_timeout_s=config.hang_timeout_s,
+            max_restarts=config.max_restarts,
+        )
+
+    def _fields(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> JsonObject:
+        return {**super()._fields(body), "model": self._model}
+
+    async def _complete(
+        self, endpoint: NeMoGymAsyncOpenAI, body: NeMoGymChatCompletionCreateParamsNonStreaming
+    ) -> JsonObject:
+        """Complete the conversation, again if the engine crashes meanwhile: a call has no effects but its answer."""
+        engine = next(one for one, client in zip(self.engines, self.endpoints, strict=True) if client is endpoint)
+        while True:
+            await engine.wait_until_ready()
+            endpoint.base_url, restarts = engine.url, engine.restarts
+            try:
+                return await super()._complete(endpoint, body)
+            except EndpointError as error:
+                if error.status is not None or not await engine.has_ended(restarts, CRASH_PATIENCE_S):
+                    raise
+
+
+if __name__ == "__main__":
+    LocalVLLMModel.run_webserver()

@@ -1,0 +1,84 @@
+"""The command lines and environments of engines."""
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import orjson
+
+EngineName = Literal["vllm", "sglang", "llama_cpp"]
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+PROGRAMS: dict[EngineName, str] = {
+    "vllm": "vllm serve {model} --host {host} --port {port}",
+    "sglang": "python3 -m sglang.launch_server --model-path {model} --host {host} --port {port}",
+    "llama_cpp": "llama-server {model_source} {model} --host {host} --port {port}",
+}
+NAME_OPTIONS: dict[EngineName, str] = {
+    "vllm": "--served-model-name", "sglang": "--served-model-name", "llama_cpp": "--alias"
+}  # fmt: skip
+"""The option for the name by which requests call the model."""
+
+
+class Place(NamedTuple):
+    """The address of one replica."""
+
+    host: str
+    port: int
+    replica: int
+
+
+def command_of(
+    engine: EngineName,
+    place: Place,
+    *,
+    model: str,
+    served_name: str | None,
+    args: Mapping[str, object],
+    folder: Path,
+    template: str | Sequence[str] | None = None,
+) -> list[str]:
+    """Return the words of the command that starts a replica.
+
+    A model in a file is looked up in the folder. A template replaces the engine's own program; `{model}`, `{host}`,
+    `{port}` and `{replica}` in it are filled in.
+    """
+    values = {
+        "{model}": model,
+        "{model_source}": "--model" if (folder / model).is_file() else "--hf-repo",
+        "{host}": place.host,
+        "{port}": str(place.port),
+        "{replica}": str(place.replica),
+    }
+    chosen = PROGRAMS[engine] if template is None else template
+    words = []
+    for word in shlex.split(chosen) if isinstance(chosen, str) else chosen:
+        for name, value in values.items():
+            word = word.replace(name, value)  # noqa: PLW2901
+        words.append(word)
+    name = [NAME_OPTIONS[engine], served_name] if served_name and template is None else []
+    return [*words, *name, *(word for key, value in args.items() for word in _option(key, value))]
+
+
+def _option(key: str, value: object) -> list[str]:
+    """Return an option in the form of the engines: a flag if it is true, nothing if it is false or null."""
+    option = f"--{key.replace('_', '-')}" if not key.startswith("-") else key
+    if value is None or value is False:
+        return []
+    if value is True:
+        return [option]
+    if isinstance(value, list):
+        return [option, *map(str, value)]
+    return [option, orjson.dumps(value).decode() if isinstance(value, dict) else str(value)]
+
+
+def environment_of(own: Mapping[str, str], *, api_key: str, replica: int, gpus: int | None) -> dict[str, str]:
+    """Return the environment of a replica. The key is in variables, because other users can see command lines."""
+    environment = {**os.environ, "VLLM_API_KEY": api_key, "LLAMA_API_KEY": api_key}
+    if gpus is not None:
+        visible = [each for each in os.environ.get(VISIBLE_GPUS, "").split(",") if each]
+        first, last = replica * gpus, (replica + 1) * gpus
+        mine = visible[first:last] if visible else [str(number) for number in range(first, last)]
+        environment[VISIBLE_GPUS] = ",".join(mine)
+    return {**environment, **own}
