@@ -157,7 +157,7 @@ class LocalVLLMModel(VLLMModel):
     async def _complete(
         self, endpoint: NeMoGymAsyncOpenAI, body: NeMoGymChatCompletionCreateParamsNonStreaming
     ) -> JsonObject:
-        """Complete the conversation, again if the engine crashes meanwhile: a call has no effects but its answer."""
+        """Complete the conversation, again if the engine crashes meanwhile. Repeating a call is safe."""
         engine = next(one for one, client in zip(self.engines, self.endpoints, strict=True) if client is endpoint)
         while True:
             await engine.wait_until_ready()

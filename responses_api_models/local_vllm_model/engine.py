@@ -112,7 +112,7 @@ class Engine:
                 # A restart does not fix a wrong option, but another port may be free.
                 may_help = was_ready or PORT_TAKEN.search(tail) is not None
                 if not may_help or self.restarts >= self.settings.max_restarts:
-                    often = f" after {self.restarts} restarts" if self.restarts else ""
+                    often = f" after {self.restarts} restart{'s' * (self.restarts > 1)}" if self.restarts else ""
                     self.failure = (
                         f"{self.settings.name} {reason}{often}. The last lines of {self.settings.log}:\n{tail}"
                     )

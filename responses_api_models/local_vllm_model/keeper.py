@@ -31,13 +31,13 @@ def main() -> int:
         signal.pthread_sigmask(signal.SIG_SETMASK, usual)
 
     try:
-        # This process has no threads, which `preexec_fn` could not copy.
+        # This process is single-threaded, as `preexec_fn` requires.
         process = subprocess.Popen(command, start_new_session=True, preexec_fn=begin)  # noqa: PLW1509
     except OSError as error:
         print(f"cannot start '{command[0]}': {error}", file=sys.stderr)  # noqa: T201 - into the log
         return 127
     with process:
-        while process.poll() is None and os.getppid() == parent and not _is_told_to_stop():
+        while process.poll() is None and os.getppid() == parent and not _must_stop():
             pass
         _end(process, grace_s)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
@@ -48,7 +48,7 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value)
 
 
-def _is_told_to_stop() -> bool:
+def _must_stop() -> bool:
     """Wait for a signal to stop, for a short time. The kernel's own signal depends on the spawning thread."""
     if hasattr(signal, "sigtimedwait"):
         return signal.sigtimedwait(STOPS, POLL_S) is not None

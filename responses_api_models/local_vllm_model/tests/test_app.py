@@ -129,7 +129,7 @@ async def test_restarts_are_limited(tmp_path):
     async with served(tmp_path, max_restarts=1) as client:
         reply = await client.post("/v1/responses", json={"input": "always crash"})
         assert reply.status_code == 502
-        assert "ended with exit code 7 after 1 restarts" in reply.json()["detail"]
+        assert "ended with exit code 7 after 1 restart." in reply.json()["detail"]
         assert "CUDA error: an illegal memory access" in reply.json()["detail"]
 
 
