@@ -141,6 +141,7 @@ def test_head_that_is_too_slow_loses_healthy_nodes():
     assert late[15_000] > 1_000
 
 
+@pytest.mark.slow
 def test_model_agrees_with_the_measured_machine():
     ratios = {each.case: each.ratio for each in compare()}
     assert all(0.9 < ratio < 1.3 for ratio in ratios.values()), ratios
@@ -152,6 +153,7 @@ def test_same_seed_gives_the_same_result():
     assert first.mean_s != other.mean_s
 
 
+@pytest.mark.slow
 def test_command_prints_cases_and_draws_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "scale.svg"
