@@ -28,13 +28,13 @@ dev: $(DEV)
 
 # Four workers on two cores, because tests spend a third of their time waiting. Crashed workers are replaced only twice,
 # because a new worker starts with the test that crashed the old one.
-PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --max-worker-restart 2
+PYTEST := $(BIN)/python -m pytest --dist loadfile --max-worker-restart 2
 test: $(DEV)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -n 4 -m "not slow"
 
-# All tests, the slow ones too.
+# All tests, the slow ones too, which wait longer.
 test-all: $(DEV)
-	$(PYTEST)
+	$(PYTEST) -n 5
 
 # Build the documentation without the network: docs/_build/html/index.html
 docs: $(DEV)
