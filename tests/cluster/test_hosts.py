@@ -59,7 +59,7 @@ def _until(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def _call(host: Host, address: str, timeout_s: float = 2.0) -> float | None:
+def _call(host: Host, address: str, timeout_s: float = PATIENCE_S) -> float | None:
     """Return the seconds that a request takes; None if it fails."""
     done = host.run(sys.executable, "-c", CALL, f"http://{address}:8000/", str(timeout_s), check=False)
     return float(done.stdout) if done.returncode == 0 else None
@@ -93,7 +93,7 @@ def test_a_slow_host_answers_late(hosts, server):
     server.slow(delay_ms=60, loss_percent=1)
     try:
         # The handshake and the request: two round trips.
-        assert (_call(hosts[0], server.ip, PATIENCE_S) or 0.0) >= 0.24
+        assert (_call(hosts[0], server.ip) or 0.0) >= 0.24
     finally:
         server.fast()
     _until(lambda: (_call(hosts[0], server.ip) or 1.0) < 0.12)
