@@ -16,7 +16,8 @@ from resources_servers.audio_digits.sounds import RATE, Samples
 PROGRAM = "espeak-ng"
 TIMEOUT_S = 60.0
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-ACCENTS = ("en-us", "en-gb", "en-gb-scotland")
+ACCENTS = ("en-us", "en", "en-gb-scotland")
+"""Names of files, so that each has all speakers. The British one, `en`, has none under the name `en-gb`."""
 SPEAKERS = ("m1", "m3", "m7", "f1", "f2", "f4")
 
 

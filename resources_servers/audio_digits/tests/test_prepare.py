@@ -15,7 +15,7 @@ from resources_servers.audio_digits.app import AudioDigitsServer
 from resources_servers.audio_digits.oracle import solve
 from resources_servers.audio_digits.prepare import KINDS, prepare
 from resources_servers.audio_digits.sounds import wav
-from resources_servers.audio_digits.speech import speech
+from resources_servers.audio_digits.speech import ACCENTS, SPEAKERS, speech
 from resources_servers.audio_digits.tests.hearing import FRAME, RATE, hear, marks, samples_of
 
 FOLDER = Path(__file__).resolve().parents[1]
@@ -159,22 +159,32 @@ def test_spoken_rows_are_made_with_espeak(tmp_path):
             assert file.getnframes() > 1600 * len(row["expected_answer"])
 
 
+class Fixed:
+    """Chooses the given accent and speaker, and the first of everything else, so that the voice is always the same."""
+
+    def __init__(self, accent=ACCENTS[0], speaker=SPEAKERS[0]):
+        self.chosen = {ACCENTS: accent, SPEAKERS: speaker}
+
+    def choice(self, values):
+        return self.chosen.get(values, values[0])
+
+    def randint(self, low, high):
+        return low
+
+
 @needs_espeak
 def test_espeak_reads_every_digit():
-    class First:
-        """Chooses the first of everything, so that the voice is always the same."""
-
-        def choice(self, values):
-            return values[0]
-
-        def randint(self, low, high):
-            return low
-
-    read = {digits: speech(digits, First(), 20_000) for digits in ("37", "377", "38")}
+    read = {digits: speech(digits, Fixed(), 20_000) for digits in ("37", "377", "38")}
     assert len(read["377"]) > len(read["37"])
     assert read["38"] != read["37"]
-    loudest = [max(map(abs, speech("37", First(), peak))) for peak in (5_000, 20_000)]
+    loudest = [max(map(abs, speech("37", Fixed(), peak))) for peak in (5_000, 20_000)]
     assert loudest == [pytest.approx(5_000, abs=1), pytest.approx(20_000, abs=1)]
+
+
+@needs_espeak
+def test_all_speakers_sound_different():
+    voices = [Fixed(accent, speaker) for accent in ACCENTS for speaker in SPEAKERS]
+    assert len({bytes(speech("37", voice, 20_000)) for voice in voices}) == len(voices)
 
 
 def test_missing_espeak_is_reported(tmp_path, monkeypatch):
