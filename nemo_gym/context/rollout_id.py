@@ -21,6 +21,8 @@ ROLLOUT_PARAMETER = "rollout_id"
 TOKEN_CAPTURE_PATH_SEGMENT = "training-token-capture"
 TOKEN_CAPTURE_SEGMENT = f"/{TOKEN_CAPTURE_PATH_SEGMENT}"
 TOKEN_CAPTURE_SCOPE_KEY = "nemo_gym.captures_tokens"
+PREFIXED_PATH_SCOPE_KEY = "nemo_gym.prefixed_path"
+"""The path of a request before its prefix was removed, which handlers find in `request.url.path`."""
 
 
 def current_rollout_id() -> str | None:
@@ -72,6 +74,7 @@ def strip_rollout_prefix(scope: Scope) -> str | None:
     if rest == TOKEN_CAPTURE_SEGMENT or rest.startswith(f"{TOKEN_CAPTURE_SEGMENT}/"):
         rest = rest.removeprefix(TOKEN_CAPTURE_SEGMENT) or "/"
         scope[TOKEN_CAPTURE_SCOPE_KEY] = True
+    scope[PREFIXED_PATH_SCOPE_KEY] = path
     # As a route's own pattern would set it.
     scope["path_params"] = {**scope.get("path_params", {}), ROLLOUT_PARAMETER: rollout_id}
     scope["path"] = rest

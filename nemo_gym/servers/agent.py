@@ -48,7 +48,7 @@ from nemo_gym.servers.name_clashes import hook_of
 from nemo_gym.servers.policies import accept_row_policies, check_no_policy, check_own_client
 from nemo_gym.servers.sessions import session_id_of
 from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, endpoint_of
-from nemo_gym.web.failures import CONVERSATION_SCOPE_KEY, ROLLOUT_ID_SCOPE_KEY
+from nemo_gym.web.failures import CONVERSATION_SCOPE_KEY
 from nemo_gym.web.fast_routes import FastRoute, ListedRoute
 
 __all__ = ["BaseResponsesAPIAgent", "Body", "SimpleResponsesAPIAgent"]
@@ -125,6 +125,10 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
     def setup_webserver(self) -> FastAPI:
         app: FastAPI = hook_of(self, "new_app")()
         app.post(RESPONSES_PATH)(self.responses)
+        route = app.router.routes[-1]
+        if isinstance(route, FastRoute):
+            # Agents give their prefix to the calls of their model.
+            route.shows_prefix = True
         for segment in ("", TOKEN_CAPTURE_SEGMENT):
             # The prefix is removed before routing, so these routes never match. They only appear in route lists.
             prefixed = f"{ROLLOUT_PREFIX}{{{ROLLOUT_PARAMETER}}}{segment}/v1/responses"
@@ -155,14 +159,13 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
             return path
         return rollout_path_prefix(rollout_id, token_capture=self._token_id_capture_enabled()) + path
 
-    def url_path_for_request(self, path: str, request: Request) -> str:
-        """Return the path under which the calls of a request's rollout are captured, or else `path` itself."""
-        if not self._capture_correlation_enabled():
+    def url_path_for_request(self, path: str, request: Request | None) -> str:
+        """Return the path with the prefix that the request's own path had, because its caller decides on capture."""
+        # Tests of published folders pass a mock or a stub as the request.
+        rollout_id = getattr(request, "path_params", {}).get(ROLLOUT_PARAMETER)
+        if not isinstance(rollout_id, str):
             return path
-        # The caller decides for the calls of its sub-agents.
-        is_named = ROLLOUT_PARAMETER in request.path_params
-        captures = wants_tokens(request.scope) if is_named else self._token_id_capture_enabled()
-        return rollout_path_prefix(_rollout_id_of(request) or current_rollout_id(), token_capture=captures) + path
+        return rollout_path_prefix(rollout_id, token_capture=_asks_for_tokens(request, rollout_id)) + path
 
     def base_url_for_run(self, base_url: str, body: object) -> str:
         """Return the base URL to give to a third-party agent, so that its calls are captured too."""
@@ -173,9 +176,8 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
     def resolve_model_base_url(self, name: str, rollout_id: str | None = None) -> str:
         """Return the `…/v1` URL of a model server, for agents with their own client. Captures under `rollout_id`."""
         check_own_client(self)
-        captured_under = rollout_id if self._capture_correlation_enabled() else None
         captures_tokens = self._token_id_capture_enabled()
-        return f"{apply_rollout_prefix(self._base_url_of(name), captured_under, token_capture=captures_tokens)}/v1"
+        return f"{apply_rollout_prefix(self._base_url_of(name), rollout_id, token_capture=captures_tokens)}/v1"
 
     def _base_url_of(self, name: str) -> str:
         client = self.server_client
@@ -210,10 +212,12 @@ def sessions_of(agent: SimpleResponsesAPIAgent) -> AgentSessions:
     return agent._nemo_gym_agent_sessions
 
 
-def _rollout_id_of(request: Request) -> str | None:
-    """Return the rollout id from the route's path, else the one that the middleware found."""
-    found = (request.path_params.get(ROLLOUT_PARAMETER), request.scope.get(ROLLOUT_ID_SCOPE_KEY))
-    return next((each for each in found if isinstance(each, str)), None)
+def _asks_for_tokens(request: Request | None, rollout_id: str) -> bool:
+    """Return whether the path of a request asks for token capture; False for stubs without a path."""
+    if isinstance(request, Request) and wants_tokens(request.scope):
+        return True
+    path = getattr(getattr(request, "url", None), "path", None)
+    return isinstance(path, str) and f"{path}/".startswith(f"{rollout_path_prefix(rollout_id, token_capture=True)}/")
 
 
 def _for_its_rollout(run: Method) -> Endpoint:

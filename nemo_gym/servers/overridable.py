@@ -11,8 +11,9 @@ from fastapi import Request, Response
 from fastapi.encoders import jsonable_encoder
 from pydantic import BaseModel
 
+from nemo_gym.context.rollout_id import ROLLOUT_PARAMETER
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.responses import ResponseCreateParams
+from nemo_gym.schemas.responses import RESPONSES_PATH, ResponseCreateParams
 from nemo_gym.schemas.rollout import BaseVerifyResponse
 from nemo_gym.servers.conversation import Conversation, Cookies
 from nemo_gym.servers.conversing import ConversingAgent, ConversingRunRequest
@@ -45,7 +46,8 @@ class OverridableAgent(ConversingAgent):
             del body
             return await self.held(row["responses_create_params"], session)
         # Called like its route, but without the detour over HTTP.
-        response, cookies = await _answer_of(self.responses, body.responses_create_params, request, session)
+        asked = _request_of_its_route(self, _with_cookies(request, session))
+        response, cookies = await _answer_of(self.responses, body.responses_create_params, asked)
         return Conversation(response=response, session=session | cookies)
 
     async def held(self, params: JsonObject, session: Cookies, model_path: str | None = None) -> Conversation:
@@ -62,12 +64,17 @@ def _overrides(agent: OverridableAgent, method: str) -> bool:
     return getattr(type(agent), method) is not getattr(plain, method)
 
 
-async def _answer_of(
-    responses: Method, params: ResponseCreateParams, request: Request, session: Cookies
-) -> tuple[JsonObject, Cookies]:
+def _request_of_its_route(agent: OverridableAgent, request: Request) -> Request:
+    """Return a request with the path of the agent's own `/v1/responses`, and with the rollout id if it has one."""
+    path, rollout_id = agent.url_path_for_run(RESPONSES_PATH, None), agent.rollout_id_from_run(None)
+    named = {} if rollout_id is None else {ROLLOUT_PARAMETER: rollout_id}
+    return Request({**request.scope, "path": path, "path_params": named})
+
+
+async def _answer_of(responses: Method, params: ResponseCreateParams, request: Request) -> tuple[JsonObject, Cookies]:
     """Call a `responses` that may take a request and a response too; return its answer as JSON and its cookies."""
     response = Response()
-    given = {Request: _with_cookies(request, session), Response: response}
+    given = {Request: request, Response: response}
     parameters = inspect.signature(responses, eval_str=True).parameters
     answer = await responses(**{name: given.get(each.annotation, params) for name, each in parameters.items()})
     if isinstance(answer, Response):

@@ -20,12 +20,14 @@ from fastapi.exceptions import EndpointContext
 from fastapi.params import Body
 from fastapi.routing import APIRoute, serialize_response
 from pydantic_core import from_json
+from starlette.datastructures import URL
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nemo_gym.context.rollout_id import PREFIXED_PATH_SCOPE_KEY
 from nemo_gym.jsonl import dump_json
 from nemo_gym.web.answer import SET_COOKIE_SCOPE_KEY
 from nemo_gym.web.json_response import WrittenJson
@@ -42,6 +44,8 @@ class FastRoute(APIRoute):
     """Returns the JSON response instead of the endpoint, or None to call the endpoint."""
     keeps_body: bool = True
     """Whether the endpoint may read the body's bytes. Otherwise only the parsed JSON of a long body is kept."""
+    shows_prefix: bool = False
+    """Whether `request.url` has the path of the caller, with the prefix that names a rollout."""
     loads_in_part: Callable[[bytes], Any | None] | None = None
     """Parses a body for the endpoint's types alone, without what they do not need. None parses all of it."""
 
@@ -54,6 +58,8 @@ class FastRoute(APIRoute):
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
+            if self.shows_prefix:
+                _show_prefixed_path(request)
             if self.body_field is not None and _is_json(request.scope):
                 # FastAPI reports a caller that hung up.
                 with contextlib.suppress(ClientDisconnect):
@@ -180,6 +186,8 @@ class _FastCall:
         request: _ReadRequest | None = None
         if self.request_name is not None:
             request = values[self.request_name] = _ReadRequest(scope, received)
+            if self.route.shows_prefix:
+                _show_prefixed_path(request)
         field = self.route.body_field
         if field is not None:
             if not body or not _is_json(scope):
@@ -295,6 +303,14 @@ class _ReadRequest(Request):
     async def stream(self) -> AsyncGenerator[bytes, None]:
         yield await self.body()
         yield b""
+
+
+def _show_prefixed_path(request: Request) -> None:
+    """Give `request.url` the path of the caller. The router got it without the prefix that names a rollout."""
+    prefixed = request.scope.get(PREFIXED_PATH_SCOPE_KEY)
+    if prefixed is not None:
+        # Starlette caches the URL in this attribute.
+        request._url = URL(scope={**request.scope, "path": prefixed})
 
 
 def _is_json(scope: Scope) -> bool:

@@ -234,7 +234,7 @@ def test_single_agent_turn_is_a_server_of_its_own(project, suffix, implied):
     assert {key: server.settings[key] for key in expected} == expected
     # Its resources server is the agent's, unless the block names another one.
     assert server.settings["resources_server"] == {"type": "resources_servers", "name": "weather"}
-    assert server.origins["max_concurrent_episodes"].line == 30
+    assert server.origins["max_concurrent_episodes"].line == 29
 
 
 def test_unrun_environment_code_is_reported(project, tmp_path, caplog):
@@ -250,7 +250,7 @@ def test_unrun_environment_code_is_reported(project, tmp_path, caplog):
 def test_single_agent_turn_of_a_missing_agent_is_rejected(project):
     text = (WHOLE + EPISODES % "").replace("name: weather_agent}", "name: weather_agnt}")
     message = project.refusal(ServerRefNotFoundError, text)
-    assert message.startswith("main.yaml:29: episodes.")
+    assert message.startswith("main.yaml:28: episodes.")
     assert "Did you mean 'weather_agent'?" in message
 
 
