@@ -1,5 +1,6 @@
 """Public import path of the observation and trajectory models of `nemo_gym.capture`; re-exports only."""
 
+from nemo_gym.capture.joining import join_model_call_observations
 from nemo_gym.capture.observations import (
     AgentEpisode,
     AgentInvocation,
@@ -10,10 +11,10 @@ from nemo_gym.capture.observations import (
     SandboxObservation,
     ToolCallObservation,
 )
-from nemo_gym.capture.reconstruction import join_model_call_observations
 from nemo_gym.capture.trajectory import (
     TrajectoryModelCall,
     TrajectoryRecord,
+    TrajectoryResponseMetadata,
     TrajectoryTokenStats,
     TrajectoryToolCall,
     TrajectoryTurn,
@@ -30,6 +31,7 @@ __all__ = [
     "ToolCallObservation",
     "TrajectoryModelCall",
     "TrajectoryRecord",
+    "TrajectoryResponseMetadata",
     "TrajectoryTokenStats",
     "TrajectoryToolCall",
     "TrajectoryTurn",

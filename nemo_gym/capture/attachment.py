@@ -1,21 +1,25 @@
-"""Attach a rollout's model calls to its result: `ng_model_call_capture` and `ng_trajectory`."""
+"""Attach a rollout's captured model calls to its result: `ng_model_call_capture` and `ng_trajectory`."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from nemo_gym.capture.reconstruction import trajectory_of
-from nemo_gym.capture.records import ModelCallMetrics, ModelCallRecord, read_model_call_records
-from nemo_gym.capture.store import BEGINNING, CaptureStore
+from pydantic import ValidationError
+
+from nemo_gym.capture.assembly import attach_trajectory_record, problems_of
+from nemo_gym.capture.claude_code import with_compaction_calls
+from nemo_gym.capture.joining import join_model_call_observations
+from nemo_gym.capture.observations import AgentObservationBundle, ObservationGap
+from nemo_gym.capture.records import PAYLOADS, ModelCallMetrics, ModelCallRecord, available_records
+from nemo_gym.capture.store import BEGINNING, CaptureStore, Extent
 from nemo_gym.context.rollout_id import maybe_rollout_id_from_run_body
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.row import CAPTURE_KEY, OBSERVATIONS_KEY, TRAJECTORY_KEY
 
 logger = logging.getLogger(__name__)
-
-CAPTURE_KEY = "ng_model_call_capture"
-TRAJECTORY_KEY = "ng_trajectory"
 
 Folder = str | os.PathLike[str]
 
@@ -30,59 +34,80 @@ class RolloutCapture:
         self._begun_at = store.extent(self.rollout_id) if self.rollout_id else BEGINNING
 
     def attach(self, result: JsonObject) -> None:
-        """Add the recorded calls to the rollout's result, and a trajectory unless the agent reported one."""
+        """Add the recorded calls and the trajectory to the rollout's result."""
         if self.rollout_id is None:
             return
+        for key in (OBSERVATIONS_KEY, TRAJECTORY_KEY):
+            # A row may be the result of an earlier run, and verifiers return the fields of their row.
+            if key in self.row and result.get(key) == self.row[key]:
+                del result[key]
         try:
-            records = read_model_call_records(self.store, self.rollout_id, self._begun_at)
-            gaps = self.store.gaps(self.rollout_id, self._begun_at) or ([] if records else [NO_CALLS])
-            result[CAPTURE_KEY] = _capture_of(self.rollout_id, records, gaps)
-            if result.get(TRAJECTORY_KEY) == self.row.get(TRAJECTORY_KEY):
-                result[TRAJECTORY_KEY] = trajectory_of(self.row, result, records).model_dump(mode="json")
+            captured = _captured([self.store], self.rollout_id, self._begun_at)
+            _merge(result, self.rollout_id, captured, include_payloads=True)
+            attach_trajectory_record(self.row, result)
         except Exception:
             # A failure to attach the record must not fail the rollout.
             logger.exception("rollout %s: the captured calls could not be attached to its result", self.rollout_id)
 
 
-NO_CALLS = {"code": "no_model_calls", "detail": "no model server recorded a call of this rollout"}
-
-
 def merge_model_call_capture_into_record(
     record: JsonObject, dirs: Folder | Iterable[Folder], *, include_payloads: bool = False
 ) -> JsonObject:
-    """Add `ng_model_call_capture` to a result in place, from the stores in these folders.
+    """Add `ng_model_call_capture` to a result in place, and join its observations with the calls in these folders.
 
-    A result without a rollout id, or without recorded calls, is not changed.
+    A result without a rollout id is not changed.
     """
     rollout_id = maybe_rollout_id_from_run_body(record)
     if rollout_id is None:
         return record
-    stores = [CaptureStore(folder) for folder in ([dirs] if isinstance(dirs, str | os.PathLike) else dirs)]
-    records = [call for store in stores for call in read_model_call_records(store, rollout_id)]
-    gaps = [gap for store in stores for gap in store.gaps(rollout_id)]
-    if records or gaps:
-        record[CAPTURE_KEY] = _capture_of(rollout_id, records, gaps, include_payloads=include_payloads)
+    folders = [dirs] if isinstance(dirs, str | os.PathLike) else dirs
+    captured = _captured([CaptureStore(folder) for folder in folders], rollout_id, BEGINNING)
+    _merge(record, rollout_id, captured, include_payloads=include_payloads)
     return record
 
 
-def attach_trajectory_record(
-    row: JsonObject, result: JsonObject, records: Iterable[ModelCallRecord] = ()
-) -> JsonObject:
-    """Add `ng_trajectory` to a result that lacks it; without `records`, use the calls attached to the result."""
-    if TRAJECTORY_KEY not in result:
-        attached = (result.get(CAPTURE_KEY) or {}).get("calls", ())
-        calls = list(records) or [ModelCallRecord.model_validate(call) for call in attached]
-        result[TRAJECTORY_KEY] = trajectory_of(row, result, calls).model_dump(mode="json")
-    return result
+class _Captured(NamedTuple):
+    records: list[ModelCallRecord]
+    gaps: list[ObservationGap]
 
 
-def _capture_of(
-    rollout_id: str, records: list[ModelCallRecord], gaps: list[JsonObject], *, include_payloads: bool = False
-) -> JsonObject:
-    calls = sorted(records, key=lambda record: record.started_at)
+def _captured(stores: Iterable[CaptureStore], rollout_id: str, after: Extent) -> _Captured:
+    records: list[ModelCallRecord] = []
+    gaps: list[ObservationGap] = []
+    for store in stores:
+        try:
+            found, damaged = available_records(store, rollout_id, after)
+            reasons = store.reasons(rollout_id, after)
+        except OSError as error:
+            gaps.append(ObservationGap(code="model_call_capture_unreadable", detail=str(error)))
+            continue
+        records += found
+        if damaged:
+            gaps.append(ObservationGap(code="model_call_capture_records_unreadable", detail=f"count={damaged}"))
+        if reasons is not None:
+            detail = "; ".join(reasons) or None
+            gaps.append(ObservationGap(code="model_call_capture_incomplete", detail=detail))
+    if not records:
+        gaps.append(ObservationGap(code="model_call_capture_no_records"))
+    return _Captured(records, gaps)
+
+
+def _merge(record: JsonObject, rollout_id: str, captured: _Captured, *, include_payloads: bool) -> None:
+    records, gaps = captured
+    if record.get(OBSERVATIONS_KEY) is not None:
+        try:
+            bundle = AgentObservationBundle.model_validate(record[OBSERVATIONS_KEY])
+        except ValidationError as error:
+            gaps.append(ObservationGap(code="agent_observation_join_failed", detail=problems_of(error)))
+        else:
+            joined = join_model_call_observations(with_compaction_calls(bundle, records), records)
+            record[OBSERVATIONS_KEY] = joined.model_dump(mode="json")
+    left_out = set() if include_payloads else set(PAYLOADS)
     capture: JsonObject = {
         "rollout_id": rollout_id,
-        "metrics": ModelCallMetrics.over(calls).model_dump(),
-        "calls": [call.line(include_payloads=include_payloads) for call in calls],
+        "metrics": ModelCallMetrics.over(records).model_dump(),
+        "calls": [call.model_dump(mode="json", exclude=left_out) for call in records],
     }
-    return capture | ({"gaps": gaps} if gaps else {})
+    if gaps:
+        capture["gaps"] = [gap.model_dump() for gap in gaps]
+    record[CAPTURE_KEY] = capture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nemo_gym.capture.records import ErrorCategory
+from nemo_gym.capture.exchange import ErrorCategory
 from nemo_gym.errors import RolloutError, RolloutTimedOut, ServerCallError
 from nemo_gym.http.reply import ReplyTimedOut
 

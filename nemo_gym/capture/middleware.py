@@ -9,13 +9,13 @@ import time
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nemo_gym.capture.exchange import Dialect, ErrorCategory, Exchange
 from nemo_gym.capture.failures import category_of_error, category_of_status
-from nemo_gym.capture.records import Dialect, ErrorCategory, ModelCallRecord
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.capture.streams import assembled
 from nemo_gym.config.settings import ModelServerRef
 from nemo_gym.context.rollout_id import move_rollout_id
-from nemo_gym.schemas.rollout import ROLLOUT_HEADER
+from nemo_gym.schemas.rollout import MODEL_CALL_HEADER, ROLLOUT_HEADER
 from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
 
 logger = logging.getLogger(__name__)
@@ -25,8 +25,6 @@ DIALECTS: dict[str, Dialect] = {
     "/v1/chat/completions": "chat",
     "/v1/messages": "messages",
 }
-MODEL_CALL_HEADER = b"x-nemo-gym-model-call"
-"""The response header with the id under which the call is recorded."""
 EVENT_STREAM = b"text/event-stream"
 
 
@@ -51,7 +49,7 @@ class CaptureMiddleware:
         if rollout_id is None or dialect is None or scope["method"] != "POST":
             await self.app(scope, receive, send)
             return
-        record = ModelCallRecord(dialect=dialect, model_ref=self.model_ref, started_at=round(time.time(), 6))
+        record = Exchange(dialect=dialect, model_ref=self.model_ref, started_at=round(time.time(), 6))
         await _Call(self.store, rollout_id, record).watch(self.app, scope, receive, send)
 
 
@@ -64,7 +62,7 @@ def _id_of_header(scope: Scope) -> str | None:
 class _Call:
     """The recording of one call in progress."""
 
-    def __init__(self, store: CaptureStore, rollout_id: str, record: ModelCallRecord) -> None:
+    def __init__(self, store: CaptureStore, rollout_id: str, record: Exchange) -> None:
         self.store = store
         self.rollout_id = rollout_id
         self.record = record
@@ -110,7 +108,7 @@ class _Call:
         self._is_stream = any(
             name.lower() == b"content-type" and value.startswith(EVENT_STREAM) for name, value in headers
         )
-        message["headers"] = [*headers, (MODEL_CALL_HEADER, self.record.model_call_id.encode())]
+        message["headers"] = [*headers, (MODEL_CALL_HEADER.encode(), self.record.model_call_id.encode())]
 
     def _take(self, chunk: bytes) -> None:
         if chunk and self._is_stream and self.record.latency_ttft_ms is None:

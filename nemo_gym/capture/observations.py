@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Literal
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, model_validator
 
 from nemo_gym.config.settings import ModelServerRef
+from nemo_gym.schemas.items import InputItem
+from nemo_gym.schemas.responses import Response
 
-Moment = float | datetime
-"""Seconds since the epoch, or a time in ISO 8601; written in the form in which it was given."""
+ToolStatus = Literal["completed", "failed", "timeout", "cancelled", "incomplete", "unknown"]
 
 
 class Observation(BaseModel):
@@ -23,26 +25,23 @@ class ObservationGap(Observation):
     """A missing part of the observations."""
 
     code: str
-    """A short, fixed code for programs, such as `no_model_calls`."""
+    """A short, fixed code for programs, such as `model_calls_unavailable`."""
     invocation_id: str | None = None
     detail: str | None = None
 
 
 class ModelCallRef(Observation):
-    """A reference to a model call, by its recorded id or by the id of its answer."""
+    """A reference to a model call, by its recorded id or by its server and the id of its answer."""
 
     model_call_id: str | None = None
-    response_id: str | None = None
     model_ref: ModelServerRef | None = None
+    response_id: str | None = None
 
-
-class AgentEpisode(Observation):
-    """The part of an invocation between two compactions of its context."""
-
-    episode_id: str
-    started_at: Moment | None = None
-    completed_at: Moment | None = None
-    model_calls: list[ModelCallRef] = Field(default_factory=list)
+    @model_validator(mode="after")
+    def _names_a_call(self) -> Self:
+        if self.model_call_id is None and (self.model_ref is None or self.response_id is None):
+            raise ValueError("a model call is named by model_call_id, or by model_ref and response_id together")
+        return self
 
 
 class AgentInvocation(Observation):
@@ -51,69 +50,76 @@ class AgentInvocation(Observation):
     kind: Literal["agent_invocation"] = "agent_invocation"
     invocation_id: str
     parent_invocation_id: str | None = None
-    agent_name: str | None = None
-    started_at: Moment | None = None
-    completed_at: Moment | None = None
+    spawned_by_tool_call_id: str | None = None
+    """The parent's tool call that started this sub-agent."""
+    status: Literal["completed", "failed", "incomplete", "unknown"] = "unknown"
     duration_ms: NonNegativeFloat | None = None
-    status: str | None = None
     error_type: str | None = None
     model_calls: list[ModelCallRef] = Field(default_factory=list)
-    episodes: list[AgentEpisode] = Field(default_factory=list)
-
-    @property
-    def all_model_calls(self) -> list[ModelCallRef]:
-        """The calls of the invocation and of its episodes."""
-        return [*self.model_calls, *(call for episode in self.episodes for call in episode.model_calls)]
+    conversation: list[InputItem] = Field(default_factory=list)
+    """All items of the invocation in order, those that it was given included."""
 
 
-class ToolCall(Observation):
-    """One tool call, both in observations and in trajectories."""
+class ToolCallObservation(Observation):
+    """A tool call that an agent observed. Its output is in the conversation."""
 
-    invocation_id: str | None = None
+    kind: Literal["tool_call"] = "tool_call"
+    invocation_id: str
     tool_call_id: str
     sandbox_id: str | None = None
     tool_name: str | None = None
-    started_at: Moment | None = None
-    completed_at: Moment | None = None
+    started_at: float | None = None
+    """Seconds since the epoch."""
+    completed_at: float | None = None
+    """Seconds since the epoch."""
     duration_ms: NonNegativeFloat | None = None
-    timing_source: str | None = None
-    """The source of the times; None if they were not measured."""
-    status: str | None = None
+    timing_source: Literal["executor", "artifact", "harness"] | None = None
+    """The source of the times: the program that ran the tool, a file of the agent, or the agent's own clock."""
+    status: ToolStatus = "unknown"
     error_type: str | None = None
-    output: object = None
 
-
-class ToolCallObservation(ToolCall):
-    """A tool call that an agent observed."""
-
-    kind: Literal["tool_call"] = "tool_call"
+    @model_validator(mode="after")
+    def _ends_after_its_start(self) -> Self:
+        started_at, completed_at = self.started_at, self.completed_at
+        if started_at is not None and completed_at is not None and completed_at < started_at:
+            raise ValueError(f"the call ends at {completed_at}, before its start at {started_at}")
+        return self
 
 
 class ContextCompactionObservation(Observation):
     """A compaction of an agent's conversation."""
 
     kind: Literal["context_compaction"] = "context_compaction"
-    invocation_id: str | None = None
-    compaction_id: str | None = None
-    occurred_at: Moment | None = None
+    invocation_id: str
+    observed_at: float | None = None
+    """Seconds since the epoch."""
     trigger: str | None = None
     tokens_before: NonNegativeInt | None = None
     tokens_after: NonNegativeInt | None = None
+    outcome: Literal["completed", "failed", "aborted", "unknown"] = "unknown"
     summary: str | None = None
+    first_kept_item_id: str | None = None
+    before_model_call: ModelCallRef | None = None
+    """The last call before the compaction."""
+    model_calls: list[ModelCallRef] = Field(default_factory=list)
+    """The calls that wrote the summary."""
+    after_model_call: ModelCallRef | None = None
+    """The first call after the compaction."""
 
 
 class SandboxObservation(Observation):
-    """A sandbox that an agent worked in."""
+    """A sandbox of a rollout, and the resources that it used."""
 
     kind: Literal["sandbox"] = "sandbox"
-    invocation_id: str | None = None
-    sandbox_id: str
+    role: Literal["agent", "verifier", "environment"]
     provider: str | None = None
-    image: str | None = None
-    started_at: Moment | None = None
-    completed_at: Moment | None = None
-    duration_ms: NonNegativeFloat | None = None
-    status: str | None = None
+    sandbox_id: str | None = None
+    outcome: Literal["completed", "failed", "timeout", "oom", "sandbox_error", "cancelled", "unknown"] = "unknown"
+    exit_code: int | None = None
+    wall_time_s: NonNegativeFloat | None = None
+    cpu_time_s: NonNegativeFloat | None = None
+    peak_memory_mib: NonNegativeFloat | None = None
+    resource_usage_source: str | None = None
     error_type: str | None = None
 
 
@@ -121,6 +127,7 @@ AgentObservation = Annotated[
     AgentInvocation | ToolCallObservation | ContextCompactionObservation | SandboxObservation,
     Field(discriminator="kind"),
 ]
+Record = TypeVar("Record", AgentInvocation, ToolCallObservation, ContextCompactionObservation, SandboxObservation)
 
 
 class AgentObservationBundle(Observation):
@@ -131,12 +138,41 @@ class AgentObservationBundle(Observation):
     records: list[AgentObservation] = Field(default_factory=list)
     gaps: list[ObservationGap] = Field(default_factory=list)
 
-    @property
-    def invocations(self) -> list[AgentInvocation]:
-        """The agent invocations, in the order in which they were reported."""
-        return [record for record in self.records if isinstance(record, AgentInvocation)]
+    @model_validator(mode="after")
+    def _invocations_form_trees(self) -> Self:
+        invocations = self.of_type(AgentInvocation)
+        check_unique("invocation_id", (each.invocation_id for each in invocations))
+        _check_ancestors({each.invocation_id: each.parent_invocation_id for each in invocations})
+        return self
 
-    @property
-    def tool_calls(self) -> list[ToolCallObservation]:
-        """The tool calls, in the order in which they were reported."""
-        return [record for record in self.records if isinstance(record, ToolCallObservation)]
+    def of_type(self, cls: type[Record]) -> list[Record]:
+        """Return the records of one type, in the order in which they were reported."""
+        return [record for record in self.records if isinstance(record, cls)]
+
+
+def check_unique(name: str, keys: Iterable[Hashable | None]) -> None:
+    """Raise `ValueError` if a key other than None is repeated."""
+    seen: set[Hashable] = set()
+    for key in keys:
+        if key is not None and key in seen:
+            raise ValueError(f"{name} {key!r} is repeated")
+        seen.add(key)
+
+
+def _check_ancestors(parents: Mapping[str, str | None]) -> None:
+    for invocation_id in parents:
+        seen: set[str] = set()
+        ancestor: str | None = invocation_id
+        while ancestor is not None and ancestor in parents:
+            if ancestor in seen:
+                raise ValueError(f"invocation {invocation_id!r} has a cycle of parents")
+            seen.add(ancestor)
+            ancestor = parents[ancestor]
+
+
+@dataclass(frozen=True)
+class AgentEpisode:
+    """The answer of an agent with its observations, for agents that return both from one method."""
+
+    response: Response
+    observations: AgentObservationBundle

@@ -27,6 +27,13 @@ class Extent(NamedTuple):
 BEGINNING = Extent()
 
 
+class AvailableExchanges(NamedTuple):
+    """The readable lines of a capture file, each with its position from 0, and the number of damaged lines."""
+
+    exchanges: list[tuple[int, JsonObject]]
+    damaged: int
+
+
 class CaptureStore:
     """The captured model calls of rollouts, under one folder.
 
@@ -70,16 +77,19 @@ class CaptureStore:
         """Return all calls of a rollout. Raise `DataError` if a line is torn."""
         return [_parsed(raw, self.path_for(rollout_id), number) for number, raw in self._lines(rollout_id)]
 
-    def read_available(self, rollout_id: str, after: Extent = BEGINNING) -> list[JsonObject]:
-        """Return the calls that were written since `after`, without torn lines."""
-        return [call for _, raw in self._lines(rollout_id, after.calls) if (call := _readable(raw)) is not None]
+    def read_available(self, rollout_id: str, after: Extent = BEGINNING) -> AvailableExchanges:
+        """Return the calls that were written since `after`, without damaged lines, and the number of these."""
+        lines = [_readable(raw) for _, raw in self._lines(rollout_id, after.calls)]
+        exchanges = [(position, call) for position, call in enumerate(lines) if call is not None]
+        return AvailableExchanges(exchanges, len(lines) - len(exchanges))
 
-    def gaps(self, rollout_id: str, after: Extent = BEGINNING) -> list[JsonObject]:
-        """Return what the record lacks: lines torn by killed processes, and calls that could not be written."""
-        torn = sum(_readable(raw) is None for _, raw in self._lines(rollout_id, after.calls))
-        reasons = _content(self.incomplete_path_for(rollout_id))[after.reasons :].decode("utf-8", "replace")
-        lacking = [{"code": "capture_incomplete", "detail": reason or None} for reason in reasons.splitlines()]
-        return [{"code": "torn_line", "detail": None}] * torn + lacking
+    def reasons(self, rollout_id: str, after: Extent = BEGINNING) -> list[str] | None:
+        """Return the reasons since `after` why the record lacks calls; None if it was not marked as incomplete."""
+        path = self.incomplete_path_for(rollout_id)
+        content = _content(path)[after.reasons :]
+        if not content and (after.reasons or not path.exists()):
+            return None
+        return [reason for reason in content.decode("utf-8", "replace").splitlines() if reason]
 
     def extent(self, rollout_id: str) -> Extent:
         """Return the current sizes, because an earlier run may have recorded a rollout of the same name."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import orjson
 
-from nemo_gym.capture.records import Dialect, ErrorCategory
+from nemo_gym.capture.exchange import Dialect, ErrorCategory
 from nemo_gym.jsonl import JsonObject
 
 DONE = "[DONE]"

@@ -13,6 +13,9 @@ from nemo_gym.schemas.responses import Response, ResponseCreateParams
 ROLLOUT_HEADER = "x-nemo-gym-rollout"
 """Header with the rollout id, sent with every call between servers."""
 
+MODEL_CALL_HEADER = "x-nemo-gym-model-call"
+"""Header of an answer with the id under which the model call was recorded."""
+
 TIME_LEFT_HEADER = "x-nemo-gym-time-left"
 """Header with the seconds left for the rollout, sent with calls between servers."""
 NOT_BEGUN_HEADER = "x-nemo-gym-not-begun"

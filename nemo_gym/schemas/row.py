@@ -33,8 +33,13 @@ JUDGE_ERROR_KEY = "_ng_failure_judge_error"
 TERMINAL_KEY = "_ng_failure_terminal"
 NO_PERSIST_KEY = "_ng_no_persist"
 TOKEN_CAPTURE_RESULT_KEY = "_ng_token_capture"
+TASK_ID_KEYS = ("task_id", "problem_id", "instance_id", TASK_INDEX_KEY)
 OBSERVATIONS_KEY = "ng_agent_observations"
 """What an agent observed of its own work, as an `AgentObservationBundle`."""
+CAPTURE_KEY = "ng_model_call_capture"
+"""The captured model calls of a rollout."""
+TRAJECTORY_KEY = "ng_trajectory"
+"""The turns, model calls and tool calls of a rollout, as a `TrajectoryRecord`."""
 SECONDS_KEY = "_ng_seconds"
 """The duration of the recorded attempt, from sending the row to its agent until the reply was read."""
 GROUP_RESULT_KEY = "_ng_group"
@@ -137,6 +142,12 @@ class Row:
                 f"{ROLLOUT_ID_KEY} {rollout_id!r} is not a rollout id: letters, digits, '.', '_' and '-' only"
             )
         return f"{rollout_id}-a{self.attempt}" if self.attempt else rollout_id
+
+    @property
+    def task_id(self) -> str | None:
+        """The row's own id of its task, or else the number of the task."""
+        found = (self.fields.get(key) for key in TASK_ID_KEYS)
+        return next((str(value) for value in found if value is not None), None)
 
     @property
     def agent(self) -> str | None:

@@ -25,6 +25,7 @@ from nemo_gym.jsonl import JsonObject, dump_json, dump_up_to
 from nemo_gym.opaque import TOKEN_KEYS, loads_opaque, plain
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, sum_of_counts
 from nemo_gym.schemas.rollout import INPUT_AT_HEADER
+from nemo_gym.servers.observing import Observer
 from nemo_gym.servers.tools.parts import ToolOutput, output_of
 from nemo_gym.servers.tools.tool import is_callable_name
 
@@ -184,13 +185,18 @@ class Conversation:
     usage: object = None
     """The sum of the token counts that the model reported for all turns."""
     _written: _WrittenItems = field(default_factory=_WrittenItems)
-    observed: list[JsonObject] | None = None
-    """The tool calls with their times, as an agent's observations; None if the run does not capture calls."""
+    observer: Observer | None = None
+    """None if the run does not capture calls."""
     was_cut_off: bool = False
     """Whether the model's last turn is incomplete."""
 
     def __post_init__(self) -> None:
         keep_if_failed(lambda: self.said)
+
+    @property
+    def asked(self) -> list[Item]:
+        """The items of the row's own input."""
+        return _items(self.params["input"])
 
     @property
     def said(self) -> list[Item]:
@@ -209,7 +215,8 @@ class Conversation:
 
     async def ask(self, client: ServerClient, model: str) -> list[Item]:
         """Request the model's next turn. Return its tool calls, empty if it has finished. Raises `ModelFailed`."""
-        request = self._written.request(self.params, [*_items(self.params["input"]), *self.said])
+        request = self._written.request(self.params, [*self.asked, *self.said])
+        began_at = time.time()
         call = client.post(server_name=model, url_path=self.model_path, json=request, cookies=self.model_cookies)
         reply = await reply_to(call, server=model, during=RESPONSES_PATH, otherwise=ModelFailed)
         body = await reply.read()
@@ -218,6 +225,8 @@ class Conversation:
         self.usage = sum_of_counts(self.usage, turn.get("usage"))
         self.was_cut_off = turn.get("incomplete_details") is not None
         self.turns += 1
+        if self.observer is not None:
+            self.observer.note_model_call(model, reply, turn, began_at, heard=len(self.said))
         said = [*self.said, *turn["output"]]
         self.response = {**UNSAID, "tools": [], **turn, "output": said, "usage": self.usage}
         if self.was_cut_off:
@@ -237,8 +246,8 @@ class Conversation:
             for place in places:
                 call, began_at = calls[place], time.time()
                 answers[place] = await self._answer(client, resources_server, call, tells_faults=tells_faults)
-                if self.observed is not None:
-                    observations[place] = _observation(call, began_at)
+                if self.observer is not None:
+                    observations[place] = self.observer.tool_call(call, began_at)
 
         independent = [at for at, call in enumerate(calls) if call["name"] in self.independent_tools]
         ordered = [at for at in range(len(calls)) if at not in independent]
@@ -249,8 +258,8 @@ class Conversation:
             for failure in await asyncio.gather(answer(*ordered), *map(answer, independent), return_exceptions=True):
                 if failure is not None:
                     raise failure
-        if self.observed is not None:
-            self.observed += [observations[at] for at in range(len(calls))]
+        if self.observer is not None:
+            self.observer.note_tool_calls([observations[at] for at in range(len(calls))])
         self.response["output"].extend(
             {"type": "function_call_output", "call_id": call["call_id"], "output": answers[at]}
             for at, call in enumerate(calls)
@@ -294,21 +303,6 @@ class Conversation:
         if not tells_faults or isinstance(failure, ENDS_THE_ROLLOUT):
             raise failure
         return f"Error: {failure}"
-
-
-def _observation(call: Item, began_at: float) -> JsonObject:
-    """Return an observation of a tool call that has just ended."""
-    ended_at = time.time()
-    return {
-        "kind": "tool_call",
-        "tool_call_id": call["call_id"],
-        "tool_name": call["name"],
-        "started_at": round(began_at, 6),
-        "completed_at": round(ended_at, 6),
-        "duration_ms": round(1000 * max(0.0, ended_at - began_at), 3),
-        "timing_source": "agent",
-        "status": "completed",
-    }
 
 
 def _in_common(before: Sequence[object], now: Sequence[object]) -> int:

@@ -17,14 +17,16 @@ from nemo_gym.calls.client import get_response_json
 from nemo_gym.calls.problems import reply_to
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig, ModelServerRef, ResourcesServerRef
 from nemo_gym.context.deadline import grace_period, to_the_end
+from nemo_gym.context.rollout_id import current_rollout_id
 from nemo_gym.errors import EnvironmentFailed, RolloutError, ServerCallError
 from nemo_gym.http.reply import Reply
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import RESPONSES_PATH
 from nemo_gym.schemas.rollout import ADDED_ONLY_HEADER, AggregateMetrics, AggregateMetricsRequest, BaseRunRequest
-from nemo_gym.schemas.row import OBSERVATIONS_KEY
+from nemo_gym.schemas.row import Row
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.conversation import Conversation, Cookies, check_response, cookies_of
+from nemo_gym.servers.observing import Observer
 from nemo_gym.servers.tools.tool import INDEPENDENT_TOOLS_HEADER
 from nemo_gym.web.json_response import WrittenJson
 
@@ -89,20 +91,17 @@ class ConversingAgent(SimpleResponsesAPIAgent):
             # Free memory, because thousands of conversations may run at once and the row holds the same data.
             del body
             conversation = await conversing
-            if conversation.observed:
-                bundle = {"source": self.config.name, "records": conversation.observed}
-                conversation.added.setdefault(OBSERVATIONS_KEY, bundle)
             answered = {**row, **conversation.added, "response": conversation.response}
             if not self.config.skip_verification:
                 graded = await _graded(self, answered, conversation)
-                return WrittenJson(graded)
+                return WrittenJson(_with_observations(graded, row, conversation))
             check_response(conversation.plain_response(), self.config.model_server.name)
         except BaseException:
             await to_the_end(_close(self, session))
             raise
         await _close(self, conversation.session)
         unverified = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
-        return WrittenJson(orjson.dumps({**answered, **unverified}))
+        return WrittenJson(_with_observations(orjson.dumps({**answered, **unverified}), row, conversation))
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
         """Return the resources server's metrics over all graded rollouts."""
@@ -119,8 +118,8 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         server_tools = await _tools_of_server(self)
         tools = params.get("tools") or server_tools.definitions
         path = model_path or self.url_path_for_run(RESPONSES_PATH, None)
-        observed: list[JsonObject] | None = [] if self._model_call_capture_enabled() else None
-        return Conversation({**params, "tools": tools}, session, server_tools.independent, path, observed=observed)
+        observer = Observer(self.config.name) if self._model_call_capture_enabled() else None
+        return Conversation({**params, "tools": tools}, session, server_tools.independent, path, observer=observer)
 
     async def answer(self, conversation: Conversation) -> None:
         """Alternate between model and tools until an answer, a turn that is cut off, or `max_steps`."""
@@ -208,3 +207,23 @@ def _with(added: JsonObject, verified: bytes) -> bytes:
         return verified
     graded = orjson.loads(verified)
     return orjson.dumps({**added, **graded}) if isinstance(graded, dict) else verified
+
+
+def _with_observations(graded: bytes, row: JsonObject, conversation: Conversation) -> bytes:
+    """Return the result with the observations of its conversation, if the run captures calls.
+
+    The verifier does not get them: they may be longer than the row.
+    """
+    observer = conversation.observer
+    result = None if observer is None else orjson.loads(graded)
+    if observer is None or not isinstance(result, dict):
+        return graded
+    asked, said = conversation.asked, conversation.said
+    observed = observer.observations(asked, said, was_cut_off=conversation.was_cut_off)
+    known = Row(row)
+    rollout_id = known.rollout_id or current_rollout_id()
+    if rollout_id is not None:
+        ids = {"task_id": known.task_id or rollout_id, "rollout_id": rollout_id}
+        resolved = result.get("resolved")
+        observed |= observer.trajectory(asked, said, ids, resolved if isinstance(resolved, bool) else None)
+    return orjson.dumps({**result, **observed})

@@ -90,8 +90,10 @@ def _with_row(request: Request, row: BaseModel) -> Request:
 
 def _with_cookies(request: Request, cookies: Cookies) -> Request:
     # Tests of published folders pass a mock as the request.
-    scope = request.scope if isinstance(request, Request) else {"type": "http"}
-    return Request({**scope, "headers": [(b"cookie", "; ".join(map("=".join, cookies.items())).encode())]})
+    scope = request.scope if isinstance(request, Request) else {"type": "http", "headers": []}
+    # Without it, the URL of a call over a unix socket is invalid.
+    host = [header for header in scope["headers"] if header[0] == b"host"]
+    return Request({**scope, "headers": [*host, (b"cookie", "; ".join(map("=".join, cookies.items())).encode())]})
 
 
 def _cookies_in(response: Response) -> Cookies:

@@ -13,11 +13,11 @@ from urllib.parse import urlencode
 
 from fastapi import HTTPException
 
-from nemo_gym.capture.attachment import CAPTURE_KEY, TRAJECTORY_KEY
 from nemo_gym.jsonl import JsonObject, parse_row
 from nemo_gym.rollouts.outcome import Outcome
 from nemo_gym.schemas.row import (
     AGENT_REF_KEY,
+    CAPTURE_KEY,
     INSTANCE_CONFIG_KEY,
     KIND_KEY,
     MASK_KEY,
@@ -27,6 +27,7 @@ from nemo_gym.schemas.row import (
     POLICY_KEYS,
     PRIVATE_PREFIX,
     REASON_KEY,
+    TRAJECTORY_KEY,
     Row,
     TaskKey,
 )

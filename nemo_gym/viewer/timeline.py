@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from nemo_gym.capture.attachment import CAPTURE_KEY, TRAJECTORY_KEY
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.row import OBSERVATIONS_KEY
-from nemo_gym.viewer.recorded import object_at, objects_in, seconds_of
+from nemo_gym.schemas.row import CAPTURE_KEY, OBSERVATIONS_KEY, TRAJECTORY_KEY
+from nemo_gym.viewer.recorded import object_at, objects_in
 from nemo_gym.viewer.shortening import cut
 
 Tier = Literal["agent", "model", "environment", "judge"]
@@ -56,7 +55,7 @@ def timeline_of(record: JsonObject, turns: int) -> list[JsonObject]:
 
 def seconds_of_calls(record: JsonObject) -> dict[str, float]:
     """Return the durations of the tool calls that were measured, by their ids."""
-    calls = [*objects_in(object_at(record, TRAJECTORY_KEY).get("tool_calls")), *_observed(record, "tool_call")]
+    calls = [*objects_in(object_at(record, TRAJECTORY_KEY).get("tool_calls")), *_observed_tool_calls(record)]
     return {
         str(call["tool_call_id"]): seconds
         for call in calls
@@ -66,49 +65,45 @@ def seconds_of_calls(record: JsonObject) -> dict[str, float]:
 
 def _calls_in(record: JsonObject) -> Iterator[Call]:
     trajectory, capture = object_at(record, TRAJECTORY_KEY), object_at(record, CAPTURE_KEY)
-    for call in objects_in(trajectory.get("model_calls")) or objects_in(capture.get("calls")):
-        name = _word(object_at(call, "model_ref").get("name")) or "model"
+    calls = objects_in(trajectory.get("model_calls"))
+    # Before the trajectory is made, the calls are in the capture.
+    of_model = [(call, object_at(call, "response_metadata"), object_at(call, "token_stats")) for call in calls] or [
+        (call, call, call) for call in objects_in(capture.get("calls"))
+    ]
+    for call, answer, counts in of_model:
+        name = _word(object_at(answer, "model_ref").get("name")) or "model"
         tier: Tier = "judge" if any(word in name.lower() for word in JUDGES) else "model"
-        yield from _timed(call, tier, name, call.get("error_category") or call.get("status_code"), _tokens(call))
-    for call in objects_in(trajectory.get("tool_calls")) or _observed(record, "tool_call"):
+        yield from _timed(call, tier, name, answer.get("error_category") or answer.get("status_code"), _tokens(counts))
+    for call in objects_in(trajectory.get("tool_calls")) or _observed_tool_calls(record):
         status = call.get("error_type") or call.get("status")
         yield from _timed(call, "environment", _word(call.get("tool_name")) or "tool", status, None)
-    for agent in objects_in(trajectory.get("invocations")) or _observed(record, "agent_invocation"):
-        status = agent.get("error_type") or agent.get("status")
-        yield from _timed(agent, "agent", _word(agent.get("agent_name")) or "agent", status, None)
-    for sandbox in _observed(record, "sandbox"):
-        status, image = sandbox.get("error_type") or sandbox.get("status"), _word(sandbox.get("image"))
-        yield from _timed(sandbox, "environment", f"sandbox {_word(sandbox.get('sandbox_id'))}", status, image)
 
 
 def _timed(call: JsonObject, tier: Tier, name: str, status: object, detail: str | None) -> Iterator[Call]:
-    started_at, seconds = _moment(call.get("started_at")), _seconds_of(call)
+    started_at, seconds = _number(call.get("started_at")), _seconds_of(call)
     if started_at is not None and seconds is not None:
         yield Call(tier, name, started_at, seconds, _word(status), detail)
 
 
 def _seconds_of(call: JsonObject) -> float | None:
-    for key in ("latency_ms", "duration_ms"):
+    for key in ("duration_ms", "latency_total_ms"):
         if (measured := _number(call.get(key))) is not None:
             return max(measured, 0.0) / 1000
-    started_at, completed_at = _moment(call.get("started_at")), _moment(call.get("completed_at"))
+    started_at, completed_at = _number(call.get("started_at")), _number(call.get("completed_at"))
     return max(completed_at - started_at, 0.0) if started_at is not None and completed_at is not None else None
 
 
-def _moment(value: object) -> float | None:
-    """Return seconds since the epoch. A time is a number of them, or a text in ISO 8601."""
-    return seconds_of(value) if isinstance(value, str) else _number(value)
-
-
-def _tokens(call: JsonObject) -> str | None:
-    tokens = object_at(call, "tokens")
-    given, written = _number(tokens.get("tokens_in")), _number(tokens.get("tokens_out"))
+def _tokens(counts: JsonObject) -> str | None:
+    given, written = (
+        next((count for name in names if (count := _number(counts.get(name))) is not None), None)
+        for names in (("prompt_tokens", "tokens_in"), ("completion_tokens", "tokens_out"))
+    )
     return None if given is None or written is None else f"{given:,.0f} tokens in, {written:,.0f} out"
 
 
-def _observed(record: JsonObject, kind: str) -> list[JsonObject]:
+def _observed_tool_calls(record: JsonObject) -> list[JsonObject]:
     records = objects_in(object_at(record, OBSERVATIONS_KEY).get("records"))
-    return [each for each in records if each.get("kind") == kind]
+    return [each for each in records if each.get("kind") == "tool_call"]
 
 
 def _number(value: object) -> float | None:

@@ -15,7 +15,7 @@ OBSERVING_AGENT = """
 from fastapi import Request
 
 from nemo_gym import BaseResponsesAPIAgentConfig, BaseRunRequest, ModelServerRef, SimpleResponsesAPIAgent
-from nemo_gym.rollout_observability import AgentInvocation, AgentObservationBundle
+from nemo_gym.rollout_observability import AgentInvocation, AgentObservationBundle, ModelCallRef
 
 
 class RunRequest(BaseRunRequest, extra="allow"):
@@ -33,11 +33,13 @@ class ObservingAgent(SimpleResponsesAPIAgent):
     async def run(self, body: RunRequest) -> dict:
         asked = body.responses_create_params.model_dump(exclude_unset=True)
         path = self.url_path_for_run("/v1/responses", body)
-        answer = await self.server_client.post(self.config.name, path, json=asked)
+        answer = await (await self.server_client.post(self.config.name, path, json=asked)).json()
         if body.fails:
             raise ValueError("asked to")
-        bundle = AgentObservationBundle(source="observing", records=[AgentInvocation(invocation_id=path)])
-        return {"response": await answer.json(), "reward": 1.0, "ng_agent_observations": bundle.model_dump()}
+        call = ModelCallRef(model_ref=self.config.model_server, response_id=answer["id"])
+        invocation = AgentInvocation(invocation_id=path, model_calls=[call])
+        bundle = AgentObservationBundle(source="observing", records=[invocation])
+        return {"response": answer, "reward": 1.0, "ng_agent_observations": bundle.model_dump()}
 
 
 class Config(BaseResponsesAPIAgentConfig):
@@ -84,19 +86,17 @@ def captured(shared_workplace, folder):
     return collected(shared_workplace, CONFIG, "on/out.jsonl", "+num_repeats=2", *words)
 
 
-def test_each_result_lists_its_model_calls(captured, folder):
+def test_each_result_sums_its_model_calls(captured, folder):
     assert len(captured) == 10
     for row in captured:
         shown = row["ng_model_call_capture"]
         assert shown["rollout_id"] == f"{row['_ng_task_index']}-{row['_ng_rollout_index']}"
         stored = CaptureStore(folder).read(shown["rollout_id"])
-        assert [call["model_call_id"] for call in shown["calls"]] == [call["model_call_id"] for call in stored]
         assert stored[-1]["response"]["output"] == row["response"]["output"][-len(stored[-1]["response"]["output"]) :]
-        assert {call["model_ref"]["name"] for call in shown["calls"]} == {"policy_model"}
         assert shown["metrics"]["num_calls"] == len(stored) > 0
         assert shown["metrics"]["tokens_in"] == row["response"]["usage"]["input_tokens"]
         assert shown["metrics"]["tokens_out"] == row["response"]["usage"]["output_tokens"]
-        assert "gaps" not in shown
+        assert set(shown) == {"rollout_id", "metrics"}
 
 
 def test_run_ends_if_too_many_rollouts_lack_tokens(shared_workplace):
@@ -117,27 +117,56 @@ def test_run_ends_if_too_many_rollouts_lack_tokens(shared_workplace):
     assert "Traceback" not in finished.err
 
 
-def test_each_result_has_its_trajectory(captured):
+def test_each_trajectory_has_calls_and_turn(captured, folder):
     for row in captured:
         shown = TrajectoryRecord.model_validate(row["ng_trajectory"])
-        assert shown.rollout_id == row["ng_model_call_capture"]["rollout_id"]
-        assert len(shown.model_calls) == row["ng_model_call_capture"]["metrics"]["num_calls"]
+        stored = CaptureStore(folder).read(row["ng_model_call_capture"]["rollout_id"])
+        assert (shown.task_id, shown.rollout_id) == (str(row["_ng_task_index"]), stored_id(row))
+        assert [(each.model_call_id, each.request, each.response) for each in shown.model_calls] == [
+            (call["model_call_id"], call["request"], call["response"]) for call in stored
+        ]
+        assert {call.response_metadata.model_ref.name for call in shown.model_calls} == {"policy_model"}
+        (invocation,), (turn,) = shown.invocations, shown.turns
+        assert invocation.invocation_id == turn.invocation_id == row["agent_ref"]["name"]
+        named = [call.model_call_id for call in invocation.model_calls]
+        assert named == [call.model_call_id for call in turn.model_calls] == [call["model_call_id"] for call in stored]
+        output = row["response"]["output"]
+        assert len(invocation.conversation) == len(row["responses_create_params"]["input"]) + len(output)
+        assert turn.answer == [item for item in output if item["type"] == "message"]
+        assert (turn.turn_no, turn.step_count) == (1, len(stored))
+        assert shown.gaps == []
+
+
+def stored_id(row):
+    return row["ng_model_call_capture"]["rollout_id"]
+
+
+def test_each_tool_call_is_timed(captured):
+    for row in captured:
+        shown = TrajectoryRecord.model_validate(row["ng_trajectory"])
         calls = [item for item in row["response"]["output"] if item["type"] == "function_call"]
+        outputs = [item for item in row["response"]["output"] if item["type"] == "function_call_output"]
         assert [call.tool_call_id for call in shown.tool_calls] == [call["call_id"] for call in calls]
-        assert all(call.output and call.started_at <= call.completed_at for call in shown.tool_calls)
+        assert [call.output for call in shown.tool_calls] == [item["output"] for item in outputs]
+        assert all(call.started_at <= call.completed_at for call in shown.tool_calls)
+        assert {(call.status, call.timing_source) for call in shown.tool_calls} <= {("completed", "harness")}
+
+
+def calls_of(row):
+    return {call["model_call_id"] for call in row["ng_trajectory"]["model_calls"]}
 
 
 def test_second_run_reports_only_its_own_calls(captured, shared_workplace, folder):
     words = ("+observability_enabled=true", f"+model_call_capture_dir={folder}")
     again = collected(shared_workplace, CONFIG, "again/out.jsonl", "+num_repeats=2", *words)
-    calls_of = {row["ng_model_call_capture"]["rollout_id"]: row["ng_model_call_capture"] for row in captured}
+    earlier = {stored_id(row): row for row in captured}
     for row in again:
-        shown = row["ng_model_call_capture"]
-        earlier = calls_of[shown["rollout_id"]]
-        assert shown["metrics"]["num_calls"] == earlier["metrics"]["num_calls"]
-        assert not {call["model_call_id"] for call in shown["calls"]} & {
-            call["model_call_id"] for call in earlier["calls"]
-        }
+        assert (
+            row["ng_model_call_capture"]["metrics"]["num_calls"]
+            == len(calls_of(row))
+            == len(calls_of(earlier[stored_id(row)]))
+        )
+        assert not calls_of(row) & calls_of(earlier[stored_id(row)])
 
 
 def test_run_without_capture_has_equal_results(captured, shared_workplace):
@@ -169,9 +198,13 @@ def test_agent_observations_are_joined_with_calls(workplace):
     shown = TrajectoryRecord.model_validate(row["ng_trajectory"])
     assert row["ng_agent_observations"]["source"] == "observing"
     assert [each.invocation_id for each in shown.invocations] == ["/ng-rollout/0-0/v1/responses"]
-    assert [call.invocation_id for call in shown.model_calls] == ["/ng-rollout/0-0/v1/responses"]
+    (call,) = shown.model_calls
+    (named,) = shown.invocations[0].model_calls
+    assert (named.model_call_id, named.response_id) == (call.model_call_id, call.response["id"])
+    assert [gap.code for gap in shown.gaps] == ["turns_unavailable", "conversation_unavailable"]
     (failure,) = rows_of(workplace.folder / "out_failures.jsonl")
     assert failure["ng_model_call_capture"]["metrics"]["num_calls"] == 1
+    assert len(failure["ng_trajectory"]["model_calls"]) == 1
 
 
 @pytest.mark.parametrize(

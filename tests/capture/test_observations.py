@@ -1,11 +1,13 @@
-"""Tests of agent observations and of the trajectories built from them."""
+"""Tests of the models of agent observations and trajectories."""
+
+import dataclasses
 
 import pytest
 from pydantic import ValidationError
 
 from nemo_gym import rollout_observability as published
 from nemo_gym.base_responses_api_model import ModelCallRecord
-from nemo_gym.rollout_collection import _attach_trajectory_record
+from nemo_gym.openai_utils import NeMoGymEasyInputMessage, NeMoGymFunctionCallOutput, NeMoGymResponse
 from nemo_gym.rollout_observability import (
     AgentEpisode,
     AgentInvocation,
@@ -16,94 +18,172 @@ from nemo_gym.rollout_observability import (
     SandboxObservation,
     ToolCallObservation,
     TrajectoryRecord,
-    TrajectoryToolCall,
     TrajectoryTurn,
-    join_model_call_observations,
 )
+from nemo_gym.testing import reply
 from tests.each_case import each_case
 
+SERVER = {"type": "responses_api_models", "name": "policy"}
+TURN = {
+    "invocation_id": "i", "task_id": "t", "rollout_id": "r", "turn_no": 1, "timestamp": 1.5, "step_count": 0,
+}  # fmt: skip
 REQUIRED = {
-    "AgentEpisode": {"episode_id": "e"},
     "AgentInvocation": {"invocation_id": "i"},
     "AgentObservationBundle": {"source": "a"},
-    "ContextCompactionObservation": {},
-    "ModelCallRef": {},
+    "ContextCompactionObservation": {"invocation_id": "i"},
+    "ModelCallRef": {"model_call_id": "m"},
     "ObservationGap": {"code": "c"},
-    "SandboxObservation": {"sandbox_id": "s"},
-    "ToolCallObservation": {"tool_call_id": "t"},
-    "TrajectoryModelCall": {"model_call_id": "m"},
-    "TrajectoryRecord": {},
+    "SandboxObservation": {"role": "agent"},
+    "ToolCallObservation": {"invocation_id": "i", "tool_call_id": "t"},
+    "TrajectoryModelCall": {},
+    "TrajectoryRecord": {"task_id": "t", "rollout_id": "r"},
+    "TrajectoryResponseMetadata": {},
     "TrajectoryTokenStats": {},
-    "TrajectoryToolCall": {"tool_call_id": "t"},
-    "TrajectoryTurn": {"turn_no": 1},
+    "TrajectoryToolCall": {"invocation_id": "i", "tool_call_id": "t"},
+    "TrajectoryTurn": TURN,
 }
-ROW = {
-    "_ng_task_index": 3,
-    "_ng_rollout_index": 1,
-    "problem_id": "p-3",
-    "agent_ref": {"name": "solver"},
-    "responses_create_params": {
-        "input": [
-            {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": [{"type": "input_text", "text": "Where?"}]},
-        ]
+TOOL_CALL = {
+    "kind": "tool_call", "sandbox_id": None, "tool_name": None, "started_at": None, "completed_at": None,
+    "duration_ms": None, "timing_source": None, "status": "unknown", "error_type": None,
+}  # fmt: skip
+METADATA = {
+    "response_id": None, "model_ref": None, "model": None, "dialect": None, "status_code": None,
+    "response_status": None, "finish_reason": None, "error_category": None, "latency_ttft_ms": None,
+}  # fmt: skip
+TOKENS = {
+    "prompt_tokens": None, "completion_tokens": None, "reasoning_tokens": None, "total_tokens": None,
+    "cached_tokens": None,
+}  # fmt: skip
+CALL_FIELDS = {
+    "call_index", "model_call_id", "response_id", "model_ref", "model", "dialect", "status_code", "response_status",
+    "finish_reason", "started_at", "completed_at", "tokens_in", "tokens_out", "tokens_reasoning", "tokens_total",
+    "request", "response", "request_raw", "response_raw", "tool_calls", "reasoning_content", "cache_hit",
+    "cached_tokens", "cache_creation_tokens", "error_category", "latency_total_ms", "latency_ttft_ms",
+}  # fmt: skip
+DEFAULTS = {
+    "AgentInvocation": {
+        "kind": "agent_invocation", "parent_invocation_id": None, "spawned_by_tool_call_id": None,
+        "status": "unknown", "duration_ms": None, "error_type": None, "model_calls": [], "conversation": [],
     },
-}
-RESULT = {
-    "reward": 1.0,
-    "resolved": True,
-    "response": {
-        "output": [
-            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Look it up."}]},
-            {"type": "function_call", "call_id": "f1", "name": "look", "arguments": "{}"},
-            {"type": "function_call_output", "call_id": "f1", "output": "seen"},
-            {"type": "function_call", "call_id": "f2", "name": "look", "arguments": "{}"},
-            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "There."}]},
-        ]
+    "AgentObservationBundle": {"records": [], "gaps": []},
+    "ContextCompactionObservation": {
+        "kind": "context_compaction", "observed_at": None, "trigger": None, "tokens_before": None,
+        "tokens_after": None, "outcome": "unknown", "summary": None, "first_kept_item_id": None,
+        "before_model_call": None, "model_calls": [], "after_model_call": None,
     },
-}
-
-
-def captured(number, **fields):
-    answer = {"id": f"resp_{number}", "usage": {"input_tokens": 2, "output_tokens": 1}}
-    return ModelCallRecord(
-        model_call_id=f"call_{number}", dialect="responses", started_at=number, response=answer, **fields
-    )
+    "ModelCallRef": {"model_ref": None, "response_id": None},
+    "ObservationGap": {"invocation_id": None, "detail": None},
+    "SandboxObservation": {
+        "kind": "sandbox", "provider": None, "sandbox_id": None, "outcome": "unknown", "exit_code": None,
+        "wall_time_s": None, "cpu_time_s": None, "peak_memory_mib": None, "resource_usage_source": None,
+        "error_type": None,
+    },
+    "ToolCallObservation": TOOL_CALL,
+    "TrajectoryModelCall": {
+        "model_call_id": None, "started_at": None, "completed_at": None, "duration_ms": None, "request": None,
+        "response": None, "response_metadata": METADATA, "token_stats": TOKENS,
+    },
+    "TrajectoryRecord": {
+        "schema_version": "1.0", "invocations": [], "turns": [], "model_calls": [], "tool_calls": [], "gaps": [],
+    },
+    "TrajectoryResponseMetadata": METADATA,
+    "TrajectoryTokenStats": TOKENS,
+    "TrajectoryToolCall": {**TOOL_CALL, "output": None},
+    "TrajectoryTurn": {
+        "question": None, "answer": None, "reasoning_content": None, "resolved": None, "model_calls": [],
+    },
+}  # fmt: skip
 
 
 @each_case("name", REQUIRED)
-def test_every_model_rejects_unknown_fields(name):
+def test_every_model_has_the_published_fields(name):
     model = getattr(published, name)
     made = model(**REQUIRED[name])
+    assert made.model_dump(mode="json") == {**REQUIRED[name], **DEFAULTS[name]}
+    assert model.model_validate_json(made.model_dump_json()) == made
     with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
         model(**REQUIRED[name], misspelt=1)
     with pytest.raises(ValidationError):
         made.misspelt = 1
-    assert model.model_validate_json(made.model_dump_json()) == made
+    for field in REQUIRED[name]:
+        with pytest.raises(ValidationError):
+            model(**{key: value for key, value in REQUIRED[name].items() if key != field})
 
 
-def test_assigned_values_are_validated():
-    invocation = AgentInvocation(invocation_id="i")
-    invocation.status = "completed"
+@each_case(
+    ("name", "field", "value"),
+    [
+        ("AgentInvocation", "status", "timeout"),
+        ("AgentInvocation", "duration_ms", -1),
+        ("AgentInvocation", "conversation", [{"type": "function_call"}]),
+        ("ToolCallObservation", "status", "aborted"),
+        ("ToolCallObservation", "timing_source", "agent"),
+        ("ToolCallObservation", "duration_ms", -1),
+        ("ContextCompactionObservation", "tokens_before", -1),
+        ("ContextCompactionObservation", "outcome", "timeout"),
+        ("SandboxObservation", "role", "judge"),
+        ("SandboxObservation", "outcome", "killed"),
+        ("SandboxObservation", "peak_memory_mib", -1),
+        ("TrajectoryTurn", "turn_no", 0),
+        ("TrajectoryTurn", "step_count", -1),
+        ("TrajectoryTurn", "timestamp", None),
+        ("TrajectoryTokenStats", "total_tokens", -1),
+        ("TrajectoryRecord", "schema_version", "2.0"),
+    ],
+)
+def test_invalid_values_are_rejected_on_assignment(name, field, value):
+    model = getattr(published, name)
     with pytest.raises(ValidationError):
-        invocation.duration_ms = -1
-    turn = TrajectoryTurn(turn_no=1)
+        model(**{**REQUIRED[name], field: value})
     with pytest.raises(ValidationError):
-        turn.turn_no = 0
+        setattr(model(**REQUIRED[name]), field, value)
 
 
-@pytest.mark.parametrize("moment", [12.5, "2026-01-02T03:04:05Z"])
-def test_moment_keeps_its_format(moment):
-    call = ToolCallObservation(tool_call_id="t", started_at=moment)
-    assert call.model_dump(mode="json")["started_at"] == moment
+@each_case(
+    ("names", "is_valid"),
+    [
+        ({"model_call_id": "m"}, True),
+        ({"model_ref": SERVER, "response_id": "r"}, True),
+        ({"model_ref": SERVER}, False),
+        ({"response_id": "r"}, False),
+        ({}, False),
+    ],
+)
+def test_reference_must_name_one_call(names, is_valid):
+    if is_valid:
+        ModelCallRef(**names)
+        return
+    with pytest.raises(ValidationError, match="named by model_call_id, or by model_ref and response_id"):
+        ModelCallRef(**names)
+
+
+def test_tool_call_cannot_end_before_its_start():
+    call = ToolCallObservation(invocation_id="i", tool_call_id="t", started_at=2.0, completed_at=2.0)
+    with pytest.raises(ValueError, match=r"ends at 1\.5, before its start at 2"):
+        call.completed_at = 1.5
+
+
+def test_conversation_items_are_parsed_into_their_classes():
+    given = [
+        {"role": "user", "content": "hi"},
+        {"type": "function_call_output", "call_id": "c", "output": "4"},
+    ]
+    invocation = AgentInvocation(invocation_id="i", conversation=given)
+    assert [type(item) for item in invocation.conversation] == [NeMoGymEasyInputMessage, NeMoGymFunctionCallOutput]
+
+
+def test_turn_contains_anything_as_its_texts():
+    items = [{"type": "message", "content": [{"text": "hi"}]}]
+    turn = TrajectoryTurn(**TURN, question=items, answer=5, reasoning_content={"a": None})
+    assert (turn.question, turn.answer, turn.reasoning_content) == (items, 5, {"a": None})
 
 
 def test_bundle_distinguishes_records_by_kind():
     records = [
         AgentInvocation(invocation_id="i"),
-        ToolCallObservation(tool_call_id="t"),
+        ToolCallObservation(invocation_id="i", tool_call_id="t"),
         ContextCompactionObservation(invocation_id="i"),
-        SandboxObservation(sandbox_id="s"),
+        SandboxObservation(role="agent"),
     ]
     bundle = AgentObservationBundle(source="a", records=records, gaps=[ObservationGap(code="c")])
     dumped = bundle.model_dump(mode="json")
@@ -115,79 +195,59 @@ def test_bundle_distinguishes_records_by_kind():
         AgentObservationBundle(source="a", records=[{"kind": "thought"}])
 
 
-def test_calls_belong_to_the_invocation_naming_them():
-    episode = AgentEpisode(episode_id="e", model_calls=[ModelCallRef(response_id="resp_2")])
-    main = AgentInvocation(
-        invocation_id="main", model_calls=[ModelCallRef(model_call_id="call_1")], episodes=[episode]
-    )
-    helper = AgentInvocation(
-        invocation_id="helper", parent_invocation_id="main", model_calls=[ModelCallRef(response_id="resp_9")]
-    )
-    joined = join_model_call_observations([main, helper], [captured(2), captured(1), captured(3)])
-    assert [(call.model_call_id, call.invocation_id) for call in joined.model_calls] == [
-        ("call_1", "main"), ("call_2", "main"), ("call_3", None),
-    ]  # fmt: skip
-    assert [(gap.code, gap.invocation_id) for gap in joined.gaps] == [
-        ("model_call_not_captured", "helper"), ("model_call_not_claimed", None),
-    ]  # fmt: skip
+@each_case(
+    ("parents", "problem"),
+    [
+        ([("a", None), ("b", "a"), ("c", "b")], None),
+        ([("a", "somewhere else")], None),
+        ([("a", None), ("a", None)], "'a' is repeated"),
+        ([("a", "a")], "cycle of parents"),
+        ([("a", "b"), ("b", "c"), ("c", "a")], "cycle of parents"),
+    ],
+)
+def test_invocations_are_unique_and_form_trees(parents, problem):
+    records = [AgentInvocation(invocation_id=own, parent_invocation_id=parent) for own, parent in parents]
+    if problem is None:
+        assert AgentObservationBundle(source="a", records=records).records == records
+        return
+    with pytest.raises(ValueError, match=problem):
+        AgentObservationBundle(source="a", records=records)
 
 
-def test_single_invocation_owns_all_calls():
-    joined = join_model_call_observations([AgentInvocation(invocation_id="i")], [captured(1), captured(2)])
-    assert [call.invocation_id for call in joined.model_calls] == ["i", "i"]
-    assert joined.gaps == []
+@each_case(
+    ("field", "value", "problem"),
+    [
+        ("invocations", [{"invocation_id": "i"}, {"invocation_id": "i"}], "invocation_id 'i' is repeated"),
+        ("model_calls", [{"model_call_id": "m"}, {"model_call_id": "m"}], "model_call_id 'm' is repeated"),
+        ("turns", [TURN, TURN], r"turn \('i', 1\) is repeated"),
+        ("turns", [{**TURN, "task_id": "other"}], "task 'other'"),
+        ("turns", [{**TURN, "rollout_id": "other"}], "rollout 'other'"),
+        ("turns", [TURN, {**TURN, "turn_no": 2}, {**TURN, "invocation_id": "j"}], None),
+        ("model_calls", [{}, {}], None),
+    ],
+)
+def test_trajectory_is_about_one_rollout(field, value, problem):
+    if problem is None:
+        TrajectoryRecord(task_id="t", rollout_id="r", **{field: value})
+        return
+    with pytest.raises(ValueError, match=problem):
+        TrajectoryRecord(task_id="t", rollout_id="r", **{field: value})
 
 
-def test_trajectory_without_observations_comes_from_response():
-    result = _attach_trajectory_record(ROW, dict(RESULT), [captured(1), captured(2, error_category="timeout")])
-    trajectory = TrajectoryRecord.model_validate(result["ng_trajectory"])
-    assert (trajectory.schema_version, trajectory.task_id, trajectory.rollout_id) == ("1.0", "p-3", "3-1")
-    assert [invocation.agent_name for invocation in trajectory.invocations] == ["solver"]
-    (turn,) = trajectory.turns
-    assert (turn.question, turn.answer, turn.reasoning_content) == ("Where?", "There.", "Look it up.")
-    assert (turn.turn_no, turn.step_count, turn.resolved, turn.timestamp) == (1, 2, True, 1.0)
-    assert [call.model_call_id for call in turn.model_calls] == ["call_1", "call_2"]
-    assert [(call.tool_call_id, call.status, call.output) for call in trajectory.tool_calls] == [
-        ("f1", "completed", "seen"), ("f2", None, None),
-    ]  # fmt: skip
-    assert [call.tokens.tokens_total for call in trajectory.model_calls] == [3, 3]
-    assert [call.error_category for call in trajectory.model_calls] == [None, "timeout"]
-    assert [gap.code for gap in trajectory.gaps] == ["no_agent_observations"]
+def test_episode_is_a_response_with_observations():
+    response = NeMoGymResponse.model_validate(reply("hi").model_dump())
+    episode = AgentEpisode(response=response, observations=AgentObservationBundle(source="a"))
+    assert [field.name for field in dataclasses.fields(episode)] == ["response", "observations"]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        episode.response = response
+    with pytest.raises(TypeError):
+        AgentEpisode(response=response)
 
 
-def test_observations_take_precedence_over_the_response():
-    bundle = AgentObservationBundle(
-        source="solver",
-        records=[
-            AgentInvocation(invocation_id="main"),
-            ToolCallObservation(tool_call_id="t", tool_name="shell", duration_ms=4.0, timing_source="agent"),
-        ],
-        gaps=[ObservationGap(code="no_sandbox_times")],
-    )
-    row = {**RESULT, "ng_agent_observations": bundle.model_dump(mode="json")}
-    trajectory = TrajectoryRecord.model_validate(_attach_trajectory_record(ROW, row, [captured(1)])["ng_trajectory"])
-    assert trajectory.invocations == bundle.invocations
-    assert trajectory.tool_calls == [
-        TrajectoryToolCall(tool_call_id="t", tool_name="shell", duration_ms=4.0, timing_source="agent")
-    ]
-    assert [call.invocation_id for call in trajectory.model_calls] == ["main"]
-    assert [gap.code for gap in trajectory.gaps] == ["no_sandbox_times"]
-
-
-def test_unreadable_observations_are_a_gap():
-    row = {**RESULT, "ng_agent_observations": {"source": "a", "records": [{"kind": "tool_call"}]}}
-    trajectory = _attach_trajectory_record(ROW, row)["ng_trajectory"]
-    (gap,) = trajectory["gaps"]
-    assert gap["code"] == "unreadable_agent_observations"
-    assert "tool_call_id: Field required" in gap["detail"]
-
-
-def test_trajectory_of_the_agent_is_kept():
-    assert _attach_trajectory_record(ROW, {"ng_trajectory": "its own"})["ng_trajectory"] == "its own"
-
-
-@each_case("result", [{}, {"response": None}, {"response": {"output": "odd"}}, {"response": []}])
-def test_failed_rollout_has_a_trajectory(result):
-    trajectory = TrajectoryRecord.model_validate(_attach_trajectory_record({}, result)["ng_trajectory"])
-    assert trajectory.turns[0].answer is None
-    assert trajectory.rollout_id is None
+def test_record_of_a_call_needs_only_its_index():
+    record = ModelCallRecord(call_index=0, model_call_id="m", tokens_in=0)
+    known = record.model_dump(exclude_defaults=True)
+    assert known == {"call_index": 0, "model_call_id": "m", "tokens_in": 0}
+    assert set(record.model_dump()) == CALL_FIELDS
+    with pytest.raises(ValidationError):
+        ModelCallRecord(model_call_id="m")

@@ -7,9 +7,7 @@ import pytest
 
 from nemo_gym.base_responses_api_model import (
     CaptureStore,
-    ModelCallRecord,
     aggregate_model_call_metrics,
-    merge_model_call_capture_into_record,
     read_model_call_records,
 )
 from nemo_gym.errors import ConfigError, DataError
@@ -56,16 +54,15 @@ def store(tmp_path):
 
 
 def call(number=0, *, dialect="responses", **fields):
-    return ModelCallRecord(
-        model_call_id=f"call_{number}", dialect=dialect, started_at=float(number), latency_ms=5.0, **fields
-    )
+    times = {"started_at": float(number), "completed_at": number + 0.005, "latency_ms": 5.0}
+    return {"model_call_id": f"call_{number}", "dialect": dialect, **times, **fields}
 
 
 def test_recorded_calls_are_read_back(store):
     store.record("3-1", {"model_call_id": "a", "request": {"input": "hi"}})
     store.record("3-1", {"model_call_id": "b"})
     assert store.path_for("3-1") == store.root / "3-1.capture.jsonl"
-    assert store.read("3-1") == store.read_available("3-1")
+    assert store.read_available("3-1") == (list(enumerate(store.read("3-1"))), 0)
     assert [each["model_call_id"] for each in store.read("3-1")] == ["a", "b"]
     assert store.read("3-2") == []
 
@@ -93,10 +90,10 @@ def test_torn_line_is_skipped_and_reported(store):
     store.record("1-0", {"model_call_id": "first"})
     with store.path_for("1-0").open("ab") as file:
         file.write(b'{"model_call_id": "to')
-    assert [each["model_call_id"] for each in store.read_available("1-0")] == ["first"]
+    assert store.read_available("1-0") == ([(0, {"model_call_id": "first"})], 1)
     assert not store.is_incomplete("1-0")
     store.record("1-0", {"model_call_id": "last"})
-    assert [each["model_call_id"] for each in store.read_available("1-0")] == ["first", "last"]
+    assert store.read_available("1-0") == ([(0, {"model_call_id": "first"}), (2, {"model_call_id": "last"})], 1)
     assert store.is_incomplete("1-0")
     with pytest.raises(DataError, match=r"1-0\.capture\.jsonl:2: "):
         store.read("1-0")
@@ -126,23 +123,28 @@ def test_unusable_folder_is_a_config_error(tmp_path):
         CaptureStore(tmp_path / "file" / "capture").opened()
 
 
-def test_calls_are_read_by_start_time(store):
-    for number in (2, 0, 1):
-        store.record("1-0", call(number).line())
+def test_calls_are_numbered_in_the_order_of_the_file(store):
+    for number in (2, 0):
+        store.record("1-0", call(number))
+    with store.path_for("1-0").open("ab") as file:
+        file.write(b'{"model_call_id": "torn\n{"model_call_id": "odd", "started_at": "today"}\n')
+    store.record("1-0", call(1))
     records = read_model_call_records(store, "1-0")
-    assert [record.model_call_id for record in records] == ["call_0", "call_1", "call_2"]
+    assert [(record.call_index, record.model_call_id) for record in records] == [
+        (0, "call_2"), (1, "call_0"), (4, "call_1"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("dialect", ANSWERS)
 def test_tokens_are_counted_equally_in_all_dialects(store, dialect):
     for number in range(2):
-        store.record("1-0", call(number, dialect=dialect, response=ANSWERS[dialect]).line())
-    store.record("1-0", call(2, dialect=dialect, error_category="exception").line())
+        store.record("1-0", call(number, dialect=dialect, response=ANSWERS[dialect]))
+    store.record("1-0", call(2, dialect=dialect, error_category="exception"))
     assert aggregate_model_call_metrics(store, "1-0") == {
         "tokens_in": 20,
         "tokens_out": 6,
         # Messages does not report reasoning tokens.
-        "tokens_reasoning": 0 if dialect == "messages" else 4,
+        "tokens_reasoning": None if dialect == "messages" else 4,
         "tokens_total": 26,
         "cached_tokens": 8,
         "latency_total_ms": 15.0,
@@ -150,27 +152,55 @@ def test_tokens_are_counted_equally_in_all_dialects(store, dialect):
     }
 
 
-def test_metrics_without_calls_are_zero(store):
-    assert set(aggregate_model_call_metrics(store, "1-0").values()) == {0}
+def test_unreported_sums_are_unknown(store):
+    assert set(aggregate_model_call_metrics(store, "1-0").values()) == {None, 0}
+    store.record("1-0", call(0, response={"usage": {"input_tokens": 0, "output_tokens": True}}))
+    store.record("1-0", call(1, response={"usage": None}))
+    metrics = aggregate_model_call_metrics(store, "1-0")
+    assert (metrics["tokens_in"], metrics["tokens_out"], metrics["cached_tokens"]) == (0, None, None)
+    assert (metrics["latency_total_ms"], metrics["num_calls"]) == (10.0, 2)
 
 
-def test_result_gets_the_calls_of_its_rollout(store):
-    store.record("4-1", call(request={"input": "hi"}, response=ANSWERS["responses"]).line())
-    store.record("4-0", call(9).line())
-    store.mark_incomplete("4-1", "call_x could not be written")
-    record = {"_ng_task_index": 4, "_ng_rollout_index": 1, "reward": 1.0}
-    merge_model_call_capture_into_record(record, [store.root])
-    capture = record["ng_model_call_capture"]
-    assert capture["rollout_id"] == "4-1"
-    assert capture["metrics"]["num_calls"] == 1
-    assert capture["metrics"]["tokens_total"] == 13
-    assert [each["model_call_id"] for each in capture["calls"]] == ["call_0"]
-    assert not {"request", "response"} & capture["calls"][0].keys()
-    assert capture["gaps"] == [{"code": "capture_incomplete", "detail": "call_x could not be written"}]
-    merge_model_call_capture_into_record(record, [store.root], include_payloads=True)
-    assert record["ng_model_call_capture"]["calls"][0]["request"] == {"input": "hi"}
+@each_case(
+    ("response", "status", "reason", "cached"),
+    [
+        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+         "incomplete", "max_output_tokens", None),
+        ({"choices": [{"finish_reason": "stop"}, {"finish_reason": "length"}]}, None, "stop", None),
+        ({"stop_reason": "end_turn", "usage": {"cache_read_input_tokens": 3, "cache_creation_input_tokens": 2}},
+         None, "end_turn", (True, 3, 2)),
+        ({"stop_reason": None, "choices": [{"finish_reason": "stop"}]}, None, "stop", None),
+        ({"usage": {"input_tokens_details": {"cached_tokens": 0}}}, None, None, (False, 0, None)),
+        ({"status": 5, "choices": "none", "usage": 7, "output": [5]}, None, None, None),
+    ],
+)  # fmt: skip
+def test_record_has_the_ends_and_caches_of_answers(store, response, status, reason, cached):
+    store.record("1-0", call(response=response, request={"model": "asked"}))
+    (record,) = read_model_call_records(store, "1-0")
+    assert (record.response_status, record.finish_reason) == (status, reason)
+    found = (record.cache_hit, record.cached_tokens, record.cache_creation_tokens)
+    assert found == (cached or (None, None, None))
+    assert record.model == "asked"
+    assert (record.latency_total_ms, record.latency_ttft_ms) == (5.0, None)
+    store.path_for("1-0").unlink()
 
 
-@pytest.mark.parametrize("record", [{"reward": 1.0}, {"_ng_task_index": 8, "_ng_rollout_index": 0}])
-def test_result_without_captured_calls_is_unchanged(store, record):
-    assert merge_model_call_capture_into_record(dict(record), [store.root]) == record
+FUNCTION = {"name": "look", "arguments": '{"at": "it"}'}
+
+
+@each_case(
+    "response",
+    [
+        {"output": [{"type": "reasoning", "summary": [{"text": "Hm."}]},
+                    {"type": "function_call", "call_id": "c", **FUNCTION}]},
+        {"choices": [{"message": {"reasoning_content": "Hm.", "tool_calls": [{"id": "c", "function": FUNCTION}]}}]},
+        {"content": [{"type": "thinking", "thinking": "Hm."},
+                     {"type": "tool_use", "id": "c", "name": "look", "input": {"at": "it"}}]},
+    ],
+)  # fmt: skip
+def test_record_has_tool_calls_and_reasoning(store, response):
+    store.record("1-0", call(response=response))
+    (record,) = read_model_call_records(store, "1-0")
+    assert record.tool_calls == [{"call_id": "c", "name": "look", "arguments": {"at": "it"}}]
+    assert record.reasoning_content == "Hm."
+    store.path_for("1-0").unlink()

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym.capture.attachment import CAPTURE_KEY, TRAJECTORY_KEY
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.schemas import row as fields_of_rows
-from nemo_gym.schemas.row import PRIVATE_PREFIX
+from nemo_gym.schemas.row import CAPTURE_KEY, PRIVATE_PREFIX, TRAJECTORY_KEY
 from tests.conftest import Workplace
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "files.md"

@@ -119,7 +119,7 @@ def test_filter_applies_to_everything(library: Library) -> None:
 def test_progress_follows_recorded_times(tmp_path: Path) -> None:
     rows = []
     for task in range(10):
-        call = {"model_call_id": "m", "dialect": "responses", "latency_ms": 4000.0}
+        call = {"model_call_id": "m", "dialect": "responses", "latency_total_ms": 4000.0}
         times = {"started_at": 1.7e9 + task, "completed_at": 1.7e9 + task + 4}
         rows.append(scored(task, ng_model_call_capture={"calls": [call | times]}))
     library = Library([write(tmp_path / "y.jsonl", *rows)], tmp_path / "cache")

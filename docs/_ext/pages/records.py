@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel
 
-from nemo_gym.capture.records import PAYLOADS, ModelCallMetrics, ModelCallRecord
+from nemo_gym.capture.observations import AgentInvocation, ObservationGap
+from nemo_gym.capture.records import ModelCallMetrics
+from nemo_gym.capture.trajectory import (
+    TrajectoryModelCall,
+    TrajectoryRecord,
+    TrajectoryResponseMetadata,
+    TrajectoryTokenStats,
+    TrajectoryToolCall,
+    TrajectoryTurn,
+)
 from nemo_gym.rollouts.run_record import Fingerprint, Outcomes, RunRecord
 from nemo_gym.rollouts.slurm_step import SlurmStep
 from pages.fields import keys_of_model
@@ -23,10 +32,22 @@ def run_record() -> str:
     )
 
 
-def model_calls() -> str:
+def call_sums() -> str:
     """Return the table of the fields of `ng_model_call_capture`."""
-    calls = (row for row in _rows(ModelCallRecord, "calls[].") if row[0].strip("`").rpartition(".")[2] not in PAYLOADS)
-    return table(HEADER, [*_rows(ModelCallMetrics, "metrics."), *calls])
+    return table(HEADER, [*_rows(ModelCallMetrics, "metrics."), *_rows(ObservationGap, "gaps[].")])
+
+
+def trajectory() -> str:
+    """Return the table of the fields of `ng_trajectory`."""
+    lists = {
+        "invocations": AgentInvocation, "turns": TrajectoryTurn, "tool_calls": TrajectoryToolCall,
+        "model_calls": TrajectoryModelCall,
+    }  # fmt: skip
+    parts = {"response_metadata": TrajectoryResponseMetadata, "token_stats": TrajectoryTokenStats}
+    rows = [row for name, model in lists.items() for row in _rows(model, f"{name}[].")]
+    inner = [row for name, model in parts.items() for row in _rows(model, f"model_calls[].{name}.")]
+    head = [row for row in _rows(TrajectoryRecord) if row[0].strip("`") not in lists]
+    return table(HEADER, [*head, *rows, *inner])
 
 
 def metrics(meanings: Mapping[str, str]) -> str:

@@ -22,7 +22,8 @@ MADE: dict[str, Callable[[Path], str]] = {
     "agents": catalog.servers("responses_api_agents"),
     "models": catalog.servers("responses_api_models"),
     "run_record": lambda repository: records.run_record(),
-    "model_calls": lambda repository: records.model_calls(),
+    "call_sums": lambda repository: records.call_sums(),
+    "trajectory": lambda repository: records.trajectory(),
     "value_metrics": lambda repository: records.metrics(VALUE_METRICS),
     "score_metrics": lambda repository: records.metrics(SCORE_METRICS),
     **{module: lambda repository, module=module: api.api(module) for module in api.MODULES},  # type: ignore[misc]

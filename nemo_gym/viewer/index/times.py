@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.row import SECONDS_KEY
+from nemo_gym.schemas.row import CAPTURE_KEY, SECONDS_KEY, TRAJECTORY_KEY
 from nemo_gym.viewer.recorded import objects_in, seconds_of
 
 PLAUSIBLE = 1e9
@@ -28,17 +28,18 @@ UNKNOWN = Times()
 def times_of(row: JsonObject, response: JsonObject) -> Times:
     """Return the times of a record."""
     seconds, created_at = _number(row.get(SECONDS_KEY)), _moment(response.get("created_at"))
-    capture, trajectory = row.get("ng_model_call_capture"), row.get("ng_trajectory")
+    capture, trajectory = row.get(CAPTURE_KEY), row.get(TRAJECTORY_KEY)
     if not isinstance(capture, dict) and not isinstance(trajectory, dict):
         return Times(seconds=seconds, ended_at=created_at) if seconds or created_at else UNKNOWN
-    models = _calls(capture, "calls") or _calls(trajectory, "model_calls")
+    # Before the trajectory is made, the calls are in the capture.
+    models = _calls(trajectory, "model_calls") or _calls(capture, "calls")
     tools = _calls(trajectory, "tool_calls")
     starts = [at for call in (*models, *tools) if (at := _moment(call.get("started_at"))) is not None]
     ends = [at for call in (*models, *tools) if (at := _moment(call.get("completed_at"))) is not None]
     started_at, ended_at = min(starts, default=None), max([*ends, *starts], default=created_at)
     return Times(
         seconds,
-        _sum_of(models, "latency_ms"),
+        _sum_of(models, "duration_ms", "latency_total_ms"),
         _sum_of(tools, "duration_ms"),
         started_at,
         ended_at,
@@ -49,8 +50,8 @@ def _calls(holder: object, name: str) -> list[JsonObject]:
     return objects_in(holder.get(name)) if isinstance(holder, dict) else []
 
 
-def _sum_of(calls: list[JsonObject], name: str) -> float | None:
-    durations = [ms for call in calls if (ms := _number(call.get(name))) is not None]
+def _sum_of(calls: list[JsonObject], *names: str) -> float | None:
+    durations = [ms for call in calls for name in names if (ms := _number(call.get(name))) is not None]
     return sum(durations) / 1000 if durations else None
 
 

@@ -25,7 +25,6 @@ from tests.published.interface.shapes import (
     kind_of,
     members,
     methods,
-    reads,
     signature,
     value,
 )
@@ -43,7 +42,10 @@ def provides(thing: Any) -> None:
     assert [name for name in PROVIDER if not inspect.iscoroutinefunction(getattr(thing, name, None))] == []
 
 
-TIMES = "started_at=None completed_at=None duration_ms=None"
+TOOL_CALL = (
+    "kind='tool_call' invocation_id! tool_call_id! sandbox_id=None tool_name=None started_at=None completed_at=None "
+    "duration_ms=None timing_source=None status='unknown' error_type=None"
+)
 S = "tests/sandbox/"
 EXEC = "async (self, command, cwd=None, env=None, timeout_s=180.0, user=None)"
 ROWS = [
@@ -76,11 +78,11 @@ ROWS = [
                   f"global_config_dict_parser_cls={GlobalConfigDictParser!r})"),
     ), "test_process_loads_its_configuration_lazily_and_once"),
     Row(47, "rollout_observability", "AgentInvocation", (
-        STRICT, fields(f"kind='agent_invocation' invocation_id! parent_invocation_id=None {TIMES} model_calls=[] "
-                       "episodes=[] status=None error_type=None"),
-    ), f"{RECORDS}test_observations.py::test_calls_belong_to_the_invocation_naming_them"),
+        STRICT, fields("kind='agent_invocation' invocation_id! parent_invocation_id=None spawned_by_tool_call_id=None "
+                       "status='unknown' duration_ms=None error_type=None model_calls=[] conversation=[]"),
+    ), f"{RECORDS}test_joining.py::test_call_belongs_to_the_first_invocation_naming_it"),
     Row(48, "rollout_observability", "ObservationGap", (STRICT, fields("code! invocation_id=None detail=None")),
-        f"{RECORDS}test_observations.py::test_unreadable_observations_are_a_gap"),
+        f"{RECORDS}test_trajectory.py::test_invalid_parts_are_gaps"),
     Row(49, "sandbox", "SandboxResources", (
         signature("(cpu=None, memory_mib=None, disk_gib=None, gpu=None, gpu_type=None)"),
     ), f"{S}bubblewrap/test_confinement.py::test_memory_is_bounded"),
@@ -88,19 +90,20 @@ ROWS = [
         f"{P}test_prompt.py::test_prompt_path_may_be_relative_or_absolute"),
     Row(54, "rollout_observability", "AgentObservationBundle", (STRICT, fields("source! records=[] gaps=[]")),
         f"{STYLE}test_agent_observations_are_joined_with_its_calls"),
-    Row(55, "rollout_observability", "ToolCallObservation", (
-        STRICT, fields(f"kind='tool_call' invocation_id=None tool_call_id! sandbox_id=None tool_name=None {TIMES} "
-                       "timing_source=None status=None error_type=None output=None"),
-    ), f"{STYLE}test_agent_observations_are_joined_with_its_calls"),
+    Row(55, "rollout_observability", "ToolCallObservation", (STRICT, fields(TOOL_CALL)),
+        f"{STYLE}test_agent_observations_are_joined_with_its_calls"),
     Row(59, "prompt", "PromptConfig", (fields("user! system=None"),),
         f"{P}test_prompt.py::test_system_message_is_optional"),
-    Row(60, "rollout_observability", "AgentEpisode", (STRICT, fields("episode_id! model_calls=[]")),
-        f"{STYLE}test_agent_observations_are_joined_with_its_calls"),
+    Row(60, "rollout_observability", "AgentEpisode", (signature("(response, observations)"),),
+        f"{RECORDS}test_observations.py::test_episode_is_a_response_with_observations"),
     Row(61, "rollout_observability", "ContextCompactionObservation", (
-        STRICT, fields("kind='context_compaction' invocation_id=None"),
-    ), f"{RECORDS}test_observations.py::test_bundle_distinguishes_records_by_kind"),
-    Row(62, "rollout_observability", "ModelCallRef", (STRICT, fields("model_call_id=None response_id=None")),
-        f"{RECORDS}test_observations.py::test_calls_belong_to_the_invocation_naming_them"),
+        STRICT, fields("kind='context_compaction' invocation_id! observed_at=None trigger=None tokens_before=None "
+                       "tokens_after=None outcome='unknown' summary=None first_kept_item_id=None "
+                       "before_model_call=None model_calls=[] after_model_call=None"),
+    ), f"{RECORDS}test_joining.py::test_calls_of_a_compaction_belong_to_its_invocation"),
+    Row(62, "rollout_observability", "ModelCallRef", (
+        STRICT, fields("model_call_id=None model_ref=None response_id=None"),
+    ), f"{RECORDS}test_joining.py::test_reference_is_completed_from_its_only_match"),
     Row(63, "sandbox", "resolve_provider_config", (signature("(ref_or_mapping, named_configs=None)"),),
         f"{S}test_config.py::test_provider_is_resolved_from_block_or_name"),
     Row(64, "sandbox", "resolve_provider_metadata", (signature("(ref_or_mapping, named_configs=None)"),),
@@ -180,22 +183,19 @@ ROWS = [
                "disable_aggregation=False"),
     ), "test_collection_accepts_all_published_keys"),
     Row(151, "rollout_collection", "_attach_trajectory_record", (is_callable,),
-        f"{RECORDS}test_observations.py::test_trajectory_of_the_agent_is_kept"),
+        f"{RECORDS}test_trajectory.py::test_trajectory_of_the_agent_is_completed"),
     Row(152, "rollout_collection", "_get_max_rollout_attempts", (signature("()"),),
         "test_environment_variable_sets_rollout_attempts"),
     Row(154, "rollout_observability", "TrajectoryRecord", (
-        STRICT, fields("schema_version='1.0' task_id=None rollout_id=None invocations=[] turns=[] model_calls=[] "
+        STRICT, fields("schema_version='1.0' task_id! rollout_id! invocations=[] turns=[] model_calls=[] "
                        "tool_calls=[] gaps=[]"),
-    ), f"{RECORDS}test_collection.py::test_each_result_has_its_trajectory"),
-    Row(155, "rollout_observability", "TrajectoryToolCall", (
-        STRICT, fields(f"invocation_id=None tool_call_id! sandbox_id=None tool_name=None {TIMES} timing_source=None "
-                       "status=None error_type=None output=None"),
-    ), f"{RECORDS}test_observations.py::test_observations_take_precedence_over_the_response"),
+    ), f"{RECORDS}test_collection.py::test_each_trajectory_has_calls_and_turn"),
+    Row(155, "rollout_observability", "TrajectoryToolCall", (STRICT, fields(f"{TOOL_CALL} output=None")),
+        f"{RECORDS}test_trajectory.py::test_observed_tool_calls_are_laid_over_the_agents"),
     Row(156, "rollout_observability", "TrajectoryTurn", (
-        STRICT, fields("invocation_id=None task_id=None rollout_id=None turn_no! timestamp=None question=None "
-                       "answer=None reasoning_content=None resolved=None step_count=None model_calls=[]"),
-        reads({"turn_no": 1}, {"turn_no": 0}),
-    ), f"{RECORDS}test_observations.py::test_trajectory_without_observations_comes_from_response"),
+        STRICT, fields("invocation_id! task_id! rollout_id! turn_no! timestamp! question=None answer=None "
+                       "reasoning_content=None resolved=None step_count! model_calls=[]"),
+    ), f"{RECORDS}test_observations.py::test_turn_contains_anything_as_its_texts"),
     Row(157, "sandbox", "SandboxEndpoint", (signature("(endpoint, headers=<factory>)"),),
         f"{S}test_command_lines.py::test_container_status_and_endpoint"),
     Row(158, "sandbox", "create_provider", (signature("(config)"),),

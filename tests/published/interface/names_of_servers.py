@@ -146,7 +146,7 @@ ROWS = [
     Row(88, "base_resources_server", "NEMO_GYM_MCP_METADATA_KEY", (value("mcp"),),
         "tests/servers/mcp/test_endpoint.py::test_seed_response_contains_the_mcp_address"),
     Row(89, "base_responses_api_model", "read_model_call_records", (signature("(store, rollout_id)"),),
-        f"{RECORDS}test_store.py::test_calls_are_read_by_start_time"),
+        f"{RECORDS}test_store.py::test_calls_are_numbered_in_the_order_of_the_file"),
     Row(101, "server_utils", "apply_rollout_prefix", (signature("(base_url, rollout_id, *, token_capture=False)"),),
         f"{NAMES}test_prefix_assigns_calls_to_a_rollout"),
     Row(106, "base_resources_server", "BaseMultiRewardVerifyResponse", (
@@ -158,16 +158,20 @@ ROWS = [
         is_the(config_types, "AggregateMetricsRequest"),
     ), NOTHING_IN_PARTICULAR),
     Row(109, "base_responses_api_model", "ModelCallRecord", (
-        fields("dialect! model_ref=None started_at! completed_at=None latency_ms=None latency_ttft_ms=None "
-               "status_code=None error_category=None request=None response=None request_raw=None response_raw=None"),
-    ), f"{RECORDS}test_middleware.py::test_call_is_recorded_with_request_and_answer"),
+        fields("call_index! model_call_id=None response_id=None model_ref=None model=None dialect=None "
+               "status_code=None response_status=None finish_reason=None started_at=None completed_at=None "
+               "tokens_in=None tokens_out=None tokens_reasoning=None tokens_total=None request=None response=None "
+               "request_raw=None response_raw=None tool_calls=None reasoning_content=None cache_hit=None "
+               "cached_tokens=None cache_creation_tokens=None error_category=None latency_total_ms=None "
+               "latency_ttft_ms=None"),
+    ), f"{RECORDS}test_observations.py::test_record_of_a_call_needs_only_its_index"),
     Row(110, "base_responses_api_model", "_CaptureMiddleware", (signature("(app, store, model_ref=None)"),),
         f"{RECORDS}test_middleware.py::test_only_model_calls_of_rollouts_are_recorded"),
     Row(111, "base_responses_api_model", "aggregate_model_call_metrics", (signature("(store, rollout_id)"),),
-        f"{RECORDS}test_store.py::test_metrics_without_calls_are_zero"),
+        f"{RECORDS}test_store.py::test_unreported_sums_are_unknown"),
     Row(112, "base_responses_api_model", "merge_model_call_capture_into_record", (
         signature("(record, dirs, *, include_payloads=False)"),
-    ), f"{RECORDS}test_store.py::test_result_gets_the_calls_of_its_rollout"),
+    ), f"{RECORDS}test_attachment.py::test_result_gets_the_calls_of_its_rollout"),
     Row(113, "config_types", "BaseServerConfig", (fields("host! port! num_workers=None"),), NOTHING_IN_PARTICULAR),
     Row(114, "config_types", "OmegaConf", (is_the(omegaconf, "OmegaConf"),), NOTHING_IN_PARTICULAR),
     Row(124, "judge", "judge_failsafe", (signature("(verify_fn)"),),

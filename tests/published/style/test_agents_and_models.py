@@ -41,6 +41,7 @@ ROWS = {
     "harness": row_of("harness_agent", initial_count=7, expected_count=7),
     "jar": row_of("jar_agent", initial_count=2, expected_count=5, step=3),
     "observed": row_of("observed_agent", tools=True, initial_count=0, expected_count=3, task_id="t-1"),
+    "reporting": row_of("reporting_agent", tools=True, initial_count=0, expected_count=3, instance_id="i-1"),
     "address": row_of("address_agent", initial_count=2, expected_count=5, step=3),
     "halved": row_of("halved_agent", initial_count=7, expected_count=7, uuid="u-2"),
     "debate": row_of("debate_agent", initial_count=7, expected_count=7),
@@ -60,7 +61,7 @@ ROWS = {
     "shared_sandbox": row_of("shared_sandbox_environment", work="echo $GOMAXPROCS > made", check="grep -q 2 made"),
     **{plan: row_of("sentinel_agent", plan=plan) for plan in PLANS},
 }
-OBSERVED = ("loop", "harness", "observed", "address")
+OBSERVED = ("loop", "harness", "observed", "reporting", "address")
 GIVEN = {"all": ROWS, "observed": {name: ROWS[name] for name in OBSERVED}}
 """The rows of each collection, by its name."""
 
@@ -112,7 +113,14 @@ def observed_servers(place, capture_dir):
     command.end()
 
 
-_OBSERVED_FOLDERS = ("tool_loop_agent", "harness_agent", "observed_agent", "address_agent", "scripted_model")
+_OBSERVED_FOLDERS = (
+    "tool_loop_agent",
+    "harness_agent",
+    "observed_agent",
+    "reporting_agent",
+    "address_agent",
+    "scripted_model",
+)
 
 
 def collect(place, servers, rows: str, output: str, *words: str, **env: str):
@@ -284,16 +292,43 @@ def test_sentinels_select_the_results_file(place, servers, collected):
 
 
 def test_agent_observations_are_joined_with_its_calls(collected, observed):
-    bundle = AgentObservationBundle.model_validate(collected[2]["observed"]["ng_agent_observations"])
-    assert "ng_trajectory" not in collected[2]["observed"]
+    assert not {"ng_agent_observations", "ng_trajectory"} & collected[2]["observed"].keys()
+    bundle = AgentObservationBundle.model_validate(observed["observed"]["ng_agent_observations"])
     assert [record.kind for record in bundle.records] == [
-        "agent_invocation", "tool_call", "tool_call", "context_compaction",
+        "agent_invocation", "tool_call", "tool_call", "context_compaction", "sandbox",
     ]  # fmt: skip
     record = TrajectoryRecord.model_validate(observed["observed"]["ng_trajectory"])
     assert (record.task_id, record.rollout_id) == ("t-1", "2-0")
-    assert [call.invocation_id for call in record.model_calls] == ["main"] * 3
-    assert [call.output for call in record.tool_calls] == ['{"success":true}'] * 2
-    assert "no_sandbox" in [gap.code for gap in record.gaps]
+    named = [call.model_call_id for call in record.invocations[0].model_calls]
+    assert named == [call.model_call_id for call in record.model_calls]
+    assert len(named) == 3
+    assert bundle.records[3].before_model_call.model_call_id == named[0]
+    assert [(call.tool_name, call.status, call.output) for call in record.tool_calls] == [
+        ("increment_counter", "completed", '{"success":true}')
+    ] * 2
+    assert all(call.started_at <= call.completed_at for call in record.tool_calls)
+    (turn,) = record.turns
+    assert (turn.question[0]["content"], turn.answer[0]["type"], turn.step_count) == ("Begin.", "message", 3)
+    assert [(gap.code, gap.invocation_id) for gap in record.gaps] == [
+        ("no_subagents", "main"), ("model_call_reference_unmatched", "main"),
+    ]  # fmt: skip
+
+
+def test_overridden_responses_sees_the_rollout_id(collected, observed, observed_servers):
+    assert not {"ng_agent_observations", "base_url"} & collected[2]["reporting"].keys()
+    rollout = observed["reporting"]
+    assert rollout["reward"] == 1.0
+    path = "/ng-rollout/3-0/v1/responses"
+    assert (rollout["paths"], rollout["captures_tokens"], rollout["is_observed"]) == ([path, path], False, True)
+    assert rollout["base_url"] == f"{observed_servers.servers['policy_model']['url']}/ng-rollout/3-0/v1"
+    record = TrajectoryRecord.model_validate(rollout["ng_trajectory"])
+    assert (record.task_id, record.rollout_id) == ("i-1", "3-0")
+    assert [each.invocation_id for each in record.invocations] == ["main", "helper"]
+    assert record.invocations[0].model_calls[0].model_call_id == record.model_calls[-1].model_call_id
+    assert [(gap.code.removeprefix("model_call_"), gap.invocation_id) for gap in record.gaps] == [
+        ("reference_unmatched", "helper"), ("ownership_unavailable", None), ("ownership_unavailable", None),
+        ("turns_unavailable", None), ("conversation_unavailable", "helper"),
+    ]  # fmt: skip
 
 
 def test_call_paths_contain_the_rollout_id(observed, capture_dir):

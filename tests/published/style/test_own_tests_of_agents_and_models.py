@@ -63,6 +63,8 @@ IDIOMS = {
     "execution-of-a-model-call": "traced_vllm_model::test_upstream_and_local_answers",
     "forwarded-body": "forwarding_agent::test_the_body_is_forwarded_as_it_came",
     "observations-of-an-agent": "observed_agent::test_answer_contains_the_observations",
+    "rollout-id-of-a-prefixed-call": "reporting_agent::test_prefixed_call_is_observed[]",
+    "path-for-a-stub-of-a-request": "reporting_agent::test_stubs_of_requests_have_paths",
     "observations-are-strict": "observed_agent::test_observations_are_strict",
     "sentinel-failure-class": "sentinel_agent::test_sentinels[bad-expected3]",
     "sentinel-terminal": "sentinel_agent::test_sentinels[hopeless-expected4]",

@@ -164,9 +164,9 @@ def test_time_line_has_every_call(site, page):
     site.open(page, "all", "rollout/{}/{}".format(*key), "tab=timeline")
     spans = page.get_by_role("listbox", name="Calls by time")
     rollout = site.rollouts("all")[key]
-    calls = len(rollout["ng_model_call_capture"]["calls"])
+    calls = len(rollout["ng_trajectory"]["model_calls"])
     expect(spans.get_by_role("group", name="model").get_by_role("option")).to_have_count(calls)
-    tools = len(rollout["ng_agent_observations"]["records"])
+    tools = len(rollout["ng_trajectory"]["tool_calls"])
     expect(spans.get_by_role("group", name="environment").get_by_role("option")).to_have_count(tools)
 
 

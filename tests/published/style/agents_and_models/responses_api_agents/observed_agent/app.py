@@ -1,9 +1,9 @@
 import json
 import time
-from typing import Any, List
+from typing import Any, Dict, List, Tuple
 
-from fastapi import Request
-from pydantic import ConfigDict
+from fastapi import Request, Response
+from pydantic import ConfigDict, PrivateAttr
 
 from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyResponse
 from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgentConfig, Body, SimpleResponsesAPIAgent
@@ -21,7 +21,11 @@ from nemo_gym.rollout_observability import (
     ContextCompactionObservation,
     ModelCallRef,
     ObservationGap,
+    SandboxObservation,
     ToolCallObservation,
+    TrajectoryRecord,
+    TrajectoryToolCall,
+    TrajectoryTurn,
 )
 from nemo_gym.server_utils import get_response_json, raise_for_status
 
@@ -42,47 +46,40 @@ class ObservedAgentVerifyResponse(BaseVerifyResponse):
 class ObservedAgent(SimpleResponsesAPIAgent):
     config: ObservedAgentConfig
 
+    _observed: Dict[str, AgentObservationBundle] = PrivateAttr(default_factory=dict)
+
     async def responses(
-        self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming = Body()
+        self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming = Body()
     ) -> NeMoGymResponse:
-        response = await self.server_client.post(
-            server_name=self.config.model_server.name,
-            url_path=self.url_path_for_request("/v1/responses", request),
-            json=body,
-            cookies=request.cookies,
-        )
-        await raise_for_status(response)
-        return NeMoGymResponse.model_validate(await get_response_json(response))
+        episode, cookies = await self._converse(request, body)
+        for name, value in cookies.items():
+            response.set_cookie(name, value.value)
+        rollout_id = request.path_params.get("rollout_id")
+        if rollout_id is not None:
+            assert request.url.path.startswith(f"/ng-rollout/{rollout_id}/")
+            self._observed[rollout_id] = episode.observations
+        return episode.response
 
-    async def run(self, request: Request, body: ObservedAgentRunRequest) -> ObservedAgentVerifyResponse:
-        seeded = await self.server_client.post(
-            server_name=self.config.resources_server.name, url_path="/seed_session", json=body.model_dump()
-        )
-        await raise_for_status(seeded)
-        cookies = seeded.cookies
-
-        params = body.responses_create_params
+    async def _converse(
+        self, request: Request, params: NeMoGymResponseCreateParamsNonStreaming
+    ) -> Tuple[AgentEpisode, Any]:
         if isinstance(params.input, str):
             params = params.model_copy(update={"input": [NeMoGymEasyInputMessage(role="user", content=params.input)]})
-        path = self.url_path_for_run("/v1/responses", body)
-        main = AgentInvocation(invocation_id="main", agent_name=self.config.name, started_at=time.time())
-        records: List[Any] = [main]
+        invocation = AgentInvocation(invocation_id="main")
+        records: List[Any] = [invocation]
         outputs: List[Any] = []
-        model_cookies = None
+        cookies, model_cookies = request.cookies, None
         while True:
             answer = await self.server_client.post(
                 server_name=self.config.model_server.name,
-                url_path=path,
+                url_path=self.url_path_for_request("/v1/responses", request),
                 json=params.model_copy(update={"input": params.input + outputs}),
                 cookies=model_cookies,
             )
             await raise_for_status(answer)
             model_cookies = answer.cookies
             said = NeMoGymResponse.model_validate(await get_response_json(answer))
-            episode = AgentEpisode(
-                episode_id=f"episode_{len(main.episodes)}", model_calls=[ModelCallRef(response_id=said.id)]
-            )
-            main.episodes = [*main.episodes, episode]
+            invocation.model_calls.append(ModelCallRef(model_ref=self.config.model_server, response_id=said.id))
             outputs += said.output
             calls = [item for item in said.output if item.type == "function_call"]
             if not calls:
@@ -104,35 +101,84 @@ class ObservedAgent(SimpleResponsesAPIAgent):
                     ToolCallObservation(
                         invocation_id="main",
                         tool_call_id=call.call_id,
-                        tool_name=call.name,
                         started_at=begun,
                         completed_at=time.time(),
-                        duration_ms=(time.time() - begun) * 1000,
-                        timing_source="agent",
-                        status="completed" if reply.ok else "failed",
-                        output=text,
+                        timing_source="executor",
                     )
                 )
-        main.completed_at = time.time()
-        main.status = "completed"
-        records.append(ContextCompactionObservation(invocation_id="main", tokens_before=100, tokens_after=10))
+        invocation.status = "completed"
+        invocation.conversation = params.input + outputs
+        compaction = ContextCompactionObservation(
+            invocation_id="main",
+            trigger="token_limit",
+            tokens_before=100,
+            tokens_after=10,
+            outcome="completed",
+            before_model_call=invocation.model_calls[0],
+            after_model_call=ModelCallRef(model_ref=self.config.model_server, response_id="never asked"),
+        )
+        sandbox = SandboxObservation(role="agent", provider="none", outcome="oom", exit_code=137, peak_memory_mib=64)
         bundle = AgentObservationBundle(
             source=self.config.name,
-            records=records,
-            gaps=[ObservationGap(code="no_sandbox", invocation_id="main", detail="there is none")],
+            records=[*records, compaction, sandbox],
+            gaps=[ObservationGap(code="no_subagents", invocation_id="main", detail="this agent starts none")],
         )
-
         said.output = outputs
+        return AgentEpisode(response=said, observations=bundle), cookies
+
+    async def run(self, request: Request, body: ObservedAgentRunRequest) -> ObservedAgentVerifyResponse:
+        seeded = await self.server_client.post(
+            server_name=self.config.resources_server.name, url_path="/seed_session", json=body.model_dump()
+        )
+        await raise_for_status(seeded)
+        answer = await self.server_client.post(
+            server_name=self.config.name,
+            url_path=self.url_path_for_run("/v1/responses", body),
+            json=body.responses_create_params,
+            cookies=seeded.cookies,
+        )
+        await raise_for_status(answer)
+        response = await get_response_json(answer)
         verified = await self.server_client.post(
             server_name=self.config.resources_server.name,
             url_path="/verify",
-            json=body.model_dump() | {"response": said.model_dump()},
-            cookies=cookies,
+            json=body.model_dump() | {"response": response},
+            cookies=answer.cookies,
         )
         await raise_for_status(verified)
         result = await get_response_json(verified)
-        result["ng_agent_observations"] = bundle.model_dump(mode="json")
+        rollout_id = self.rollout_id_from_run(body)
+        if rollout_id is not None:
+            bundle = self._observed.pop(rollout_id)
+            result["ng_agent_observations"] = bundle.model_dump(mode="json")
+            result["ng_trajectory"] = self._trajectory(bundle, body, rollout_id).model_dump(mode="json")
         return ObservedAgentVerifyResponse.model_validate(result)
+
+    def _trajectory(
+        self, bundle: AgentObservationBundle, body: ObservedAgentRunRequest, rollout_id: str
+    ) -> TrajectoryRecord:
+        ids = {"task_id": str((body.model_extra or {})["task_id"]), "rollout_id": rollout_id}
+        invocation = bundle.records[0]
+        items = [item.model_dump(mode="json") for item in invocation.conversation]
+        calls = [item for item in items if item["type"] == "function_call"]
+        turn = TrajectoryTurn(
+            **ids,
+            invocation_id="main",
+            turn_no=1,
+            timestamp=time.time(),
+            question=items[:1],
+            answer=items[-1:],
+            reasoning_content=[item for item in items if item["type"] == "reasoning"],
+            step_count=len(invocation.model_calls),
+            model_calls=invocation.model_calls,
+        )
+        tool_calls = [
+            TrajectoryToolCall(
+                invocation_id="main", tool_call_id=call["call_id"], tool_name=call["name"], status="completed"
+            )
+            for call in calls
+        ]
+        return TrajectoryRecord(**ids, turns=[turn], tool_calls=tool_calls)
 
 
 if __name__ == "__main__":

@@ -56,8 +56,8 @@ def test_a_field_of_any_type() -> None:
 def test_the_models_address(look_up: MagicMock) -> None:
     server = make_server()
     assert server.resolve_model_base_url("policy_model") == "http://10.0.0.7:9001/v1"
-    # Without observability, calls do not carry a rollout id.
-    assert server.resolve_model_base_url("policy_model", rollout_id="3-1") == "http://10.0.0.7:9001/v1"
+    # The caller decides, not the switches.
+    assert server.resolve_model_base_url("policy_model", rollout_id="3-1") == "http://10.0.0.7:9001/ng-rollout/3-1/v1"
     look_up.assert_called_with(server.server_client.global_config_dict, "policy_model")
 
 

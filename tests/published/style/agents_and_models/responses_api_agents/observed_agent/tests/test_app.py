@@ -5,8 +5,9 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import ValidationError
 
+from nemo_gym.base_responses_api_model import ModelCallRecord
 from nemo_gym.config_types import ModelServerRef, ResourcesServerRef
-from nemo_gym.rollout_observability import AgentInvocation, AgentObservationBundle
+from nemo_gym.rollout_observability import AgentInvocation, AgentObservationBundle, join_model_call_observations
 from nemo_gym.server_utils import ServerClient
 from responses_api_agents.observed_agent.app import ObservedAgent, ObservedAgentConfig
 
@@ -43,28 +44,38 @@ def test_answer_contains_the_observations() -> None:
         model_server=ModelServerRef(type="responses_api_models", name="model"),
     )
     server = ObservedAgent(config=config, server_client=MagicMock(spec=ServerClient))
-    row = {"responses_create_params": {"input": "hi"}}
     answers = []
-    for content in (
-        {},
-        response_of(1, CALL),
-        {"seen": 1},
-        response_of(2, MESSAGE),
-        row | {"response": response_of(2, MESSAGE), "reward": 1.0},
-    ):
+    for content in (response_of(1, CALL), {"seen": 1}, response_of(2, MESSAGE)):
         mock = AsyncMock()
         mock.ok = True
         mock.cookies = {}
         mock.read = AsyncMock(return_value=orjson.dumps(content))
         answers.append(mock)
     server.server_client.post = AsyncMock(side_effect=answers)
-    observations = TestClient(server.setup_webserver()).post("/run", json=row).json()["ng_agent_observations"]
-    bundle = AgentObservationBundle.model_validate(observations)
+    client = TestClient(server.setup_webserver())
+    assert client.post("/ng-rollout/3-1/v1/responses", json={"input": "hi"}).status_code == 200
+    paths = [call.kwargs["url_path"] for call in server.server_client.post.await_args_list]
+    assert paths == ["/ng-rollout/3-1/v1/responses", "/look", "/ng-rollout/3-1/v1/responses"]
+    bundle = server._observed["3-1"]
     assert bundle.source == "observed"
-    assert [record.kind for record in bundle.records] == ["agent_invocation", "tool_call", "context_compaction"]
-    called = [ref.response_id for episode in bundle.records[0].episodes for ref in episode.model_calls]
-    assert called == ["resp_1", "resp_2"]
-    assert bundle.records[1].output == '{"seen":1}'
+    assert [record.kind for record in bundle.records] == [
+        "agent_invocation",
+        "tool_call",
+        "context_compaction",
+        "sandbox",
+    ]
+    assert [ref.response_id for ref in bundle.records[0].model_calls] == ["resp_1", "resp_2"]
+    outputs = [item.output for item in bundle.records[0].conversation if item.type == "function_call_output"]
+    assert outputs == ['{"seen":1}']
+    joined = join_model_call_observations(
+        bundle,
+        [
+            ModelCallRecord(call_index=0, model_call_id="a", model_ref=config.model_server, response_id="resp_1"),
+            ModelCallRecord(call_index=1, model_call_id="b", model_ref=config.model_server, response_id="resp_2"),
+        ],
+    )
+    assert [ref.model_call_id for ref in joined.records[0].model_calls] == ["a", "b"]
+    assert [gap.code for gap in joined.gaps] == ["no_subagents", "model_call_reference_unmatched"]
 
 
 def test_observations_are_strict() -> None:
@@ -73,3 +84,5 @@ def test_observations_are_strict() -> None:
         invocation.duration_ms = -1
     with pytest.raises(ValidationError):
         AgentInvocation(invocation_id="main", agent="me")
+    with pytest.raises(ValidationError):
+        AgentObservationBundle(source="me", records=[invocation, invocation])

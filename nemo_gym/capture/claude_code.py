@@ -1,0 +1,35 @@
+"""The compactions of the published `claude_code_agent`, whose folder knows which model calls belong to them.
+
+This code exists only for that published folder.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Sequence
+
+from nemo_gym.capture.observations import AgentObservationBundle, ObservationGap
+from nemo_gym.capture.records import ModelCallRecord
+from nemo_gym.paths import augment_sys_path
+
+logger = logging.getLogger(__name__)
+
+SOURCE = "claude_code"
+MODULE = "responses_api_agents.claude_code_agent.observability"
+FUNCTION = "associate_claude_code_compaction_calls"
+JOIN_FAILED = "compaction_model_call_join_failed"
+
+
+def with_compaction_calls(bundle: AgentObservationBundle, calls: Sequence[ModelCallRecord]) -> AgentObservationBundle:
+    """Return the observations with the references that the folder's own function adds, or with a gap if it fails."""
+    if bundle.source != SOURCE:
+        return bundle
+    kept = bundle.model_copy(update={"gaps": [gap for gap in bundle.gaps if gap.code != JOIN_FAILED]})
+    try:
+        augment_sys_path()
+        found = getattr(importlib.import_module(MODULE), FUNCTION)(kept, list(calls))
+        return AgentObservationBundle.model_validate(found)
+    except Exception as error:  # noqa: BLE001 - the folder's code may raise anything
+        logger.warning("%s.%s failed: %r", MODULE, FUNCTION, error)
+        return kept.model_copy(update={"gaps": [*kept.gaps, ObservationGap(code=JOIN_FAILED, detail=repr(error))]})

@@ -1,0 +1,127 @@
+"""Observe one conversation of an agent, for `ng_agent_observations` and `ng_trajectory` of its result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nemo_gym.config.settings import MODEL_TIER
+from nemo_gym.http.reply import Reply
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.rollout import MODEL_CALL_HEADER
+from nemo_gym.schemas.row import OBSERVATIONS_KEY, TRAJECTORY_KEY
+from nemo_gym.schemas.tokens import TOKEN_METADATA_FIELDS
+
+Item = JsonObject
+
+
+@dataclass(frozen=True)
+class _ModelCall:
+    began_at: float
+    reference: JsonObject | None
+    heard: int
+    """The number of items after the input when the model was called."""
+
+
+@dataclass
+class _Turn:
+    question: list[Item]
+    items: list[Item] = field(default_factory=list)
+    calls: list[_ModelCall] = field(default_factory=list)
+
+
+class Observer:
+    """What an agent does in one conversation: its model calls and its tool calls with their times."""
+
+    def __init__(self, agent: str) -> None:
+        """`agent` is the name of the agent's server, which is also the id of its invocation."""
+        self._agent = agent
+        self._began = time.monotonic()
+        self._model_calls: list[_ModelCall] = []
+        self._tool_calls: list[JsonObject] = []
+
+    def note_model_call(self, model: str, reply: Reply, turn: JsonObject, began_at: float, heard: int) -> None:
+        """Note a call that has just ended. `heard` is the number of items after the input when it began."""
+        # Tests of published folders use other classes of replies.
+        recorded = reply.headers.get(MODEL_CALL_HEADER) if isinstance(reply, Reply) else None
+        server = {"type": MODEL_TIER, "name": model}
+        reference = {"model_call_id": recorded, "model_ref": server, "response_id": turn.get("id")}
+        is_named = reference["model_call_id"] is not None or reference["response_id"] is not None
+        self._model_calls.append(_ModelCall(began_at, reference if is_named else None, heard))
+
+    def tool_call(self, call: Item, began_at: float) -> JsonObject:
+        """Return the observation of a tool call that has just ended."""
+        ended_at = max(began_at, time.time())
+        return {
+            "kind": "tool_call",
+            "invocation_id": self._agent,
+            "tool_call_id": call["call_id"],
+            "tool_name": call["name"],
+            "started_at": round(began_at, 6),
+            "completed_at": round(ended_at, 6),
+            "duration_ms": round(1000 * (ended_at - began_at), 3),
+            "timing_source": "harness",
+            "status": "completed",
+        }
+
+    def note_tool_calls(self, observations: Sequence[JsonObject]) -> None:
+        self._tool_calls += observations
+
+    def observations(self, asked: Sequence[Item], said: Sequence[Item], *, was_cut_off: bool) -> JsonObject:
+        """Return `ng_agent_observations`. `asked` are the items of the input, `said` all later ones."""
+        invocation = {
+            "kind": "agent_invocation",
+            "invocation_id": self._agent,
+            "status": "incomplete" if was_cut_off else "completed",
+            "duration_ms": round(1000 * (time.monotonic() - self._began), 3),
+            "model_calls": _references(self._model_calls),
+            "conversation": _without_tokens([*asked, *said]),
+        }
+        return {OBSERVATIONS_KEY: {"source": self._agent, "records": [invocation, *self._tool_calls], "gaps": []}}
+
+    def trajectory(
+        self, asked: Sequence[Item], said: Sequence[Item], ids: dict[str, str], resolved: bool | None
+    ) -> JsonObject:
+        """Return `ng_trajectory` with the turns. `ids` are `task_id` and `rollout_id`."""
+        turns = [turn for turn in self._turns(asked, said) if turn.calls]
+        written = [
+            {
+                **ids,
+                "invocation_id": self._agent,
+                "turn_no": number,
+                "timestamp": round(turn.calls[0].began_at, 6),
+                "question": _without_tokens(turn.question),
+                "answer": [item for item in _without_tokens(turn.items) if item.get("type") == "message"],
+                "reasoning_content": [i for i in _without_tokens(turn.items) if i.get("type") == "reasoning"] or None,
+                "resolved": resolved if number == len(turns) else None,
+                "step_count": len(turn.calls),
+                "model_calls": _references(turn.calls),
+            }
+            for number, turn in enumerate(turns, start=1)
+        ]
+        return {TRAJECTORY_KEY: {**ids, "turns": written}}
+
+    def _turns(self, asked: Sequence[Item], said: Sequence[Item]) -> list[_Turn]:
+        """Return the turns: each begins with the user's next message after the model was called."""
+        turns = [_Turn(list(asked))]
+        calls = self._model_calls[::-1]
+        for heard, item in enumerate(said):
+            while calls and calls[-1].heard <= heard:
+                turns[-1].calls.append(calls.pop())
+            if item.get("role") != "user":
+                turns[-1].items.append(item)
+            elif turns[-1].calls:
+                turns.append(_Turn([item]))
+            else:
+                turns[-1].question.append(item)
+        turns[-1].calls += calls[::-1]
+        return turns
+
+
+def _references(calls: Sequence[_ModelCall]) -> list[JsonObject]:
+    return [call.reference for call in calls if call.reference is not None]
+
+
+def _without_tokens(items: Sequence[Item]) -> list[Item]:
+    return [{name: value for name, value in item.items() if name not in TOKEN_METADATA_FIELDS} for item in items]
