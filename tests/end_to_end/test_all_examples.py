@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from nemo_gym import config
+from nemo_gym.rollout_observability import AgentObservationBundle, TrajectoryRecord
 from tests.rows import rows_of
 
 REPOSITORY = Path(__file__).parents[2]
@@ -16,6 +17,8 @@ CONFIG = REPOSITORY / "configs" / "all_examples.yaml"
 SAMPLE_MODEL = REPOSITORY / "responses_api_models" / "sample_model" / "configs" / "sample_model.yaml"
 FOLDERS = {path.parent.name for path in (REPOSITORY / "resources_servers").glob("*/app.py")}
 EXAMPLES, REPEATS = 5, 2
+UNOBSERVED = ("turns_unavailable", "conversation_unavailable")
+"""The gaps of agents that do not observe their work."""
 
 
 @pytest.fixture(scope="module")
@@ -41,22 +44,28 @@ class Collected(NamedTuple):
         return rows_of(self.folder / "all.jsonl")
 
 
-@pytest.fixture(scope="module")
-def finished(shared_workplace):
-    """All examples, twice, with the embedded policy."""
-    command = shared_workplace.run(
+def collected(workplace, output, *words):
+    """Run all examples with the embedded policy."""
+    command = workplace.run(
         "ng_e2e_collect_rollouts",
         f"+config_paths=[{CONFIG}]",
         "--model-type",
         "sample_model",
         "+split=example",
         f"+num_repeats={REPEATS}",
-        "+output_jsonl_fpath=all.jsonl",
+        f"+output_jsonl_fpath={output}",
         "+head_server.port=0",
-        timeout_s=90,
+        *words,
+        timeout_s=300,
     )
     assert command.code == 0, command.err
-    return Collected(shared_workplace.folder, command.out)
+    return command
+
+
+@pytest.fixture(scope="module")
+def finished(shared_workplace):
+    """All examples, twice."""
+    return Collected(shared_workplace.folder, collected(shared_workplace, "all.jsonl").out)
 
 
 def test_every_environment_is_included(agents):
@@ -90,3 +99,25 @@ def test_no_server_logged_a_failure(finished, shared_workplace, agents):
     complaint = re.compile(r"WARNING nemo_gym\.web\.failures|ERROR|Traceback")
     assert [line for log in logs.values() for line in log.splitlines() if complaint.match(line)] == []
     assert shared_workplace.left_over() == []
+
+
+@pytest.mark.slow
+def test_observed_examples_are_all_scored(workplace, agents):
+    words = ("+observability_enabled=true", f"+model_call_capture_dir={workplace.folder / 'calls'}")
+    command = collected(workplace, "observed.jsonl", *words)
+    planned = len(agents) * EXAMPLES * REPEATS
+    assert f"{planned} planned = {planned} scored + 0 failed" in command.out
+    for row in rows_of(workplace.folder / "observed.jsonl"):
+        trajectory = TrajectoryRecord.model_validate(row["ng_trajectory"])
+        assert trajectory.model_calls
+        assert {gap.code for gap in trajectory.gaps} <= {"model_call_ownership_unavailable", *UNOBSERVED}
+        if not row["agent_ref"]["name"].endswith("simple_agent"):
+            continue
+        AgentObservationBundle.model_validate(row["ng_agent_observations"])
+        (invocation,) = trajectory.invocations
+        assert invocation.conversation, row["agent_ref"]
+        assert trajectory.turns, row["agent_ref"]
+        owned = {call.model_call_id for call in invocation.model_calls}
+        others = [call for call in trajectory.model_calls if call.model_call_id not in owned]
+        # Calls of a judge, which the agent does not make.
+        assert [gap.code for gap in trajectory.gaps] == ["model_call_ownership_unavailable"] * len(others)
