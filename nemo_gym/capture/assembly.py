@@ -61,7 +61,7 @@ def attach_trajectory_record(row: JsonObject, result: JsonObject) -> JsonObject:
 
 
 def _produced(result: JsonObject, empty: TrajectoryRecord) -> tuple[TrajectoryRecord, list[ObservationGap]]:
-    """Return the trajectory that the agent attached, as far as it can be used, and what is wrong with it."""
+    """Return the usable part of the trajectory that the agent attached, and the gaps for the rest."""
     given = result.get(TRAJECTORY_KEY)
     if given is None:
         return empty, []
@@ -164,7 +164,7 @@ def _laid_over(
 
 
 def _merged(base: Model, top: Model) -> Model:
-    """Return a model with what is known in `top`, and else in `base`."""
+    """Return a model with the known values of `top`, and those of `base` for all others."""
     try:
         return type(top).model_validate(_known(base, top))
     except ValidationError:

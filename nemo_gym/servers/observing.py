@@ -32,7 +32,7 @@ class _Turn:
 
 
 class Observer:
-    """What an agent does in one conversation: its model calls and its tool calls with their times."""
+    """The model calls and tool calls of one conversation, with their times."""
 
     def __init__(self, agent: str) -> None:
         """`agent` is the name of the agent's server, which is also the id of its invocation."""
