@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from nemo_gym.capture.records import Dialect
+from nemo_gym.capture.exchange import Dialect
 from nemo_gym.capture.streams import assembled
 from nemo_gym.dialects import anthropic, chat_history
 from nemo_gym.dialects.chat import new_id, split_responses_input_output_items
