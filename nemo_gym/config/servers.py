@@ -17,8 +17,10 @@ from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import DatasetConfig, Origin, ServerConfig
 from nemo_gym.config.overlays import Overlay, is_overlay
 from nemo_gym.config.overrides import is_typed
+from nemo_gym.config.own_fields import own_fields
 from nemo_gym.config.ray import RayNeeds
 from nemo_gym.config.reserved import RESERVED_KEYS
+from nemo_gym.config.server_folders import ServerFolder, nested_folders
 from nemo_gym.config.settings import (
     DUMMY_MODEL,
     ENVIRONMENT_SERVERS,
@@ -237,8 +239,9 @@ def parse_server(
     type_ = cast(ServerType, block.tier)
     if type_ != "resources_servers":
         settings.pop("domain", None)
+    own = own_fields(Path(block.tier, block.implementation), settings)
     try:
-        generic = _Generic.model_validate(settings)
+        generic = _Generic.model_validate({key: value for key, value in settings.items() if key not in own})
     except ValidationError as error:
         if "entrypoint" not in settings and is_typed(block.node.origin):
             return None, [_unknown_server(block, others)], []
@@ -312,9 +315,10 @@ def _folder(block: Block, entrypoint: str, places: Mapping[str, Origin]) -> Path
             f"{place}: {block.key}.entrypoint: {folder} does not contain {entrypoint}."
             f"{did_you_mean_or_all(entrypoint, scripts, 'files there', if_none='Create it.')}"
         )
-    known = {
-        path.parent.name for root in search_roots() for path in (root / block.tier).glob("*/*.py") if path.is_file()
-    }
+    held = [root / block.tier for root in search_roots()]
+    direct = (path.parent for each in held for path in each.glob("*/*.py") if path.is_file())
+    nested = (folder for each in held for folder in nested_folders(each))
+    known = {ServerFolder.of(folder).implementation for folder in (*direct, *nested)}
     roots = ", ".join(str(root) for root in search_roots())
     noun, advice = f"implementations in {block.tier}", search_dir_for(block.tier)
     raise UnknownImplementationError(

@@ -25,7 +25,7 @@ from nemo_gym.errors import RolloutError
 from nemo_gym.http.external import external_session
 from nemo_gym.http.open_files import OPEN_FILES, raise_open_files_limit
 from nemo_gym.servers.context import ServerContext
-from nemo_gym.servers.name_clashes import hook_of
+from nemo_gym.servers.name_clashes import hook_of, setting_of
 from nemo_gym.web.admission import Admission
 from nemo_gym.web.app import ServerApp, add_part
 from nemo_gym.web.browsers import BrowserCheck
@@ -134,7 +134,7 @@ class SimpleServer(BaseServer):
 
     def setup_call_layer(self, app: FastAPI, run_token: str | None = None, run_id: str = "") -> None:
         """Add the outermost layer: run token, limits on calls, deadlines and metrics."""
-        given = {field: getattr(self.config, key, None) for key, field in LIMITS.items()}
+        given = {field: setting_of(self.config, key) for key, field in LIMITS.items()}
         limits = CallLimits(**{field: value for field, value in given.items() if value is not None})
         context = context_of(self)
         admission = Admission(
@@ -169,7 +169,7 @@ class SimpleServer(BaseServer):
         @asynccontextmanager
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             tasks = [asyncio.create_task(task) for task in hook_of(self, "background_tasks")()]
-            blocking_pool(getattr(self.config, "blocking_threads", None))
+            blocking_pool(setting_of(self.config, "blocking_threads"))
             outside = external_session()
             outside.join(self)
             try:

@@ -22,6 +22,7 @@ from nemo_gym.schemas.rollout import BaseVerifyRequest, BaseVerifyResponse
 from nemo_gym.schemas.row import Row
 from nemo_gym.servers.base import SimpleServer, context_of, folder_of
 from nemo_gym.servers.groups import Groups, Membership
+from nemo_gym.servers.name_clashes import setting_of
 from nemo_gym.servers.tools.handlers import Handler, bare, is_class_of, place_of, placed_at
 from nemo_gym.web.failures import fault_in
 from nemo_gym.web.threads import blocking_pool
@@ -60,7 +61,7 @@ def verifies_groups(cls: type) -> bool:
 
 def settings_for_groups(server: SimpleServer) -> GroupVerification | None:
     """Return the settings of a server that verifies groups, or None. Raise `ConfigError` if they do not fit it."""
-    settings: GroupVerification | None = getattr(server.config, GROUP_KEY, None)
+    settings: GroupVerification | None = setting_of(server.config, GROUP_KEY)
     name, cls = context_of(server).telemetry.server, type(server).__name__
     if not verifies_groups(type(server)):
         if settings is not None:

@@ -39,6 +39,14 @@ def hook_of(server: object, name: str) -> Callable[[], Any]:
     return MethodType(vars(ours)[name], server)
 
 
+def setting_of(config: object, name: str) -> Any:
+    """Return a setting that we added, or None if the folder's config class declares a field of this name itself."""
+    for cls in type(config).__mro__:
+        if name in inspect.get_annotations(cls) and not cls.__module__.startswith("nemo_gym."):
+            return None
+    return getattr(config, name, None)
+
+
 def _is_required(parameter: inspect.Parameter) -> bool:
     is_open = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     return parameter.default is parameter.empty and not is_open

@@ -39,7 +39,7 @@ from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.group_verification import GroupVerifier, VerifiesGroups, settings_for_groups
 from nemo_gym.servers.judging import failure_fields, mark_failed
 from nemo_gym.servers.mcp.tools import CatchAll, McpTool
-from nemo_gym.servers.name_clashes import YieldingRoutes, can_end_a_session, hook_of, listed_tools
+from nemo_gym.servers.name_clashes import YieldingRoutes, can_end_a_session, hook_of, listed_tools, setting_of
 from nemo_gym.servers.sessions import SessionStore, session_id_of
 from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, bare, endpoint_of, place_of, with_signature
 from nemo_gym.servers.tools.tool import RESERVED_NAMES, Tool, add_tool_routes, tools_of
@@ -50,6 +50,7 @@ from nemo_gym.web.json_response import WrittenJson
 ResultT = TypeVar("ResultT")
 
 NOT_EMPTY = re.compile(rb'\{\s*"')
+SESSION_IDLE_S = 3600.0
 BEGINNINGS = frozenset({"/seed_session", "/reset"})
 NEWER = frozenset({"/tools", "/close_session"})
 """Paths that published folders may use for their own tools."""
@@ -272,7 +273,8 @@ def _spare_tokens(verify: BaseRoute) -> None:
 def store_of(server: SimpleResourcesServer) -> SessionStore:
     """Return the states of a server's rollouts, even if the server uses `sessions` for something else."""
     if server._nemo_gym_sessions is None:
-        server._nemo_gym_sessions = SessionStore(getattr(server.config, "session_idle_s", 3600.0))
+        idle_s = setting_of(server.config, "session_idle_s")
+        server._nemo_gym_sessions = SessionStore(SESSION_IDLE_S if idle_s is None else idle_s)
     return server._nemo_gym_sessions
 
 

@@ -461,3 +461,24 @@ def test_judge_model_must_be_defined(project):
     judge = "{prompt: judge.md, labels: [yes, no], model_server: {type: responses_api_models, name: jugde_model}}"
     message = project.refusal(ServerRefNotFoundError, WHOLE, f"+{AGENT}.judge={judge}")
     assert f"{AGENT}.judge.model_server refers to 'jugde_model'" in message
+
+
+OWN_FIELDS = """
+from settings import BaseConfig
+class Helper(BaseModel):
+    isolated: str
+class WeatherConfig(BaseConfig):
+    workers: list[str] = []
+    ray: str = ""
+"""
+
+
+def test_declared_field_of_a_folder_is_not_our_setting(project, tmp_path):
+    settings = "      workers: [a, b]\n      ray: x\n      num_workers: 2"
+    message = project.refusal(AlmostServerError, BLOCK + settings)
+    assert "s.resources_servers.weather.workers: it must be a valid integer" in message
+    (tmp_path / "resources_servers/weather/app.py").write_text(OWN_FIELDS)
+    server = project.load_text(BLOCK + settings).servers["s"]
+    assert (server.settings["workers"], server.settings["ray"], server.num_workers) == (["a", "b"], "x", 2)
+    message = project.refusal(AlmostServerError, f"{BLOCK}      isolated: maybe")
+    assert "s.resources_servers.weather.isolated: it must be a valid boolean" in message

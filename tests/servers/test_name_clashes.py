@@ -312,3 +312,26 @@ def test_published_game_may_define_our_routes(path):
     server = GameWithRoutesOfItsOwn(config=CONFIG, server_client=MagicMock(spec=ServerClient))
     with TestClient(server.setup_webserver()) as client:
         assert client.post(path, json=ROW).json() == {"answered by": f"the folder's own {path}"}
+
+
+class OwnSettingsConfig(BaseResourcesServerConfig):
+    workers: list[str] = Field(default_factory=list)
+    max_requests_in_flight: str = "few"
+    blocking_threads: str = "all"
+    session_idle_s: str = "never"
+    group_verification: bool = True
+
+
+class OwnSettings(Graded):
+    config: OwnSettingsConfig
+
+    async def seed_session(self, request: Request) -> None:
+        assert self.config.max_requests_in_flight == "many"
+
+
+def test_declared_fields_of_a_config_class_are_the_folders_own():
+    config = OwnSettingsConfig(host="0.0.0.0", port=8080, entrypoint="", name="", max_requests_in_flight="many")
+    server = OwnSettings(config=config, server_client=MagicMock(spec=ServerClient))
+    with TestClient(server.setup_webserver()) as client:
+        assert client.post("/seed_session", json=ROW).status_code == 200
+        assert client.post("/verify", json=ROW).json()["reward"] == 1.0
