@@ -34,6 +34,7 @@ from nemo_gym.calls.address_book import Address
 from nemo_gym.calls.caller import encode_json
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_row, faults_in_reply
+from nemo_gym.config.server_folders import ServerFolder
 from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
 from nemo_gym.config.tls import Tls
 from nemo_gym.context.group import GROUP_HEADER, GroupPlace
@@ -200,11 +201,12 @@ def _name_of(server: SimpleServer) -> str:
 
 
 def _block_of(folder: Path) -> tuple[str, JsonObject]:
+    implementation = ServerFolder.of(folder).implementation
     # The config with the folder's name is the default; the others are variants.
     for path in sorted((folder / "configs").glob("*.yaml"), key=lambda path: (path.stem != folder.name, path)):
         for name, tiers in (yaml.safe_load(path.read_text("utf-8")) or {}).items():
             for type_ in SERVER_TYPES:
-                block = (tiers.get(type_) or {}).get(folder.name) if isinstance(tiers, dict) else None
+                block = (tiers.get(type_) or {}).get(implementation) if isinstance(tiers, dict) else None
                 if block is not None:
                     return str(name), block
     return folder.name, {}

@@ -13,6 +13,7 @@ from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.selectors import SELECTORS
 from nemo_gym.cli.settings import CheckSettings, PipListSettings, TestAllSettings, TestSettings
 from nemo_gym.config.overrides import parse_override
+from nemo_gym.config.server_folders import ServerFolder
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.config.sources import CONFIG_PATHS
 from nemo_gym.config.suggestions import closest, search_dir_for
@@ -57,7 +58,7 @@ def test_all(words: list[str]) -> int:
         )
     tested: list[Tested] = []
     for folder in server_folders()[settings.shard_index :: settings.num_shards]:
-        running.say(f"── {folder.parent.name}/{folder.name}")
+        running.say(f"── {ServerFolder.of(folder).name}")
         tested.append(run_tests(folder))
     tables.show(tables.tested(tested))
     running.say(_counted(tested))

@@ -32,11 +32,10 @@ class Selector(NamedTuple):
 
     def path_of(self, name: str) -> str:
         """Return the config's path for `name` or `name/flavor`, relative to a search root."""
-        first, _, flavor = name.partition("/")
-        if self.is_server:
-            return f"{self.folder}/{first}/configs/{flavor or first}.yaml"
-        nested = f"{self.folder}/{name}/config.yaml"
-        return nested if not flavor or paths.find(nested, Path.is_file) else f"{self.folder}/{name}.yaml"
+        first, _, last = name.rpartition("/")
+        own = f"{self.folder}/{name}/" + (f"configs/{last}.yaml" if self.is_server else "config.yaml")
+        flavor = f"{self.folder}/{first}/configs/{last}.yaml" if self.is_server else f"{self.folder}/{name}.yaml"
+        return own if not first or paths.find(own, Path.is_file) else flavor
 
     def known(self) -> set[str]:
         """Return the names of all folders."""

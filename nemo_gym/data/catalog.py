@@ -11,6 +11,7 @@ from pathlib import Path
 from nemo_gym import paths
 from nemo_gym.config.directives import follow_directives
 from nemo_gym.config.reading import read_yaml
+from nemo_gym.config.server_folders import ServerFolder, nested_folders
 from nemo_gym.config.settings import AGENT_TIER, SERVER_TYPES, ServerType
 from nemo_gym.config.sources import gather
 from nemo_gym.config.suggestions import did_you_mean_or_all, search_dir_for
@@ -66,8 +67,10 @@ def servers(tier: ServerType, notice: Notice) -> list[Component]:
     """Return the server folders of one tier, sorted by name. For equal names the first root wins."""
     found: dict[str, Path] = {}
     for root in paths.search_roots():
-        for app in sorted((root / tier).glob("*/app.py")):
-            found.setdefault(app.parent.name, app.parent)
+        direct = sorted(app.parent for app in (root / tier).glob("*/app.py"))
+        nested = (folder for folder in nested_folders(root / tier) if (folder / "app.py").is_file())
+        for folder in (*direct, *nested):
+            found.setdefault(ServerFolder.of(folder).implementation, folder)
     return [_server(tier, name, folder, notice) for name, folder in sorted(found.items())]
 
 
@@ -130,7 +133,7 @@ def _environment_configs() -> Iterator[tuple[str, Path]]:
             yield "/".join(parts[:-1] if parts[-1] == DEFAULT_FLAVOR else parts), path
     for server in servers("resources_servers", notice=lambda text: None):
         for flavor in server.configs:
-            name = server.name if flavor == server.name else f"{server.name}/{flavor}"
+            name = server.name if flavor == server.path.name else f"{server.name}/{flavor}"
             yield name, server.path / "configs" / f"{flavor}.yaml"
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import orjson
 
 from nemo_gym import paths
+from nemo_gym.config.server_folders import ServerFolder, nested_folders
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.outcome_counts import COUNTS_FILE
@@ -51,7 +52,7 @@ class Tested(NamedTuple):
     @property
     def name(self) -> str:
         """The tier and the folder, such as `resources_servers/mcqa`."""
-        return f"{self.folder.parent.name}/{self.folder.name}"
+        return ServerFolder.of(self.folder).name
 
     @property
     def has_tests(self) -> bool:
@@ -77,9 +78,12 @@ def server_folders() -> list[Path]:
 def _folders_in(roots: Sequence[Path]) -> list[Path]:
     found: dict[str, Path] = {}
     for tier in SERVER_TYPES:
-        folders = [path for root in roots for path in (root / tier).glob("*/") if is_server_folder(path)]
-        for name in sorted({path.name for path in folders}):
-            found[f"{tier}/{name}"] = next(path for path in folders if path.name == name)
+        own: dict[str, Path] = {}
+        for held in (root / tier for root in roots):
+            direct = (path for path in held.glob("*/") if is_server_folder(path))
+            for path in (*direct, *nested_folders(held)):
+                own.setdefault(ServerFolder.of(path).name, path)
+        found |= dict(sorted(own.items()))
     return list(found.values())
 
 
@@ -100,7 +104,7 @@ def run_tests(folder: Path) -> Tested:
     check_pytest()
     # Tests import the server as `resources_servers.<name>.app` from its root.
     # Published tests import its modules by their bare names: `from app import …`.
-    root = folder.parent.parent
+    root = ServerFolder.of(folder).root
     given = [str(Path(place).absolute()) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
     # Tests also use `from helpers import …` for modules in `tests/`, which pytest's default import mode finds.
     env = {
@@ -122,4 +126,5 @@ def run_tests(folder: Path) -> Tested:
 def _report_of(folder: Path) -> list[str]:
     """Return the option for a JUnit report, if a folder for reports is configured."""
     reports = os.environ.get(JUNIT_DIR)
-    return [f"--junitxml={Path(reports).resolve() / f'{folder.parent.name}_{folder.name}.xml'}"] if reports else []
+    name = ServerFolder.of(folder).name.replace("/", "_")
+    return [f"--junitxml={Path(reports).resolve() / f'{name}.xml'}"] if reports else []

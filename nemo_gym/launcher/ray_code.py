@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nemo_gym.config import RunConfig
+from nemo_gym.config.server_folders import ServerFolder
 from nemo_gym.errors import LaunchError
 from nemo_gym.paths import INSTALL_ROOT
 
@@ -92,7 +93,7 @@ class UnpackedCode:
 
 def _root(folder: Path) -> Path | None:
     """Return the root of a server's folder; None if it is part of the installation, which every node has."""
-    return None if folder.is_relative_to(INSTALL_ROOT) else folder.parent.parent
+    return None if folder.is_relative_to(INSTALL_ROOT) else ServerFolder.of(folder).root
 
 
 def _files(root: Path) -> Iterator[Path]:

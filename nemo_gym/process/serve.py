@@ -31,6 +31,7 @@ from nemo_gym.config.access import RUN_TOKEN_KEY, allowed_hosts
 from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, published_defaults, set_process_config
+from nemo_gym.config.server_folders import ServerFolder
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.config.tls import Tls
 from nemo_gym.errors import ConfigError, LaunchError, SignatureError, UserError
@@ -139,7 +140,7 @@ def prepare_process(settings: ProcessSettings) -> None:
     """Set the working directory, environment variables and configuration that the server's code expects."""
     log_to_stderr()
     # Paths in the settings are relative to the project, not to this process's working directory.
-    os.environ.update(roots_from_here(settings.folder.parent.parent))
+    os.environ.update(roots_from_here(ServerFolder.of(settings.folder).root))
     os.chdir(settings.folder)
     os.environ.update(settings.environment)
     os.environ[CONFIG_PATH_ENV_VAR] = settings.name
@@ -246,7 +247,7 @@ def load_module(settings: ProcessSettings) -> ModuleType:
 
 def _imported(entrypoint: Path, settings: ProcessSettings) -> ModuleType:
     """Import the module by its package name if that leads to this file, else from the file."""
-    root = settings.folder.parent.parent
+    root = ServerFolder.of(settings.folder).root
     for place in (str(root), str(settings.folder)):
         if place not in sys.path:
             sys.path.insert(0, place)

@@ -18,6 +18,7 @@ from nemo_gym.config.environment import CONFIG_DICT_ENV_VAR
 from nemo_gym.config.hosts import is_loopback
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR
+from nemo_gym.config.server_folders import ServerFolder
 from nemo_gym.errors import ConfigError, UserError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.paths import roots_from_here
@@ -45,7 +46,7 @@ def serve_alone(cls: type[SimpleServer]) -> None:
 def _serve(folder: Path) -> int:
     words = sys.argv[1:]
     # The project is the one that contains the folder, even if the program is started inside the folder.
-    os.environ.update(roots_from_here(folder.parent.parent))
+    os.environ.update(roots_from_here(ServerFolder.of(folder).root))
     handed = os.environ.get(CONFIG_DICT_ENV_VAR)
     if handed:
         run = load((), words, initial=_read(handed), skip_dotenv=True)
@@ -107,7 +108,7 @@ def _config_with_block_for(folder: Path) -> Path:
         if any(_is_block_for(block, folder) for block in _blocks(path).values()):
             return path
     raise ConfigError(
-        f"{folder / 'configs'}: no YAML file here has a block for {folder.parent.name}/{folder.name}. "
+        f"{folder / 'configs'}: no YAML file here has a block for {ServerFolder.of(folder).name}. "
         "Pass one with +config_paths=[path/to/config.yaml]"
     )
 
@@ -117,8 +118,9 @@ def _blocks(path: Path) -> JsonObject:
 
 
 def _is_block_for(block: object, folder: Path) -> bool:
-    tier = block.get(folder.parent.name) if isinstance(block, dict) else None
-    return isinstance(tier, dict) and folder.name in tier
+    place = ServerFolder.of(folder)
+    held = block.get(place.tier) if isinstance(block, dict) else None
+    return isinstance(held, dict) and place.implementation in held
 
 
 def _server_of(run: RunConfig, folder: Path) -> ServerConfig:

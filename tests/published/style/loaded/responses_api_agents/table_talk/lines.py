@@ -1,0 +1,2 @@
+def rehearsed(text: str) -> str:
+    return f"{text} Think aloud first."
