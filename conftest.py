@@ -41,14 +41,16 @@ THEIRS = (
 )  # fmt: skip
 """Packages that test processes import, besides the folders of this repository."""
 SLOW = (
-    "tests/docs/test_pages.py", "tests/cluster", "tests/slurm/test_jobs.py", "tests/containers",
-    "tests/deploy/test_serving.py", "tests/frameworks", "tests/security", "tests/rollouts", "tests/faults",
-    "tests/published/style", "tests/end_to_end", "tests/launcher", "tests/scaffold", "tests/sandbox", "tests/examples",
-    "tests/cli", "tests/viewer",
+    "tests/cluster", "tests/slurm/test_jobs.py", "tests/containers", "tests/deploy/test_serving.py",
+    "tests/frameworks", "tests/security", "tests/rollouts", "tests/faults", "tests/published/style",
+    "tests/end_to_end", "tests/launcher", "tests/scaffold", "tests/sandbox", "tests/examples", "tests/cli",
+    "tests/viewer", "tests/docs/test_pages.py",
 )  # fmt: skip
 """Test folders that start many processes and wait for them. Those whose single files take longest come first."""
 TOGETHER = ("tests/containers/", "tests/faults/")
 """Folders whose files run in one worker, because they share an image or servers that take long to make."""
+APART = ("tests/docs/test_pages.py",)
+"""Files whose tests run in all workers, because they take longest and share nothing."""
 ONLY_IN_TEST_ALL = (
     "resources_servers/mcqa/tests/test_prepare.py",
     "responses_api_models/local_vllm_model/tests/test_app.py",
@@ -162,10 +164,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class ByFile(LoadFileScheduling):
-    """Gives the tests of a file to one worker, and those of a folder in `TOGETHER`."""
+    """Gives the tests of a file to one worker, except for `TOGETHER` and `APART`."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
+        if file in APART:
+            return nodeid
         return next((folder for folder in TOGETHER if file.startswith(folder)), file)
 
 
