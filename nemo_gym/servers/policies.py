@@ -7,7 +7,7 @@ from starlette.middleware import Middleware
 
 from nemo_gym.calls.client import address_book_of
 from nemo_gym.config.access import POLICY_OVERRIDE_KEY
-from nemo_gym.config.settings import ModelServerRef
+from nemo_gym.config.settings import AgentServerRef, ModelServerRef
 from nemo_gym.context.current import current_work
 from nemo_gym.errors import InvalidTask
 from nemo_gym.schemas.row import POLICY_KEYS
@@ -20,7 +20,7 @@ def accept_row_policies(agent: SimpleServer, app: FastAPI) -> None:
     """Let rows name the policy of their rollout, if the run allows it.
 
     The agent passes it on to the server that its `model_server` names and to other agents, but not to judges and
-    simulated users.
+    simulated users. An environment server passes it on to its `agent_server`.
     """
     book = address_book_of(agent.server_client)
     if not book.allows_policy_override:
@@ -29,7 +29,7 @@ def accept_row_policies(agent: SimpleServer, app: FastAPI) -> None:
     servers = frozenset(book.agent_names())
     if isinstance(model, ModelServerRef):
         servers |= {model.name}
-    else:
+    elif not isinstance(getattr(agent.config, "agent_server", None), AgentServerRef):
         objection = _objection(agent, "does not have a model_server that could use it.")
     add_within_session(app, Middleware(RolloutPolicies, servers=servers, reads_rows=True, objection=objection))
 

@@ -120,6 +120,9 @@ def run(shared_workplace: Any, gateway: Gateway) -> Iterator[dict[str, str]]:
         ("without_model", "parent", TO_CHILD),
         ("own_client", "parent", f"has_own_client: true\n      model_server: {OF_POLICY('policy_model')}"),
     ]
+    agent = "agent_server: {type: responses_api_agents, name: openai_agent}"
+    resources = "resources_server: {type: resources_servers, name: judged}"
+    agents.append(("episodes", "single_agent_turn", f"{agent}\n      {resources}"))
     text = "".join(AGENT.format(name=name, folder=folder, settings=given) for name, folder, given in agents)
     text += "".join(MODEL.format(name=name, url=gateway.url(name)) for name in ("policy_model", "judge_model"))
     place.write("run.yaml", text + OTHERS.format(url=gateway.url("vllm")))
@@ -152,7 +155,7 @@ def named(gateway: Gateway, **fields: str) -> dict[str, str]:
     return {"policy_base_url": gateway.url("row"), "policy_api_key": KEY, **fields}
 
 
-@each_case("agent", ["openai_agent", "vllm_agent", "parent"])
+@each_case("agent", ["openai_agent", "vllm_agent", "parent", "episodes"])
 def test_models_endpoint_is_replaced(send, gateway, agent):
     gateway.calls.clear()
     status, graded = send(agent, **named(gateway, policy_model_name="mine"))
