@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 from uuid import uuid4
 
 import orjson
@@ -77,11 +77,6 @@ class SingleAgentTurn(SimpleResponsesAPIAgent):
 
     _slots: asyncio.Semaphore | None = PrivateAttr(default=None)
 
-    def model_post_init(self, context: Any) -> None:
-        super().model_post_init(context)
-        if self.config.max_concurrent_episodes is not None:
-            self._slots = asyncio.Semaphore(self.config.max_concurrent_episodes)
-
     async def responses(self) -> None:
         """Reject the call, because the conversations belong to the agent."""
         agent = self.config.agent_server.name
@@ -108,13 +103,16 @@ class SingleAgentTurn(SimpleResponsesAPIAgent):
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:
-        if self._slots is None:
+        config = self.config
+        if config.max_concurrent_episodes is None:
             yield
             return
-        config = self.config
+        if self._slots is None:
+            self._slots = asyncio.Semaphore(config.max_concurrent_episodes)
+        slots = self._slots
         try:
             async with asyncio.timeout(config.queue_timeout_seconds):
-                await self._slots.acquire()
+                await slots.acquire()
         except TimeoutError as error:
             raise Overloaded(
                 f"{config.name}: queue_timeout_seconds ({config.queue_timeout_seconds:g} s) passed while all "
@@ -126,7 +124,7 @@ class SingleAgentTurn(SimpleResponsesAPIAgent):
         try:
             yield
         finally:
-            self._slots.release()
+            slots.release()
 
 
 class _Call(NamedTuple):
