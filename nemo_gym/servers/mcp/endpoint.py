@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
@@ -14,30 +13,23 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from nemo_gym.calls.problems import Problem, failure_of_reply
-from nemo_gym.errors import ConfigError, EnvironmentFailed, RolloutError, SignatureError
+from nemo_gym.errors import EnvironmentFailed, RolloutError, SignatureError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.mcp import SESSION_TOKEN_HEADER
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER
 from nemo_gym.servers.base import SimpleServer, context_of
-from nemo_gym.servers.mcp.content import content_of
+from nemo_gym.servers.mcp.content import content_of, text_block
+from nemo_gym.servers.mcp.sdk import invalid_request, sdk_server
 from nemo_gym.servers.mcp.session import McpSession, McpSessionMiddleware, SessionTokens
 from nemo_gym.servers.mcp.tools import McpTool, by_name, harvest
 from nemo_gym.servers.name_clashes import listed_tools
 from nemo_gym.servers.resources import SimpleResourcesServer, store_of
 from nemo_gym.servers.tools.parts import output_of
 from nemo_gym.servers.tools.tool import RESERVED_NAMES
-from nemo_gym.version import __version__
 from nemo_gym.web.app import add_within_session
 from nemo_gym.web.failures import ROLLOUT_ID_SCOPE_KEY
 from nemo_gym.web.in_process import Answer, answer_of, post_scope
 from nemo_gym.web.session_cookies import lost_with_earlier_life, session_cookie
-
-if TYPE_CHECKING:
-    from mcp.server.context import ServerRequestContext
-    from mcp.server.lowlevel import Server
-    from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
-
-    Context = ServerRequestContext[Any, Request]
 
 MCP_PATH = "/mcp"
 PROBLEM_META_KEY = "nemo_gym/problem"
@@ -86,26 +78,9 @@ class _McpEndpoint:
         self.app = app
         self.tools = tools
         self.tokens = tokens
-        self._sdk_server = self._make_sdk_server()
+        self._sdk_server = sdk_server(server.config.name, self._list_tools, self._call_tool, self._schema_of)
         # Otherwise the SDK logs each request three times.
         logging.getLogger("mcp").setLevel(logging.WARNING)
-
-    def _make_sdk_server(self) -> Server[Any]:
-        try:
-            import mcp_types  # noqa: F401 - only version 2 of the SDK has it
-            from mcp.server.lowlevel import Server
-        except ImportError as error:
-            raise ConfigError(
-                f"{self.server.config.name}: expose_tools_over_mcp is true, but the MCP SDK (mcp>=2,<3) is not "
-                "installed: pip install 'nemo-gym[mcp]'"
-            ) from error
-        return Server(
-            self.server.config.name,
-            version=__version__,
-            on_list_tools=self._list_tools,
-            on_call_tool=self._call_tool,
-            get_tool_input_schema=lambda name: self.tools[name].parameters if name in self.tools else None,
-        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -121,32 +96,37 @@ class _McpEndpoint:
         async with manager.run():
             await manager.handle_request(scope, receive_again, send)
 
-    async def _list_tools(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
-        from mcp.types import ListToolsResult, Tool
+    def _schema_of(self, name: str) -> JsonObject | None:
+        return self.tools[name].parameters if name in self.tools else None
 
-        session = self._session_of(context)
-        return ListToolsResult(
-            tools=[
-                Tool(name=each.name, description=each.description, input_schema=each.parameters)
-                for each in self.tools.values()
-                if session.may_call(each.name)
+    async def _list_tools(self, request: Request) -> JsonObject:
+        session = self._session_of(request)
+        if session is None:
+            raise invalid_request(self._lacks_token(request))
+        listed = [each for each in self.tools.values() if session.may_call(each.name)]
+        return {
+            "tools": [
+                {"name": each.name, "description": each.description, "inputSchema": each.parameters} for each in listed
             ]
-        )
+        }
 
-    async def _call_tool(self, context: Context, wanted: CallToolRequestParams) -> CallToolResult:
-        session = self._session_of(context)
-        tool = self.tools.get(wanted.name)
+    async def _call_tool(self, request: Request, name: str, arguments: JsonObject) -> JsonObject:
+        session = self._session_of(request)
+        if session is None:
+            # Clients show the text of a result, but may hide that of a protocol error.
+            return _text(self._lacks_token(request), is_error=True)
+        tool = self.tools.get(name)
         if tool is None or not session.may_call(tool.name):
             known = [name for name in self.tools if session.may_call(name)]
-            return _text(f"Unknown tool {wanted.name!r}. The tools are: {', '.join(known) or 'none'}.", is_error=True)
+            return _text(f"Unknown tool {name!r}. The tools are: {', '.join(known) or 'none'}.", is_error=True)
         if session.is_lost:
             return _failed(tool, lost_with_earlier_life(self.server.config.name))
-        answer = await self._called(tool, wanted.arguments or {}, session, _request_of(context))
+        answer = await self._called(tool, arguments, session, request)
         if answer.status < 500:
             return _result(answer)
-        name = self.server.config.name
+        server = self.server.config.name
         failure = failure_of_reply(
-            answer.status, answer.body, server=name, during=f"tool '{tool.name}'", otherwise=EnvironmentFailed
+            answer.status, answer.body, server=server, during=f"tool '{tool.name}'", otherwise=EnvironmentFailed
         )
         store_of(self.server).fail(session.session_id, failure)
         return _failed(tool, failure)
@@ -163,42 +143,28 @@ class _McpEndpoint:
         scope = post_scope(tool.path, headers, like=request.scope)
         return await answer_of(self.app, scope, json.dumps(arguments).encode())
 
-    def _session_of(self, context: Context) -> McpSession:
-        from mcp import MCPError
-        from mcp.types import INVALID_REQUEST
+    def _session_of(self, request: Request) -> McpSession | None:
+        token = request.headers.get(SESSION_TOKEN_HEADER)
+        return self.tokens.read(token) if token else None
 
-        token = _request_of(context).headers.get(SESSION_TOKEN_HEADER)
-        session = self.tokens.read(token) if token else None
-        if session is None:
-            problem = "is not a token of this server" if token else "is missing"
-            raise MCPError(
-                INVALID_REQUEST,
-                f"{self.server.config.name}: the header {SESSION_TOKEN_HEADER} {problem}. With every request, send "
-                "the headers from the field 'mcp' of the response to /seed_session.",
-            )
-        return session
+    def _lacks_token(self, request: Request) -> str:
+        problem = "is not a token of this server" if request.headers.get(SESSION_TOKEN_HEADER) else "is missing"
+        return (
+            f"{self.server.config.name}: the header {SESSION_TOKEN_HEADER} {problem}. With every request, send the "
+            "headers from the field 'mcp' of the response to /seed_session."
+        )
 
 
-def _request_of(context: Context) -> Request:
-    assert context.request is not None, "MCP requests arrive only over HTTP"
-    return context.request
-
-
-def _result(answer: Answer) -> CallToolResult:
-    from mcp.types import CallToolResult
-
+def _result(answer: Answer) -> JsonObject:
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
-    return CallToolResult(content=content_of(output_of(answer.body, headers)), is_error=answer.status >= 400)
+    return {"content": content_of(output_of(answer.body, headers)), "isError": answer.status >= 400}
 
 
-def _text(text: str, *, is_error: bool) -> CallToolResult:
-    from mcp.types import CallToolResult, TextContent
-
-    return CallToolResult(content=[TextContent(text=text)], is_error=is_error)
+def _text(text: str, *, is_error: bool) -> JsonObject:
+    return {"content": [text_block(text)], "isError": is_error}
 
 
-def _failed(tool: McpTool, failure: RolloutError) -> CallToolResult:
+def _failed(tool: McpTool, failure: RolloutError) -> JsonObject:
     # The cause goes to the agent in `_meta`, not to the model in the text, because the model cannot fix it.
     result = _text(f"The tool {tool.name} is out of order. This attempt will not be graded.", is_error=True)
-    result.meta = {PROBLEM_META_KEY: Problem.of_error(failure).model_dump(mode="json")}
-    return result
+    return {**result, "_meta": {PROBLEM_META_KEY: Problem.of_error(failure).model_dump(mode="json")}}

@@ -214,22 +214,27 @@ def forged(token):
     )
 
 
+REJECTED = re.compile(r"counting: the header X-NeMo-Gym-Session-Token .*/seed_session")
+
+
 @each_case("spoil", [cut, forged, lambda token: "", lambda token: "a.b"])
 @each_case("mode", GENERATIONS)
 async def test_call_without_the_seeds_token_is_rejected(counting, mode, spoil):
     async with rollout(counting, first=7) as under:
         headers = {name: spoil(token) for name, token in under.seeded["mcp"]["headers"].items()}
         async with mcp_client(f"{counting}/mcp", headers, mode) as stranger:
-            for rejected in (stranger.call_tool("add", {"by": 1}), stranger.list_tools()):
-                with pytest.raises(MCPError, match=r"counting: the header X-NeMo-Gym-Session-Token .*/seed_session"):
-                    await rejected
+            result = await stranger.call_tool("add", {"by": 1})
+            assert result.is_error
+            assert REJECTED.match(result.content[0].text)
+            with pytest.raises(MCPError, match=REJECTED):
+                await stranger.list_tools()
         assert (await under.verify()).json()["reward"] == 7
 
 
 async def test_token_of_another_server_is_rejected(counting, ledger):
     async with rollout(ledger) as under, mcp_client(f"{counting}/mcp", under.seeded["mcp"]["headers"]) as stranger:
-        with pytest.raises(MCPError, match="is not a token of this server"):
-            await stranger.call_tool("read")
+        result = await stranger.call_tool("read")
+        assert (result.is_error, "is not a token of this server" in result.content[0].text) == (True, True)
 
 
 @pytest.mark.parametrize("mode", GENERATIONS)

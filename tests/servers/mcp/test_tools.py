@@ -340,7 +340,7 @@ try:
     asyncio.run(main())
 except ConfigError as error:
     print(error)
-print("imported:", sorted({{"mcp", "mcp_types"}} & {{name for name, module in sys.modules.items() if module}}))
+print("imported:", ["mcp"] if sys.modules.get("mcp") else [])
 """
 
 
@@ -348,12 +348,12 @@ print("imported:", sorted({{"mcp", "mcp_types"}} & {{name for name, module in sy
     ("before", "is_exposed", "printed"),
     [
         ("", False, "[] hello you\nimported: []"),
-        ("", True, "['mcp'] hello you\nimported: ['mcp', 'mcp_types']"),
-        ("sys.modules['mcp'] = sys.modules['mcp_types'] = None", False, "[] hello you\nimported: []"),
+        ("", True, "['mcp'] hello you\nimported: ['mcp']"),
+        ("sys.modules['mcp'] = None", False, "[] hello you\nimported: []"),
         (
-            "sys.modules['mcp'] = sys.modules['mcp_types'] = None",
+            "sys.modules['mcp'] = None",
             True,
-            "greeter: expose_tools_over_mcp is true, but the MCP SDK (mcp>=2,<3) is not installed: "
+            "greeter: expose_tools_over_mcp is true, but the MCP SDK (mcp>=1.28.1,<3) is not installed: "
             "pip install 'nemo-gym[mcp]'\nimported: []",
         ),
     ],
