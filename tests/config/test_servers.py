@@ -247,16 +247,6 @@ def test_unrun_environment_code_is_reported(project, tmp_path, caplog):
     assert "is not run" in caplog.text
 
 
-def test_unrun_environment_code_is_reported(project, tmp_path, caplog):
-    own = EPISODES.replace("single_agent_turn%s", "duel")
-    assert project.load_text(WHOLE + own).aliases == {"episodes": "weather_agent"}
-    assert caplog.text == ""
-    (tmp_path / "environment_servers" / "duel").mkdir(parents=True)
-    project.load_text(WHOLE + own)
-    assert "episodes.environment_servers.duel: the code in" in caplog.text
-    assert "is not run" in caplog.text
-
-
 def test_single_agent_turn_of_a_missing_agent_is_rejected(project):
     text = (WHOLE + EPISODES % "").replace("name: weather_agent}", "name: weather_agnt}")
     message = project.refusal(ServerRefNotFoundError, text)
