@@ -14,7 +14,7 @@ import orjson
 
 from nemo_gym import cli, config
 from nemo_gym.calls.running import live_runs
-from nemo_gym.cli import running
+from nemo_gym.cli import manifests, running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import JsonSettings, NoSettings, StartSettings, ValidateSettings
 from nemo_gym.config.access import configured_token
@@ -118,6 +118,8 @@ def resolve(words: list[str]) -> int:
 
 def validate(words: list[str]) -> int:
     """Check a configuration, including the settings that each server's class defines."""
+    if words[:1] == ["--manifest"] or "--sync" in words:
+        return manifests.validate(words[1:])
     line = Options("ng_validate", ValidateSettings, takes_model=True).read(words)
     given = load_with_stand_in(line.paths, line.overrides)
     unset = {name: server.unset_variables for name, server in given.servers.items() if server.unset_variables}

@@ -1,20 +1,23 @@
-"""The reward that an environment declares in its `manifest.yaml`: its range, and its better end."""
+"""The `manifest.yaml` of an environment, and the reward that it declares: its range, and its better end."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from nemo_gym.config.reading import read_yaml
+from nemo_gym.config.suggestions import closest
 from nemo_gym.config.tree import plain
 from nemo_gym.errors import DataError
 
 MANIFEST_FILE = "manifest.yaml"
+Profile = Literal["custom-gym-verifier", "custom-gym-agent-loop", "external-agent-loop", "external-rollout-driver"]
 
 
 class DeclaredReward(BaseModel):
-    """The declared reward. Other keys of the file describe the environment to people."""
+    """The declared reward."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -38,18 +41,56 @@ class DeclaredReward(BaseModel):
         return f"the reward {reward:g} is not between {low:g} and {high:g}, as {MANIFEST_FILE} declares"
 
 
-class _File(BaseModel):
+class Manifest(BaseModel):
+    """The keys of a manifest. Only `reward` is compared with the environment; the others describe it to people."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
     reward: DeclaredReward = Field(default_factory=DeclaredReward)
+    name: str | None = None
+    version: str | int | float | None = None
+    kind: Literal["environment", "benchmark"] | None = None
+    integration_profile: (
+        Literal["custom-gym-verifier", "custom-gym-agent-loop", "external-agent-loop", "external-rollout-driver"]
+        | None
+    ) = None
+    domain: str | None = None
+    description: str | None = None
+    modality: Any = None
+    licensing: Any = None
+    authors: Any = None
+    determinism: Any = None
+    resources_server: Any = None
+    agent_server: Any = None
+    model_server: Any = None
+    datasets: Any = None
+    rollout_driver: Any = None
+    grading_mode: Any = None
+    session_model: Any = None
+    state: Any = None
+    sandbox: Any = None
+    canonical_split: str | None = None
+    standard_prompt_config: Any = None
+    adopted_from: Any = None
+    lifecycle: Literal["active", "deprecated"] | None = None
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read a manifest. Raise `DataError` with the file and the key if it is invalid."""
+    content = plain(read_yaml(path))
+    try:
+        return Manifest.model_validate(content)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(map(str, problem["loc"]))
+        if problem["type"] == "extra_forbidden":
+            meant = closest(key, Manifest.model_fields)
+            hint = f" Did you mean '{meant}'?" if meant else f" The keys are: {', '.join(Manifest.model_fields)}."
+            raise DataError(f"{path}: '{key}' is not a key of a manifest.{hint}") from error
+        raise DataError(f"{path}: {key}: {problem['msg'].removeprefix('Value error, ')}.") from error
 
 
 def declared_reward(folder: Path) -> DeclaredReward:
     """Return what a folder's manifest declares; without one, nothing. Raise `DataError` if it is invalid."""
     path = folder / MANIFEST_FILE
-    if not path.is_file():
-        return DeclaredReward()
-    try:
-        return _File.model_validate(plain(read_yaml(path))).reward
-    except ValidationError as error:
-        problem = error.errors()[0]
-        key = ".".join(map(str, problem["loc"]))
-        raise DataError(f"{path}: {key}: {problem['msg'].removeprefix('Value error, ')}.") from error
+    return read_manifest(path).reward if path.is_file() else DeclaredReward()

@@ -138,3 +138,20 @@ def test_only_a_start_needs_the_servers_variables(workplace):
     assert problem in started.err
     up = workplace.start_servers(*words, NO_SUCH_VARIABLE="k")
     assert up.end().code == 0
+
+
+def test_manifest_is_validated_and_published(workplace):
+    workplace.environment("described")
+    path = "resources_servers/described/manifest.yaml"
+    missing = workplace.run("ng", "env", "publish", "described")
+    assert (missing.code, missing.out) == (1, "")
+    assert f"{path}: there is no manifest." in missing.err
+    workplace.write(path, "name: described\nlifecycle: active\nreward: {range: [0, 1]}\n")
+    validated = workplace.run("ng", "env", "validate", "--manifest", path)
+    assert (validated.code, validated.out) == (0, f"✓ {path}: described\n")
+    published = workplace.run("ng", "env", "publish", "described", "--json")
+    expected = {"name": "described", "lifecycle": "active", "reward": {"range": [0.0, 1.0]}}
+    assert (published.code, yaml.safe_load(published.out)) == (0, expected)
+    synced = workplace.run("ng", "env", "validate", "--sync")
+    assert synced.code == 2
+    assert "--sync is not available" in synced.err

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym.contract import check_environment, open_environment
-from nemo_gym.contract.manifest import declared_reward
+from nemo_gym.contract.manifest import declared_reward, read_manifest
 from nemo_gym.errors import DataError
 
 CONFIG = """
@@ -67,3 +67,20 @@ def test_invalid_manifest_is_reported_with_its_key(tmp_path: Path, reward: str, 
     with pytest.raises(DataError) as caught:
         declared_reward(tmp_path)
     assert str(caught.value).startswith(f"{tmp_path / 'manifest.yaml'}: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("lifecyle: active", "'lifecyle' is not a key of a manifest. Did you mean 'lifecycle'?"),
+        ("colour: red", "'colour' is not a key of a manifest. The keys are: reward, name, version"),
+        ("lifecycle: dead", "lifecycle: Input should be 'active' or 'deprecated'."),
+        ("kind: game", "kind: Input should be 'environment' or 'benchmark'."),
+    ],
+)
+def test_unknown_keys_and_values_are_rejected(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "manifest.yaml"
+    path.write_text(f"{text}\n")
+    with pytest.raises(DataError) as caught:
+        read_manifest(path)
+    assert str(caught.value).startswith(f"{path}: {problem}")

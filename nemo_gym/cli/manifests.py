@@ -1,0 +1,56 @@
+"""The commands that check an environment's `manifest.yaml` and print it as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+from pydantic import Field
+
+from nemo_gym import config
+from nemo_gym.cli import running
+from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.cli.selectors import environment_config
+from nemo_gym.cli.settings import JsonSettings
+from nemo_gym.contract.manifest import MANIFEST_FILE, Manifest, read_manifest
+from nemo_gym.errors import DataError, UsageError
+
+
+class PublishSettings(JsonSettings):
+    """Parameters of `ng env publish`."""
+
+    name: str | None = None
+    """The environment or benchmark: any name of `ng list environments`."""
+    as_json: bool = Field(default=True, alias="json")
+    """Accepted, because the output is always JSON."""
+
+
+def publish(words: list[str]) -> int:
+    """Print an environment's manifest as JSON. Nothing is sent anywhere."""
+    line = Options("ng env publish", PublishSettings, named_by="name", usual_selector="--environment").read(words)
+    settings = settings_from(PublishSettings, config.load([], line.overrides, skip_dotenv=True).plain)
+    if settings.name is None:
+        raise UsageError("Name an environment, such as 'ng env publish mcqa'. 'ng list environments' lists them.")
+    folder = Path(environment_config(settings.name)).parent
+    folder = folder.parent if folder.name == "configs" else folder
+    path = folder / MANIFEST_FILE
+    if not path.is_file():
+        raise DataError(
+            f"{path}: there is no manifest. Describe the environment there; the keys are: "
+            f"{', '.join(Manifest.model_fields)}."
+        )
+    manifest = read_manifest(path).model_dump(mode="json", exclude_unset=True)
+    running.say(orjson.dumps(manifest, option=orjson.OPT_INDENT_2).decode())
+    return 0
+
+
+def validate(words: list[str]) -> int:
+    """Check a manifest: `ng env validate --manifest PATH`."""
+    if len(words) != 1:
+        raise UsageError(
+            "ng env validate: --manifest takes the path of a manifest.yaml, and nothing else. --sync is not "
+            "available: edit the file; 'ng env check' compares its reward with the environment."
+        )
+    manifest = read_manifest(Path(words[0]))
+    running.say(f"✓ {words[0]}: {manifest.name or 'without a name'}")
+    return 0
