@@ -38,6 +38,10 @@ class ConfigPathNotFoundError(ConfigError, FileNotFoundError):
     """A configuration file that is not in any search root."""
 
 
+class SkillsNotFoundError(ConfigPathNotFoundError, ValueError):
+    """The folder of skills does not exist."""
+
+
 class MalformedConfigPathsError(ConfigError, ValueError):
     """A `config_paths` value that is not a list of paths."""
 

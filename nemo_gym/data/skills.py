@@ -11,13 +11,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nemo_gym import paths
-from nemo_gym.errors import ConfigPathNotFoundError, DataError
+from nemo_gym.errors import DataError, SkillsNotFoundError
 
 FRONT_MATTER = re.compile(r"\s*---[ \t]*\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
-
-
-class SkillsNotFoundError(ConfigPathNotFoundError, ValueError):
-    """The folder of skills does not exist."""
 
 
 class SkillsConfig(BaseModel):

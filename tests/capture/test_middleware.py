@@ -146,7 +146,12 @@ def test_stream_is_recorded_like_an_unstreamed_answer(client, store, prefix, pat
     assert second["dialect"] == dialect
     assert second["error_category"] is None
     assert second["request"]["stream"] is True
-    assert without_nulls(second["response"]) == without_nulls({**plain, "id": second["response"]["id"]})
+    expected = {**plain, "id": second["response"]["id"]}
+    if dialect == "responses":
+        # Clients of streams do not accept unknown counts.
+        details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+        expected["usage"] = {**expected["usage"], **details}
+    assert without_nulls(second["response"]) == without_nulls(expected)
     assert "response_raw" not in second
 
 

@@ -64,12 +64,8 @@ async def test_prompt_is_filled_and_verdict_recorded(prompt):
         {
             "temperature": 0.0,
             "input": [
-                {"type": "message", "role": "system", "content": "Be fair."},
-                {
-                    "type": "message",
-                    "role": "user",
-                    "content": "Question: Capital of France? A: Paris B: {Paris} {braces}",
-                },
+                {"role": "system", "content": "Be fair."},
+                {"role": "user", "content": "Question: Capital of France? A: Paris B: {Paris} {braces}"},
             ],
         }
     ]

@@ -69,8 +69,7 @@ async def test_requests_equal_those_of_openai_client(azure, seen, path):
         theirs = openai.AsyncAzureOpenAI(azure_endpoint=azure, api_key=KEY, api_version=VERSION["api-version"])
     async with theirs:
         await theirs.chat.completions.create(model="gpt", messages=HELLO, tools=[tool], temperature=0.5)
-        items = [{**HELLO[0], "type": "message"}]
-        await theirs.responses.create(model="gpt", input=items, tools=[hosted], max_output_tokens=99)
+        await theirs.responses.create(model="gpt", input=HELLO, tools=[hosted], max_output_tokens=99)
     assert [sent(each) for each in ours] == [sent(each) for each in seen()]
     assert all("authorization" not in each["headers"] for each in ours)
 
