@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import isclose
@@ -68,8 +68,11 @@ async def aggregate_all(
     *,
     ledgers: Mapping[str, Ledger] | None = None,
     server_of: Callable[[str], str] = str,
+    rollouts: Iterable[JsonObject] | None = None,
 ) -> list[AgentMetrics]:
     """Aggregate the rollouts of several files and save the metrics as `written`, with ledgers if they are passed.
+
+    With `rollouts`, these are aggregated instead of those that the files contain.
 
     `server_of` maps an agent to the server that computes its metrics. Default: the agent itself. Without a client, no
     server is asked, and the metrics are those that every environment has.
@@ -77,7 +80,8 @@ async def aggregate_all(
     ledgers = ledgers or {}
     gate = asyncio.Semaphore(ASKED_AT_ONCE)
     with ExitStack() as stack:
-        asked = await asyncio.to_thread(_asked, results, written.parent, stack)
+        placed = _rollouts_in(results) if rollouts is None else _named(rollouts)
+        asked = await asyncio.to_thread(_asked, placed, written.parent, stack)
         _forget(written)
         answers = await asyncio.gather(
             *(
@@ -164,24 +168,35 @@ class _Asked:
         return sorted(name for name, is_integer in self.is_integer.items() if is_integer)
 
 
-def _asked(results: Sequence[Path], folder: Path, stack: ExitStack) -> dict[str, _Asked]:
-    """Return the request for each agent. Large bodies are spooled to disk to keep only one in memory."""
-    asked: dict[str, _Asked] = {}
+def _rollouts_in(results: Sequence[Path]) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the rollouts of the files, each with its place."""
     for path in results:
         for line in read_lines(path):
-            row = Row(line.row)
-            agent = row.agent
-            if agent is None:
-                what = f"{AGENT_REF_KEY}.name is missing. Was this file written by a collection?"
-                raise DataError(f"{path}:{line.number}: {what}")
-            of_agent = asked.get(agent)
-            if of_agent is None:
-                spooled = SpooledTemporaryFile(KEPT_IN_MEMORY_BYTES, dir=str(folder))  # noqa: SIM115 - the stack closes it
-                of_agent = asked[agent] = _Asked(stack.enter_context(spooled))
-                of_agent.body.write(b'{"verify_responses":[')
-            else:
-                of_agent.body.write(b",")
-            of_agent.add(_stripped(row))
+            yield f"{path}:{line.number}", line.row
+
+
+def _named(rollouts: Iterable[JsonObject]) -> Iterator[tuple[str, JsonObject]]:
+    for number, rollout in enumerate(rollouts):
+        yield f"results[{number}]", rollout
+
+
+def _asked(rollouts: Iterable[tuple[str, JsonObject]], folder: Path, stack: ExitStack) -> dict[str, _Asked]:
+    """Return the request for each agent. Large bodies are spooled to disk to keep only one in memory."""
+    asked: dict[str, _Asked] = {}
+    for place, rollout in rollouts:
+        row = Row(rollout)
+        agent = row.agent
+        if agent is None:
+            what = f"{AGENT_REF_KEY}.name is missing. Was this file written by a collection?"
+            raise DataError(f"{place}: {what}")
+        of_agent = asked.get(agent)
+        if of_agent is None:
+            spooled = SpooledTemporaryFile(KEPT_IN_MEMORY_BYTES, dir=str(folder))  # noqa: SIM115 - the stack closes it
+            of_agent = asked[agent] = _Asked(stack.enter_context(spooled))
+            of_agent.body.write(b'{"verify_responses":[')
+        else:
+            of_agent.body.write(b",")
+        of_agent.add(_stripped(row))
     for each in asked.values():
         each.body.write(b"]}")
     return asked

@@ -41,10 +41,12 @@ async def collect(
     *,
     on_record: OnRecord = lambda record, summary: None,
     control: Control | None = None,
+    watch: RunWatch | None = None,
 ) -> Summary:
     """Run every pending task of a run. `on_record` is called for each ended task after its record is written.
 
-    `control` carries out what people ask of the collection through its socket.
+    `control` carries out what people ask of the collection through its socket. `watch` ends it when the run has ended;
+    default: a watch over the client's run.
 
     Memory use grows with the number of rollouts in flight, not with the data. Records are synced to disk within about
     a second.
@@ -76,7 +78,7 @@ async def collect(
                 groups=groups,
                 collector=RowCollector.of(settings, run.files, run.record.identity),
             )
-            watch = RunWatch(client)
+            watch = watch or RunWatch(client)
             async with (
                 asyncio.TaskGroup() as group,
                 kept_until_the_end(tokens),

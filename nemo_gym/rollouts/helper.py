@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -22,23 +23,26 @@ from nemo_gym.context.group import LEAST_GROUP
 from nemo_gym.data.media import check_embedded
 from nemo_gym.errors import ConfigError, InvalidTask, RolloutCancelled, RolloutError, UsageError
 from nemo_gym.jsonl import JsonObject, read_rows
-from nemo_gym.rollouts.aggregate import aggregate
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.collector import allowed_connections, collect
 from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.job import AttemptSettings, CollectJob, RunFiles
 from nemo_gym.rollouts.lock import locked
 from nemo_gym.rollouts.opening import open_run
+from nemo_gym.rollouts.published import (
+    PUBLISHED_NAME,
+    PreprocessedRows,
+    PublishedClient,
+    aggregate_results,
+    plan_of,
+    rows_of,
+)
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens, kept_until_the_end
 from nemo_gym.rollouts.resume import max_attempts
 from nemo_gym.rollouts.row_collector import check_collector
 from nemo_gym.rollouts.runner import Runner
 from nemo_gym.rollouts.subject import RunSubject, blocks_of_config
-from nemo_gym.rollouts.tasks import TaskPlan, find_input
 from nemo_gym.schemas.row import Row
-
-PUBLISHED_NAME = "nemo_gym.rollout_collection"
-"""The public import path. Published tests patch the configuration in this module."""
 
 _places: WeakKeyDictionary[asyncio.Semaphore, int] = WeakKeyDictionary()
 """The number of places of each caller's semaphore: the most that were ever free."""
@@ -53,6 +57,7 @@ class RolloutCollectionHelper(BaseModel):
     """How often `run_examples` tries a row that met a lost or overloaded server. Default: as for a collection."""
 
     _under_way: set[asyncio.Task[None]] = PrivateAttr(default_factory=set)
+    _client: PublishedClient | None = PrivateAttr(None)
 
     def setup_server_client(self, head_server_config: Any = None) -> ServerClient:
         """Return a client for the run of this head server (`host`, `port`). Default: the configured one."""
@@ -86,21 +91,48 @@ class RolloutCollectionHelper(BaseModel):
         return (examples_run.next_ended() for _ in rows)
 
     async def run_from_config(self, config: CollectJob) -> list[JsonObject]:
-        """Collect rollouts like `ng_collect_rollouts`, with the same files. Return the scored rollouts."""
-        client = self.setup_server_client()
+        """Collect rollouts like `ng_collect_rollouts`, with the same files. Return the scored rollouts.
+
+        Subclasses may replace the client, `_preprocess_rows_from_config` and `_call_aggregate_metrics`.
+        """
+        client = PublishedClient.of(self.setup_server_client())
+        run_config = client.global_config_dict
         files = RunFiles(results=config.output_jsonl_fpath)
         try:
-            rows = find_input(config.input_jsonl_fpath)
-            book = client.address_book
-            plan = TaskPlan(rows, config, client.agent_names(), rules=book.task_rules)
-            check_collector(config, blocks_of_config(client.global_config_dict), book, book.task_rules)
-            with locked(files), open_run(plan, files, RunSubject.of_config(client.global_config_dict)) as run:
-                await collect(client, run)
+            self._client = client
+            plan = plan_of(self._preprocess_rows_from_config(config), config, client)
+            check_collector(config, blocks_of_config(run_config), client.address_book, plan.rules)
+            with locked(files), open_run(plan, files, RunSubject.of_config(run_config)) as run:
+                await collect(client, run, watch=client.watch())
+                results = list(read_rows(files.results))
                 if not config.disable_aggregation:
-                    await aggregate(None if config.sharded else client, files)
+                    await self._call_aggregate_metrics(results, rows_of(results, files), files.results)
         finally:
+            self._client = None
             await client.aclose()
-        return list(read_rows(files.results))
+        return results
+
+    def _preprocess_rows_from_config(self, config: CollectJob) -> list[JsonObject]:
+        """Return the rows of a collection as they are sent, each with its task and repeat number."""
+        return PreprocessedRows.of(config, self._client)
+
+    async def _call_aggregate_metrics(
+        self, results: Sequence[JsonObject], rows: Sequence[JsonObject], output_path: Path | str
+    ) -> Path | None:
+        """Write the metrics of results. Return the path of their file, or None without metrics.
+
+        `rows` has the row of each result. The file is next to the output.
+        """
+        files = RunFiles(results=Path(output_path))
+        # No agent has the whole rollouts of a sharded run.
+        is_sharded = any(Row(result).shard is not None for result in results)
+        client = None if is_sharded else PublishedClient.of(self.setup_server_client())
+        try:
+            has_metrics = await aggregate_results(client, results, rows, files)
+        finally:
+            if client is not None:
+                await client.aclose()
+        return files.metrics if has_metrics else None
 
     def _attempt_settings(self, client: ServerClient) -> AttemptSettings:
         # Frameworks create the helper without arguments and pass their users' settings in the configuration.

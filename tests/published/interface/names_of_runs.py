@@ -133,6 +133,8 @@ ROWS = [
         methods(
             run_examples="(self, examples, head_server_config=None, semaphore=None)",
             run_from_config="async (self, config)",
+            _preprocess_rows_from_config="(self, config)",
+            _call_aggregate_metrics="async (self, results, rows, output_path)",
             setup_server_client="(self, head_server_config=None)",
         ),
     ), "tests/frameworks/test_training_loop.py::test_framework_starts_servers_and_trains_on_rollouts"),

@@ -13,3 +13,4 @@ AGENTS_AND_MODEL_SERVERS = sorted(
     str(file.parent.relative_to(AGENTS_AND_MODELS)) for file in AGENTS_AND_MODELS.glob("*/*/app.py")
 )
 EPISODES = HERE / "episodes"
+COLLECTED = HERE / "collected"
