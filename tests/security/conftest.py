@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,9 @@ from nemo_gym.process.serve import load_module, server_class
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.testing import FakeModel, connected_server, make_server, on_a_port
 from responses_api_agents.collecting_agent.app import RolloutCollector
+from responses_api_agents.harness_agent.app import HarnessAgent
+from responses_api_agents.single_agent_turn.app import SingleAgentTurnServer
+from responses_api_models.local_vllm_model.app import LocalVLLMModel
 from responses_api_models.reward_model.app import RewardModel
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -33,6 +37,13 @@ AGENTS = {
     "user_simulation_agent": "proactive_asking",
 }
 """Each agent, with an environment whose configuration contains it."""
+ASKS_ONCE = """exec python3 -S -c '
+import os, urllib.request
+kind = {"content-type": "application/json"}
+asked = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/responses", b"{\\"input\\": \\"?\\"}", kind)
+urllib.request.urlopen(asked)'
+"""
+"""A program for a shell."""
 STARTED_WITHIN_S = 60.0
 
 
@@ -87,6 +98,19 @@ def _agent(name: str) -> SimpleServer:
     if name == "collecting_agent":
         # It has no environment: it passes rows on to other agents.
         return make_server(RolloutCollector, servers=[_agent("simple_agent")])
+    if name == "single_agent_turn":
+        agent, environment = _agent("simple_agent"), _environment("mcqa")
+        about = {
+            "agent_server": {"type": "responses_api_agents", "name": agent.config.name},
+            "resources_server": {"type": "resources_servers", "name": environment.config.name},
+        }
+        return connected_server(SingleAgentTurnServer, {"name": name, **about}, servers=[agent, environment])
+    if name == "harness_agent":
+        # Its program asks the model once.
+        return make_server(
+            HarnessAgent, model=FakeModel(["A"]), servers=[_environment("mcqa")], command=["sh", "-c", ASKS_ONCE],
+            files={}, resources_server={"type": "resources_servers", "name": "mcqa"},
+        )  # fmt: skip
     environment = AGENTS[name]
     configs = REPOSITORY / "resources_servers" / environment / "configs"
     run = config.load([configs / f"{environment}.yaml", SAMPLE_MODEL], skip_dotenv=True, require_servers=True)
@@ -99,6 +123,11 @@ def _model(name: str, endpoint: str) -> SimpleServer:
     if name == "reward_model":
         # It needs an endpoint with routes of its own, or none.
         return connected_server(RewardModel, {"name": name, "host": "127.0.0.1", "port": 0, "api": "embedded"})
+    if name == "local_vllm_model":
+        stub = REPOSITORY / "responses_api_models" / name / "tests" / "stub_engine.py"
+        folder = tempfile.mkdtemp(prefix="nemo_gym-engine-")
+        own = {"engine": "vllm", "command": [sys.executable, str(stub), "--port", "{port}"], "log_dir": folder}
+        return make_server(LocalVLLMModel, model="m", **own, env={"STUB_FOLDER": folder})
     path = REPOSITORY / "responses_api_models" / name / "configs" / f"{name}.yaml"
     words = [
         word

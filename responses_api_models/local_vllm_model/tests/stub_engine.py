@@ -51,8 +51,9 @@ class Engine(http.server.BaseHTTPRequestHandler):
         if self.headers["authorization"] != f"Bearer {KEY}":
             self.answer(401, {"error": "wrong key"})
             return
-        text = body["messages"][-1]["content"]
-        text = text if isinstance(text, str) else text[0]["text"]
+        content = body["messages"][-1].get("content") if body["messages"] else None
+        texts = [content] if isinstance(content, str) else [part.get("text") for part in content or ()]
+        text = next(iter(texts), "")
         if text == "always crash" or (text == "crash" and is_first("crash")):
             write("CUDA error: an illegal memory access was encountered")
             os._exit(7)
