@@ -3,7 +3,7 @@
 from functools import cached_property
 
 from fastapi import Request
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 
 from nemo_gym import ModelFailed, NeMoGymAsyncOpenAI, NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.jsonl import JsonObject
@@ -24,8 +24,6 @@ class InferenceProviderConfig(VLLMModelConfig):
     """The field of Chat Completions for the longest answer: `max_tokens` or `max_completion_tokens`."""
     sends_reasoning: SentReasoning
     """The form of earlier reasoning: left out, in `<think>…</think>`, or in a field of that name."""
-    default_headers: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Headers of every request."""
 
     @model_validator(mode="before")
     @classmethod

@@ -82,7 +82,11 @@ class LocalVLLMModel(VLLMModel):
         config = self.config
         return [
             NeMoGymAsyncOpenAI(
-                base_url="", api_key=config.api_key, timeout_s=config.request_timeout_s, tries=config.request_tries
+                base_url="",
+                api_key=config.api_key,
+                default_headers=config.default_headers,
+                timeout_s=config.request_timeout_s,
+                tries=config.request_tries,
             )
             for _ in range(config.replicas)
         ]

@@ -34,6 +34,8 @@ from responses_api_models.vllm_model.tokens import ASK_FOR_TOKENS, lacks_prompt_
 CONTEXT_OVERFLOW = re.compile(
     r"context[ _](length|window)|max_(completion_|new_)?tokens|max_model_len|maximum model length", re.IGNORECASE
 )
+HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 NO_SUCH_ROUTE = (404, 405, 501)
 PER_REQUEST = ("extra_body", "chat_template_kwargs")
 """Keys of a request's `metadata` that hold JSON objects of settings."""
@@ -60,6 +62,8 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     """Fields for requests that do not set them, such as `top_k`."""
     audio_dir: Path | None = None
     """The folder of the files that `metadata.audio_path` and `audio_paths` of a request may name."""
+    default_headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Headers of every request to an endpoint, such as those that a gateway in front of it needs."""
     request_timeout_s: float = 1800.0
     """How long an endpoint may take for one reply."""
     request_tries: int = Field(default=3, ge=1)
@@ -71,6 +75,16 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
         if not value:
             raise ValueError("at least one address is needed")
         return value
+
+    @field_validator("default_headers")
+    @classmethod
+    def _sendable(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            if not HEADER_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is not the name of a header: use letters, digits and hyphens")
+            if not HEADER_VALUE.fullmatch(text):
+                raise ValueError(f"the value of {name} has a line break or another character that no header may have")
+        return {"Authorization" if name.lower() == "authorization" else name: text for name, text in value.items()}
 
     @field_validator("audio_dir")
     @classmethod
@@ -94,6 +108,7 @@ class VLLMModel(SimpleResponsesAPIModel):
             NeMoGymAsyncOpenAI(
                 base_url=url,
                 api_key=config.api_key,
+                default_headers=config.default_headers,
                 timeout_s=config.request_timeout_s,
                 tries=config.request_tries,
                 follows_policy=True,

@@ -260,6 +260,36 @@ def test_key_never_appears_in_messages():
     assert "sk-secret" not in str(caught.value)
 
 
+# Headers
+
+
+async def test_default_headers_are_sent_on_both_routes(endpoint, seen):
+    headers = {"X-Team": "blue", "authorization": "Basic c2VjcmV0LXRleHQ="}
+    await respond(endpoint, "older", default_headers=headers, return_token_id_information=True)
+    await complete(endpoint, "echo", default_headers=headers)
+    assert [request["path"] for request in seen()] == ["/v1/chat/completions", "/tokenize", "/v1/chat/completions"]
+    sent = [(request["headers"]["x-team"], request["headers"]["authorization"]) for request in seen()]
+    assert sent == [("blue", "Basic c2VjcmV0LXRleHQ=")] * 3
+
+
+async def test_secret_header_is_masked_in_failures(endpoint):
+    async with policy(endpoint, "tells-headers", default_headers={"X-Gateway": "letters-1234"}) as client:
+        with pytest.raises(openai.InternalServerError) as caught:
+            await client.responses.create(model="m", input="Hello")
+    assert "x-gateway" in caught.value.response.text
+    assert "letters-1234" not in caught.value.response.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "error"),
+    [({"X Team": "secret-1"}, "'X Team' is not the name"), ({"X-Team": "secret-1\nHost: x"}, "value of X-Team has")],
+)
+def test_invalid_header_is_rejected_without_its_value(headers, error):
+    with pytest.raises(ValueError, match=error) as caught:
+        make_server(VLLMModel, base_url="http://x/v1", api_key="k", model="m", default_headers=headers)
+    assert "secret-1" not in str(caught.value)
+
+
 # Tokens
 
 
