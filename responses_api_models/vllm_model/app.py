@@ -29,6 +29,7 @@ from nemo_gym.dialects.chat import ResponsesConverter
 from nemo_gym.dialects.thinking import THINK_BLOCK
 from nemo_gym.jsonl import JsonObject
 from responses_api_models.vllm_model.audio import with_audio
+from responses_api_models.vllm_model.sampling import as_sampled, checked, overridden
 from responses_api_models.vllm_model.tokens import ASK_FOR_TOKENS, lacks_prompt_tokens, move_tokens_into_messages
 
 CONTEXT_OVERFLOW = re.compile(
@@ -60,6 +61,8 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     """Arguments of the chat template, such as `{enable_thinking: false}`."""
     extra_body: JsonObject | None = None
     """Fields for requests that do not set them, such as `top_k`."""
+    sampling_overrides: JsonObject = Field(default_factory=dict)
+    """Sampling parameters that no request can change, such as `temperature`. Null leaves one to the engine."""
     audio_dir: Path | None = None
     """The folder of the files that `metadata.audio_path` and `audio_paths` of a request may name."""
     default_headers: dict[str, str] = Field(default_factory=dict, repr=False)
@@ -75,6 +78,11 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
         if not value:
             raise ValueError("at least one address is needed")
         return value
+
+    @field_validator("sampling_overrides")
+    @classmethod
+    def _only_sampling(cls, value: JsonObject) -> JsonObject:
+        return checked(value)
 
     @field_validator("default_headers")
     @classmethod
@@ -129,7 +137,9 @@ class VLLMModel(SimpleResponsesAPIModel):
         try:
             asked = self.converter.responses_to_chat_completion_create_params(body)
             completion = await self._complete(self._endpoint_of(request), asked)
-            return self.converter.chat_completion_to_response(body, completion)
+            return self.converter.chat_completion_to_response(
+                as_sampled(body, self.config.sampling_overrides), completion
+            )
         except (DataError, ValidationError) as error:
             raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
@@ -183,8 +193,9 @@ class VLLMModel(SimpleResponsesAPIModel):
         asked = body.model_dump(exclude_unset=True, exclude={"metadata", "stream", "stream_options"})
         own = self.config.extra_body or {}
         for_this_request, template = (_settings(body.metadata or {}, key) for key in PER_REQUEST)
-        # The request wins: a trainer relies on the temperature and top_p that it asked for.
+        # The request wins over extra_body: a trainer relies on the temperature and top_p that it asked for.
         fields = own | {name: value for name, value in asked.items() if value is not None} | for_this_request
+        fields = overridden(fields, self.config.sampling_overrides)
         fields["model"] = self.config.model
         layers = [self.config.chat_template_kwargs, own.get("chat_template_kwargs")]
         layers += [for_this_request.get("chat_template_kwargs"), template]

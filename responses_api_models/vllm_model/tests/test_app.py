@@ -216,6 +216,33 @@ async def test_null_in_a_request_leaves_the_servers_setting(endpoint, bodies):
     assert bodies() == [{"model": "echo", "messages": HELLO_IN_PARTS, "temperature": 0.6}]
 
 
+async def test_sampling_overrides_win_over_every_request(endpoint, bodies):
+    settings = {
+        "sampling_overrides": {"temperature": 0.6, "top_p": None, "top_k": 40, "max_output_tokens": 100},
+        "extra_body": {"top_k": 20, "top_p": 0.1, "min_p": 0.1},
+    }
+    asked = {"temperature": 1.0, "top_p": 0.5, "metadata": {"extra_body": '{"top_k": 7, "seed": 3}'}}
+    response = await respond(endpoint, "echo", asked={**asked, "max_output_tokens": 9}, **settings)
+    await complete(endpoint, "echo", asked={**asked, "max_completion_tokens": 9}, **settings)
+    sent = {"temperature": 0.6, "top_k": 40, "max_tokens": 100, "min_p": 0.1, "seed": 3}
+    for body in bodies():
+        assert {name: value for name, value in body.items() if name not in ("model", "messages")} == sent
+    assert (response.temperature, response.top_p, response.max_output_tokens) == (0.6, None, 100)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "error"),
+    [
+        ({"messages": []}, "'messages' is not a sampling parameter. Remove it from sampling_overrides"),
+        ({"max_tokens": 1, "max_output_tokens": 2}, "max_tokens and max_output_tokens mean the same. Set only one"),
+        ([1], "sampling_overrides"),
+    ],
+)
+def test_invalid_sampling_overrides_are_rejected(overrides, error):
+    with pytest.raises(ValueError, match=error):
+        make_server(VLLMModel, base_url="http://x/v1", api_key="k", model="m", sampling_overrides=overrides)
+
+
 @pytest.mark.parametrize("value", ["{", "[1]"])
 async def test_unreadable_metadata_settings_are_reported(endpoint, value):
     with model_fails(r"metadata\.extra_body"):

@@ -1,0 +1,39 @@
+"""Replace the sampling parameters of requests by those of the config."""
+
+from nemo_gym import NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.jsonl import JsonObject
+
+LENGTHS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""The names of the longest answer, in Chat Completions and in Responses."""
+ECHOED = ("temperature", "top_p", "max_output_tokens")
+"""The parameters that a response repeats."""
+NOT_SAMPLING = (
+    "chat_template_kwargs", "input", "messages", "metadata", "model", "prompt", "stream", "stream_options",
+    "tool_choice", "tools",
+)  # fmt: skip
+
+
+def checked(overrides: JsonObject) -> JsonObject:
+    """Return overrides with `max_tokens` as the name of the longest answer. Raise `ValueError` for other fields."""
+    other = next((name for name in overrides if name in NOT_SAMPLING), None)
+    if other is not None:
+        raise ValueError(f"'{other}' is not a sampling parameter. Remove it from sampling_overrides")
+    lengths = [name for name in overrides if name in LENGTHS]
+    if len(lengths) > 1:
+        raise ValueError(f"{' and '.join(lengths)} mean the same. Set only one in sampling_overrides")
+    return {"max_tokens" if name in LENGTHS else name: value for name, value in overrides.items()}
+
+
+def overridden(fields: JsonObject, overrides: JsonObject) -> JsonObject:
+    """Return the fields of a request with the overrides, without those that an override sets to null."""
+    replaced = {*overrides, *(LENGTHS if "max_tokens" in overrides else ())}
+    kept = {name: value for name, value in fields.items() if name not in replaced}
+    return kept | {name: value for name, value in overrides.items() if value is not None}
+
+
+def as_sampled(
+    params: NeMoGymResponseCreateParamsNonStreaming, overrides: JsonObject
+) -> NeMoGymResponseCreateParamsNonStreaming:
+    """Return a request with the parameters that its response repeats as they were sent."""
+    sent = {"max_output_tokens" if name == "max_tokens" else name: value for name, value in overrides.items()}
+    return params.model_copy(update={name: sent[name] for name in ECHOED if name in sent})
