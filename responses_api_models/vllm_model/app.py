@@ -63,7 +63,7 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     """Fields for requests that do not set them, such as `top_k`."""
     sampling_overrides: JsonObject = Field(default_factory=dict)
     """Sampling parameters that no request can change, such as `temperature`. Null leaves one to the engine."""
-    audio_dir: Path | None = None
+    audio_root: Path | None = None
     """The folder of the files that `metadata.audio_path` and `audio_paths` of a request may name."""
     default_headers: dict[str, str] = Field(default_factory=dict, repr=False)
     """Headers of every request to an endpoint, such as those that a gateway in front of it needs."""
@@ -94,12 +94,12 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
                 raise ValueError(f"the value of {name} has a line break or another character that no header may have")
         return {"Authorization" if name.lower() == "authorization" else name: text for name, text in value.items()}
 
-    @field_validator("audio_dir")
+    @field_validator("audio_root")
     @classmethod
     def _existing_folder(cls, value: Path | None) -> Path | None:
         folder = find_path(value, Path.is_dir) if value else None
         if value and folder is None:
-            raise ValueError(f"folder '{value}' not found. Create it, or leave audio_dir out")
+            raise ValueError(f"folder '{value}' not found. Create it, or leave audio_root out")
         return folder
 
 
@@ -173,7 +173,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         fields = self._fields(body)
         if not self.config.sequential_reasoning_allowed:
             _check_single_reasoning(fields["messages"])
-        fields["messages"] = await with_audio(fields["messages"], body.metadata or {}, self.config.audio_dir)
+        fields["messages"] = await with_audio(fields["messages"], body.metadata or {}, self.config.audio_root)
         try:
             completion = await endpoint.create_chat_completion(**fields)
         except EndpointError as error:

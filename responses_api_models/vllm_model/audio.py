@@ -5,7 +5,7 @@ import binascii
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import orjson
@@ -119,7 +119,7 @@ def _given(value: str) -> _Recording:
 def _read(key: str, path: str, folder: Path | None) -> _Recording:
     if folder is None:
         raise InvalidTask(
-            f"metadata.{key} names '{path}', but this server reads no files. Set its 'audio_dir' to the folder that "
+            f"metadata.{key} names '{path}', but this server reads no files. Set its 'audio_root' to the folder that "
             "holds them, or send audio_data."
         )
     format_ = SUFFIXES.get(Path(path).suffix.lower())
@@ -128,17 +128,20 @@ def _read(key: str, path: str, folder: Path | None) -> _Recording:
     try:
         data = _content(folder, key, path)
     except (OSError, ValueError, RuntimeError) as error:
-        raise InvalidTask(f"metadata.{key}: '{path}' in audio_dir cannot be read ({error}).") from error
+        raise InvalidTask(f"metadata.{key}: '{path}' in audio_root cannot be read ({error}).") from error
     return _Recording(format_, b64encode(data).decode("ascii"))
 
 
 def _content(folder: Path, key: str, path: str) -> bytes:
-    file = (folder / path).resolve()
     # A row of unknown origin must not send other files of this machine to an endpoint.
+    named = PurePosixPath(path)
+    if named.is_absolute() or ".." in named.parts:
+        raise InvalidTask(f"metadata.{key}: '{path}' must be a path below audio_root, without a leading '/' or '..'.")
+    file = (folder / path).resolve()
     if not file.is_relative_to(folder.resolve()):
-        raise InvalidTask(f"metadata.{key}: '{path}' is not in audio_dir. Use a path relative to this folder.")
+        raise InvalidTask(f"metadata.{key}: '{path}' is a link out of audio_root. Put the file itself there.")
     if not file.is_file():
-        raise InvalidTask(f"metadata.{key}: file '{path}' not found in audio_dir.")
+        raise InvalidTask(f"metadata.{key}: file '{path}' not found in audio_root.")
     if (size := file.stat().st_size) > LARGEST_BYTES:
         raise _too_large(key, f"'{path}'", size)
     if not size:

@@ -42,7 +42,7 @@ def collect(shared_workplace, run_endpoint, rows):
 def test_recordings_arrive_as_chat_completions(collect):
     scored, failed = collect("vllm_model")
     assert [row["reward"] for row in scored] == [1.0] * (ROWS + 1)
-    # The server's `audio_dir` is not set.
+    # The server's `audio_root` is not set.
     assert [row["_ng_failure_class"] for row in failed] == ["invalid_task"]
     assert "this server reads no files" in failed[0]["_ng_failure_message"]
 

@@ -39,6 +39,7 @@ def folder(tmp_path):
         (inside / name).write_bytes(data)
     (tmp_path / "secret.wav").write_bytes(WAV)
     (inside / "link.wav").symlink_to(tmp_path / "secret.wav")
+    (inside / "outside").symlink_to(tmp_path)
     (inside / "loop.wav").symlink_to("loop.wav")
     (inside / "folder.wav").mkdir()
     with (inside / "large.wav").open("wb") as file:
@@ -69,7 +70,7 @@ async def test_audio_joins_the_last_user_message(ask, seen, folder):
     metadata = {
         "audio_data": f"data:audio/x-wav;base64,{encoded(WAV)}",
         "audio_path": "b.MP3",
-        "audio_paths": json.dumps(["more/c.flac", str(folder / "a.wav")]),
+        "audio_paths": json.dumps(["more/c.flac", "a.wav"]),
         "note": "stays here",
     }
     said = [
@@ -78,14 +79,14 @@ async def test_audio_joins_the_last_user_message(ask, seen, folder):
         {"role": "user", "content": "Who speaks?"},
         {"role": "assistant", "content": "Wait."},
     ]
-    (response,) = await ask([{"input": said, "metadata": metadata}], audio_dir=str(folder))
+    (response,) = await ask([{"input": said, "metadata": metadata}], audio_root=str(folder))
     (completion,) = await ask(
-        [{"messages": said, "metadata": metadata}], audio_dir=str(folder), route="/v1/chat/completions"
+        [{"messages": said, "metadata": metadata}], audio_root=str(folder), route="/v1/chat/completions"
     )
     assert (response.status_code, completion.status_code) == (200, 200)
     expected = [QUESTION, HEARD["wav"], HEARD["mp3"], HEARD["flac"], HEARD["wav"]]
     assert contents(seen) == [["Listen.", "Yes?", expected, "Wait."]] * 2
-    assert not {"metadata", "note", "audio_dir"} & {key for request in seen() for key in request["body"]}
+    assert not {"metadata", "note", "audio_root"} & {key for request in seen() for key in request["body"]}
 
 
 async def test_audio_stays_in_the_question_after_a_tool_has_shown_an_image(ask, seen):
@@ -119,19 +120,21 @@ async def test_plain_base64_is_recognised_by_its_start(ask, seen):
 
 
 WRONG = [
-    ({"audio_path": "../secret.wav"}, "audio_path: '../secret.wav' is not in audio_dir"),
-    ({"audio_path": "/etc/secret.wav"}, "audio_path: '/etc/secret.wav' is not in audio_dir"),
-    ({"audio_path": "link.wav"}, "audio_path: 'link.wav' is not in audio_dir"),
-    ({"audio_path": "loop.wav"}, "audio_path: 'loop.wav' in audio_dir cannot be read"),
-    ({"audio_path": "no\0.wav"}, "in audio_dir cannot be read"),
-    ({"audio_path": "folder.wav"}, "file 'folder.wav' not found in audio_dir"),
-    ({"audio_path": "missing.wav"}, "file 'missing.wav' not found in audio_dir"),
+    ({"audio_path": "../secret.wav"}, "audio_path: '../secret.wav' must be a path below audio_root"),
+    ({"audio_path": "more/../a.wav"}, "audio_path: 'more/../a.wav' must be a path below audio_root"),
+    ({"audio_path": "/etc/secret.wav"}, "audio_path: '/etc/secret.wav' must be a path below audio_root"),
+    ({"audio_path": "link.wav"}, "audio_path: 'link.wav' is a link out of audio_root"),
+    ({"audio_path": "outside/secret.wav"}, "audio_path: 'outside/secret.wav' is a link out of audio_root"),
+    ({"audio_path": "loop.wav"}, "audio_path: 'loop.wav' in audio_root cannot be read"),
+    ({"audio_path": "no\0.wav"}, "in audio_root cannot be read"),
+    ({"audio_path": "folder.wav"}, "file 'folder.wav' not found in audio_root"),
+    ({"audio_path": "missing.wav"}, "file 'missing.wav' not found in audio_root"),
     ({"audio_path": ""}, "'' must end in .wav, .mp3, .flac"),
     ({"audio_path": "a.txt"}, "'a.txt' must end in .wav, .mp3, .flac"),
     ({"audio_path": "empty.wav"}, "'empty.wav' is empty"),
     ({"audio_path": "large.wav"}, f"'large.wav' has {LARGEST_BYTES + 1} bytes, more than {LARGEST_BYTES}"),
     ({"audio_paths": '["half.wav", "half.wav"]'}, f"the audio has more than {LARGEST_BYTES} bytes"),
-    ({"audio_paths": '["a.wav", "missing.wav"]'}, "audio_paths: file 'missing.wav' not found in audio_dir"),
+    ({"audio_paths": '["a.wav", "missing.wav"]'}, "audio_paths: file 'missing.wav' not found in audio_root"),
     ({"audio_paths": "a.wav"}, "audio_paths must be a JSON list of paths"),
     ({"audio_paths": '["a.wav", 1]'}, "audio_paths must be a JSON list of paths"),
     ({"audio_paths": "[" * 5000}, "audio_paths must be a JSON list of paths"),
@@ -146,8 +149,16 @@ WRONG = [
 ]
 
 
+async def test_absolute_path_inside_is_rejected_too(ask, seen, folder):
+    (answer,) = await ask(
+        [{"input": "Who?", "metadata": {"audio_path": str(folder / "a.wav")}}], audio_root=str(folder)
+    )
+    assert (answer.status_code, "without a leading '/' or '..'" in answer.json()["detail"]) == (422, True)
+    assert seen() == []
+
+
 async def test_unusable_audio_is_an_invalid_task(ask, seen, folder):
-    replies = await ask([{"input": "Who?", "metadata": metadata} for metadata, _ in WRONG], audio_dir=str(folder))
+    replies = await ask([{"input": "Who?", "metadata": metadata} for metadata, _ in WRONG], audio_root=str(folder))
     problems = [(reply.status_code, reply.json()["failure_class"]) for reply in replies]
     assert problems == [(422, "invalid_task")] * len(WRONG)
     details = [(reply.json()["detail"], problem) for reply, (_, problem) in zip(replies, WRONG, strict=True)]
@@ -155,12 +166,12 @@ async def test_unusable_audio_is_an_invalid_task(ask, seen, folder):
     assert seen() == []
 
 
-async def test_paths_need_the_key_audio_dir(ask, seen):
+async def test_paths_need_the_key_audio_root(ask, seen):
     metadata = ({"audio_path": "a.wav"}, {"audio_paths": '["a.wav"]'})
     for answer in await ask([{"input": "Who?", "metadata": each} for each in metadata]):
         assert answer.status_code == 422
         assert (
-            "this server reads no files. Set its 'audio_dir' to the folder that holds them" in answer.json()["detail"]
+            "this server reads no files. Set its 'audio_root' to the folder that holds them" in answer.json()["detail"]
         )
     assert seen() == []
 
@@ -173,12 +184,12 @@ async def test_audio_needs_a_user_message(ask, seen):
 
 
 async def test_request_without_audio_ignores_the_key(ask, seen, folder):
-    (answer,) = await ask([{"input": "Who?", "metadata": {"note": "audio_path"}}], audio_dir=str(folder))
+    (answer,) = await ask([{"input": "Who?", "metadata": {"note": "audio_path"}}], audio_root=str(folder))
     assert answer.status_code == 200
     assert contents(seen) == [[[{"type": "text", "text": "Who?"}]]]
 
 
-def test_audio_dir_must_exist(tmp_path):
+def test_audio_root_must_exist(tmp_path):
     settings = {"base_url": "http://x/v1", "api_key": "k", "model": "m"}
-    with pytest.raises((ValueError, ValidationError), match=r"audio_dir.*folder '.*/nowhere' not found"):
-        make_server(VLLMModel, **settings, audio_dir=str(tmp_path / "nowhere"))
+    with pytest.raises((ValueError, ValidationError), match=r"audio_root.*folder '.*/nowhere' not found"):
+        make_server(VLLMModel, **settings, audio_root=str(tmp_path / "nowhere"))
