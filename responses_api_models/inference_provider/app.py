@@ -7,8 +7,8 @@ from pydantic import ValidationError, model_validator
 
 from nemo_gym import ModelFailed, NeMoGymAsyncOpenAI, NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.jsonl import JsonObject
-from responses_api_models.inference_provider.providers import Api, Provider, SentReasoning, provider_named
-from responses_api_models.inference_provider.tolerance import tidied, with_sent_reasoning
+from responses_api_models.inference_provider.providers import Api, Provider, provider_named
+from responses_api_models.inference_provider.tolerance import tidied
 from responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
 
 OF_PROVIDER = tuple(Provider.model_fields)
@@ -22,8 +22,6 @@ class InferenceProviderConfig(VLLMModelConfig):
     """Whether to call `/chat/completions` or `/responses` for requests to `/v1/responses`."""
     limit: str
     """The field of Chat Completions for the longest answer: `max_tokens` or `max_completion_tokens`."""
-    sends_reasoning: SentReasoning
-    """The form of earlier reasoning: left out, in `<think>…</think>`, or in a field of that name."""
 
     @model_validator(mode="before")
     @classmethod
@@ -42,12 +40,10 @@ class ProviderClient(NeMoGymAsyncOpenAI):
     """A client for Chat Completions with the odd fields of some providers."""
 
     limit: str
-    sends_reasoning: SentReasoning
 
     async def create_chat_completion(self, **asked: object) -> JsonObject:
         if "max_tokens" in asked:
             asked[self.limit] = asked.pop("max_tokens")
-        asked["messages"] = [with_sent_reasoning(each, self.sends_reasoning) for each in asked["messages"]]
         model = str(asked["model"])
         return tidied(await super().create_chat_completion(**asked), model)
 
@@ -70,7 +66,6 @@ class InferenceProvider(VLLMModel):
                 tries=config.request_tries,
                 follows_policy=True,
                 limit=config.limit,
-                sends_reasoning=config.sends_reasoning,
             )
             for url in urls
         ]

@@ -7,8 +7,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from responses_api_models.vllm_model.reasoning import SentReasoning
+
 Api = Literal["chat", "responses"]
-SentReasoning = Literal["none", "think", "reasoning", "reasoning_content"]
 TABLE = Path(__file__).with_name("providers.json")
 
 

@@ -5,9 +5,7 @@ from uuid import uuid4
 import orjson
 
 from nemo_gym import EndpointError
-from nemo_gym.dialects.thinking import split_thinking
 from nemo_gym.jsonl import JsonObject
-from responses_api_models.inference_provider.providers import SentReasoning
 
 FINISH_REASONS = {
     "eos": "stop", "eos_token": "stop", "end_turn": "stop", "stop_sequence": "stop", "complete": "stop",
@@ -99,15 +97,3 @@ def _text_and_thoughts(parts: list[JsonObject]) -> tuple[str, str]:
         else:
             texts.append(str(part.get("text") or ""))
     return "".join(texts), "".join(thoughts)
-
-
-def with_sent_reasoning(message: JsonObject, form: SentReasoning) -> JsonObject:
-    """Return a message of a request with its `<think>…</think>` in the form that the provider expects."""
-    content = message.get("content")
-    if message.get("role") != "assistant" or not isinstance(content, str) or form == "think":
-        return message
-    reasoning, rest = split_thinking(content)
-    if not reasoning:
-        return message
-    kept = {**message, "content": rest or (None if message.get("tool_calls") else "")}
-    return kept if form == "none" else {**kept, form: "\n".join(reasoning)}

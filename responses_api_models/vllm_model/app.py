@@ -26,9 +26,9 @@ from nemo_gym import (
     find_path,
 )
 from nemo_gym.dialects.chat import ResponsesConverter
-from nemo_gym.dialects.thinking import THINK_BLOCK
 from nemo_gym.jsonl import JsonObject
 from responses_api_models.vllm_model.audio import with_audio
+from responses_api_models.vllm_model.reasoning import SentReasoning, check_single_reasoning, with_sent_reasoning
 from responses_api_models.vllm_model.sampling import as_sampled, checked, overridden
 from responses_api_models.vllm_model.tokens import ASK_FOR_TOKENS, lacks_prompt_tokens, move_tokens_into_messages
 
@@ -55,6 +55,10 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     """Turn reasoning in answers into reasoning items; off, it stays in the text, as `<think>…</think>`."""
     sequential_reasoning_allowed: bool = True
     """Whether one turn of the assistant may contain several reasoning items. Off, such a request fails."""
+    sends_reasoning: SentReasoning = "think"
+    """The form of earlier reasoning: left out, in `<think>…</think>`, or in a field of that name."""
+    preserve_reasoning_in_assistant_content: bool | None = None
+    """The published name of two forms: true is `think`, false a field, which is `reasoning_content` unless set."""
     replace_developer_role_with_system: bool = False
     """For chat templates that do not know the role `developer`."""
     chat_template_kwargs: JsonObject | None = None
@@ -71,6 +75,14 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     """How long an endpoint may take for one reply."""
     request_tries: int = Field(default=3, ge=1)
     """Attempts per call, if an endpoint refuses the connection, is too busy or fails with a 5xx."""
+
+    @property
+    def sent_reasoning(self) -> SentReasoning:
+        if self.preserve_reasoning_in_assistant_content:
+            return "think"
+        if self.preserve_reasoning_in_assistant_content is False and self.sends_reasoning == "think":
+            return "reasoning_content"
+        return self.sends_reasoning
 
     @field_validator("base_url")
     @classmethod
@@ -172,7 +184,8 @@ class VLLMModel(SimpleResponsesAPIModel):
     ) -> JsonObject:
         fields = self._fields(body)
         if not self.config.sequential_reasoning_allowed:
-            _check_single_reasoning(fields["messages"])
+            check_single_reasoning(fields["messages"])
+        fields["messages"] = [with_sent_reasoning(each, self.config.sent_reasoning) for each in fields["messages"]]
         fields["messages"] = await with_audio(fields["messages"], body.metadata or {}, self.config.audio_root)
         try:
             completion = await endpoint.create_chat_completion(**fields)
@@ -236,20 +249,6 @@ class VLLMModel(SimpleResponsesAPIModel):
             "model": self.config.model,
             "choices": [{"index": 0, "finish_reason": "length", "message": message, "logprobs": None}],
         }
-
-
-def _check_single_reasoning(messages: list[JsonObject]) -> None:
-    """Raise `DataError` if a message of the assistant has several pieces of reasoning."""
-    for place, message in enumerate(messages):
-        content = message.get("content")
-        if message.get("role") != "assistant" or not isinstance(content, str):
-            continue
-        pieces = len(THINK_BLOCK.findall(content))
-        if pieces > 1:
-            raise DataError(
-                f"messages[{place}] has {pieces} pieces of reasoning, but sequential_reasoning_allowed is off. Set it "
-                "to true, or let the agent merge them."
-            )
 
 
 def _settings(metadata: dict[str, str], key: str) -> JsonObject:
