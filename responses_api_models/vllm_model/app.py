@@ -5,11 +5,12 @@ import time
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from typing import Self
 from uuid import uuid4
 
 import orjson
 from fastapi import Request
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from nemo_gym import (
     SESSION_ID_KEY,
@@ -28,8 +29,10 @@ from nemo_gym import (
 from nemo_gym.dialects.chat import ResponsesConverter
 from nemo_gym.jsonl import JsonObject
 from responses_api_models.vllm_model.audio import with_audio
+from responses_api_models.vllm_model.completions import complete_prompt
 from responses_api_models.vllm_model.reasoning import SentReasoning, check_single_reasoning, with_sent_reasoning
 from responses_api_models.vllm_model.sampling import as_sampled, checked, overridden
+from responses_api_models.vllm_model.templates import NO_SUCH_ROUTE, EngineTemplate, LocalTemplate
 from responses_api_models.vllm_model.tokens import ASK_FOR_TOKENS, lacks_prompt_tokens, move_tokens_into_messages
 
 CONTEXT_OVERFLOW = re.compile(
@@ -37,7 +40,6 @@ CONTEXT_OVERFLOW = re.compile(
 )
 HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-NO_SUCH_ROUTE = (404, 405, 501)
 PER_REQUEST = ("extra_body", "chat_template_kwargs")
 """Keys of a request's `metadata` that hold JSON objects of settings."""
 
@@ -71,6 +73,10 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     """The folder of the files that `metadata.audio_path` and `audio_paths` of a request may name."""
     default_headers: dict[str, str] = Field(default_factory=dict, repr=False)
     """Headers of every request to an endpoint, such as those that a gateway in front of it needs."""
+    uses_completions_api: bool = False
+    """Post the tokens of rendered prompts to `/completions`, and parse its text, instead of `/chat/completions`."""
+    tokenizer: Path | None = None
+    """The folder of a tokenizer that renders prompts for `/completions`. Default: the engine's `/tokenize` does."""
     request_timeout_s: float = 1800.0
     """How long an endpoint may take for one reply."""
     request_tries: int = Field(default=3, ge=1)
@@ -106,13 +112,19 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
                 raise ValueError(f"the value of {name} has a line break or another character that no header may have")
         return {"Authorization" if name.lower() == "authorization" else name: text for name, text in value.items()}
 
-    @field_validator("audio_root")
+    @field_validator("audio_root", "tokenizer")
     @classmethod
-    def _existing_folder(cls, value: Path | None) -> Path | None:
+    def _existing_folder(cls, value: Path | None, info: ValidationInfo) -> Path | None:
         folder = find_path(value, Path.is_dir) if value else None
         if value and folder is None:
-            raise ValueError(f"folder '{value}' not found. Create it, or leave audio_root out")
+            raise ValueError(f"folder '{value}' not found. Create it, or leave {info.field_name} out")
         return folder
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.tokenizer and not self.uses_completions_api:
+            raise ValueError("tokenizer has no effect without uses_completions_api. Set it to true, or leave it out")
+        return self
 
 
 class VLLMModel(SimpleResponsesAPIModel):
@@ -143,6 +155,10 @@ class VLLMModel(SimpleResponsesAPIModel):
             uses_reasoning_parser=self.config.uses_reasoning_parser,
             sends_media=True,
         )
+
+    @cached_property
+    def local_template(self) -> LocalTemplate | None:
+        return LocalTemplate(self.config.tokenizer) if self.config.tokenizer else None
 
     async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
         """Send the request to the endpoint's `/chat/completions` and translate the reply to Responses."""
@@ -188,11 +204,17 @@ class VLLMModel(SimpleResponsesAPIModel):
         fields["messages"] = [with_sent_reasoning(each, self.config.sent_reasoning) for each in fields["messages"]]
         fields["messages"] = await with_audio(fields["messages"], body.metadata or {}, self.config.audio_root)
         try:
-            completion = await endpoint.create_chat_completion(**fields)
+            if self.config.uses_completions_api:
+                template = self.local_template or EngineTemplate(endpoint, fields["model"])
+                completion = await complete_prompt(endpoint, template, fields)
+            else:
+                completion = await endpoint.create_chat_completion(**fields)
         except EndpointError as error:
-            if error.status == 400 and CONTEXT_OVERFLOW.search(error.body):
-                return self._cut_off_at_once()
-            raise
+            if error.status != 400 or not CONTEXT_OVERFLOW.search(error.body):
+                raise
+            completion = None
+        if completion is None:
+            return self._cut_off_at_once()
         if not completion.get("choices"):
             raise DataError(f"{endpoint.url} returned a completion without choices")
         if self.config.return_token_id_information:

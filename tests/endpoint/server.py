@@ -15,6 +15,7 @@ from tests.endpoint.program import NoteRequests, serve
 
 seen: list[dict] = []
 failures_left: dict[str, int] = {}
+CONTEXT = 4096
 CONTEXT_LENGTH = (
     "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens in the messages."
 )
@@ -23,6 +24,7 @@ CALLS = [
     {"id": "call_1", "type": "function", "function": WEATHER},
     {"id": "call_2", "type": "function", "function": {"name": "get_time", "arguments": '{"zone": "CET"}'}},
 ]
+CALL = '{"name": "get_weather", "arguments": {"city": "Oslo"}}'
 MESSAGES = {
     "tool-call": {"content": None, "tool_calls": CALLS[:1]},
     "parallel": {"content": "Let me see.", "tool_calls": CALLS},
@@ -38,6 +40,17 @@ MESSAGES = {
         "audio": None,
     },
 }
+
+TEXTS = {
+    "think": "<think>Six times seven.</think>\n\n42",
+    "opens": "Six times seven.</think>42",
+    "opens-length": "I begin with",
+    "length": "<think>I begin with",
+    "tool-call": f"<tool_call>\n{CALL}\n</tool_call>",
+    "parallel": f"<think>A <tool_call>?</think>\n\nLet me see.\n<tool_call>{CALL}</tool_call>\n<tool_call>{CALL}",
+    "bad-call": "<tool_call>{broken</tool_call>",
+}
+"""Texts of `/completions`, which are as the model writes them."""
 
 
 def error(status: int, message: str, **headers: str) -> Response:
@@ -155,6 +168,56 @@ async def chat_completions(request: Request) -> Response:
     return JSONResponse(completion)
 
 
+async def completions(request: Request) -> Response:
+    body = await request.json()
+    model, kind, prompt = body["model"], body["model"].partition(":")[0], body["prompt"]
+    limit = body.get("max_tokens", 16)
+    failed = await misbehave(model, request)
+    if failed is not None:
+        return failed
+    if len(prompt) + limit > CONTEXT:
+        return error(400, CONTEXT_LENGTH)
+    whole = TEXTS.get(kind, f"echo: {''.join(map(chr, prompt))}")
+    generated = tokens_of(whole[:limit])
+    is_cut_off = kind in ("length", "opens-length") or len(whole) > limit
+    choice = {
+        "index": 0,
+        "text": whole[:limit],
+        "finish_reason": "length" if is_cut_off else "stop",
+        "logprobs": None,
+    }
+    if body.get("logprobs") is not None:
+        named = [f"token_id:{each}" if body.get("return_tokens_as_token_ids") else chr(each) for each in generated]
+        choice["logprobs"] = {
+            "tokens": named,
+            "token_logprobs": [-0.5] * len(generated),
+            "top_logprobs": [{name: -0.5} for name in named],
+            "text_offset": list(range(len(generated))),
+        }
+        if kind == "uneven-logprobs":
+            choice["logprobs"]["token_logprobs"].pop()
+    if body.get("return_token_ids"):
+        choice |= {"prompt_token_ids": prompt, "token_ids": generated}
+        if kind == "other-prompt":
+            choice["prompt_token_ids"] = [*prompt, 1]
+    return JSONResponse(
+        {
+            "id": "cmpl-1",
+            "object": "text_completion",
+            "created": 1700000000,
+            "model": model,
+            "choices": [choice] if kind != "no-choice" else [],
+            "usage": {
+                "prompt_tokens": len(prompt),
+                "completion_tokens": len(generated),
+                "total_tokens": len(prompt) + len(generated),
+                "prompt_tokens_details": {"cached_tokens": 0},
+                "completion_tokens_details": {"reasoning_tokens": 0},
+            },
+        }
+    )
+
+
 async def responses(request: Request) -> Response:
     body = await request.json()
     failed = await misbehave(body["model"], request)
@@ -201,8 +264,14 @@ async def tokenize(request: Request) -> Response:
     body = await request.json()
     if body.get("model") == "no-tokenize":
         return Response("Not Found", status_code=404)
-    tokens = tokens_of(last_text(body["messages"]))
-    return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": 4096})
+    # The chat template of some models opens the reasoning of the answer.
+    opening = "<think>\n" if str(body.get("model")).startswith("opens") else ""
+    tokens = tokens_of(last_text(body["messages"]) + opening)
+    return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": CONTEXT})
+
+
+async def detokenize(request: Request) -> Response:
+    return JSONResponse({"prompt": "".join(map(chr, (await request.json())["tokens"]))})
 
 
 async def models(request: Request) -> Response:
@@ -226,6 +295,8 @@ app = Starlette(
         Route("/v1/models", models),
         Route("/v1/responses", responses, methods=["POST"]),
         Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+        Route("/v1/completions", completions, methods=["POST"]),
+        Route("/detokenize", detokenize, methods=["POST"]),
         Route("/tokenize", tokenize, methods=["POST"]),
         Route("/moved/{path:path}", moved, methods=["POST"]),
         Route("/seen", seen_requests, methods=["GET", "DELETE"]),

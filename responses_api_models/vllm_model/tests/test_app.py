@@ -1,69 +1,22 @@
 """The server for Chat Completions endpoints over real HTTP, in front of a real endpoint."""
 
 import asyncio
-import json
-import re
-from contextlib import asynccontextmanager, contextmanager
 
 import httpx
 import openai
 import pytest
-from openai.types.chat import ChatCompletion
-from openai.types.responses import Response
 
-from nemo_gym.testing import make_server, on_a_port
-from responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
-
-HELLO = [{"role": "user", "content": "Hello"}]
-HELLO_IN_PARTS = [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}]
-TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}, "strict": None}
-
-
-@pytest.fixture
-def bodies(seen):
-    """Return the bodies that reached the endpoint during this test."""
-    return lambda: [request["body"] for request in seen()]
-
-
-def served(**settings):
-    """Serve these settings on a free port until the block ends; yield the address."""
-    return on_a_port(make_server(VLLMModel, **settings))
-
-
-@asynccontextmanager
-async def policy(endpoint, model="echo", **settings):
-    """Yield the openai package's client for such a server."""
-    settings = {"base_url": f"{endpoint}/v1", "api_key": "dummy_key", "model": model, **settings}
-    async with (
-        served(**settings) as url,
-        openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
-    ):
-        yield client
-
-
-async def respond(endpoint, model, *, asked=None, **settings):
-    """Return a fresh server's response to a greeting, validated by the openai package."""
-    async with policy(endpoint, model, **settings) as client:
-        response = await client.responses.create(model="ignored", **{"input": "Hello", **(asked or {})})
-        return Response.model_validate(response.model_dump(warnings=False))
-
-
-async def complete(endpoint, model, *, asked=None, **settings):
-    """Return a fresh server's completion of a greeting, validated by the openai package."""
-    async with policy(endpoint, model, **settings) as client:
-        completion = await client.chat.completions.create(model="ignored", **{"messages": HELLO, **(asked or {})})
-        return ChatCompletion.model_validate(completion.model_dump(warnings=False))
-
-
-@contextmanager
-def model_fails(error):
-    """Expect the block to fail with a model failure that matches `error`."""
-    with pytest.raises(openai.InternalServerError) as caught:
-        yield
-    assert caught.value.status_code == 502
-    problem = caught.value.response.json()
-    assert (problem["failure_class"], problem["server"]) == ("model_failed", "policy_model")
-    assert re.search(error, problem["detail"])
+from responses_api_models.vllm_model.app import VLLMModelConfig
+from responses_api_models.vllm_model.tests.asking import (
+    HELLO,
+    HELLO_IN_PARTS,
+    TOOL,
+    complete,
+    model_fails,
+    policy,
+    respond,
+    served,
+)
 
 
 async def test_text_is_returned_with_usage(endpoint):
@@ -142,176 +95,6 @@ async def test_briefly_busy_endpoint_is_retried(endpoint, bodies):
     assert len(bodies()) == 2
 
 
-async def test_reasoning_is_sent_back_and_shown_in_completions(endpoint, bodies):
-    async with policy(endpoint, "reasoning") as client:
-        first = await client.responses.create(model="m", input="Hello")
-        again = [{"role": "user", "content": "Hello"}, *(item.model_dump() for item in first.output)]
-        await client.responses.create(model="m", input=[*again, {"role": "user", "content": "Sure?"}])
-        completion = await client.chat.completions.create(model="m", messages=HELLO)
-    wrapped = "<think>Six times seven.</think>42"
-    assert bodies()[1]["messages"][1] == {"role": "assistant", "content": wrapped}
-    assert completion.choices[0].message.content == wrapped
-
-
-@pytest.mark.parametrize(("model", "answer"), [("reasoning", "42"), ("think", "\n\n42")])
-async def test_reasoning_is_text_without_parser(endpoint, bodies, model, answer):
-    wrapped = f"<think>Six times seven.</think>{answer}"
-    async with policy(endpoint, model, uses_reasoning_parser=False) as client:
-        first = await client.responses.create(model="m", input="Hello")
-        assert ([item.type for item in first.output], first.output_text) == (["message"], wrapped)
-        reasoning = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}
-        await client.responses.create(model="m", input=[*HELLO, reasoning, *first.output, *HELLO])
-    assert bodies()[1]["messages"][1] == {"role": "assistant", "content": f"<think>Hm.</think>{wrapped}"}
-
-
-INTERLEAVED = [
-    *HELLO,
-    {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "First."}]},
-    {"type": "function_call", "call_id": "a", "name": "get_weather", "arguments": "{}"},
-    {"type": "function_call_output", "call_id": "a", "output": "cold"},
-    {"type": "reasoning", "id": "rs_2", "summary": [{"type": "summary_text", "text": "Then."}]},
-    {"type": "function_call", "call_id": "b", "name": "get_weather", "arguments": "{}"},
-    {"type": "function_call_output", "call_id": "b", "output": "warm"},
-    {"type": "reasoning", "id": "rs_3", "summary": [{"type": "summary_text", "text": "Last."}]},
-    {"role": "assistant", "content": "Mild."},
-    *HELLO,
-]
-
-
-@pytest.mark.parametrize(
-    ("settings", "field"),
-    [
-        ({"sends_reasoning": "reasoning"}, "reasoning"),
-        ({"sends_reasoning": "reasoning_content"}, "reasoning_content"),
-        ({"preserve_reasoning_in_assistant_content": False}, "reasoning_content"),
-        ({"preserve_reasoning_in_assistant_content": False, "sends_reasoning": "reasoning"}, "reasoning"),
-    ],
-)
-async def test_interleaved_reasoning_is_sent_in_its_field(endpoint, bodies, settings, field):
-    await respond(endpoint, "echo", asked={"input": INTERLEAVED}, **settings)
-    said = [message for message in bodies()[0]["messages"] if message["role"] == "assistant"]
-    calls = [[call["id"] for call in message.get("tool_calls", [])] for message in said]
-    assert [message[field] for message in said] == ["First.", "Then.", "Last."]
-    assert ([message["content"] for message in said], calls) == ([None, None, "Mild."], [["a"], ["b"], []])
-    assert [message["role"] for message in bodies()[0]["messages"]] == [
-        "user", "assistant", "tool", "assistant", "tool", "assistant", "user"
-    ]  # fmt: skip
-
-
-async def test_reasoning_between_calls_stays_in_content(endpoint, bodies):
-    settings = {"preserve_reasoning_in_assistant_content": True, "sends_reasoning": "none"}
-    await respond(endpoint, "echo", asked={"input": INTERLEAVED}, **settings)
-    said = [message["content"] for message in bodies()[0]["messages"] if message["role"] == "assistant"]
-    assert said == ["<think>First.</think>", "<think>Then.</think>", "<think>Last.</think>Mild."]
-
-
-@pytest.mark.parametrize(
-    ("form", "expected"),
-    [
-        ("think", [{"content": "<think>Hm.</think>\n\nYes"}, {"content": "Yes", "reasoning_content": "Hm."}]),
-        ("reasoning", [{"content": "\n\nYes", "reasoning": "Hm."}, {"content": "Yes", "reasoning": "Hm."}]),
-        ("none", [{"content": "\n\nYes"}, {"content": "Yes"}]),
-    ],
-)
-async def test_reasoning_of_chat_messages_gets_its_form(endpoint, bodies, form, expected):
-    said = [{"content": "<think>Hm.</think>\n\nYes"}, {"content": "Yes", "reasoning_content": "Hm."}]
-    messages = [{"role": "assistant", **message} for message in said]
-    await complete(endpoint, "echo", asked={"messages": [*HELLO, *messages, *HELLO]}, sends_reasoning=form)
-    assert bodies()[0]["messages"][1:3] == [{"role": "assistant", **message} for message in expected]
-
-
-async def test_sequential_reasoning_may_be_rejected(endpoint, bodies):
-    hm = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}
-    once, twice = [*HELLO, hm, *HELLO, hm, *HELLO], [*HELLO, hm, hm, *HELLO]
-    await respond(endpoint, "echo", asked={"input": twice})
-    for parser in (True, False):
-        settings = {"sequential_reasoning_allowed": False, "uses_reasoning_parser": parser}
-        await respond(endpoint, "echo", asked={"input": once}, **settings)
-        with model_fails(r"messages\[1\] has 2 pieces of reasoning.*sequential_reasoning_allowed"):
-            await respond(endpoint, "echo", asked={"input": twice}, **settings)
-    assert len(bodies()) == 3
-
-
-async def test_reasoning_stays_separate_without_parser(endpoint, bodies):
-    async with policy(endpoint, "reasoning", uses_reasoning_parser=False) as client:
-        completion = await client.chat.completions.create(model="m", messages=HELLO)
-    assert completion.choices[0].message.content == "42"
-    assert completion.choices[0].message.reasoning == "Six times seven."
-
-
-async def test_request_overrides_server_settings(endpoint, bodies):
-    metadata = {
-        "extra_body": json.dumps({"top_k": 7, "chat_template_kwargs": {"c": 3}}),
-        "chat_template_kwargs": json.dumps({"d": 4}),
-        "note": "stays here",
-    }
-    await respond(
-        endpoint,
-        "echo",
-        asked={"metadata": metadata, "temperature": 1.0, "top_p": 0.5, "max_output_tokens": 9},
-        extra_body={"temperature": 0.6, "top_k": 20, "min_p": 0.1, "chat_template_kwargs": {"b": 2, "a": 0}},
-        chat_template_kwargs={"a": 1},
-    )
-    assert bodies() == [
-        {
-            "model": "echo",
-            "messages": HELLO_IN_PARTS,
-            "temperature": 1.0,
-            "top_p": 0.5,
-            "max_tokens": 9,
-            "top_k": 7,
-            "min_p": 0.1,
-            "chat_template_kwargs": {"a": 0, "b": 2, "c": 3, "d": 4},
-        }
-    ]
-
-
-async def test_null_in_a_request_leaves_the_servers_setting(endpoint, bodies):
-    asked = {"temperature": None, "tools": None, "tool_choice": None}
-    await respond(endpoint, "echo", asked=asked, extra_body={"temperature": 0.6})
-    assert bodies() == [{"model": "echo", "messages": HELLO_IN_PARTS, "temperature": 0.6}]
-
-
-async def test_sampling_overrides_win_over_every_request(endpoint, bodies):
-    settings = {
-        "sampling_overrides": {"temperature": 0.6, "top_p": None, "top_k": 40, "max_output_tokens": 100},
-        "extra_body": {"top_k": 20, "top_p": 0.1, "min_p": 0.1},
-    }
-    asked = {"temperature": 1.0, "top_p": 0.5, "metadata": {"extra_body": '{"top_k": 7, "seed": 3}'}}
-    response = await respond(endpoint, "echo", asked={**asked, "max_output_tokens": 9}, **settings)
-    await complete(endpoint, "echo", asked={**asked, "max_completion_tokens": 9}, **settings)
-    sent = {"temperature": 0.6, "top_k": 40, "max_tokens": 100, "min_p": 0.1, "seed": 3}
-    for body in bodies():
-        assert {name: value for name, value in body.items() if name not in ("model", "messages")} == sent
-    assert (response.temperature, response.top_p, response.max_output_tokens) == (0.6, None, 100)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "error"),
-    [
-        ({"messages": []}, "'messages' is not a sampling parameter. Remove it from sampling_overrides"),
-        ({"max_tokens": 1, "max_output_tokens": 2}, "max_tokens and max_output_tokens mean the same. Set only one"),
-        ([1], "sampling_overrides"),
-    ],
-)
-def test_invalid_sampling_overrides_are_rejected(overrides, error):
-    with pytest.raises(ValueError, match=error):
-        make_server(VLLMModel, base_url="http://x/v1", api_key="k", model="m", sampling_overrides=overrides)
-
-
-@pytest.mark.parametrize("value", ["{", "[1]"])
-async def test_unreadable_metadata_settings_are_reported(endpoint, value):
-    with model_fails(r"metadata\.extra_body"):
-        await respond(endpoint, "echo", asked={"metadata": {"extra_body": value}})
-
-
-@pytest.mark.parametrize(("replace", "role"), [(True, "system"), (False, "developer")])
-async def test_developer_role_is_replaced_if_configured(endpoint, bodies, replace, role):
-    asked = {"input": [*HELLO, {"role": "developer", "content": "Be brief."}]}
-    await respond(endpoint, "echo", asked=asked, replace_developer_role_with_system=replace)
-    assert [message["role"] for message in bodies()[0]["messages"]] == ["user", role]
-
-
 # Several endpoints
 
 
@@ -341,36 +124,6 @@ def test_key_never_appears_in_messages():
     with pytest.raises(ValueError, match="model") as caught:
         VLLMModelConfig(base_url="http://x/v1", **{**settings, "model": None})
     assert "sk-secret" not in str(caught.value)
-
-
-# Headers
-
-
-async def test_default_headers_are_sent_on_both_routes(endpoint, seen):
-    headers = {"X-Team": "blue", "authorization": "Basic c2VjcmV0LXRleHQ="}
-    await respond(endpoint, "older", default_headers=headers, return_token_id_information=True)
-    await complete(endpoint, "echo", default_headers=headers)
-    assert [request["path"] for request in seen()] == ["/v1/chat/completions", "/tokenize", "/v1/chat/completions"]
-    sent = [(request["headers"]["x-team"], request["headers"]["authorization"]) for request in seen()]
-    assert sent == [("blue", "Basic c2VjcmV0LXRleHQ=")] * 3
-
-
-async def test_secret_header_is_masked_in_failures(endpoint):
-    async with policy(endpoint, "tells-headers", default_headers={"X-Gateway": "letters-1234"}) as client:
-        with pytest.raises(openai.InternalServerError) as caught:
-            await client.responses.create(model="m", input="Hello")
-    assert "x-gateway" in caught.value.response.text
-    assert "letters-1234" not in caught.value.response.text
-
-
-@pytest.mark.parametrize(
-    ("headers", "error"),
-    [({"X Team": "secret-1"}, "'X Team' is not the name"), ({"X-Team": "secret-1\nHost: x"}, "value of X-Team has")],
-)
-def test_invalid_header_is_rejected_without_its_value(headers, error):
-    with pytest.raises(ValueError, match=error) as caught:
-        make_server(VLLMModel, base_url="http://x/v1", api_key="k", model="m", default_headers=headers)
-    assert "secret-1" not in str(caught.value)
 
 
 # Tokens

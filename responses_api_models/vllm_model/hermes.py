@@ -1,0 +1,34 @@
+"""Parse the tool calls that a model writes into its text in the form of Hermes: `<tool_call>{…}</tool_call>`."""
+
+import re
+
+import orjson
+
+from nemo_gym.jsonl import JsonObject
+
+# The last call may lack its closing tag, if that is the token at which the model stops.
+CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
+
+
+def calls_and_text(text: str) -> tuple[list[JsonObject], str]:
+    """Return the calls in a text as `{name, arguments}`, with the arguments as JSON text, and the text around them.
+
+    If one call is malformed, all remain text, because executing only some of a turn's calls would mislead the model.
+    """
+    calls = [_call(found) for found in CALL.findall(text)]
+    if not calls or None in calls:
+        return [], text
+    return [call for call in calls if call is not None], CALL.sub("", text).strip()
+
+
+def _call(text: str) -> JsonObject | None:
+    try:
+        call = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+        return None
+    arguments = call.get("arguments", {})
+    if not isinstance(arguments, str):
+        arguments = orjson.dumps(arguments).decode()
+    return {"name": call["name"], "arguments": arguments}
