@@ -2,10 +2,9 @@
 
 from functools import cached_property
 
-from fastapi import Request
-from pydantic import ValidationError, model_validator
+from pydantic import model_validator
 
-from nemo_gym import ModelFailed, NeMoGymAsyncOpenAI, NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym import NeMoGymAsyncOpenAI
 from nemo_gym.jsonl import JsonObject
 from responses_api_models.inference_provider.providers import Api, Provider, provider_named
 from responses_api_models.inference_provider.tolerance import tidied
@@ -33,7 +32,8 @@ class InferenceProviderConfig(VLLMModelConfig):
             raise ValueError("name a provider, such as openrouter, or set base_url")
         known = provider_named(name) if name else Provider(base_url="")
         chosen = {key: getattr(known, key) for key in OF_PROVIDER if values.get(key) is None}
-        return {**values, **chosen, "base_url": address or known.base_url}
+        uses_responses = (values | chosen)["api"] == "responses" or values.get("uses_responses_api", False)
+        return {**values, **chosen, "base_url": address or known.base_url, "uses_responses_api": uses_responses}
 
 
 class ProviderClient(NeMoGymAsyncOpenAI):
@@ -69,18 +69,6 @@ class InferenceProvider(VLLMModel):
             )
             for url in urls
         ]
-
-    async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
-        """Send the request to the provider's `/chat/completions` or `/responses`."""
-        if self.config.api == "chat":
-            return await super().responses(request, body)
-        asked = body.model_dump(exclude_unset=True, exclude_none=True, exclude={"stream", "stream_options"})
-        fields = {**(self.config.extra_body or {}), **asked, "model": self.config.model}
-        answer = await self._endpoint_of(request).create_response(**fields)
-        try:
-            return NeMoGymResponse.model_validate({"created_at": 0, "model": self.config.model, **answer})
-        except ValidationError as error:
-            raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
 
 if __name__ == "__main__":

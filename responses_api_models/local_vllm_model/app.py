@@ -2,8 +2,10 @@
 
 import asyncio
 import secrets
-from functools import cached_property
+from collections.abc import Awaitable, Callable
+from functools import cached_property, partial
 from pathlib import Path
+from typing import TypeVar
 
 from fastapi import FastAPI
 from pydantic import Field, model_validator
@@ -12,6 +14,8 @@ from nemo_gym import (
     EndpointError,
     NeMoGymAsyncOpenAI,
     NeMoGymChatCompletionCreateParamsNonStreaming,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
     starting_dir,
 )
 from nemo_gym.jsonl import JsonObject
@@ -19,6 +23,7 @@ from responses_api_models.local_vllm_model.commands import EngineName, command_o
 from responses_api_models.local_vllm_model.engine import Engine, EngineSettings
 from responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
 
+AnswerT = TypeVar("AnswerT")
 BAND = ("port_range_low", 10001), ("port_range_high", 20000)
 CRASH_PATIENCE_S = 5.0
 """How long a lost call waits for the news that its engine has ended."""
@@ -155,19 +160,24 @@ class LocalVLLMModel(VLLMModel):
             max_restarts=config.max_restarts,
         )
 
-    def _fields(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> JsonObject:
-        return {**super()._fields(body), "model": self._model}
-
     async def _complete(
         self, endpoint: NeMoGymAsyncOpenAI, body: NeMoGymChatCompletionCreateParamsNonStreaming
     ) -> JsonObject:
-        """Complete the conversation, again if the engine crashes meanwhile. Repeating a call is safe."""
+        return await self._despite_crashes(endpoint, partial(super()._complete, endpoint, body))
+
+    async def _respond(
+        self, endpoint: NeMoGymAsyncOpenAI, body: NeMoGymResponseCreateParamsNonStreaming
+    ) -> NeMoGymResponse:
+        return await self._despite_crashes(endpoint, partial(super()._respond, endpoint, body))
+
+    async def _despite_crashes(self, endpoint: NeMoGymAsyncOpenAI, call: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
+        """Make a call, again if the engine crashes meanwhile. Repeating a call is safe."""
         engine = next(one for one, client in zip(self.engines, self.endpoints, strict=True) if client is endpoint)
         while True:
             await engine.wait_until_ready()
             endpoint.base_url, restarts = engine.url, engine.restarts
             try:
-                return await super()._complete(endpoint, body)
+                return await call()
             except EndpointError as error:
                 if error.status is not None or not await engine.has_ended(restarts, CRASH_PATIENCE_S):
                     raise

@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -28,6 +29,7 @@ from nemo_gym import (
 )
 from nemo_gym.dialects.chat import ResponsesConverter
 from nemo_gym.jsonl import JsonObject
+from responses_api_models.vllm_model.audio import KEYS as AUDIO_KEYS
 from responses_api_models.vllm_model.audio import with_audio
 from responses_api_models.vllm_model.completions import complete_prompt
 from responses_api_models.vllm_model.reasoning import SentReasoning, check_single_reasoning, with_sent_reasoning
@@ -75,6 +77,8 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     """Headers of every request to an endpoint, such as those that a gateway in front of it needs."""
     uses_completions_api: bool = False
     """Post the tokens of rendered prompts to `/completions`, and parse its text, instead of `/chat/completions`."""
+    uses_responses_api: bool = False
+    """Forward requests to `/v1/responses` to the endpoint's own `/responses`."""
     tokenizer: Path | None = None
     """The folder of a tokenizer that renders prompts for `/completions`. Default: the engine's `/tokenize` does."""
     request_timeout_s: float = 1800.0
@@ -123,7 +127,11 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         if self.tokenizer and not self.uses_completions_api:
-            raise ValueError("tokenizer has no effect without uses_completions_api. Set it to true, or leave it out")
+            raise ValueError("tokenizer needs uses_completions_api. Set it to true, or leave tokenizer out")
+        if self.uses_responses_api and self.uses_completions_api:
+            raise ValueError("uses_responses_api and uses_completions_api name different routes. Set only one")
+        if self.uses_responses_api and self.return_token_id_information:
+            raise ValueError("/responses returns no token ids. Leave out return_token_id_information")
         return self
 
 
@@ -161,8 +169,13 @@ class VLLMModel(SimpleResponsesAPIModel):
         return LocalTemplate(self.config.tokenizer) if self.config.tokenizer else None
 
     async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
-        """Send the request to the endpoint's `/chat/completions` and translate the reply to Responses."""
+        """Send the request to the endpoint's `/chat/completions` and translate the reply to Responses.
+
+        With `uses_responses_api`, forward it to `/responses`.
+        """
         try:
+            if self.config.uses_responses_api:
+                return await self._respond(self._endpoint_of(request), body)
             asked = self.converter.responses_to_chat_completion_create_params(body)
             completion = await self._complete(self._endpoint_of(request), asked)
             return self.converter.chat_completion_to_response(
@@ -224,18 +237,57 @@ class VLLMModel(SimpleResponsesAPIModel):
             choice["finish_reason"] = choice.get("finish_reason") or "stop"
         return completion
 
-    def _fields(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> JsonObject:
-        asked = body.model_dump(exclude_unset=True, exclude={"metadata", "stream", "stream_options"})
+    async def _respond(
+        self, endpoint: NeMoGymAsyncOpenAI, body: NeMoGymResponseCreateParamsNonStreaming
+    ) -> NeMoGymResponse:
+        metadata = dict(body.metadata or {})
+        audio = next((key for key in AUDIO_KEYS if key in metadata), None)
+        if audio is not None:
+            raise DataError(
+                f"metadata.{audio} cannot be sent to /responses. Leave out uses_responses_api, or write the audio "
+                "into the input."
+            )
+        # Agents send the items of earlier replies with their empty fields, some of which endpoints reject.
+        asked = body.model_dump(
+            exclude_unset=True, exclude_none=True, exclude={"metadata", "stream", "stream_options"}
+        )
+        fields = self._merged(asked, metadata)
+        if "max_tokens" in fields:
+            fields["max_output_tokens"] = fields.pop("max_tokens")
+        for_endpoint = {name: value for name, value in metadata.items() if name not in PER_REQUEST}
+        if for_endpoint:
+            fields["metadata"] = for_endpoint
+        if self.config.replace_developer_role_with_system and isinstance(fields["input"], list):
+            fields["input"] = _without_developer(fields["input"])
+        try:
+            answer = await endpoint.create_response(**fields)
+        except EndpointError as error:
+            if error.status != 400 or not CONTEXT_OVERFLOW.search(error.body):
+                raise
+            return self.converter.chat_completion_to_response(body, self._cut_off_at_once())
+        return NeMoGymResponse.model_validate({"created_at": 0, "model": self._model, **answer})
+
+    @property
+    def _model(self) -> str:
+        return self.config.model
+
+    def _merged(self, asked: JsonObject, metadata: Mapping[str, str]) -> JsonObject:
+        """Return the fields to send: those of a request with those of its metadata and of the config."""
         own = self.config.extra_body or {}
-        for_this_request, template = (_settings(body.metadata or {}, key) for key in PER_REQUEST)
+        for_this_request, template = (_settings(metadata, key) for key in PER_REQUEST)
         # The request wins over extra_body: a trainer relies on the temperature and top_p that it asked for.
         fields = own | {name: value for name, value in asked.items() if value is not None} | for_this_request
         fields = overridden(fields, self.config.sampling_overrides)
-        fields["model"] = self.config.model
+        fields["model"] = self._model
         layers = [self.config.chat_template_kwargs, own.get("chat_template_kwargs")]
         layers += [for_this_request.get("chat_template_kwargs"), template]
         if any(layers):
             fields["chat_template_kwargs"] = {name: value for layer in layers for name, value in (layer or {}).items()}
+        return fields
+
+    def _fields(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> JsonObject:
+        asked = body.model_dump(exclude_unset=True, exclude={"metadata", "stream", "stream_options"})
+        fields = self._merged(asked, body.metadata or {})
         if self.config.return_token_id_information:
             if fields.get("n", 1) != 1:
                 raise DataError(
@@ -244,10 +296,7 @@ class VLLMModel(SimpleResponsesAPIModel):
                 )
             fields |= ASK_FOR_TOKENS
         if self.config.replace_developer_role_with_system:
-            fields["messages"] = [
-                {**message, "role": "system"} if message.get("role") == "developer" else message
-                for message in fields["messages"]
-            ]
+            fields["messages"] = _without_developer(fields["messages"])
         return fields
 
     async def _prompt_tokens(self, endpoint: NeMoGymAsyncOpenAI, fields: JsonObject) -> list[int]:
@@ -268,12 +317,16 @@ class VLLMModel(SimpleResponsesAPIModel):
             "id": f"chatcmpl-{uuid4().hex}",
             "object": "chat.completion",
             "created": int(time.time()),
-            "model": self.config.model,
+            "model": self._model,
             "choices": [{"index": 0, "finish_reason": "length", "message": message, "logprobs": None}],
         }
 
 
-def _settings(metadata: dict[str, str], key: str) -> JsonObject:
+def _without_developer(messages: list[JsonObject]) -> list[JsonObject]:
+    return [{**message, "role": "system"} if message.get("role") == "developer" else message for message in messages]
+
+
+def _settings(metadata: Mapping[str, str], key: str) -> JsonObject:
     try:
         value = orjson.loads(metadata.get(key) or "{}")
     except orjson.JSONDecodeError as error:

@@ -10,7 +10,7 @@ import orjson
 from nemo_gym import DataError, EndpointError, NeMoGymAsyncOpenAI
 from nemo_gym.dialects.chat_parts import text_of_parts
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.tokens import without_tokens
+from responses_api_models.vllm_model.tokens import TOKEN_FIELDS
 
 NO_SUCH_ROUTE = (404, 405, 501)
 OPTIONS = ("add_generation_prompt", "chat_template", "continue_final_message", "documents")
@@ -50,8 +50,8 @@ class EngineTemplate:
         except EndpointError as error:
             if error.status in NO_SUCH_ROUTE:
                 raise DataError(
-                    f"uses_completions_api is on, but {self.endpoint.url} has no /tokenize to render prompts. Set "
-                    "'tokenizer' to the folder of the model's tokenizer."
+                    f"uses_completions_api is on, but {self.endpoint.url} does not serve /tokenize, which renders "
+                    "prompts. Set 'tokenizer' to the folder of the model's tokenizer."
                 ) from error
             raise
         tokens, longest = reply.get("tokens"), reply.get("max_model_len")
@@ -106,7 +106,9 @@ class LocalTemplate:
 def _template_fields(fields: JsonObject) -> JsonObject:
     """Return the fields that determine the prompt, with the reasoning effort as an argument of the template."""
     asked = {name: fields[name] for name in TEMPLATE_FIELDS if name in fields}
-    asked["messages"] = [without_tokens(message) for message in fields["messages"]]
+    asked["messages"] = [
+        {name: value for name, value in message.items() if name not in TOKEN_FIELDS} for message in fields["messages"]
+    ]
     if fields.get("reasoning_effort") is not None:
         effort = {"reasoning_effort": fields["reasoning_effort"]}
         asked["chat_template_kwargs"] = effort | (fields.get("chat_template_kwargs") or {})

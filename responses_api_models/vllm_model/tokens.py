@@ -18,6 +18,8 @@ ASK_FOR_TOKENS: JsonObject = {
     "return_tokens_as_token_ids": True,
     "return_token_ids": True,
 }
+TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs", "routed_experts")
+"""The fields of a message that hold its tokens."""
 SAID = ("content", "reasoning_content", "reasoning", "tool_calls")
 
 

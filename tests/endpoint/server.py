@@ -75,7 +75,7 @@ async def misbehave(model: str, request: Request) -> Response | None:
         return error(400, "Unknown field 'spam'.")
     elif kind == "tells-key":
         return error(401, f"Incorrect API key provided: {request.headers['authorization'].removeprefix('Bearer ')}.")
-    elif kind == "tells-headers":
+    elif kind == "quotes-headers":
         return error(401, "; ".join(f"{name}: {value}" for name, value in request.headers.items()))
     elif kind == "slow":
         await asyncio.sleep(float(argument))

@@ -108,7 +108,7 @@ IMAGE = {"role": "user", "content": [{"type": "input_image", "image_url": "data:
 @pytest.mark.parametrize(
     ("model", "asked", "error"),
     [
-        ("no-tokenize", {}, "has no /tokenize to render prompts. Set 'tokenizer'"),
+        ("no-tokenize", {}, "does not serve /tokenize, which renders prompts. Set 'tokenizer'"),
         ("echo", {"input": [IMAGE]}, r"messages\[0\] has a part of type 'image_url'.*only text"),
         ("echo", {"tools": [TOOL], "tool_choice": "required"}, "tool_choice is 'required'.*cannot force a call"),
         ("no-choice", {}, "without choices"),
@@ -137,7 +137,7 @@ def test_tokenizer_needs_a_folder_and_its_api(tmp_path):
     settings = {"base_url": "http://x/v1", "api_key": "k", "model": "m"}
     with pytest.raises(ValueError, match=r"folder '.*nowhere' not found. Create it, or leave tokenizer out"):
         make_server(VLLMModel, **settings, **ON, tokenizer=str(tmp_path / "nowhere"))
-    with pytest.raises(ValueError, match="tokenizer has no effect without uses_completions_api"):
+    with pytest.raises(ValueError, match="tokenizer needs uses_completions_api"):
         make_server(VLLMModel, **settings, tokenizer=str(tmp_path))
 
 

@@ -100,7 +100,7 @@ async def test_default_headers_are_sent_on_both_routes(endpoint, seen):
 
 
 async def test_secret_header_is_masked_in_failures(endpoint):
-    async with policy(endpoint, "tells-headers", default_headers={"X-Gateway": "letters-1234"}) as client:
+    async with policy(endpoint, "quotes-headers", default_headers={"X-Gateway": "letters-1234"}) as client:
         with pytest.raises(openai.InternalServerError) as caught:
             await client.responses.create(model="m", input="Hello")
     assert "x-gateway" in caught.value.response.text
