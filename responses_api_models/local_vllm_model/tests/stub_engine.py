@@ -51,7 +51,9 @@ class Engine(http.server.BaseHTTPRequestHandler):
         if self.headers["authorization"] != f"Bearer {KEY}":
             self.answer(401, {"error": "wrong key"})
             return
-        content = body["messages"][-1].get("content") if body["messages"] else None
+        is_native = self.path == "/v1/responses"
+        messages = [{"content": body["input"]}] if is_native else body["messages"] or [{}]
+        content = messages[-1].get("content")
         texts = [content] if isinstance(content, str) else [part.get("text") for part in content or ()]
         text = next(iter(texts), "")
         if text == "always crash" or (text == "crash" and is_first("crash")):
@@ -60,6 +62,11 @@ class Engine(http.server.BaseHTTPRequestHandler):
         if text == "hang" and is_first("hang"):
             hung.set()
             time.sleep(3600)
+        if is_native:
+            parts = [{"type": "output_text", "text": f"{os.getpid()} {body['model']}", "annotations": []}]
+            message = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": parts}
+            self.answer(200, {"id": "r", "object": "response", "status": "completed", "output": [message]})
+            return
         message = {"role": "assistant", "content": f"{os.getpid()} {body['model']}"}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         completion = {"id": "c", "object": "chat.completion", "created": 1, "model": body["model"]}

@@ -118,8 +118,9 @@ async def test_slow_load_has_a_limit(tmp_path):
     assert left_over(tmp_path) == []
 
 
-async def test_call_survives_a_crash(tmp_path):
-    async with served(tmp_path) as client:
+@pytest.mark.parametrize("native", [False, True])
+async def test_call_survives_a_crash(tmp_path, native):
+    async with served(tmp_path, uses_responses_api=native) as client:
         before, _ = await ask(client)
         after, _ = await ask(client, "crash")
     assert before != after
