@@ -41,9 +41,10 @@ class AviaryAgent(SimpleResponsesAPIAgent):
 
     config: AviaryAgentConfig
 
-    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+    async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
         """Return the model's next turn only. An environment needs a row, so use `/run` for a rollout."""
-        conversation = Conversation(params=body.model_dump(mode="json", exclude_unset=True))
+        path = self.url_path_for_request("/v1/responses", request)
+        conversation = Conversation(params=body.model_dump(mode="json", exclude_unset=True), model_path=path)
         await conversation.ask(self.server_client, self.config.model_server.name)
         return NeMoGymResponse.model_validate(conversation.plain_response())
 

@@ -42,10 +42,11 @@ class GymnasiumAgent(SimpleResponsesAPIAgent):
 
     config: GymnasiumAgentConfig
 
-    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+    async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
         """Return the model's next turn only. A game needs a row, so use `/run` for a rollout."""
         transcript = Transcript.of(body.model_dump(mode="json", exclude_unset=True), None)
-        turn = await transcript.ask(self.server_client, self.config.model_server.name)
+        path = self.url_path_for_request("/v1/responses", request)
+        turn = await transcript.ask(self.server_client, self.config.model_server.name, path)
         return NeMoGymResponse.model_validate(turn)
 
     async def run(self, request: Request, body: GymnasiumAgentRunRequest) -> Response:

@@ -69,11 +69,16 @@ class UserSimulationAgent(ConversingAgent):
         self._instructions_for(UserProfile())
         return super().setup_webserver()
 
-    async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+    async def responses(
+        self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming
+    ) -> NeMoGymResponse:
         """Return the policy's next answer, after its tool calls. A user needs a row, so use `/run` for a rollout."""
         params = body.model_dump(mode="json", exclude_unset=True)
-        conversation = await self.begin(params, dict(request.cookies))
+        path = self.url_path_for_request("/v1/responses", request)
+        conversation = await self.begin(params, dict(request.cookies), path)
         await self.answer(conversation)
+        for name, value in conversation.session.items():
+            response.set_cookie(name, value)
         return NeMoGymResponse.model_validate(conversation.plain_response())
 
     async def run(self, request: Request, body: UserSimulationRunRequest) -> Response:
