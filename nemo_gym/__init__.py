@@ -89,6 +89,9 @@ if TYPE_CHECKING:
     from nemo_gym.servers.agent_sessions import AgentSessionSetupError as AgentSessionSetupError
     from nemo_gym.servers.agent_sessions import AgentSessionState as AgentSessionState
     from nemo_gym.servers.collecting import CollectingAgent as CollectingAgent
+    from nemo_gym.servers.composing import ComposingAgent as ComposingAgent
+    from nemo_gym.servers.composing import ComposingAgentConfig as ComposingAgentConfig
+    from nemo_gym.servers.composing import transcript_of as transcript_of
     from nemo_gym.servers.conversation import Conversation as Conversation
     from nemo_gym.servers.conversation import keep_if_failed as keep_if_failed
     from nemo_gym.servers.conversing import ConversingAgent as ConversingAgent
@@ -145,6 +148,7 @@ _HOMES = {
     "servers.agent_sessions": ("AgentSessionSetupError", "AgentSessionState"),
     "servers.agent": ("Body", "SimpleResponsesAPIAgent"),
     "servers.collecting": ("CollectingAgent",),
+    "servers.composing": ("ComposingAgent", "ComposingAgentConfig", "transcript_of"),
     "servers.conversation": ("Conversation", "keep_if_failed"),
     "servers.conversing": ("ConversingAgent", "ConversingAgentConfig"),
     "servers.overridable": ("OverridableAgent",),

@@ -83,7 +83,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
     async def run(self, request: Request, body: ConversingRunRequest) -> Response:
         """Run one rollout from its row to its reward and return the verifier's response."""
         row: JsonObject = await request.json()
-        seeded = await _call(self, "/seed_session", row, dict(request.cookies))
+        seeded = await call_environment(self, "/seed_session", row, dict(request.cookies))
         session = cookies_of(seeded) or dict(request.cookies)
         request.state.seeded = seeded
         try:
@@ -91,15 +91,17 @@ class ConversingAgent(SimpleResponsesAPIAgent):
             # Free memory, because thousands of conversations may run at once and the row holds the same data.
             del body
             conversation = await conversing
+            # An agent that has several sessions continues with one of them.
+            session = conversation.session
             answered = {**row, **conversation.added, "response": conversation.response}
             if not self.config.skip_verification:
                 graded = await _graded(self, answered, conversation)
                 return WrittenJson(_with_observations(graded, row, conversation))
             check_response(conversation.plain_response(), self.config.model_server.name)
         except BaseException:
-            await to_the_end(_close(self, session))
+            await to_the_end(close_session(self, session))
             raise
-        await _close(self, conversation.session)
+        await close_session(self, session)
         unverified = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
         return WrittenJson(_with_observations(orjson.dumps({**answered, **unverified}), row, conversation))
 
@@ -107,7 +109,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         """Return the resources server's metrics over all graded rollouts."""
         if self.config.skip_verification:
             return await super().aggregate_metrics(body)
-        reply = await _call(self, "/aggregate_metrics", body.model_dump(), {})
+        reply = await call_environment(self, "/aggregate_metrics", body.model_dump(), {})
         return AggregateMetrics.model_validate(await get_response_json(reply))
 
     async def begin(self, params: JsonObject, session: Cookies, model_path: str | None = None) -> Conversation:
@@ -134,7 +136,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         return self.config.max_steps is not None and conversation.turns >= self.config.max_steps
 
 
-# Functions, because subclasses in published folders may define methods called `_call` or `_answer`.
+# Functions, because subclasses in published folders may define methods called `_answer` or the like.
 
 
 async def _tools_of_server(agent: ConversingAgent) -> ServerTools:
@@ -166,14 +168,14 @@ async def _graded(agent: ConversingAgent, answered: JsonObject, conversation: Co
 
 async def _verified(agent: ConversingAgent, answered: JsonObject, conversation: Conversation) -> Reply:
     try:
-        return await _call(agent, "/verify", answered, conversation.session)
+        return await call_environment(agent, "/verify", answered, conversation.session)
     except EnvironmentFailed:
         # An invalid response of the model may be the reason, and then the model server is to blame.
         check_response(conversation.plain_response(), agent.config.model_server.name)
         raise
 
 
-def _call(agent: ConversingAgent, path: str, body: JsonObject, cookies: Cookies) -> Awaitable[Reply]:
+def call_environment(agent: ConversingAgent, path: str, body: JsonObject, cookies: Cookies) -> Awaitable[Reply]:
     server = agent.config.resources_server.name
     call = agent.server_client.post(server_name=server, url_path=path, json=body, cookies=cookies)
     return _answer(agent, call, path)
@@ -186,7 +188,7 @@ def _answer(
     return reply_to(call, server=server, during=path, otherwise=EnvironmentFailed, tolerates=tolerates)
 
 
-async def _close(agent: ConversingAgent, session: Cookies) -> None:
+async def close_session(agent: ConversingAgent, session: Cookies) -> None:
     # Failures are ignored, because the server drops idle sessions itself. The rollout's own failure matters more.
     with suppress(ServerCallError, RolloutError), grace_period():
         await agent.server_client.post(agent.config.resources_server.name, "/close_session", cookies=session)

@@ -1,0 +1,111 @@
+"""Base class of agents that let another agent answer, such as several times, or again after a critique."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from pydantic import ValidationError, model_validator
+
+from nemo_gym.calls.client import get_response_json
+from nemo_gym.calls.problems import reply_to
+from nemo_gym.config.settings import AgentServerRef
+from nemo_gym.context.deadline import to_the_end
+from nemo_gym.errors import AgentFailed, ModelFailed, RolloutError
+from nemo_gym.grading.text import strip_reasoning
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.items import (
+    EasyInputMessage,
+    FunctionCallOutput,
+    FunctionToolCall,
+    InputPart,
+    InputText,
+    Message,
+    OutputMessage,
+)
+from nemo_gym.schemas.responses import RESPONSES_PATH, Response
+from nemo_gym.servers.conversation import Cookies, cookies_of
+from nemo_gym.servers.conversing import ConversingAgent, ConversingAgentConfig, call_environment, close_session
+
+OF_THE_LOOP = ("max_steps", "tool_faults")
+
+
+class ComposingAgentConfig(ConversingAgentConfig):
+    """Settings of a composing agent: the other agent, and the two servers of a rollout."""
+
+    agent_server: AgentServerRef
+    """The agent that answers, as `{type: responses_api_agents, name: …}`. Only its `/v1/responses` is called.
+
+    Its `resources_server` must be the one named here."""
+
+    @model_validator(mode="after")
+    def _limits_belong_to_the_loop(self) -> ComposingAgentConfig:
+        for name in OF_THE_LOOP:
+            if name in self.model_fields_set:
+                raise ValueError(f"{name}: set it in the block of '{self.agent_server.name}', whose loop it limits")
+        return self
+
+
+class ComposingAgent(ConversingAgent):
+    """Base class of agents that use the loop of another agent. Implement `converse` and `responses`."""
+
+    config: ComposingAgentConfig
+
+    async def answer_of_agent(self, params: JsonObject, session: Cookies, path: str | None = None) -> Response:
+        """Let the other agent answer a conversation in a session of the environment. Its cookies are updated.
+
+        `path` is that of the other agent's `/v1/responses`, by default for this agent's own rollouts.
+        """
+        path = path or self.url_path_for_run(RESPONSES_PATH, None)
+        return await self._response_of(self.config.agent_server.name, path, params, session, AgentFailed)
+
+    async def answer_of_model(self, text: str, params: JsonObject) -> Response:
+        """Ask this agent's own model a question. The call is not part of the rollout's conversation."""
+        asked = {**params, "input": [{"role": "user", "content": text}]}
+        return await self._response_of(self.config.model_server.name, RESPONSES_PATH, asked, {}, ModelFailed)
+
+    async def seed_another_session(self, row: JsonObject) -> Cookies:
+        """Seed a further session of the environment with the rollout's row, and return its cookies."""
+        return cookies_of(await call_environment(self, "/seed_session", row, {}))
+
+    async def close_sessions(self, sessions: Iterable[Cookies]) -> None:
+        """Close sessions of the environment, even if this task is cancelled."""
+
+        async def close_all() -> None:
+            await asyncio.gather(*(close_session(self, session) for session in sessions))
+
+        await to_the_end(close_all())
+
+    async def _response_of(
+        self, server: str, path: str, params: JsonObject, cookies: Cookies, otherwise: type[RolloutError]
+    ) -> Response:
+        call = self.server_client.post(server, path, json=params, cookies=cookies)
+        reply = await reply_to(call, server=server, during=RESPONSES_PATH, otherwise=otherwise)
+        answer = await get_response_json(reply)
+        cookies |= cookies_of(reply)
+        try:
+            return Response.model_validate(answer)
+        except ValidationError as error:
+            reason = f"{server}: the answer of {RESPONSES_PATH} is not a response: {error}"
+            raise otherwise(reason, server=server) from error
+
+
+def transcript_of(response: Response) -> str:
+    """Return a response as text for a model: its messages, tool calls and their outputs, without reasoning."""
+    lines: list[str] = []
+    for item in response.output:
+        if isinstance(item, OutputMessage):
+            lines.append(f"assistant: {strip_reasoning(item.text)}")
+        elif isinstance(item, EasyInputMessage | Message):
+            lines.append(f"{item.role}: {_text_of(item.content)}")
+        elif isinstance(item, FunctionToolCall):
+            lines.append(f"tool call: {item.name}({item.arguments})")
+        elif isinstance(item, FunctionCallOutput):
+            lines.append(f"tool output: {item.output}")
+    return "\n".join(lines)
+
+
+def _text_of(content: str | list[InputPart]) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.text for part in content if isinstance(part, InputText))
