@@ -2,10 +2,10 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from fastapi import FastAPI, Request, Response
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from nemo_gym import (
     AgentFailed,
@@ -21,6 +21,7 @@ from nemo_gym import (
 from nemo_gym.grading import PromptFile, read_prompt
 from nemo_gym.jsonl import JsonObject
 from responses_api_agents.user_simulation_agent.dialogue import Line, dialogue_of
+from responses_api_agents.user_simulation_agent.languages import check_visible
 from responses_api_agents.user_simulation_agent.user_model import UserModel, instructions_for
 from responses_api_agents.user_simulation_agent.users import ScriptedUser, SimulatedUser, UserProfile
 
@@ -40,8 +41,8 @@ class UserSimulationAgentConfig(ConversingAgentConfig):
         default=NeMoGymResponseCreateParamsNonStreaming(input=[])
     )
     """Request parameters of the user's model; `input` is replaced."""
-    stop_marker: str = Field(default="###STOP###", min_length=1)
-    """The text by which the user's model ends the conversation."""
+    stop_marker: Annotated[str, AfterValidator(check_visible)] = "###STOP###"
+    """The text by which the user's model ends the conversation. Full-width forms of it count, too."""
 
 
 class UserSimulationRunRequest(BaseRunRequest):

@@ -18,6 +18,7 @@ from nemo_gym import (
 from nemo_gym.grading import strip_reasoning
 from nemo_gym.jsonl import JsonObject
 from responses_api_agents.user_simulation_agent.dialogue import Line
+from responses_api_agents.user_simulation_agent.languages import before
 from responses_api_agents.user_simulation_agent.users import Said, UserProfile
 
 GREETING = "Hello! What can I do for you?"
@@ -45,10 +46,10 @@ class UserModel:
     async def speak(self, dialogue: list[Line]) -> Said:
         """Return the user's next turn. Raise `ModelFailed` if the model's reply is missing, invalid or truncated."""
         said = strip_reasoning((await self._answer(self._request(dialogue))).last_text)
-        text, marker, _ = said.partition(self._stop_marker)
         if not said:
             raise self._failure("its answer is empty, or is only reasoning")
-        return Said(text.strip(), is_satisfied=bool(marker))
+        farewell = before(self._stop_marker, said)
+        return Said(said, is_satisfied=False) if farewell is None else Said(farewell.strip(), is_satisfied=True)
 
     def _request(self, dialogue: list[Line]) -> JsonObject:
         messages = [{"role": "system", "content": self._instructions}]

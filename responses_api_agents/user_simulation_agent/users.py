@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, NamedTuple, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from nemo_gym import InvalidTask
 from responses_api_agents.user_simulation_agent.dialogue import Line
-
-QUESTION_MARKS = ("?", "？", "؟")
+from responses_api_agents.user_simulation_agent.languages import Word, check_visible, is_question
 
 
 class Answer(BaseModel):
@@ -18,7 +16,7 @@ class Answer(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    asked: list[Annotated[str, Field(pattern=r"\S")]] = Field(min_length=1)
+    asked: list[Annotated[str, AfterValidator(check_visible)]] = Field(min_length=1)
     """Words or phrases, of which the assistant's message must contain one. Case is ignored."""
     says: str = Field(min_length=1)
 
@@ -76,7 +74,7 @@ class ScriptedUser:
     def __init__(self, profile: UserProfile) -> None:
         self._profile = profile
         self._lines = iter(profile.script)
-        self._patterns = [_pattern(answer.asked) for answer in profile.answers]
+        self._words = [[Word(word) for word in answer.asked] for answer in profile.answers]
         self._given: set[int] = set()
 
     async def speak(self, dialogue: list[Line]) -> Said:
@@ -89,21 +87,16 @@ class ScriptedUser:
                 )
             return Said(opening, is_satisfied=False)
         heard = dialogue[-1].text
-        is_question = any(mark in heard for mark in QUESTION_MARKS)
+        asks = is_question(heard)
         asked = [
             place
-            for place, pattern in enumerate(self._patterns)
-            if (is_question or place not in self._given) and pattern.search(heard)
+            for place, words in enumerate(self._words)
+            if (asks or place not in self._given) and any(word.is_in(heard) for word in words)
         ]
         if asked:
             self._given.update(asked)
             return Said(" ".join(self._profile.answers[place].says for place in asked), is_satisfied=False)
         line = next(self._lines, None)
-        if line is None and is_question:
+        if line is None and asks:
             line = self._profile.otherwise
         return Said(line or "", is_satisfied=line is None)
-
-
-def _pattern(words: list[str]) -> re.Pattern[str]:
-    either = "|".join(r"\s+".join(map(re.escape, word.split())) for word in words)
-    return re.compile(rf"(?<!\w)(?:{either})(?!\w)", re.IGNORECASE)

@@ -319,7 +319,9 @@ def test_missing_prompt_is_reported_with_its_key(tmp_path):
         )
 
 
-@pytest.mark.parametrize("settings", [{"max_user_turns": 0}, {"max_steps": None}, {"stop_marker": ""}])
+@pytest.mark.parametrize(
+    "settings", [{"max_user_turns": 0}, {"max_steps": None}, {"stop_marker": ""}, {"stop_marker": "\u200b"}]
+)
 def test_invalid_settings_are_rejected(settings):
     given = {"host": "h", "port": 1, "entrypoint": "app.py", "name": "a", "model_server": POLICY}
     with pytest.raises(ValueError, match=next(iter(settings))):

@@ -75,6 +75,7 @@ async def test_scripted_user_without_opening_fails():
         {"answers": [{"asked": [], "says": "x"}]},
         {"answers": [{"asked": ["x"]}]},
         {"answers": [{"asked": ["x", " "], "says": "x"}]},
+        {"answers": [{"asked": ["\u200b"], "says": "x"}]},
         {"otherwise": ""},
     ],
 )
