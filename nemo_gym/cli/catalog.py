@@ -9,7 +9,8 @@ import orjson
 
 from nemo_gym.cli import running, tables
 from nemo_gym.cli.options import Options
-from nemo_gym.cli.settings import ListEnvironmentsSettings, ListSettings, SearchSettings
+from nemo_gym.cli.selectors import environment_config
+from nemo_gym.cli.settings import ListAgentsSettings, ListEnvironmentsSettings, ListSettings, SearchSettings
 from nemo_gym.config.suggestions import closest
 from nemo_gym.data import catalog
 from nemo_gym.data.catalog import Component, Notice
@@ -42,7 +43,7 @@ def resources_servers(words: list[str]) -> int:
 
 def agents(words: list[str]) -> int:
     """List the agent servers."""
-    return _list(words, "agents")
+    return _list(words, "agents", ListAgentsSettings)
 
 
 def models(words: list[str]) -> int:
@@ -80,11 +81,26 @@ def _list(words: list[str], kind: str, model: type[ListSettings] = ListSettings,
         else:
             tables.show(tables.component(component))
         return 0
+    if isinstance(settings, ListAgentsSettings) and settings.environment is not None:
+        return _show_fits(settings.environment, found, as_json=settings.as_json)
     if isinstance(settings, ListEnvironmentsSettings):
         found = [
             each for each in found if settings.kind in (None, each.kind) and settings.domain in (None, each.domain)
         ]
     _show(found, as_json=settings.as_json, if_none=f"no {what}")
+    return 0
+
+
+def _show_fits(environment: str, agents: list[Component], *, as_json: bool) -> int:
+    """Print which agents fit an environment."""
+    from nemo_gym.contract.pairing import fits
+
+    found = fits(environment_config(environment), agents)
+    if as_json:
+        rows = [{**each._asdict(), "fits": not each.problems} for each in found]
+        running.say(orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode())
+    else:
+        tables.show(tables.fits(found))
     return 0
 
 

@@ -18,6 +18,7 @@ from nemo_gym.cli import manifests, running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import JsonSettings, NoSettings, StartSettings, ValidateSettings
 from nemo_gym.config.access import configured_token
+from nemo_gym.config.allowed_pairings import pairings_noted
 from nemo_gym.config.without_model import load_as_written, load_with_stand_in, load_without_model, stand_ins_of
 from nemo_gym.config.wording import counted
 from nemo_gym.data.prepare import unobtainable_files
@@ -121,7 +122,7 @@ def validate(words: list[str]) -> int:
     if words[:1] == ["--manifest"] or "--sync" in words:
         return manifests.validate(words[1:])
     line = Options("ng_validate", ValidateSettings, takes_model=True).read(words)
-    given = load_with_stand_in(line.paths, line.overrides)
+    given = running.with_checked_pairing(load_with_stand_in(line.paths, line.overrides))
     unset = {name: server.unset_variables for name, server in given.servers.items() if server.unset_variables}
     run = given.model_copy(
         update={"servers": {name: each for name, each in given.servers.items() if name not in unset}}
@@ -131,6 +132,8 @@ def validate(words: list[str]) -> int:
         pass
     for name, problems in unset.items():
         running.note(f"note: {name} was not checked: {' '.join(problems)}")
+    for pairing in pairings_noted(given):
+        running.note(f"note: unsupported pairing: {pairing}")
     for missing in unobtainable_files(given):
         running.note(f"note: {missing}")
     absent = stand_ins_of(run)

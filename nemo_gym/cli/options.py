@@ -20,8 +20,16 @@ from nemo_gym import config, paths
 from nemo_gym.cli.commands import by_program
 from nemo_gym.cli.flags import add_flag, encoded, flag_names, is_list, key_of, text_keys
 from nemo_gym.cli.main import HELP_WORDS, VERBOSE_WORDS
-from nemo_gym.cli.selectors import SELECTORS, add_selectors, check_search_dir, take_selected
+from nemo_gym.cli.selectors import (
+    SELECTORS,
+    add_agent_type,
+    add_selectors,
+    agent_config,
+    check_search_dir,
+    take_selected,
+)
 from nemo_gym.cli.unknown_keys import unknown_keys
+from nemo_gym.config.pairing import AGENT_CONFIG
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.errors import UsageError
 
@@ -73,6 +81,15 @@ class ModelSettings(BaseModel):
     """The model's name at the endpoint."""
 
 
+class PairingSettings(BaseModel):
+    """Whether a run may have agents and models that its environments do not allow."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    allow_unsupported_pairing: bool = False
+    """Run an environment with an agent or a model that does not fit it, with a warning."""
+
+
 class CommandLine(NamedTuple):
     """The config files and overrides of a command line; flags become overrides."""
 
@@ -119,6 +136,8 @@ class Options(Generic[SettingsT]):
             earlier = os.environ.get(paths.EXTRA_ROOTS_ENV_VAR)
             os.environ[paths.EXTRA_ROOTS_ENV_VAR] = os.pathsep.join(filter(None, [earlier, folder]))
         files = [*(given.pop("config", None) or []), *(take_selected(given) if self.takes_config else ())]
+        if name := given.get(AGENT_CONFIG):
+            given[AGENT_CONFIG] = agent_config(name)
         overrides = self._named(parser, given.pop("overrides"))
         required = {key_of(name, info) for name, info in self.model.model_fields.items() if info.is_required()}
         missing = {key for key in required if given.get(key) is None}
@@ -185,7 +204,7 @@ class Options(Generic[SettingsT]):
     ) -> None:
         """Reject keys that nothing reads. With a config, reject only likely typos, as folders may read other keys."""
         names: dict[str, str] = {}
-        for model in (self.model, *((ModelSettings,) if self.takes_model else ())):
+        for model in (self.model, *((ModelSettings, PairingSettings) if self.takes_model else ())):
             for name, info in model.model_fields.items():
                 key = key_of(name, info)
                 names |= dict.fromkeys([key, *(flag.lstrip("-").replace("-", "_") for flag in flag_names(key))], key)
@@ -230,7 +249,8 @@ class Options(Generic[SettingsT]):
         for name, info in self.model.model_fields.items():
             add_flag(parser, name, info)
         if self.takes_model:
-            for name, info in ModelSettings.model_fields.items():
+            add_agent_type(parser)
+            for name, info in {**PairingSettings.model_fields, **ModelSettings.model_fields}.items():
                 add_flag(parser, name, info)
         if self.takes_sampling:
             for flag, sampling in SAMPLING_FLAGS.items():

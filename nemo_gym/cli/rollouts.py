@@ -157,7 +157,8 @@ def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Task
             agents,
             rules=rules,
         ).check()
-    write_rows(rows, rows_of(datasets, copies=job.num_repeats is None))
+    replaced = run_config.replaced_agents
+    write_rows(rows, rows_of(datasets, copies=job.num_repeats is None, replaced_agents=replaced))
     return TaskPlan(rows, job, agents, rules=rules, datasets=datasets, is_gathered=True)
 
 

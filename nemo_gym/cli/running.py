@@ -21,11 +21,12 @@ from nemo_gym.calls.running import RunRecord
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import HeadConfig, RunConfig
 from nemo_gym.config.access import configured_token
+from nemo_gym.config.allowed_pairings import accepted
 from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
 from nemo_gym.config.masking import mask_text
 from nemo_gym.config.process import ServerInstance
 from nemo_gym.config.wording import counted
-from nemo_gym.errors import LaunchError
+from nemo_gym.errors import DataError, LaunchError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.probe import Trouble, trouble_of
 from nemo_gym.jsonl import JsonObject
@@ -79,10 +80,27 @@ def discard_output() -> None:
 
 def load_to_start(files: Sequence[str], overrides: Sequence[str]) -> RunConfig:
     """Load a config whose servers are to be started, and print its notes."""
-    run = config.load(files, overrides, require_servers=True)
+    run = with_checked_pairing(config.load(files, overrides, require_servers=True))
     for text in run.notes:
         note(f"note: {text}")
     return run
+
+
+def with_checked_pairing(run: RunConfig) -> RunConfig:
+    """Return the run, with notes if an agent that the command line has chosen does not fit its environment.
+
+    Raise ConfigError if such a pairing was not allowed.
+    """
+    if run.agent_config is None:
+        return run
+    # Imported here because it imports the base classes of all servers, which other runs do not need.
+    from nemo_gym.contract.pairing import misfits
+
+    try:
+        return accepted(run, misfits(run))
+    except (DataError, LaunchError) as error:
+        # A folder may have an environment of its own, and the start reports what is wrong.
+        return run.model_copy(update={"notes": (*run.notes, f"the pairing was not checked: {error}")})
 
 
 def launch_for(

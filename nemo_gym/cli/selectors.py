@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nemo_gym import paths
+from nemo_gym.config.pairing import AGENT_CONFIG
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.config.suggestions import closest, did_you_mean_or_all, search_dir_for
 from nemo_gym.errors import ConfigPathNotFoundError
@@ -62,6 +63,7 @@ SELECTORS = (
     Selector("--model-type", "responses_api_models", "A model server's config.", is_server=True),
 )
 """In the order in which their configs are merged."""
+AGENT_TYPE = Selector("--agent-type", "responses_api_agents", "Another agent for the environments.", is_server=True)
 
 
 def add_selectors(parser: argparse.ArgumentParser) -> None:
@@ -78,6 +80,17 @@ def take_selected(given: dict[str, list[str] | None]) -> Iterator[str]:
     for selector in SELECTORS:
         for name in given.pop(selector.key, None) or []:
             yield _found(selector, name)
+
+
+def add_agent_type(parser: argparse.ArgumentParser) -> None:
+    """Add the selector of another agent to a command's parser."""
+    meaning = f"{AGENT_TYPE.meaning} Its config gives its settings. [+{AGENT_CONFIG}=FILE]"
+    parser.add_argument(AGENT_TYPE.flag, dest=AGENT_CONFIG, metavar="NAME[/FLAVOR]", help=meaning)
+
+
+def agent_config(name: str) -> str:
+    """Return the config that `--agent-type NAME` selects."""
+    return _found(AGENT_TYPE, name)
 
 
 def environment_config(name: str) -> str:

@@ -126,6 +126,13 @@ class ListSettings(JsonSettings):
     """Only show this one, with all its details."""
 
 
+class ListAgentsSettings(ListSettings):
+    """Parameters of the command that lists agents."""
+
+    environment: str | None = Field(default=None, alias="for")
+    """Say which agents fit this environment, and why the others do not: any name of `ng list environments`."""
+
+
 class SearchSettings(JsonSettings):
     """Parameters of the command that searches."""
 

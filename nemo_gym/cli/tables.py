@@ -19,6 +19,7 @@ from nemo_gym.metrics.pass_at_k import highest_k_metrics
 if TYPE_CHECKING:
     # Types only, because these modules bring imports that the other tables do not need.
     from nemo_gym.contract import Finding
+    from nemo_gym.contract.pairing import Fit
     from nemo_gym.data.catalog import Component
     from nemo_gym.evaluation.health import Finding as Checked
     from nemo_gym.launcher.folder_tests import Tested
@@ -67,6 +68,15 @@ def findings(found: Iterable[Finding]) -> Table:
     table = _table("", "promise", Column("found", overflow="fold"))
     for finding in found:
         table.add_row("✓" if finding.is_kept else "✗", finding.promise, Text(finding.detail))
+    return table
+
+
+def fits(found: Iterable[Fit]) -> Table:
+    """Return a table of agents, with why they do not fit an environment."""
+    table = _table("", "agent", Column("found", overflow="fold"))
+    for each in found:
+        fitting = "it fits; the environment's own" if each.is_own else "it fits"
+        table.add_row("✗" if each.problems else "✓", Text(each.agent), Text("\n".join(each.problems) or fitting))
     return table
 
 

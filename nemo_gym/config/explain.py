@@ -20,10 +20,11 @@ from nemo_gym.schemas.row import PARAMS_KEY
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
-METADATA_KEYS = frozenset(
-    {"verified", "verified_url", "description", "value", "license", "domain", "capability", "task_type", "datasets"}
-)
-"""Keys for human readers in server blocks; server classes need not define them."""
+METADATA_KEYS = frozenset({
+    "verified", "verified_url", "description", "value", "license", "domain", "capability", "task_type", "datasets",
+    "allowed_agents", "allowed_model_types",
+})  # fmt: skip
+"""Keys in server blocks that are for readers or for the configuration; server classes need not define them."""
 
 KNOWN_FIELDS = "known_fields"
 """The known fields in the `ctx` of a problem with an unknown one."""

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from nemo_gym.config import checks, ports
 from nemo_gym.config.access import PROTECTING_KEYS, check_access
+from nemo_gym.config.allowed_pairings import accepted, unsupported_pairings
 from nemo_gym.config.default_models import notes_of_defaults
 from nemo_gym.config.directives import follow_directives
 from nemo_gym.config.environments import warn_of_own_code, with_environments_as_agents
@@ -19,6 +20,7 @@ from nemo_gym.config.model_cache import check_model_cache
 from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, Origin, RunConfig, ServerConfig
 from nemo_gym.config.observability import check_capture
 from nemo_gym.config.overlays import notes_of_overlays
+from nemo_gym.config.pairing import with_other_agent
 from nemo_gym.config.parts import part_of
 from nemo_gym.config.replicas import replicas_of
 from nemo_gym.config.servers import (
@@ -61,7 +63,8 @@ def load(
     that names the file, the line and the key, and says how to fix them.
     """
     sources = gather(paths, overrides, initial, dotenv_path, skip_dotenv, stand_in=stand_in)
-    tree = follow_directives(sources.tree)
+    paired = with_other_agent(follow_directives(sources.tree))
+    tree = paired.tree
     checks.check_nothing_unset(tree)
     tree = with_environments_as_agents(join_dummy_models(tree))
     blocks, almost, overlays = find_blocks(tree)
@@ -94,10 +97,12 @@ def load(
     ports.check_fixed_ports(built.servers.values(), head, places.get("head_server"))
     if require_servers:
         checks.check_some_server(built.servers, sources.files)
-    return RunConfig(
+    run = RunConfig(
         servers=built.servers,
         head=head,
-        aliases=aliases,
+        aliases={**aliases, **paired.replaced},
+        agent_config=paired.agent_config,
+        replaced_agents=paired.replaced,
         replicas=replicas,
         port_range=ports.port_range_of(values, places),
         plain=values,
@@ -112,6 +117,7 @@ def load(
             *notes_of_overlays(overlays, built.servers.values()),
         ),
     )
+    return accepted(run, unsupported_pairings(built.servers))
 
 
 def _plain_values(tree: Node, resolver: Resolver, names: set[str]) -> tuple[dict[str, object], list[Unresolved]]:

@@ -76,6 +76,18 @@ class ModelKeys:
     """An absolute folder that keeps the endpoint's replies, to answer equal requests. For evaluations only."""
 
 
+class PairingKeys:
+    """Another agent or model for an environment."""
+
+    agent_config: str | None = None
+    """The file of an agent that replaces those of the environments. Also `--agent-type NAME[/FLAVOR]`."""
+    allow_unsupported_pairing: bool = False
+    """Run agents and models that an environment does not allow, with a warning. Also
+    `--allow-unsupported-pairing`."""
+    unsupported_pairings: list[str] = []  # noqa: RUF012 - never changed
+    """These warnings, in the configuration of a running run."""
+
+
 class ProcessKeys:
     """Processes."""
 
@@ -186,7 +198,7 @@ class IgnoredKeys:
 
 
 KEY_TABLES: tuple[type, ...] = (
-    SourceKeys, AddressKeys, ModelKeys, ProcessKeys, RolloutKeys, ExportKeys, IgnoredKeys
+    SourceKeys, AddressKeys, ModelKeys, PairingKeys, ProcessKeys, RolloutKeys, ExportKeys, IgnoredKeys
 )  # fmt: skip
 """All keys that are not parameters of commands, by subject."""
 _COMMAND_KEYS = frozenset({

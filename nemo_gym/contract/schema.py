@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema
 
+from nemo_gym.config import RunConfig, ServerConfig
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.settings import GROUP_KEY, BaseResourcesServerConfig
 from nemo_gym.contract.environment import Environment, Solution, agents_of
@@ -71,7 +72,7 @@ async def schema_of(environment: Environment) -> JsonObject:
     own = _fields_of([config] if is_class_of(config, BaseModel) else [], shared)
     added, note = await _added(environment, server)
     details = {
-        "tools": list(_tools(server, examples).values()),
+        "tools": list(tools_of(server, examples).values()),
         "settings": _schema(f"{environment.name} settings", own),
         "reward": environment.declared_reward.model_dump(mode="json"),
         "verify_adds": added,
@@ -95,10 +96,19 @@ def _bodies(server: SimpleServer) -> list[type[BaseModel]]:
 def _bodies_of_agents(environment: Environment) -> Iterator[type[BaseModel]]:
     """Yield the body class of each agent's `run`."""
     for agent in agents_of(environment.run, environment.name):
-        settings = ProcessSettings.of(environment.run, agent, cookie_secret="unused: nothing is served")
-        kind = complete_server_class(load_module(settings), settings)
-        parameters = Handler.of(kind.run).open_parameters if issubclass(kind, SimpleResponsesAPIAgent) else []
-        yield from (each.annotation for each in parameters if is_class_of(each.annotation, BaseModel))
+        yield from bodies_of_agent(class_of(environment.run, agent))
+
+
+def class_of(run: RunConfig, server: ServerConfig) -> type[SimpleServer]:
+    """Return the class of a server of a run. Raise `LaunchError` if it cannot be imported."""
+    settings = ProcessSettings.of(run, server, cookie_secret="unused: nothing is served")
+    return complete_server_class(load_module(settings), settings)
+
+
+def bodies_of_agent(kind: type[SimpleServer]) -> list[type[BaseModel]]:
+    """Return the classes that describe the row in an agent's `run`."""
+    parameters = Handler.of(kind.run).open_parameters if issubclass(kind, SimpleResponsesAPIAgent) else []
+    return [each.annotation for each in parameters if is_class_of(each.annotation, BaseModel)]
 
 
 def _fields_of(models: Iterable[type[BaseModel]], others: Iterable[str]) -> Fields:
@@ -184,7 +194,7 @@ def _placeholders(prompt: str) -> list[str]:
     return list(dict.fromkeys(name.partition(".")[0].partition("[")[0] for name in names if name))
 
 
-def _tools(server: SimpleServer, examples: Iterable[JsonObject]) -> dict[str, JsonObject]:
+def tools_of(server: SimpleServer, examples: Iterable[JsonObject]) -> dict[str, JsonObject]:
     """Return the tools by name: those of the server, and those that only the example rows define."""
     own = listed_tools(server)
     found = list[McpTool | Tool](own)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from nemo_gym.data.media import with_media_dir
 from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, read_lines
-from nemo_gym.schemas.row import AGENT_REF_KEY
+from nemo_gym.schemas.row import AGENT_REF_KEY, Row
 
 
 class AgentDataset(NamedTuple):
@@ -58,13 +58,18 @@ def no_dataset(run: RunConfig, setting: str, *types: str) -> DataError:
     )
 
 
-def rows_of(datasets: Iterable[AgentDataset], *, copies: bool) -> Iterator[JsonObject]:
+def rows_of(
+    datasets: Iterable[AgentDataset], *, copies: bool, replaced_agents: Mapping[str, str] | None = None
+) -> Iterator[JsonObject]:
     """Yield the rows of all datasets with their agent, prompt and media folder applied.
 
-    With `copies`, yield each row `num_repeats` times, as its dataset requires.
+    With `copies`, yield each row `num_repeats` times, as its dataset requires. `replaced_agents` has the agents of
+    rows that another one runs.
     """
     for each in datasets:
         for _, row in numbered_rows_of(each):
+            if replaced_agents and (new := replaced_agents.get(str(Row(row).agent))):
+                row[AGENT_REF_KEY] = {**row[AGENT_REF_KEY], "name": new}
             for _ in range(each.dataset.num_repeats if copies else 1):
                 yield row
 

@@ -146,6 +146,8 @@ class RunRecord(Session):
     """The settings of each model server, without addresses and keys."""
     policy_model_name: str | None = None
     """The name of the policy, if a model server reads it."""
+    unsupported_pairings: list[str] = Field(default_factory=list)
+    """The agents and models that the run has although their environments do not allow them."""
     input: Fingerprint
     """The task file, with its SHA-256 and numbers of bytes and rows."""
     prompt: Fingerprint | None = None
@@ -181,6 +183,7 @@ class RunRecord(Session):
             config_hash=subject.config_hash,
             models=subject.models,
             policy_model_name=subject.policy_model_name,
+            unsupported_pairings=subject.unsupported_pairings,
             input=input_file,
             prompt=prompt,
             settings=masked(settings),

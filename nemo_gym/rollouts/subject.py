@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ConfigDict, Field
 
+from nemo_gym.config.allowed_pairings import UNSUPPORTED_KEY
 from nemo_gym.config.masking import is_secret_key, masked
 from nemo_gym.config.models import RunConfig
 from nemo_gym.config.settings import MODEL_TIER, SERVER_TYPES
@@ -46,19 +47,22 @@ class RunSubject(BaseModel):
     """None if the run has model servers and none of them reads the name."""
     config_hash: str | None = None
     """A hash of all servers' settings."""
+    unsupported_pairings: list[str] = Field(default_factory=list)
+    """The agents and models that the run has although their environments do not allow them."""
 
     @classmethod
     def of_run(cls, run: RunConfig) -> Self:
         """Return the subject of a run whose servers this process starts."""
-        return cls._of(blocks_of_run(run), run.plain.get(POLICY_NAME_KEY))
+        return cls._of(blocks_of_run(run), run.plain.get(POLICY_NAME_KEY), run.plain.get(UNSUPPORTED_KEY))
 
     @classmethod
     def of_config(cls, config: DictConfig) -> Self:
         """Return the subject of a run from its head server's configuration."""
-        return cls._of(list(blocks_of_config(config)), _resolved_if_possible(config, POLICY_NAME_KEY))
+        policy_name, unsupported = (_resolved_if_possible(config, key) for key in (POLICY_NAME_KEY, UNSUPPORTED_KEY))
+        return cls._of(list(blocks_of_config(config)), policy_name, unsupported)
 
     @classmethod
-    def _of(cls, blocks: list[ServerBlock], policy_name: object) -> Self:
+    def _of(cls, blocks: list[ServerBlock], policy_name: object, unsupported: object) -> Self:
         servers = {
             block.name: {"type": block.tier, "implementation": block.implementation, **_comparable(block.settings)}
             for block in blocks
@@ -71,6 +75,7 @@ class RunSubject(BaseModel):
             models={name: block for name, block in servers.items() if block["type"] == MODEL_TIER},
             policy_model_name=str(policy_name) if is_read else None,
             config_hash=hashlib.sha256(text).hexdigest() if servers else None,
+            unsupported_pairings=[str(each) for each in unsupported] if isinstance(unsupported, list) else [],
         )
 
     def differences_from(self, earlier: RunSubject) -> list[str]:

@@ -66,6 +66,9 @@ class BaseResponsesAPIAgent(SimpleServer):
 class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
     """Base class of agents. Implement `run` (a whole rollout) and `responses` (only the conversation)."""
 
+    EPISODE_ROUTES: ClassVar[tuple[str, ...] | None] = None
+    """The routes by which the agent plays, besides sessions, tools and grading. None if it does not say."""
+
     _nemo_gym_agent_sessions: AgentSessions | None = PrivateAttr(default=None)
 
     @abstractmethod

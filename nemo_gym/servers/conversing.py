@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Awaitable, Container
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import orjson
 from pydantic import ConfigDict, Field, PrivateAttr
@@ -70,6 +70,10 @@ class ConversingAgent(SimpleResponsesAPIAgent):
     """Base class of conversing agents. Implement `converse`; seeding, grading, metrics and cleanup are built in."""
 
     config: ConversingAgentConfig
+
+    EPISODE_ROUTES = ()
+    TOOLS_OVER_MCP: ClassVar[bool] = False
+    """Whether it can use the tools of an environment only if they are offered over MCP."""
 
     _server_tools: ServerTools | None = PrivateAttr(default=None)
 

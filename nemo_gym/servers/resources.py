@@ -74,6 +74,8 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
     VERIFY_PATH: ClassVar[str] = "/verify"
     NOT_TOOLS: ClassVar[frozenset[str]] = RESERVED_NAMES
     """Names of POST routes that agents call and models must not."""
+    EPISODE_ROUTES: ClassVar[tuple[str, ...]] = ()
+    """The routes by which an agent plays, if those of sessions, tools and grading are not enough."""
     KEY_METRICS: ClassVar[tuple[str, ...]] = ()
     """The headline metrics, such as `mean/reward` or, for the largest k, `pass@{k}/accuracy`. Default: every mean.
 

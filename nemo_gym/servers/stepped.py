@@ -73,6 +73,7 @@ class SteppedResourcesServer(SimpleResourcesServer):
     from its row. This gives the same reward if the row alone determines the game.
     """
 
+    EPISODE_ROUTES = ("/reset", "/step")
     KEY_METRICS = (
         "mean/reward", "mean/steps", "mean/terminated", "mean/truncated", "mean/input_tokens", "mean/output_tokens",
     )  # fmt: skip

@@ -114,6 +114,7 @@ class AviaryServer(SimpleResourcesServer):
     """Opens an environment for each rollout, steps it with the model's turns, and sums the rewards."""
 
     config: AviaryConfig
+    EPISODE_ROUTES = ("/seed_session", "/step")
     KEY_METRICS = ("mean/reward", "mean/input_tokens", "mean/output_tokens", "mean/total_tokens")
 
     @cached_property

@@ -41,6 +41,8 @@ class AviaryAgent(SimpleResponsesAPIAgent):
 
     config: AviaryAgentConfig
 
+    EPISODE_ROUTES = ("/seed_session", "/step")
+
     async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
         """Return the model's next turn only. An environment needs a row, so use `/run` for a rollout."""
         path = self.url_path_for_request("/v1/responses", request)

@@ -42,6 +42,8 @@ class GymnasiumAgent(SimpleResponsesAPIAgent):
 
     config: GymnasiumAgentConfig
 
+    EPISODE_ROUTES = ("/reset", "/step")
+
     async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
         """Return the model's next turn only. A game needs a row, so use `/run` for a rollout."""
         transcript = Transcript.of(body.model_dump(mode="json", exclude_unset=True), None)

@@ -96,6 +96,8 @@ class HarnessAgent(ConversingAgent):
 
     config: HarnessAgentConfig
 
+    TOOLS_OVER_MCP = True
+
     def setup_webserver(self) -> FastAPI:
         """Return the app. Read the program's files and make the provider first, so that errors show at the start."""
         _ = self._program, self._provider

@@ -1,0 +1,80 @@
+"""Compare the agents and models of a configuration with those that its environments allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nemo_gym.config.models import RunConfig, ServerConfig
+from nemo_gym.config.settings import AGENT_TIER, DUMMY_MODEL
+from nemo_gym.errors import ConfigError
+
+ALLOW_KEY = "allow_unsupported_pairing"
+UNSUPPORTED_KEY = "unsupported_pairings"
+"""The top-level key that lists the pairings which `ALLOW_KEY` has allowed."""
+RESOURCES_SERVER, MODEL_SERVER, AGENT_SERVER = "resources_server", "model_server", "agent_server"
+ALLOWED_AGENTS, ALLOWED_MODEL_TYPES = "allowed_agents", "allowed_model_types"
+
+
+def players(servers: Mapping[str, ServerConfig]) -> Iterator[tuple[ServerConfig, ServerConfig]]:
+    """Yield each agent that plays in an environment itself, with its resources server."""
+    for agent in servers.values():
+        environment = servers.get(_referred(agent, RESOURCES_SERVER))
+        if agent.type == AGENT_TIER and environment is not None and AGENT_SERVER not in agent.settings:
+            yield agent, environment
+
+
+def unsupported_pairings(servers: Mapping[str, ServerConfig]) -> list[str]:
+    """Return a message for each agent or model that the block of its environment or its own block excludes."""
+    found = list[str]()
+    for agent, environment in players(servers):
+        model = servers.get(_referred(agent, MODEL_SERVER))
+        for block in (environment, agent):
+            found += not_allowed(block, ALLOWED_AGENTS, agent)
+            # Commands that need no model have a dummy.
+            if model is not None and model.implementation != DUMMY_MODEL:
+                found += not_allowed(block, ALLOWED_MODEL_TYPES, model)
+    return list(dict.fromkeys(found))
+
+
+def not_allowed(block: ServerConfig, key: str, server: ServerConfig) -> list[str]:
+    """Return a message if a block lists other folders than a server's. Raise ConfigError if it is not a list."""
+    allowed = block.settings.get(key)
+    if allowed is None:
+        return []
+    place = f"{block.origins.get(key, block.origins[''])}: {block.name}.{key}"
+    if not isinstance(allowed, list) or not all(isinstance(each, str) for each in allowed):
+        raise ConfigError(f"{place} must be a list of folder names, such as [{server.implementation}].")
+    return exclusion(place, allowed, server)
+
+
+def exclusion(place: str, allowed: Sequence[str], server: ServerConfig) -> list[str]:
+    """Return a message if a server's folder is not among the allowed ones."""
+    if server.implementation in allowed:
+        return []
+    return [f"{place} allows only {', '.join(allowed) or 'none'}, but {server.name} is {server.implementation}."]
+
+
+def accepted(run: RunConfig, found: Sequence[str]) -> RunConfig:
+    """Return the run with these unsupported pairings noted. Raise ConfigError if it does not allow any."""
+    if not found:
+        return run
+    if run.plain.get(ALLOW_KEY) is not True:
+        raise ConfigError(
+            "\n".join(found) + f"\nChoose another one, or run it anyway with --{ALLOW_KEY.replace('_', '-')}."
+        )
+    noted = {UNSUPPORTED_KEY: list(dict.fromkeys([*pairings_noted(run), *found]))}
+    notes = [f"unsupported pairing: {text}" for text in found]
+    return run.model_copy(
+        update={"plain": {**run.plain, **noted}, "raw": {**run.raw, **noted}, "notes": (*run.notes, *notes)}
+    )
+
+
+def pairings_noted(run: RunConfig) -> list[str]:
+    """Return the unsupported pairings that a run allows."""
+    noted = run.plain.get(UNSUPPORTED_KEY)
+    return [str(text) for text in noted] if isinstance(noted, list) else []
+
+
+def _referred(server: ServerConfig, setting: str) -> str:
+    reference = server.settings.get(setting)
+    return str(reference.get("name")) if isinstance(reference, dict) else ""

@@ -1,0 +1,223 @@
+"""Pair the environments of a configuration with another agent: the key `agent_config`, which `--agent-type` sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from nemo_gym.config.allowed_pairings import (
+    AGENT_SERVER,
+    ALLOWED_AGENTS,
+    ALLOWED_MODEL_TYPES,
+    MODEL_SERVER,
+    RESOURCES_SERVER,
+)
+from nemo_gym.config.directives import follow_directives
+from nemo_gym.config.models import Origin
+from nemo_gym.config.overrides import is_typed
+from nemo_gym.config.reading import read_yaml
+from nemo_gym.config.settings import AGENT_TIER, RESOURCES_TIER, SERVER_TYPES
+from nemo_gym.config.sources import gather
+from nemo_gym.config.tree import Node, merge, node_of, walk
+from nemo_gym.errors import ConfigError
+from nemo_gym.paths import find
+
+AGENT_CONFIG = "agent_config"
+DATASETS = "datasets"
+OF_THE_ENVIRONMENT = (RESOURCES_SERVER, MODEL_SERVER, ALLOWED_AGENTS, ALLOWED_MODEL_TYPES, DATASETS)
+"""The settings of an agent's block that belong to the environment and not to the agent."""
+
+
+class Paired(NamedTuple):
+    """A tree whose environments have the other agent."""
+
+    tree: Node
+    replaced: dict[str, str]
+    """The new agent by the name of each one that it replaces."""
+    agent_config: str | None
+    """The file of the other agent."""
+
+
+class _Agent(NamedTuple):
+    """An agent's block: its folder and its settings."""
+
+    implementation: str
+    settings: Node
+
+    @property
+    def environment(self) -> str:
+        """The name of its resources server."""
+        held = self.settings.mapping.get(RESOURCES_SERVER)
+        return str(held.mapping["name"].value) if held and "name" in held.mapping else ""
+
+    def block(self, origin: Origin) -> Node:
+        return Node({AGENT_TIER: Node({self.implementation: self.settings}, origin)}, origin)
+
+
+class _Template(NamedTuple):
+    """The agent of the file that `agent_config` names, without its environment."""
+
+    agent: _Agent
+    is_default: bool
+    """Whether the file has the name of the agent's folder, so that an environment's own block of it comes first."""
+    rest: Node
+    """The other entries that its settings refer to."""
+
+
+def with_other_agent(tree: Node) -> Paired:
+    """Return the tree with the agent of `agent_config` in place of those of its environments.
+
+    Environments that have this agent already keep it. Raise ConfigError if the file does not define one agent.
+    """
+    given = tree.mapping.get(AGENT_CONFIG)
+    if given is None or given.value is None:
+        return Paired(tree, {}, None)
+    template, tree = _template(given), tree.without(AGENT_CONFIG)
+    agents = _agents_in(tree) or dict(_agents_for_servers(tree, template.agent))
+    owned = {
+        each.environment: name for name, each in agents.items() if each.implementation == template.agent.implementation
+    }
+    result, replaced = tree, dict[str, str]()
+    for name, old in agents.items():
+        is_same = old.implementation == template.agent.implementation
+        if is_same and template.is_default:
+            continue
+        new = name if is_same else owned.get(old.environment) or _name(name, old, template.agent, result)
+        _check_not_typed(name, old, new)
+        block = _joined(result.mapping.get(new), template.agent, old)
+        if new != name and name in result.mapping:
+            replaced[name] = new
+            result = result.without(name)
+        result = result.updated(**{new: block})
+    added = {str(key): node for key, node in template.rest.mapping.items() if key not in result.mapping}
+    return Paired(_referring(result.updated(**added), replaced), replaced, str(given.value))
+
+
+def _template(given: Node) -> _Template:
+    path = find(str(given.value), Path.is_file)
+    if path is None:
+        raise ConfigError(
+            f"{given.origin}: {AGENT_CONFIG}: the file '{given.value}' does not exist. Name the config of an agent, "
+            "or use --agent-type NAME."
+        )
+    tree = follow_directives(gather([path], (), None, None, skip_dotenv=True).tree)
+    own = read_yaml(path).mapping
+    agents = {name: each for name, each in _blocks_of(tree, AGENT_TIER) if name in own}
+    if len(agents) != 1:
+        found = f"the agents {', '.join(agents)}" if agents else "no agent of its own"
+        raise ConfigError(f"{given.value} defines {found}. The config of an agent for environments defines just one.")
+    ((name, agent),) = agents.items()
+    settings = agent.settings.without(*OF_THE_ENVIRONMENT)
+    named = {str(node.mapping["name"].value) for _, node in walk(settings) if _is_reference(node)}
+    servers = {key for key, block in tree.mapping.items() if any(tier in block.mapping for tier in SERVER_TYPES)}
+    rest = tree.without(*(servers - named), name)
+    is_default = path.stem == Path(agent.implementation).name
+    model = {key: node for key, node in agent.settings.mapping.items() if key == MODEL_SERVER}
+    return _Template(_Agent(agent.implementation, settings.updated(**model)), is_default, rest)
+
+
+def _blocks_of(tree: Node, tier: str) -> Iterator[tuple[str, _Agent]]:
+    for name, block in tree.mapping.items():
+        held = block.mapping.get(tier)
+        if held is not None and len(held.mapping) == 1:
+            ((implementation, settings),) = held.mapping.items()
+            yield str(name), _Agent(str(implementation), settings)
+
+
+def _agents_in(tree: Node) -> dict[str, _Agent]:
+    """Return the agents that play in an environment themselves."""
+    return {
+        name: each
+        for name, each in _blocks_of(tree, AGENT_TIER)
+        if RESOURCES_SERVER in each.settings.mapping and AGENT_SERVER not in each.settings.mapping
+    }
+
+
+def _agents_for_servers(tree: Node, agent: _Agent) -> Iterator[tuple[str, _Agent]]:
+    """Yield an empty agent for each resources server of a tree without agents."""
+    for name, server in _blocks_of(tree, RESOURCES_TIER):
+        origin = server.settings.origin
+        reference = node_of({"type": RESOURCES_TIER, "name": name}, origin)
+        yield f"{name}_agent", _Agent("", Node({RESOURCES_SERVER: reference}, origin))
+
+
+def _name(name: str, old: _Agent, new: _Agent, tree: Node) -> str:
+    """Return a free name for the agent that replaces another one: `mcqa_simple_agent` → `mcqa_harness_agent`."""
+    folder = Path(new.implementation).name
+    kinds = (Path(old.implementation).name, "agent")
+    stem = next((name.removesuffix(kind).rstrip("_-") for kind in kinds if kind and name.endswith(kind)), name)
+    short = "_".join(filter(None, (stem, folder)))
+    names = (short, f"{name}_{folder}", *(f"{name}_{folder}_{number}" for number in range(2, len(tree.mapping) + 3)))
+    return next(each for each in names if _is_free(each, new, tree))
+
+
+def _is_free(name: str, agent: _Agent, tree: Node) -> bool:
+    """Return whether a tree lacks this name, or has only values for an agent of this folder."""
+    if name not in tree.mapping:
+        return True
+    known = dict(_blocks_of(tree, AGENT_TIER)).get(name)
+    return known is not None and known.implementation == agent.implementation and not known.environment
+
+
+def _check_not_typed(name: str, old: _Agent, new: str) -> None:
+    """Raise ConfigError if the command line changes a setting that gets lost."""
+    for key, node in old.settings.without(*OF_THE_ENVIRONMENT).mapping.items():
+        typed = next((each.origin for _, each in walk(node) if is_typed(each.origin)), None)
+        if typed and name != new:
+            raise ConfigError(
+                f"{typed}: {name}.{key} has no effect, because {AGENT_CONFIG} replaces {name} with {new}. Change a "
+                f"setting of {new} instead."
+            )
+
+
+def _joined(known: Node | None, agent: _Agent, old: _Agent) -> Node:
+    """Return the block of an agent with the environment of an old one, and with what is known of it already."""
+    kept = {str(key): node for key, node in old.settings.mapping.items() if key in OF_THE_ENVIRONMENT}
+    settings = agent.settings.updated(**kept)
+    before = dict(_blocks_of(Node({"": known}, known.origin), AGENT_TIER)).get("") if known else None
+    if before is not None and before.settings is old.settings:
+        settings = merge(settings, _typed(old.settings))
+    elif before is not None:
+        settings = merge(settings, before.settings)
+        if DATASETS in kept and DATASETS in before.settings.mapping:
+            settings = settings.updated(datasets=_all_datasets(before.settings.mapping[DATASETS], kept[DATASETS]))
+    return _Agent(agent.implementation, settings).block(old.settings.origin)
+
+
+def _typed(node: Node) -> Node:
+    """Return the entries that the command line sets."""
+    entries = {
+        key: _typed(child)
+        for key, child in node.mapping.items()
+        if any(is_typed(each.origin) for _, each in walk(child))
+    }
+    return Node(entries, node.origin) if entries else node
+
+
+def _all_datasets(own: Node, others: Node) -> Node:
+    """Return a list of datasets with those of another list whose type and file it lacks."""
+    if not isinstance(own.value, list) or not isinstance(others.value, list):
+        return own
+    known = {_identity(each) for each in own.value}
+    return Node([*own.value, *(each for each in others.value if _identity(each) not in known)], own.origin)
+
+
+def _identity(dataset: Node) -> tuple[object, ...]:
+    return tuple(dataset.mapping[key].value for key in ("type", "jsonl_fpath") if key in dataset.mapping)
+
+
+def _is_reference(node: Node) -> bool:
+    return {"type", "name"} <= node.mapping.keys() and node.mapping["type"].value in SERVER_TYPES
+
+
+def _referring(node: Node, replaced: Mapping[str, str]) -> Node:
+    """Return a tree whose references to replaced agents name the new ones."""
+    if _is_reference(node) and node.mapping["type"].value == AGENT_TIER:
+        name = node.mapping["name"]
+        return node.updated(name=Node(replaced.get(str(name.value), name.value), name.origin))
+    if isinstance(node.value, dict):
+        return Node({key: _referring(child, replaced) for key, child in node.value.items()}, node.origin)
+    if isinstance(node.value, list):
+        return Node([_referring(item, replaced) for item in node.value], node.origin)
+    return node
