@@ -91,7 +91,7 @@ def with_checked_pairing(run: RunConfig) -> RunConfig:
 
     Raise ConfigError if such a pairing was not allowed.
     """
-    if run.agent_config is None:
+    if not run.paired_agents:
         return run
     # Imported here because it imports the base classes of all servers, which other runs do not need.
     from nemo_gym.contract.pairing import misfits

@@ -100,8 +100,8 @@ def load(
     run = RunConfig(
         servers=built.servers,
         head=head,
-        aliases={**aliases, **paired.replaced},
-        agent_config=paired.agent_config,
+        aliases=aliases,
+        paired_agents=paired.added,
         replaced_agents=paired.replaced,
         replicas=replicas,
         port_range=ports.port_range_of(values, places),

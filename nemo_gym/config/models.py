@@ -282,10 +282,10 @@ class RunConfig(Frozen):
     head: HeadConfig = HeadConfig()
     aliases: Mapping[str, str] = Field(default_factory=dict)
     """Other names of agents (`environment_servers` blocks), each with its agent instance."""
-    agent_config: str | None = None
-    """The file of the agent with which the environments are paired; None if they have their own."""
+    paired_agents: tuple[str, ...] = ()
+    """The agents that `agent_config` adds."""
     replaced_agents: Mapping[str, str] = Field(default_factory=dict)
-    """The agents that it replaces, each with the one that runs its rows."""
+    """The agents that it removes, each with the one that runs its rows."""
     replicas: int = 1
     """The number of processes of each server that does not set its own `num_workers`."""
     port_range: PortRange = DEFAULT_PORT_RANGE

@@ -14,10 +14,11 @@ from nemo_gym.config.allowed_pairings import (
     RESOURCES_SERVER,
 )
 from nemo_gym.config.directives import follow_directives
+from nemo_gym.config.environments import LEGACY
 from nemo_gym.config.models import Origin
 from nemo_gym.config.overrides import is_typed
 from nemo_gym.config.reading import read_yaml
-from nemo_gym.config.settings import AGENT_TIER, RESOURCES_TIER, SERVER_TYPES
+from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS, RESOURCES_TIER, SERVER_TYPES
 from nemo_gym.config.sources import gather
 from nemo_gym.config.tree import Node, merge, node_of, walk
 from nemo_gym.errors import ConfigError
@@ -35,8 +36,8 @@ class Paired(NamedTuple):
     tree: Node
     replaced: dict[str, str]
     """The new agent by the name of each one that it replaces."""
-    agent_config: str | None
-    """The file of the other agent."""
+    added: tuple[str, ...] = ()
+    """The new agents."""
 
 
 class _Agent(NamedTuple):
@@ -72,13 +73,13 @@ def with_other_agent(tree: Node) -> Paired:
     """
     given = tree.mapping.get(AGENT_CONFIG)
     if given is None or given.value is None:
-        return Paired(tree, {}, None)
+        return Paired(tree, {})
     template, tree = _template(given), tree.without(AGENT_CONFIG)
     agents = _agents_in(tree) or dict(_agents_for_servers(tree, template.agent))
     owned = {
         each.environment: name for name, each in agents.items() if each.implementation == template.agent.implementation
     }
-    result, replaced = tree, dict[str, str]()
+    result, replaced, new_ones = tree, dict[str, str](), dict[str, None]()
     for name, old in agents.items():
         is_same = old.implementation == template.agent.implementation
         if is_same and template.is_default:
@@ -86,12 +87,14 @@ def with_other_agent(tree: Node) -> Paired:
         new = name if is_same else owned.get(old.environment) or _name(name, old, template.agent, result)
         _check_not_typed(name, old, new)
         block = _joined(result.mapping.get(new), template.agent, old)
+        if new not in owned.values():
+            new_ones[new] = None
         if new != name and name in result.mapping:
             replaced[name] = new
-            result = result.without(name)
+            result = result.updated(**{name: _alias_of(new, old.settings.origin)})
         result = result.updated(**{new: block})
     added = {str(key): node for key, node in template.rest.mapping.items() if key not in result.mapping}
-    return Paired(_referring(result.updated(**added), replaced), replaced, str(given.value))
+    return Paired(_referring(result.updated(**added), replaced), replaced, tuple(new_ones))
 
 
 def _template(given: Node) -> _Template:
@@ -140,6 +143,12 @@ def _agents_for_servers(tree: Node, agent: _Agent) -> Iterator[tuple[str, _Agent
         origin = server.settings.origin
         reference = node_of({"type": RESOURCES_TIER, "name": name}, origin)
         yield f"{name}_agent", _Agent("", Node({RESOURCES_SERVER: reference}, origin))
+
+
+def _alias_of(agent: str, origin: Origin) -> Node:
+    """Return the block of another name of an agent, so that running servers accept rows of the old one, too."""
+    reference = {"entrypoint": "app.py", AGENT_SERVER: {"type": AGENT_TIER, "name": agent}}
+    return node_of({ENVIRONMENT_SERVERS: {LEGACY: reference}}, origin)
 
 
 def _name(name: str, old: _Agent, new: _Agent, tree: Node) -> str:

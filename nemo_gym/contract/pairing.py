@@ -59,7 +59,7 @@ def _problems_of(config: str, agent: Component) -> list[str]:
 
 
 def misfits(run: RunConfig) -> list[str]:
-    """Return why agents do not fit their environments.
+    """Return why agents that the command line has chosen do not fit their environments.
 
     Raise `LaunchError` if a class cannot be imported, `DataError` if the example rows are missing.
     """
@@ -72,7 +72,9 @@ class _Misfit(NamedTuple):
 
 
 def _all_misfits(run: RunConfig) -> Iterator[_Misfit]:
-    for agent, server in players(run.servers):
+    # An agent of the environment's own config fits by its author's choice.
+    added = ((agent, server) for agent, server in players(run.servers) if agent.name in run.paired_agents)
+    for agent, server in added:
         with open_server(run, server, server.folder) as environment:
             yield from (_Misfit(agent.name, problem) for problem in _misfits(environment, server, agent))
 

@@ -115,8 +115,10 @@ def test_agent_takes_over_an_environment(place):
     own = resolved(place, *WEATHER)["example_single_tool_call_simple_agent"]["responses_api_agents"]["simple_agent"]
     found = resolved(place, *WEATHER, "--agent-type", "patient_agent")
     assert set(found) == {
-        "config_paths", "example_single_tool_call", "example_single_tool_call_patient_agent", "mood",
+        "config_paths", "example_single_tool_call", "example_single_tool_call_patient_agent",
+        "example_single_tool_call_simple_agent", "mood",
     }  # fmt: skip
+    assert set(found["example_single_tool_call_simple_agent"]) == {"environment_servers"}
     (block,) = found["example_single_tool_call_patient_agent"]["responses_api_agents"].values()
     assert (block["greeting"], block["entrypoint"]) == ("${mood}", "app.py")
     same = ("resources_server", "model_server", "datasets")
@@ -252,3 +254,33 @@ def test_fitting_agents_are_shown_as_table(place):
     assert ["✓", "simple_agent", "it fits; the environment's own"] in [
         [part.strip() for part in line] for line in lines
     ]
+
+
+def test_own_agent_of_games_fits_by_choice(place):
+    """A loop of its own may call routes that its class does not declare."""
+    text = CHOOSY.format(name="hand", allowed="").replace("simple_agent", "patient_agent")
+    text = text.replace("hand: {entry", "blackjack: {entry").replace("app.py\n", "app.py\n      greeting: Deal!\n", 1)
+    place.write("environments/hand/config.yaml", text)
+    assert place.run("ng", "env", "validate", "--environment", "hand").code == 0
+    assert listed(place, "hand")["patient_agent"] == {
+        "agent": "patient_agent", "is_own": True, "problems": [], "fits": True,
+    }  # fmt: skip
+
+
+def test_running_servers_accept_rows_of_the_old_agent(workplace):
+    write_environment(workplace, "choosy", ", allowed_agents: [simple_agent]")
+    workplace.write("responses_api_agents/patient_agent/app.py", PATIENT_AGENT)
+    workplace.write("responses_api_agents/patient_agent/configs/patient_agent.yaml", PATIENT_CONFIG)
+    workplace.write("rows.jsonl", "".join(orjson.dumps(row).decode() + "\n" for row in ROWS[1:]))
+    words = ("--resources-server", "choosy", "--agent-type", "patient_agent", "--allow-unsupported-pairing", *SAMPLE)
+    servers = workplace.start_servers(*words)
+    port = servers.head.rpartition(":")[2]
+    finished = workplace.run(
+        "ng_collect_rollouts", f"+head_server.port={port}", "--input", "rows.jsonl", "--output", "out.jsonl"
+    )
+    servers.end()
+    assert finished.code == 0, finished.err
+    rows = [orjson.loads(line) for line in (workplace.folder / "out.jsonl").read_bytes().splitlines()]
+    assert [row["greeted_with"] for row in rows] == ["Good morning"] * 2
+    record = orjson.loads((workplace.folder / "out_run.json").read_bytes())
+    assert len(record["unsupported_pairings"]) == 1
