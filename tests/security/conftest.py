@@ -22,8 +22,10 @@ from nemo_gym.process.head import head_app
 from nemo_gym.process.serve import load_module, server_class
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.testing import FakeModel, connected_server, make_server, on_a_port
+from responses_api_agents.best_of_n_agent.app import BestOfNAgent
 from responses_api_agents.collecting_agent.app import RolloutCollector
 from responses_api_agents.harness_agent.app import HarnessAgent
+from responses_api_agents.reflection_agent.app import ReflectionAgent
 from responses_api_agents.single_agent_turn.app import SingleAgentTurnServer
 from responses_api_models.local_vllm_model.app import LocalVLLMModel
 from responses_api_models.reward_model.app import RewardModel
@@ -44,6 +46,12 @@ asked = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/responses", b"{
 urllib.request.urlopen(asked)'
 """
 """A program for a shell."""
+OF_OTHER_AGENTS: dict[str, type[SimpleServer]] = {
+    "best_of_n_agent": BestOfNAgent,
+    "reflection_agent": ReflectionAgent,
+    "single_agent_turn": SingleAgentTurnServer,
+}
+"""The agents that let another agent answer."""
 STARTED_WITHIN_S = 60.0
 
 
@@ -98,13 +106,16 @@ def _agent(name: str) -> SimpleServer:
     if name == "collecting_agent":
         # It has no environment: it passes rows on to other agents.
         return make_server(RolloutCollector, servers=[_agent("simple_agent")])
-    if name == "single_agent_turn":
+    if name in OF_OTHER_AGENTS:
         agent, environment = _agent("simple_agent"), _environment("mcqa")
         about = {
             "agent_server": {"type": "responses_api_agents", "name": agent.config.name},
             "resources_server": {"type": "resources_servers", "name": environment.config.name},
+            "model_server": {"type": "responses_api_models", "name": "policy"},
         }
-        return connected_server(SingleAgentTurnServer, {"name": name, **about}, servers=[agent, environment])
+        model = FakeModel(["I am sure that the answer is \\boxed{A}."])
+        settings = {"name": name, **about}
+        return connected_server(OF_OTHER_AGENTS[name], settings, model=model, servers=[agent, environment])
     if name == "harness_agent":
         # Its program asks the model once.
         return make_server(
