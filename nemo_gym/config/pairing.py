@@ -175,13 +175,13 @@ def _check_not_typed(name: str, old: _Agent, new: str) -> None:
         typed = next((each.origin for _, each in walk(node) if is_typed(each.origin)), None)
         if typed and name != new:
             raise ConfigError(
-                f"{typed}: {name}.{key} has no effect, because {AGENT_CONFIG} replaces {name} with {new}. Change a "
+                f"{typed}: {name}.{key} is ignored, because {AGENT_CONFIG} replaces {name} with {new}. Change a "
                 f"setting of {new} instead."
             )
 
 
 def _joined(known: Node | None, agent: _Agent, old: _Agent) -> Node:
-    """Return the block of an agent with the environment of an old one, and with what is known of it already."""
+    """Return the block of an agent with the environment of an old one. Values of a known block of it win."""
     kept = {str(key): node for key, node in old.settings.mapping.items() if key in OF_THE_ENVIRONMENT}
     settings = agent.settings.updated(**kept)
     before = dict(_blocks_of(Node({"": known}, known.origin), AGENT_TIER)).get("") if known else None

@@ -1,4 +1,4 @@
-"""Tests of environments with another agent: `--agent-type`, what an environment allows, and `ng list agents --for`."""
+"""Tests of `--agent-type`, of the restrictions of environments, and of `ng list agents --for`."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_server_without_agent_gets_one(place):
                 "--agent-type",
                 "patient_agent",
             ),
-            "example_single_tool_call_simple_agent.max_steps has no effect",
+            "example_single_tool_call_simple_agent.max_steps is ignored",
         ),
     ],
 )
