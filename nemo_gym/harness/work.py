@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from nemo_gym.errors import AgentFailed
+from nemo_gym.errors import AgentFailed, InvalidTask
 from nemo_gym.harness.gateway import Gateway
 from nemo_gym.harness.program import Program
 from nemo_gym.harness.workspace import Limits, Workspace, filled_in
@@ -79,14 +79,24 @@ class Work:
         )
 
     async def _fill(self, workspace: Workspace, values: Mapping[str, str]) -> None:
-        """Write the task's files as they are, and the program's with its values filled in."""
+        """Write the program's files with its values filled in, and the task's as they are.
+
+        Raise `InvalidTask` if a file of the task cannot be written there.
+        """
         try:
             for path, content in self.program.files.items():
                 await workspace.write(path, _filled_in(content, values))
-            for path, text in self.files.items():
-                await workspace.write(path, text.encode())
         except SandboxError as error:
             raise AgentFailed(f"a file of the program could not be written: {error}") from error
+        for path, text in self.files.items():
+            try:
+                await workspace.write(path, text.encode())
+            except SandboxError as error:
+                if not await workspace.is_there():
+                    raise AgentFailed(f"the program's sandbox was lost: {error}") from error
+                raise InvalidTask(
+                    f"workspace_files: {path!r} cannot be written into the workspace: {error}"
+                ) from error
 
     async def _keep_failed(self, workspace: Workspace) -> None:
         try:

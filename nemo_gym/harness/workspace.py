@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pydantic import BaseModel
 
 from nemo_gym.errors import AgentFailed
-from nemo_gym.sandbox import AsyncSandbox, SandboxError
+from nemo_gym.sandbox import AsyncSandbox, SandboxError, SandboxStatus
 
 PACK_S = 120.0
 ARCHIVE = "/tmp/.nemo_gym_workspace.tar"
@@ -58,6 +58,10 @@ class Workspace:
             file.write(content)
             file.flush()
             await self._sandbox.upload(file.name, path)
+
+    async def is_there(self) -> bool:
+        """Return whether the sandbox still runs."""
+        return await self._sandbox.status() is SandboxStatus.RUNNING
 
     async def collect(self, keep_at: Path | None = None) -> Collected:
         """Read the files that the program left. With `keep_at`, also keep all of them there, as a tar archive.

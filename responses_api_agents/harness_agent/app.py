@@ -104,10 +104,15 @@ class HarnessAgent(ConversingAgent):
         return super().setup_webserver()
 
     async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
-        """Let the program continue a conversation, without the files and tools of a row."""
+        """Let the program continue a conversation without tools, and without the files of a row."""
         params = body.model_dump(mode="json", exclude_unset=True)
         path = self.url_path_for_request(RESPONSES_PATH, request)
-        conversation = Conversation(params, dict(request.cookies), model_path=path)
+        conversation = await self.begin(params, dict(request.cookies), path)
+        if conversation.params["tools"]:
+            raise InvalidTask(
+                f"{self.config.name}: a program is offered the tools of a session in a rollout of its own only. "
+                "Call /run instead of /v1/responses"
+            )
         await self._hold(conversation, {}, None)
         return NeMoGymResponse.model_validate(conversation.plain_response())
 

@@ -104,6 +104,15 @@ async def test_workspace_has_files_of_row_and_task():
     assert model.requests[0]["input"][0]["content"] == "Read: {prompt} 7"
 
 
+@pytest.mark.parametrize(
+    "files",
+    [{"../up": "x"}, {"/etc/passwd": "x"}, {"": "x"}, {"a": "x", "a/b": "y"}, {"n" * 300: "x"}, {"nul\0": "x"}],
+)
+async def test_files_outside_the_workspace_are_rejected(files):
+    with pytest.raises(InvalidTask, match="cannot be written into the workspace"):
+        await run(agent_of("model('go')"), workspace_files=files)
+
+
 async def test_values_are_filled_in(tmp_path):
     source = tmp_path / "settings.json"
     source.write_text('{"url": "{anthropic_base_url}", "other": {"x": 1}}')
@@ -277,6 +286,12 @@ async def test_responses_runs_the_program_alone():
     async with serving(agent) as client:
         answer = await client.post("/v1/responses", json={"input": "2 + 2?"})
     assert answer.json()["output"][0]["content"][0]["text"] == "It is 4."
+
+
+async def test_responses_without_a_row_has_no_tools():
+    async with serving(agent_of("model('go')", server=CountingServer)) as client:
+        with pytest.raises(InvalidTask, match="Call /run instead"):
+            await client.post("/v1/responses", json={"input": "2 + 2?"})
 
 
 def test_missing_file_is_reported_at_the_start():
