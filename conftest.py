@@ -69,6 +69,7 @@ ONLY_IN_TEST_ALL = (
     "tests/cli/test_hubs.py",
     "tests/cli/test_missing_data.py",
     "tests/cli/test_own_evaluation.py",
+    "tests/cli/test_pairing.py",
     "tests/cli/test_results.py",
     "tests/cli/test_reverify.py",
     "tests/cli/test_show.py",
