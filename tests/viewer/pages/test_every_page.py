@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.rows import rows_of
 from tests.viewer.pages.collected import REPEATS, failing_rows
 
 expect = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed").expect
@@ -189,7 +190,8 @@ def test_earlier_attempts_can_be_opened(site, page):
 def test_raw_json_is_the_line_of_the_file(site, page):
     site.open(page, "tokens", "rollout/0/0", "tab=raw")
     raw = page.get_by_role("region", name="Raw JSON")
-    expect(raw).to_contain_text("tokens.jsonl:1 · ")
+    lines = [(row["_ng_task_index"], row["_ng_rollout_index"]) for row in rows_of(site.folder / "tokens.jsonl")]
+    expect(raw).to_contain_text(f"tokens.jsonl:{lines.index((0, 0)) + 1} · ")
     for name in site.rollouts("tokens")[0, 0]:
         expect(raw).to_contain_text(f"{name}:")
 

@@ -21,11 +21,11 @@ def written(site, name, key):
     return {field: notes[key][field] for field in ("star", "tags", "comment")} if key in notes else None
 
 
-def wait_for_comment(site, name, key, text):
-    """Wait for a comment in the file, because no page reports it after the page has been left."""
+def wait_for_note(site, name, key, field, value):
+    """Wait for a note in the file, because a page that is left no longer reports it."""
     until = time.monotonic() + PATIENCE_S
-    while (written(site, name, key) or {}).get("comment") != text:
-        assert time.monotonic() < until, f"the comment '{text}' was not saved"
+    while (written(site, name, key) or {}).get(field) != value:
+        assert time.monotonic() < until, f"the {field} {value!r} was not saved"
         time.sleep(0.02)
 
 
@@ -39,6 +39,8 @@ def test_star_of_a_row_is_kept(site, page):
     expect(selected(page)).to_have_attribute("id", "row-2")
     page.keyboard.press("s")
     page.get_by_role("button", name="Star task 1, repeat 0").and_(page.locator("[aria-pressed=true]")).wait_for()
+    for key in ((0, 1), (1, 0)):
+        wait_for_note(site, "tokens", key, "star", True)
     page.reload()
     expect(star).to_have_attribute("aria-pressed", "true")
     assert written(site, "tokens", (0, 1)) == {"star": True, "tags": [], "comment": ""}
@@ -86,7 +88,7 @@ def test_comment_is_saved_when_the_page_is_left(site, page):
     for text, leave in (("Left in a hurry.", page.go_back), ("Closed in a hurry.", lambda: page.goto("about:blank"))):
         comment.fill(text)
         leave()
-        wait_for_comment(site, "tokens", (4, 0), text)
+        wait_for_note(site, "tokens", (4, 0), "comment", text)
         site.open(page, "tokens", "rollout/4/0")
         expect(comment).to_have_value(text)
 
