@@ -42,7 +42,7 @@ class OwnProviderAgent(SimpleResponsesAPIAgent):
     async def run(self, request: Request, body: OwnProviderAgentRunRequest) -> OwnProviderAgentVerifyResponse:
         provider = resolve_provider_config(self.config.sandbox_provider, get_global_config_dict())
         spec = SandboxSpec(
-            workdir="/work", files={"/work/task.sh": body.script}, env={"WHO": "you"}, metadata={"task": "1"}
+            workdir="/task", files={"/task/task.sh": body.script}, env={"WHO": "you"}, metadata={"task": "1"}
         )
         async with AsyncSandbox(provider) as sandbox:
             await sandbox.start(spec)

@@ -8,7 +8,7 @@ from responses_api_agents.own_provider_agent.provider import FolderProvider
 
 @pytest.mark.asyncio
 async def test_files_and_workdir_are_the_frameworks_business() -> None:
-    spec = SandboxSpec(workdir="/work", files={"/work/a": "text", "/b": "more"}, env={"A": "b"})
+    spec = SandboxSpec(workdir="/task", files={"/task/a": "text", "/b": "more"}, env={"A": "b"})
     async with AsyncSandbox({"folder": {"prefix": "mine-"}}) as sandbox:
         assert await sandbox.status() == SandboxStatus.UNKNOWN
         await sandbox.start(spec)
