@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 import secrets
 import socket
 from collections.abc import AsyncIterator, Mapping
@@ -28,8 +27,6 @@ from nemo_gym.schemas.responses import sum_of_counts
 
 if TYPE_CHECKING:
     from aiohttp import web
-
-logger = logging.getLogger(__name__)
 
 LARGEST_REQUEST_BYTES = 64 * 2**20
 CLOSE_S = 5.0

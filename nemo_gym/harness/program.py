@@ -12,11 +12,11 @@ from nemo_gym.errors import AgentFailed
 from nemo_gym.harness.gateway import Gateway
 from nemo_gym.harness.workspace import filled_in
 from nemo_gym.sandbox import AsyncSandbox, SandboxExecResult
+from nemo_gym.sandbox.providers.base import LOST, TIMED_OUT
 
 EndedBy = Literal["exit", "max_steps"]
 SHOWN_BYTES = 4_000
 """The most that a result has of each output of the program: its end."""
-TIMED_OUT, LOST = "timeout", "sandbox"
 
 
 @dataclass(frozen=True)

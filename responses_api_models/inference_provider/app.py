@@ -1,6 +1,6 @@
 """Serve the Responses API from any provider of the OpenAI protocol, known by name or by its address."""
 
-from functools import cached_property
+from typing import Any
 
 from pydantic import model_validator
 
@@ -53,22 +53,9 @@ class InferenceProvider(VLLMModel):
 
     config: InferenceProviderConfig
 
-    @cached_property
-    def endpoints(self) -> list[NeMoGymAsyncOpenAI]:
-        config = self.config
-        urls = [config.base_url] if isinstance(config.base_url, str) else config.base_url
-        return [
-            ProviderClient(
-                base_url=url,
-                api_key=config.api_key,
-                default_headers=config.default_headers,
-                timeout_s=config.request_timeout_s,
-                tries=config.request_tries,
-                follows_policy=True,
-                limit=config.limit,
-            )
-            for url in urls
-        ]
+    def client_of(self, **settings: Any) -> NeMoGymAsyncOpenAI:
+        """Return a client that tolerates the provider's odd fields."""
+        return ProviderClient(**settings, limit=self.config.limit)
 
 
 if __name__ == "__main__":

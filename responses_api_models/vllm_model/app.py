@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from uuid import uuid4
 
 import orjson
@@ -145,7 +145,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         config = self.config
         urls = [config.base_url] if isinstance(config.base_url, str) else config.base_url
         return [
-            NeMoGymAsyncOpenAI(
+            self.client_of(
                 base_url=url,
                 api_key=config.api_key,
                 default_headers=config.default_headers,
@@ -155,6 +155,10 @@ class VLLMModel(SimpleResponsesAPIModel):
             )
             for url in urls
         ]
+
+    def client_of(self, **settings: Any) -> NeMoGymAsyncOpenAI:
+        """Return the client of an endpoint. Override it to use another class."""
+        return NeMoGymAsyncOpenAI(**settings)
 
     @cached_property
     def converter(self) -> ResponsesConverter:
