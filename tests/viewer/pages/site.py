@@ -41,14 +41,17 @@ class Site:
 
     def get(self, path: str, **parameters: Any) -> Any:
         """Return the JSON of a route below /api."""
-        reply = self._request.get(f"{self.origin}/api/{path}", params=parameters)
+        # The viewer may close an idle connection just as the client sends on it.
+        reply = self._request.get(f"{self.origin}/api/{path}", params=parameters, max_retries=3)
         assert reply.ok, reply.text()
         return orjson.loads(reply.body())
 
     def note(self, name: str, key: Key, **note: Any) -> None:
         """Write a note, as the page does."""
         body = {"run": self.run(name), "task": key[0], "repeat": key[1], **note}
-        reply = self._request.post(f"{self.origin}/api/notes", data=body, headers={"Origin": self.origin})
+        reply = self._request.post(
+            f"{self.origin}/api/notes", data=body, headers={"Origin": self.origin}, max_retries=3
+        )
         assert reply.ok, reply.text()
 
     def run(self, name: str) -> str:
