@@ -18,7 +18,9 @@ LONG_NUMBER = 300
 
 # Inside a string, the quotes of such a key would be escaped.
 _BEGINNING = re.compile(rb'"(?:' + "|".join(TOKEN_KEYS).encode() + rb')"\s*:\s*(?=\[)')
-_OF_NUMBERS = b"0123456789.,-+eE \n\r\t"
+# One of these is in each JSON value that is not a number, in NaN and Infinity, and in hexadecimal numbers. Seven
+# searches take a third of the time of `bytes.translate`.
+_OF_OTHER_VALUES = (b'"', b"[", b"{", b"u", b"f", b"N", b"x")
 _MARK = f"array {secrets.token_hex(8)} "
 
 
@@ -60,7 +62,7 @@ def cut_tokens(text: bytes) -> Cut:
     while key := _BEGINNING.search(text, position):
         position, end = key.end(), text.find(b"]", key.end()) + 1
         array = text[position:end]
-        if len(array) < WORTH_BYTES or array.translate(None, _OF_NUMBERS) != b"[]":
+        if len(array) < WORTH_BYTES or not _is_of_numbers(array):
             continue
         parts += (text[copied:position], f'"{_MARK}{len(arrays)}"'.encode())
         # A line break would end the line of the results that the array is written to.
@@ -68,6 +70,11 @@ def cut_tokens(text: bytes) -> Cut:
         # Continue after the array, because it has most of the bytes and none of the keys.
         copied = position = end
     return Cut(b"".join((*parts, text[copied:])) if arrays else text, arrays)
+
+
+def _is_of_numbers(array: bytes) -> bool:
+    """Return whether an array has only numbers, provided that it is valid JSON."""
+    return array.isascii() and all(array.find(character, 1) < 0 for character in _OF_OTHER_VALUES)
 
 
 def is_valid_array(array: bytes) -> bool:
