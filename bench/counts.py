@@ -129,9 +129,12 @@ def _collected(up: Servers, folder: str, cells: Path, rollouts: int) -> dict[str
 
 
 def ceiling(name: str, counted: float) -> float:
-    """Return a limit slightly above a count. Connections vary, so round them up to multiples of 64."""
+    """Return a limit slightly above a count. Connections vary, so round them up to multiples of 64.
+
+    Each may be opened twice, because an idle one may be closed between the two collections on a busy machine.
+    """
     if name == "connections":
-        return math.ceil(max(0.0, counted - OTHER_CONNECTIONS) / IN_FLIGHT) * IN_FLIGHT + OTHER_CONNECTIONS
+        return 2 * math.ceil(max(0.0, counted - OTHER_CONNECTIONS) / IN_FLIGHT) * IN_FLIGHT + OTHER_CONNECTIONS
     return math.ceil(max(counted * MARGIN, counted + LEAST_MARGIN) * 100) / 100
 
 

@@ -102,8 +102,8 @@ def test_limit_has_a_margin_of_few_percent(name: str, counted: float):
     assert counted < ceiling(name, counted) <= counted * 1.04 + 0.06
 
 
-@each_case(("counted", "most"), [(0, 8), (64, 72), (70, 72), (73, 136), (130, 136)])
-def test_connection_limit_is_a_multiple_of_in_flight(counted: int, most: int):
+@each_case(("counted", "most"), [(0, 8), (64, 136), (70, 136), (73, 264), (130, 264)])
+def test_connections_may_be_opened_twice(counted: int, most: int):
     assert ceiling("connections", counted) == most
 
 
