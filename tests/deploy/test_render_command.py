@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from nemo_gym.config.models import Origin
 from nemo_gym.config.reading import read_yaml
+from nemo_gym.config.secret_values import PLACEHOLDERS
 from nemo_gym.config.tree import node_of
 from nemo_gym.deploy.secrets import check_no_secrets
 from nemo_gym.errors import ConfigError
@@ -122,7 +123,7 @@ def test_names_of_servers_become_distinct_labels(tmp_path):
 
 
 SECRETS = st.text(string.ascii_letters + string.digits + "-_./+", min_size=8, max_size=40).filter(
-    lambda text: text.lower() not in ("api_key", "password", "placeholder") and not text.isdigit()
+    lambda text: text.lower() not in PLACEHOLDERS and not text.isdigit()
 )
 PLACES = [
     lambda secret: {"policy_api_key": secret},
