@@ -52,8 +52,11 @@ TOGETHER = ("tests/containers/", "tests/faults/")
 APART = ("tests/docs/test_pages.py",)
 """Files whose tests run in all workers, because they take longest and share nothing."""
 ONLY_IN_TEST_ALL = (
+    "resources_servers/audio_digits/tests/test_prepare.py",
     "resources_servers/mcqa/tests/test_prepare.py",
+    "responses_api_agents/harness_agent/tests/test_app.py",
     "responses_api_models/local_vllm_model/tests/test_app.py",
+    "tests/bench/test_scale.py",
     "tests/calls/test_loads.py",
     "tests/calls/test_running.py",
     "tests/capture/test_collection.py",
@@ -66,12 +69,14 @@ ONLY_IN_TEST_ALL = (
     "tests/cli/test_datasets.py",
     "tests/cli/test_export_command.py",
     "tests/cli/test_folders.py",
+    "tests/cli/test_help.py",
     "tests/cli/test_hubs.py",
     "tests/cli/test_missing_data.py",
     "tests/cli/test_own_evaluation.py",
     "tests/cli/test_pairing.py",
     "tests/cli/test_results.py",
     "tests/cli/test_reverify.py",
+    "tests/cli/test_schema.py",
     "tests/cli/test_show.py",
     "tests/cli/test_spelling.py",
     "tests/cli/test_status.py",
@@ -80,12 +85,15 @@ ONLY_IN_TEST_ALL = (
     "tests/cli/test_view.py",
     "tests/cluster",
     "tests/containers",
+    "tests/contract/test_checks.py",
+    "tests/deploy/test_ready.py",
     "tests/deploy/test_serving.py",
     "tests/docs/test_pages.py",
     "tests/docs/test_running.py",
     "tests/docs/test_site.py",
     "tests/end_to_end/test_all_examples.py",
     "tests/end_to_end/test_collection.py",
+    "tests/end_to_end/test_group_verification.py",
     "tests/end_to_end/test_harness.py",
     "tests/end_to_end/test_health_check.py",
     "tests/end_to_end/test_hearing.py",
@@ -96,27 +104,31 @@ ONLY_IN_TEST_ALL = (
     "tests/examples",
     "tests/export/test_export.py",
     "tests/faults",
-    "tests/frameworks/test_miles.py",
-    "tests/frameworks/test_training_loop.py",
+    "tests/frameworks",
     "tests/grading/test_workers.py",
     "tests/http/internal/test_open_files.py",
     "tests/launcher/replicas",
     "tests/launcher/test_endpoints.py",
     "tests/launcher/test_failures.py",
     "tests/launcher/test_loading.py",
+    "tests/launcher/test_parts.py",
     "tests/launcher/test_requirements.py",
     "tests/launcher/test_restarts.py",
+    "tests/launcher/test_secrets.py",
     "tests/launcher/test_shortcuts.py",
     "tests/launcher/test_start.py",
     "tests/launcher/test_stop.py",
+    "tests/process/test_head.py",
+    "tests/process/test_standalone.py",
+    "tests/published/modules/test_profiling.py",
     "tests/published/style",
-    "tests/rollouts/control/test_commands.py",
     "tests/rollouts/control/test_commands.py",
     "tests/rollouts/test_interruptions.py",
     "tests/rollouts/test_lock.py",
     "tests/sandbox/bubblewrap/test_lives.py",
     "tests/sandbox/test_command_lines.py",
     "tests/sandbox/test_containers.py",
+    "tests/sandbox/test_option_groups.py",
     "tests/scaffold/test_environment_runs.py",
     "tests/scaffold/test_scaffold.py",
     "tests/security/test_every_schema.py",
@@ -125,11 +137,13 @@ ONLY_IN_TEST_ALL = (
     "tests/security/test_run_token.py",
     "tests/security/test_secrets.py",
     "tests/security/test_tls.py",
-    "tests/slurm/test_jobs.py",
     "tests/servers/mcp/test_tools.py",
     "tests/servers/test_policies.py",
+    "tests/slurm/test_jobs.py",
     "tests/test_rewards_over_http.py",
     "tests/test_training_data.py",
+    "tests/training/test_mixing.py",
+    "tests/training/test_policy.py",
 )
 """Test files and folders that take long: they get the marker `slow`, and `make test` leaves them out."""
 
@@ -185,16 +199,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     _leave_out_passed(config, items)
     _skip_without_bubblewrap(items)
     _skip_without_reasoning_gym(items)
-    only_in_test_all = [REPOSITORY / path for path in ONLY_IN_TEST_ALL]
-    for item in items:
-        if any(item.path.is_relative_to(path) for path in only_in_test_all):
-            item.add_marker("slow")
     tests = Counter(item.path for item in items)
     slow = [REPOSITORY / folder for folder in SLOW]
     place = {
         path: next((at for at, each in enumerate(slow) if path.is_relative_to(each)), len(slow)) for path in tests
     }
     items.sort(key=lambda item: (place[item.path], -tests[item.path]))
+    # Comparing paths takes long, so each file is compared once.
+    only_in_test_all = {
+        path for path in tests if any(path.is_relative_to(REPOSITORY / each) for each in ONLY_IN_TEST_ALL)
+    }
+    for item in items:
+        if item.path in only_in_test_all:
+            item.add_marker("slow")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

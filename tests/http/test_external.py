@@ -197,6 +197,7 @@ async def test_login_in_the_address_is_not_quoted():
     assert "hunter22" not in str(caught.value)
 
 
+@pytest.mark.slow
 async def test_a_thousand_calls_run_concurrently(client):
     started = time.monotonic()
     answers = await asyncio.gather(
