@@ -34,9 +34,10 @@ from nemo_gym.rollouts.job import RunFiles, failures_path_for
 from nemo_gym.rollouts.lock import locked
 from nemo_gym.rollouts.outcome import Record, Summary
 from nemo_gym.rollouts.progress import Progress
-from nemo_gym.rollouts.reverify import Begun, Graders, Reverification, ReverificationJob, Stored
+from nemo_gym.rollouts.reverify import Begun, Graders, Reverification
 from nemo_gym.rollouts.reverify import reverify as grade_again
 from nemo_gym.rollouts.run_record import RecordKeeper
+from nemo_gym.rollouts.stored_rollouts import ReverificationJob, Stored
 from nemo_gym.rollouts.subject import RunSubject, blocks_of_config, blocks_of_run
 
 

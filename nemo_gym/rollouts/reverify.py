@@ -8,17 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.config.settings import AGENT_TIER, GROUP_KEY, POLICY_MODEL, RESOURCES_TIER
-from nemo_gym.config.wording import counted
-from nemo_gym.errors import ConfigError, DataError, EnvironmentFailed, JudgeFailed, RolloutError, ServerCallError
-from nemo_gym.jsonl import Appender, parse_row, read_lines, read_lines_at, read_raw_lines, read_rows, write_rows
+from nemo_gym.errors import ConfigError, DataError, EnvironmentFailed, RolloutError, ServerCallError
+from nemo_gym.jsonl import Appender, parse_row, read_lines_at, read_raw_lines, read_rows, write_rows
 from nemo_gym.rollouts.attempts import AttemptLimits
 from nemo_gym.rollouts.collector import allowed_connections, first_of
 from nemo_gym.rollouts.group_order import offsets_of, response_at
@@ -26,10 +24,7 @@ from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.job import (
     AttemptSettings,
     CollectionSettings,
-    FailedShare,
     RunFiles,
-    check_resume,
-    failures_path_for,
 )
 from nemo_gym.rollouts.line_digests import LineDigests, accept_lines
 from nemo_gym.rollouts.outcome import Summary
@@ -38,50 +33,12 @@ from nemo_gym.rollouts.resume import KeySet, cut_torn_line, keyed_rows, max_atte
 from nemo_gym.rollouts.run_record import Fingerprint, RecordKeeper, RunRecord, read_record
 from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.rollouts.runner import Runner
+from nemo_gym.rollouts.stored_rollouts import ReverificationJob, Stored, source_of
 from nemo_gym.rollouts.subject import RunSubject, ServerBlock
 from nemo_gym.schemas.rollout import ReverifyMode
-from nemo_gym.schemas.row import MEDIA_DIR_KEY, PARAMS_KEY, Row, TaskKey, check_whole, rows_at
+from nemo_gym.schemas.row import MEDIA_DIR_KEY, PARAMS_KEY, Row, TaskKey, rows_at
 
 UNSAFE = "unsafe_"
-KEYS_SHOWN = 20
-
-
-class ReverificationJob(BaseModel):
-    """Parameters of the command that grades stored rollouts again."""
-
-    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
-
-    materialized_inputs_jsonl_fpath: Path
-    """The rows as sent: <output>_materialized_inputs.jsonl of the collection."""
-    rollouts_jsonl_fpath: Path
-    """The rollouts: the output of the collection."""
-    output_jsonl_fpath: Path
-    """The file for the newly graded rollouts."""
-    force: bool = False
-    """Also use servers that may need the rollout's state for grading. The output is then unsafe_<name>."""
-    disable_aggregation: bool = False
-    """Skip the metrics at the end."""
-    num_samples_in_parallel: PositiveInt | None = None
-    """How many rollouts may be graded at once. Default: as in a collection."""
-    limit: PositiveInt | None = None
-    """The number of rollouts to grade, from the first one. Default: all."""
-    overwrite: bool = False
-    """Replace an earlier output."""
-    resume_from_cache: bool = False
-    """Grade only the rollouts that are missing in an earlier output."""
-    judge_failed_only: bool = False
-    """Keep the scored rollouts and grade only those whose judge failed (from <rollouts>_failures.jsonl)."""
-    append: bool = False
-    """Add missing rollouts to the output, which may be the rollouts file itself."""
-    rollout_timeout_s: float = Field(default=CollectionSettings.model_fields["rollout_timeout_s"].default, gt=0)
-    """Seconds after which the grading of a rollout fails."""
-    max_failed_share: FailedShare = None
-    """Exit with code 1 if a larger share of the scored and failed rollouts has failed, such as 0.05. Default: off."""
-
-    @model_validator(mode="after")
-    def _either_resumes_or_overwrites(self) -> Self:
-        check_resume(resumes=self.resume_from_cache, overwrites=self.overwrite)
-        return self
 
 
 @dataclass(frozen=True)
@@ -149,37 +106,6 @@ class Begun(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Stored:
-    """The rollouts to grade, by line number, with their input rows and the agents that these name."""
-
-    job: ReverificationJob
-    lines: Mapping[TaskKey, int]
-    inputs: Mapping[TaskKey, bytes]
-    agents: frozenset[str | None]
-
-    @classmethod
-    def read(cls, job: ReverificationJob) -> Stored:
-        """Read and match all files before anything runs. Raise `DataError` if they do not match."""
-        lines: dict[TaskKey, int] = {}
-        for line in read_lines(_source(job)):
-            row = Row(line.row)
-            if job.judge_failed_only and row.failure_class != JudgeFailed.failure_class:
-                continue
-            check_whole(row, _source(job), line.number)
-            if row.response is None:
-                raise DataError(f"{_source(job)}:{line.number}: the response to be graded is missing.")
-            lines[_key(row, _source(job), line.number)] = line.number
-        if job.judge_failed_only:
-            for key, _ in keyed_rows(job.rollouts_jsonl_fpath):
-                lines.pop(key, None)
-        elif not lines:
-            raise DataError(f"{_source(job)} does not contain rollouts to grade.")
-        lines = dict(list(lines.items())[: job.limit])
-        inputs, agents = _inputs_of(job.materialized_inputs_jsonl_fpath, lines)
-        return cls(job, lines, inputs, frozenset(agents))
-
-
-@dataclass(frozen=True)
 class Reverification:
     """The rollouts to grade, and their graders."""
 
@@ -212,14 +138,14 @@ class Reverification:
         return self._in_order_of_lines(done) if groups is None else self._in_order_of_tasks(done, groups)
 
     def _in_order_of_lines(self, done: KeySet) -> Iterator[Row]:
-        source = _source(self.job)
+        source = source_of(self.job)
         for number, raw in read_raw_lines(source):
             rollout = Row(parse_row(raw, source, number))
             if self.lines.get(rollout.key) == number and rollout.key not in done:
                 yield _as_answered(Row(orjson.loads(self.inputs[rollout.key])), rollout)
 
     def _in_order_of_tasks(self, done: KeySet, groups: GroupedTasks) -> Iterator[Row]:
-        source, rollouts = _source(self.job), self.job.rollouts_jsonl_fpath
+        source, rollouts = source_of(self.job), self.job.rollouts_jsonl_fpath
         pending: dict[int, dict[int, int]] = {}
         graded: dict[int, dict[int, int]] = {}
         for offset, (number, raw) in read_lines_at(source):
@@ -309,13 +235,13 @@ class Reverification:
             input_file=source.input if source else Fingerprint.of(self.job.materialized_inputs_jsonl_fpath),
             prompt=source.prompt if source else None,
             earlier=begun.earlier,
-            regraded=Fingerprint.of(_source(self.job)),
+            regraded=Fingerprint.of(source_of(self.job)),
         )
         # Its tokens were counted when the rollouts were collected.
         return RecordKeeper(begun.files.record, record, begun.summary, secrets, counts_usage=False)
 
     def _read(self) -> Sequence[Path]:
-        return (self.job.materialized_inputs_jsonl_fpath, self.job.rollouts_jsonl_fpath, _source(self.job))
+        return (self.job.materialized_inputs_jsonl_fpath, self.job.rollouts_jsonl_fpath, source_of(self.job))
 
 
 async def reverify(
@@ -382,37 +308,6 @@ def _check_at_once(stored: Stored, grouped: Mapping[str, str]) -> None:
             f"num_samples_in_parallel={at_once}: the {most} rollouts of a task are graded together, so they must be "
             f"graded at once. Set num_samples_in_parallel (--concurrency) to {most} or more."
         )
-
-
-def _source(job: ReverificationJob) -> Path:
-    return failures_path_for(job.rollouts_jsonl_fpath) if job.judge_failed_only else job.rollouts_jsonl_fpath
-
-
-def _key(row: Row, path: Path, number: int) -> TaskKey:
-    try:
-        return row.key
-    except KeyError as error:
-        raise DataError(f"{path}:{number}: {error} is missing. Was this file written by a collection?") from error
-
-
-def _inputs_of(path: Path, wanted: Mapping[TaskKey, int]) -> tuple[dict[TaskKey, bytes], set[str | None]]:
-    """Return the unparsed input rows of these rollouts and the agents that they name."""
-    inputs: dict[TaskKey, bytes] = {}
-    agents = set()
-    for line in read_lines(path):
-        row = Row(line.row)
-        key = _key(row, path, line.number)
-        if key in wanted:
-            inputs[key] = line.raw
-            agents.add(row.agent)
-    if missing := [str(key) for key in wanted if key not in inputs]:
-        shown = ", ".join(missing[:KEYS_SHOWN])
-        more = f" and {len(missing) - KEYS_SHOWN} more" if len(missing) > KEYS_SHOWN else ""
-        raise DataError(
-            f"{path}: the rows of {counted(len(missing), 'rollout')} (task:rollout) are missing: {shown}{more}. Pass "
-            "the materialized inputs of the same collection."
-        )
-    return inputs, agents
 
 
 async def _mode(client: ServerClient, server: str) -> ReverifyMode:

@@ -39,7 +39,8 @@ from nemo_gym.rollouts.control.control import Control, Refused
 from nemo_gym.rollouts.helper import RolloutCollectionHelper
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.opening import open_run
-from nemo_gym.rollouts.reverify import Graders, Reverification, ReverificationJob, Stored, reverify
+from nemo_gym.rollouts.reverify import Graders, Reverification, reverify
+from nemo_gym.rollouts.stored_rollouts import ReverificationJob, Stored
 from nemo_gym.rollouts.tasks import TaskPlan
 from nemo_gym.schemas.row import Row as RowView
 from nemo_gym.testing import make_server, on_a_port, reply

@@ -17,8 +17,8 @@ from nemo_gym.jsonl import JsonObject, read_rows, write_rows
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.merging import merge, shards_of
 from nemo_gym.rollouts.resume import EarlierRun
-from nemo_gym.rollouts.reverify import ReverificationJob, Stored
 from nemo_gym.rollouts.row_collector import RowCollector, check_collector
+from nemo_gym.rollouts.stored_rollouts import ReverificationJob, Stored
 from nemo_gym.rollouts.subject import ServerBlock
 from nemo_gym.schemas.row import Row
 from nemo_gym.servers.collecting import CollectingAgentConfig
