@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nemo_gym.calls.problems import failure_of_call as failure_of_call
     from nemo_gym.calls.problems import failure_of_reply as failure_of_reply
     from nemo_gym.calls.problems import reply_to as reply_to
+    from nemo_gym.calls.relayed_metrics import relayed_metrics as relayed_metrics
     from nemo_gym.config.settings import AgentServerRef as AgentServerRef
     from nemo_gym.config.settings import BaseResourcesServerConfig as BaseResourcesServerConfig
     from nemo_gym.config.settings import BaseResponsesAPIAgentConfig as BaseResponsesAPIAgentConfig
@@ -157,6 +158,7 @@ _HOMES = {
     "context.rollout_id": ("current_rollout_id",),
     "context.deadline": ("grace_period",),
     "calls.problems": ("failure_of_call", "failure_of_reply", "reply_to"),
+    "calls.relayed_metrics": ("relayed_metrics",),
     "paths": ("starting_dir",),
     "metrics": ("compute_pass_majority_metrics", "compute_subset_metrics", "highest_k_metrics"),
 }  # fmt: skip

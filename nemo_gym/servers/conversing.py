@@ -15,6 +15,7 @@ from starlette.responses import Response
 from nemo_gym.calls.caller import WrittenRequest, encode_json
 from nemo_gym.calls.client import get_response_json
 from nemo_gym.calls.problems import reply_to
+from nemo_gym.calls.relayed_metrics import relayed_metrics
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig, ModelServerRef, ResourcesServerRef
 from nemo_gym.context.deadline import grace_period, to_the_end
 from nemo_gym.context.rollout_id import current_rollout_id
@@ -113,8 +114,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         """Return the resources server's metrics over all graded rollouts."""
         if self.config.skip_verification:
             return await super().aggregate_metrics(body)
-        reply = await call_environment(self, "/aggregate_metrics", body.model_dump(), {})
-        return AggregateMetrics.model_validate(await get_response_json(reply))
+        return await relayed_metrics(self.server_client, self.config.resources_server.name, body)
 
     async def begin(self, params: JsonObject, session: Cookies, model_path: str | None = None) -> Conversation:
         """Return a new conversation. If `params` list no tools, it gets those of the resources server.

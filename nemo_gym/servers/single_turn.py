@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from nemo_gym.calls.client import get_response_json
 from nemo_gym.calls.problems import reply_to
+from nemo_gym.calls.relayed_metrics import relayed_metrics
 from nemo_gym.config.settings import AgentServerRef, BaseResponsesAPIAgentConfig, ResourcesServerRef
 from nemo_gym.context.deadline import grace_period, to_the_end
 from nemo_gym.context.rollout_id import current_rollout_id
@@ -96,10 +97,7 @@ class SingleAgentTurn(SimpleResponsesAPIAgent):
         """Return the resources server's metrics over all graded rollouts."""
         if self.config.skip_verification:
             return await super().aggregate_metrics(body)
-        server, path = self.config.resources_server.name, "/aggregate_metrics"
-        call = self.server_client.post(server, path, json=body.model_dump())
-        reply = await reply_to(call, server=server, during=path, otherwise=EnvironmentFailed)
-        return AggregateMetrics.model_validate(await get_response_json(reply))
+        return await relayed_metrics(self.server_client, self.config.resources_server.name, body)
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:

@@ -10,14 +10,12 @@ from nemo_gym import (
     BaseResponsesAPIAgentConfig,
     BaseRunRequest,
     BaseStepResponse,
-    EnvironmentFailed,
     ModelServerRef,
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
     ResourcesServerRef,
     SimpleResponsesAPIAgent,
-    get_response_json,
-    reply_to,
+    relayed_metrics,
 )
 from nemo_gym.jsonl import JsonObject
 from responses_api_agents.gymnasium_agent.environment import Game
@@ -67,10 +65,7 @@ class GymnasiumAgent(SimpleResponsesAPIAgent):
         """Return the resources server's metrics of all graded rollouts."""
         if self.config.skip_verification:
             return await super().aggregate_metrics(body)
-        server, path = self.config.resources_server.name, "/aggregate_metrics"
-        call = self.server_client.post(server, path, json=body.model_dump())
-        reply = await reply_to(call, server=server, during=path, otherwise=EnvironmentFailed)
-        return AggregateMetrics.model_validate(await get_response_json(reply))
+        return await relayed_metrics(self.server_client, self.config.resources_server.name, body)
 
     async def _play(self, game: Game, row: JsonObject) -> JsonObject:
         begun = await game.reset()
