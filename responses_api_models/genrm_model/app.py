@@ -15,6 +15,7 @@ from responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
 
 class GenRMModelConfig(VLLMModelConfig):
     OF_ENDPOINT: ClassVar[tuple[str, ...]] = ("base_url", "api_key", "model")
+    OTHER_ROUTES: ClassVar[tuple[str, ...]] = ("uses_completions_api", "uses_responses_api")
 
     api: Literal["vllm", "embedded"] = "vllm"
     """`embedded` is a simple judge in this process, for tests and demos."""
@@ -27,6 +28,8 @@ class GenRMModelConfig(VLLMModelConfig):
         missing = [name for name in self.OF_ENDPOINT if not getattr(self, name)]
         if missing and self.api == "vllm":
             raise ValueError(f"api: vllm also needs {', '.join(missing)}; `api: embedded` needs no endpoint")
+        if self.api == "embedded" and (routes := [name for name in self.OTHER_ROUTES if getattr(self, name)]):
+            raise ValueError(f"{routes[0]} needs an endpoint, which `api: embedded` has not. Leave one of them out")
         return self
 
 

@@ -123,14 +123,22 @@ async def test_replies_without_verdict_are_returned(vllm, model, messages, text,
     assert (text_of(response), response["status"]) == (text, status)
 
 
+PLACE = {"host": "", "port": 0, "entrypoint": "", "name": ""}
+
+
+@pytest.mark.parametrize("route", ["uses_completions_api", "uses_responses_api"])
+def test_embedded_judge_has_no_other_routes(route):
+    with pytest.raises(ValueError, match=f"{route} needs an endpoint, which `api: embedded` has not"):
+        GenRMModelConfig(**PLACE, api="embedded", **{route: True})
+
+
 def test_vllm_needs_an_endpoint():
-    place = {"host": "", "port": 0, "entrypoint": "", "name": ""}
     with pytest.raises(ValueError, match="api: vllm also needs base_url, api_key, model"):
-        GenRMModelConfig(**place)
+        GenRMModelConfig(**PLACE)
     with pytest.raises(ValueError, match="also needs model") as caught:
-        GenRMModelConfig(**place, base_url="http://x/v1", api_key="sk-secret")
+        GenRMModelConfig(**PLACE, base_url="http://x/v1", api_key="sk-secret")
     assert "sk-secret" not in str(caught.value)
-    assert GenRMModelConfig(**place, api="embedded").base_url == ""
+    assert GenRMModelConfig(**PLACE, api="embedded").base_url == ""
 
 
 # The embedded judge
