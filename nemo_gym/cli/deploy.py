@@ -31,11 +31,14 @@ def render(words: list[str]) -> int:
         raise UsageError("--target compose writes a Compose file and the config: add --output FOLDER.")
     others = [word for word in line.overrides if parse_override(word).path[0] not in OWN]
     plan = plan_of(line.paths, others, settings, shlex.join([*PROGRAM.split(), *words]))
+    # Errors show here instead of in the cluster.
+    run = running.with_checked_pairing(plan.run)
     if plan.collection is not None:
-        # An error shows here instead of in the cluster.
         settings_from(CollectJob, {**plan.collection.values, "input_jsonl_fpath": "-", "output_jsonl_fpath": "-"})
     for note in plan.notes:
         running.note(note)
+    for text in run.notes:
+        running.note(f"note: {text}")
     files = rendered(plan)
     if settings.output_fpath is None:
         running.say(next(iter(files.values())).rstrip("\n"))

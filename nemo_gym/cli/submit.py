@@ -11,7 +11,6 @@ from pathlib import Path
 import orjson
 from pydantic import Field, PositiveInt
 
-from nemo_gym import config
 from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.rollouts import EndToEndSettings
@@ -87,7 +86,7 @@ def submit(words: list[str]) -> int:
     options = Options("ng submit", SubmitSettings, SUMMARY, takes_model=True, takes_sampling=True)
     # The published command has this short flag.
     line = options.read(["--config" if word == "-c" else word for word in words])
-    run = config.load(line.paths, line.overrides, require_servers=True)
+    run = running.load_to_start(line.paths, line.overrides)
     settings = settings_from(SubmitSettings, run.plain)
     for key in ("only", "join", "detach"):
         if getattr(settings, key):

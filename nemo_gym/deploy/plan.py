@@ -73,6 +73,8 @@ class Plan(NamedTuple):
     settings: DeploySettings
     command: str
     """The command line that made the manifest."""
+    run: RunConfig
+    """The configuration whose servers the containers start."""
     config_text: str
     head: Part
     servers: tuple[Part, ...]
@@ -114,6 +116,7 @@ def plan_of(files: Sequence[str], words: Sequence[str], settings: DeploySettings
     return Plan(
         settings=settings,
         command=command,
+        run=run,
         config_text=raw_yaml(run.model_copy(update={"raw": _for_containers(own, run, servers, settings)})),
         head=Part("none", HEAD, HEAD_PORT),
         servers=servers,

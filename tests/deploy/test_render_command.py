@@ -122,6 +122,15 @@ def test_names_of_servers_become_distinct_labels(tmp_path):
     assert {*names} < {*started}
 
 
+def test_other_agent_is_deployed_if_it_fits():
+    done = render(*MCQA, "--agent-type", "harness_agent", *ROWS)
+    assert (done.returncode, "nemo-gym-mcqa-harness-agent" in done.stdout) == (0, True), done.stderr
+    assert "nemo-gym-mcqa-simple-agent" not in done.stdout
+    done = render(*MCQA, "--agent-type", "aviary_agent", *ROWS)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "mcqa_aviary_agent: it plays with /seed_session and /step, but mcqa lacks /step." in done.stderr
+
+
 SECRETS = st.text(string.ascii_letters + string.digits + "-_./+", min_size=8, max_size=40).filter(
     lambda text: text.lower() not in PLACEHOLDERS and not text.isdigit()
 )

@@ -55,6 +55,16 @@ def test_one_node_has_all_servers(resolve, tmp_path):
     assert not (tmp_path / "results").exists()
 
 
+def test_other_agent_is_started_if_it_fits(submit, resolve):
+    script = resolve("--agent-type", "harness_agent")["script"]
+    assert "--agent-type harness_agent" in script or "agent_config=" in script
+    code, _, errors = submit("--agent-type", "aviary_agent", "--resolve-only")
+    assert (code, "mcqa_aviary_agent: it plays with /seed_session and /step, but mcqa lacks /step." in errors) == (
+        1,
+        True,
+    )
+
+
 def test_replicas_are_on_all_other_nodes(resolve):
     plan = resolve("--nodes", "4", "--num-repeats", "8")
     everything = {"mcqa", "mcqa_simple_agent", "policy_model"}
