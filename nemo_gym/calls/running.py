@@ -36,6 +36,8 @@ class RunRecord(BaseModel):
     """How its servers are called, if they speak TLS."""
     has_joined: bool = False
     """Whether its process has only a part of the run, so that the run goes on when that process ends."""
+    beginning: int | None = None
+    """When its process began: `beginning_of`."""
 
     @classmethod
     def of(cls, run: RunConfig) -> Self:
@@ -44,7 +46,7 @@ class RunRecord(BaseModel):
         return cls(
             pid=os.getpid(), host=head.host, port=head.port, working_dir=here, started_at=time.time(),
             agents=run.agent_names, run_token=run.run_token, tls=run.tls,
-            has_joined=run.joins,
+            has_joined=run.joins, beginning=beginning_of(os.getpid()),
         )  # fmt: skip
 
     @property
@@ -100,7 +102,7 @@ def live_runs() -> list[RunRecord]:
     for path in folder.glob("*.json") if folder else ():
         with contextlib.suppress(OSError, ValidationError, json.JSONDecodeError):
             record = RunRecord.model_validate_json(path.read_bytes())
-            if not is_alive(record.pid):
+            if not is_alive(record.pid, record.beginning):
                 path.unlink(missing_ok=True)
             elif record not in _of_process:
                 runs.append(record)
@@ -131,16 +133,33 @@ def run_at(host: str, port: int) -> RunRecord | None:
     return next((run for run in live_runs() if run.port == port and leads_to(host, run.host)), None)
 
 
-def is_alive(pid: int) -> bool:
-    """Return whether a process with this pid exists. One that has ended, but that its parent ignores, does not."""
+def is_alive(pid: int, beginning: int | None = None) -> bool:
+    """Return whether a process exists that has this pid, and this `beginning_of` unless it is None.
+
+    One that has ended, but that its parent ignores, does not exist.
+    """
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         pass
+    status = _status_of(pid)
+    return not status or (status[0] != "Z" and beginning in (None, int(status[19])))
+
+
+def beginning_of(pid: int) -> int | None:
+    """Return when a process began, in ticks since the boot of the machine; None if the system does not say.
+
+    Systems give the pid of an ended process to another one, but hardly at the same tick.
+    """
+    status = _status_of(pid)
+    return int(status[19]) if status else None
+
+
+def _status_of(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat after the program's name, from the state on. Empty if there are none."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return True
-    return state != "Z"
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []

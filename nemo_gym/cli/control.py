@@ -11,7 +11,6 @@ from typing import NamedTuple
 import orjson
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from nemo_gym.calls.running import is_alive
 from nemo_gym.cli import running
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import CommandSettings, JsonSettings
@@ -209,7 +208,7 @@ def wait(words: list[str]) -> int:
             raise
         return _exit_code(Path(settings.run), record)
     began_at = reminded_at = time.monotonic()
-    while is_alive(collection.pid) and collection.path.exists():
+    while collection.is_alive and collection.path.exists():
         time.sleep(POLL_S)
         now = time.monotonic()
         if settings.timeout_s is not None and now - began_at > settings.timeout_s:

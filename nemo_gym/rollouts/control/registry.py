@@ -11,7 +11,7 @@ from typing import Self
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym.calls.running import is_alive, record_dir
+from nemo_gym.calls.running import beginning_of, is_alive, record_dir
 from nemo_gym.rollouts.job import RunFiles
 
 SHORTEST_ID = 4
@@ -31,12 +31,16 @@ class Collection(BaseModel):
     """Seconds since the epoch."""
     folder: Path
     """The folder of this record and of its socket."""
+    beginning: int | None = None
+    """When the process began: `beginning_of`."""
 
     @classmethod
     def of(cls, files: RunFiles, run_id: str, folder: Path) -> Self:
         """Return the record of a collection by this process."""
         output = files.results.absolute()
-        return cls(run_id=run_id, output=output, pid=os.getpid(), started_at=time.time(), folder=folder)
+        pid = os.getpid()
+        beginning = beginning_of(pid)
+        return cls(run_id=run_id, output=output, pid=pid, started_at=time.time(), folder=folder, beginning=beginning)
 
     @property
     def path(self) -> Path:
@@ -52,6 +56,11 @@ class Collection(BaseModel):
     def files(self) -> RunFiles:
         """The files of the run."""
         return RunFiles(results=self.output)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still exists."""
+        return is_alive(self.pid, self.beginning)
 
     def remove(self) -> None:
         """Remove the record and the socket."""
@@ -116,7 +125,7 @@ def collections_here() -> list[Collection]:
             collection = Collection.model_validate_json(path.read_bytes())
             if collection.path != path:
                 continue
-            if is_alive(collection.pid):
+            if collection.is_alive:
                 found.append(collection)
             else:
                 collection.remove()
