@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import NoReturn
 
 from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.problems import problem_of_body
 from nemo_gym.calls.running import live_runs, run_at
 from nemo_gym.config.settings import http_url
 from nemo_gym.config.tls import scheme_of
-from nemo_gym.errors import LaunchError, ServerCallError
+from nemo_gym.errors import LaunchError, ServerCallError, ServerLost
 from nemo_gym.http.internal import InternalClient
-from nemo_gym.http.reply import NoFreeConnection, NotConnected, Timeouts
+from nemo_gym.http.reply import NoFreeConnection, NotConnected, Reply, Timeouts
+from nemo_gym.schemas.rollout import RUN_ID_HEADER, RUN_TOKEN_HEADER
 
+LIVENESS_PATH, METRICS_PATH = "/livez", "/metrics"
 CHECK_S = 2.0
 GONE_S = 30.0
 """Seconds without any server after which a run that is not recorded on this machine counts as ended."""
@@ -33,9 +37,13 @@ class RunWatch:
         self._tls = book.tls
         record = run_at(head.host, head.port)
         self._record = None if record is not None and record.has_joined else record
-        # On several machines, servers come and go, but the head server is there as long as the run.
+        # On several machines, servers come and go, but the head server is there as long as the run. On one machine, a
+        # server says which run it belongs to.
         servers = dict.fromkeys(book.address_of(name) for name in book.servers if book.head is None)
-        self._addresses = [(head.host, head.port), *((each.host, each.port) for each in servers)]
+        self._addresses = [(each.host, each.port) for each in servers] or [(head.host, head.port)]
+        named = {RUN_ID_HEADER: book.run_id, RUN_TOKEN_HEADER: book.run_token} if servers else {}
+        self._headers = [(name.encode(), value.encode()) for name, value in named.items() if value]
+        self._path = METRICS_PATH if servers else LIVENESS_PATH
         self._loop = asyncio.get_running_loop()
         self._seen_at = self._loop.time()
         self._checking = asyncio.Lock()
@@ -77,7 +85,7 @@ class RunWatch:
         async with InternalClient(tls=self._tls) as client:
             for host, port in self._addresses:
                 try:
-                    await client.request("GET", host, port, "/livez", timeouts=PROBE)
+                    reply = await client.request("GET", host, port, self._path, headers=self._headers, timeouts=PROBE)
                 except NoFreeConnection:
                     return True
                 except NotConnected:
@@ -85,9 +93,18 @@ class RunWatch:
                 except ServerCallError:
                     # It accepts connections.
                     return True
-                return True
+                if not _is_of_another_run(reply):
+                    return True
         return False
 
     def _ended(self, how: str) -> LaunchError:
         url = http_url(self._head.host, self._head.port, scheme_of(self._tls))
         return LaunchError(f"the run at {url} has ended{how}. {self._advice}")
+
+
+def _is_of_another_run(reply: Reply) -> bool:
+    """Return whether a server of another run has taken the address of one that has ended."""
+    if reply.status == HTTPStatus.UNAUTHORIZED:
+        return True
+    problem = problem_of_body(reply.body) if reply.status >= HTTPStatus.BAD_REQUEST else None
+    return problem is not None and problem.failure_class == ServerLost.failure_class

@@ -101,10 +101,35 @@ def test_collection_stops_when_its_run_has_ended(workplace, port, is_recorded):
     assert "Traceback" not in finished.err
     assert re.search(r"Error: the run at http://127.0.0.1:\d+ has ended.* then --resume", finished.err)
     kept = line_count(workplace.folder / "out.jsonl")
-    assert f"stopped: 100 planned = {kept} scored + 0 failed + {100 - kept} unresolved" in finished.err
+    assert f"stopped: 100 planned = {kept} scored + 0 failed + {100 - kept} unresolved" in finished.err, finished.err
     assert (workplace.folder / "out_failures.jsonl").read_bytes() == b""
     assert orjson.loads((workplace.folder / "out_run.json").read_bytes())["state"] == "stopped"
     second = workplace.start_servers(*words)
     resumed = workplace.run("ng_collect_rollouts", *collection, "--resume")
     assert f"100 planned = 100 scored ({kept} of them earlier)" in resumed.out, resumed.err
+    assert second.end().code == 0
+
+
+@pytest.mark.slow
+def test_collection_does_not_take_another_run_for_its_own(workplace, port):
+    constant = workplace.environment("constant", SLOW)[len("+config_paths=[") : -1]
+    workplace.write("agent.yaml", AGENT.format(port=port))
+    row = {"responses_create_params": {"input": "hi"}, "agent_ref": {"name": "shared_agent"}}
+    workplace.write("rows.jsonl", orjson.dumps(row).decode() + "\n")
+    words = [f"+config_paths=[{constant},agent.yaml,{MODEL}]"]
+    first = workplace.start_servers(*words)
+    (workplace.folder / "elsewhere").mkdir()
+    head = f"+head_server.port={first.head.rpartition(':')[2]}"
+    collection = ("+input_jsonl_fpath=rows.jsonl", "+output_jsonl_fpath=out.jsonl", "+num_repeats=100")
+    # A run on another machine has no record on this one.
+    elsewhere = {"XDG_RUNTIME_DIR": str(workplace.folder / "elsewhere")}
+    command = workplace.start("ng_collect_rollouts", *collection, "+num_samples_in_parallel=10", head, **elsewhere)
+    command.wait_for("20/100 rollouts")
+    first.end()
+    second = workplace.start_servers(*words, head)
+    finished = command.wait(120)
+    assert re.search(r"Error: the run at http://127.0.0.1:\d+ has ended.* then --resume", finished.err), finished.err
+    kept = line_count(workplace.folder / "out.jsonl")
+    assert f"stopped: 100 planned = {kept} scored + 0 failed + {100 - kept} unresolved" in finished.err, finished.err
+    assert (workplace.folder / "out_failures.jsonl").read_bytes() == b""
     assert second.end().code == 0
