@@ -10,7 +10,7 @@ import httpx
 from tests.cluster.hosts import PATIENCE_S, connected_hosts
 from tests.cluster.runs import until
 from tests.deploy.cases import containers_of, objects_of, of_kind, render
-from tests.deploy.emulated import EmulatedCluster
+from tests.deploy.emulated import EmulatedCluster, Pod
 from tests.deploy.policies import may_call
 
 CONFIG = ("--config", "tests/deploy/configs/serving.yaml", "--input", "tests/deploy/rows.jsonl")
@@ -40,9 +40,9 @@ def test_manifest_serves_and_collects_all_rollouts():
             cluster.start(pod, pod.template["spec"]["containers"][0])
         assert waiting.wait(2 * PATIENCE_S) == 0, logs(hosts)
         assert "waiting for the run at" in (collector.host.folder / "wait.log").read_text()
-        for pod in servers:
-            probe = pod.template["spec"]["containers"][0]["readinessProbe"]["httpGet"]
-            assert httpx.get(f"http://{pod.host.ip}:{probe['port']}{probe['path']}").status_code == 200
+        # The second pod may be ready later. The head server is last, because it then asks all others.
+        for pod in reversed(servers):
+            until(lambda pod=pod: is_ready(pod))
 
         # The first pod of the job dies, and the next one resumes.
         output = collector.host.folder / "results" / "rollouts.jsonl"
@@ -79,6 +79,14 @@ def test_manifest_serves_and_collects_all_rollouts():
         for pod in cluster.pods:
             written = {path.name for path in (pod.host.folder / "config").iterdir()}
             assert written <= {"config.yaml", "env.yaml", "rows.jsonl"}
+
+
+def is_ready(pod: Pod) -> bool:
+    probe = pod.template["spec"]["containers"][0]["readinessProbe"]["httpGet"]
+    try:
+        return httpx.get(f"http://{pod.host.ip}:{probe['port']}{probe['path']}").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def scaled_name(templates: dict[str, object]) -> str:
