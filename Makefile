@@ -34,7 +34,7 @@ test: $(DEV)
 
 # All tests, the slow ones too, which wait longer.
 test-all: $(DEV)
-	$(PYTEST) -n 5
+	$(PYTEST) -n 6
 
 # Build the documentation without the network: docs/_build/html/index.html
 docs: $(DEV)
