@@ -34,7 +34,7 @@ test: $(DEV)
 
 # All tests, the slow ones too, which wait longer.
 test-all: $(DEV)
-	$(PYTEST) -n 6
+	$(PYTEST) -n 5
 
 # Build the documentation without the network: docs/_build/html/index.html
 docs: $(DEV)
