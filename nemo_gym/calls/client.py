@@ -26,7 +26,7 @@ from nemo_gym.errors import HeadServerNotFoundError, ServerCallError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Reply
 from nemo_gym.http.tls import client_context, needs_tls, reason_of, speaks_tls, tls_error_in
-from nemo_gym.schemas.rollout import RUN_ID_HEADER, RUN_TOKEN_HEADER
+from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER, run_headers
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -71,13 +71,11 @@ class ServerClient(BaseModel):
         tier_of = book.tier_of if book.capture.observability_enabled else None
         self._caller = Caller(self._open_connections(), self.address_of, tier_of)
         self._caller.shortcuts = dict(book.shortcuts)
-        headers = {RUN_TOKEN_HEADER: book.run_token}
         if book.head is not None:
             directory = Directory(book.head, book.member, book.run_token, self._caller.connections)
             self._caller.places = Places(book, directory, self._caller.shortcuts)
-        else:
-            headers[RUN_ID_HEADER] = book.run_id
-        self._caller.run_headers = [(name.encode(), value.encode()) for name, value in headers.items() if value]
+        # On several machines, each server has an id of its own, which `Places` adds.
+        self._caller.run_headers = run_headers(book.run_token, book.run_id if book.head is None else "")
 
     def _open_connections(self) -> InternalClient:
         return InternalClient(tls=self.address_book.tls)

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from nemo_gym.errors import ServerCallError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Timeouts
-from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
+from nemo_gym.schemas.rollout import run_headers
 
 ADDRESSES_PATH = "/addresses"
 REFRESH_S = 5.0
@@ -51,7 +51,7 @@ class Directory:
         self.member = member
         self.trouble = ""
         """Why the last look-up failed."""
-        self._headers = [(RUN_TOKEN_HEADER.encode(), run_token.encode())] if run_token else []
+        self._headers = run_headers(run_token)
         self._connections = connections
         self._listed: Mapping[str, Sequence[Listed]] = {}
         self._chosen: dict[tuple[str, str | None], Listed] = {}

@@ -23,7 +23,7 @@ from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import NotTrusted, Timeouts
 from nemo_gym.http.tls import needs_tls, speaks_tls
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
+from nemo_gym.schemas.rollout import run_headers
 
 HEAD_TIMEOUTS = Timeouts(connect_s=5.0, read_s=5.0, total_s=10.0)
 STARTING_S = 120.0
@@ -242,7 +242,7 @@ async def ask_for_servers(client: InternalClient, head: HeadConfig, run_token: s
     """Return the servers that a run's head server lists, or raise `LaunchError` if it does not answer."""
     address = http_url(head.host, head.port, scheme_of(client.tls))
     token = run_token or run_token_for(head.host, head.port)
-    headers = [(RUN_TOKEN_HEADER.encode(), token.encode())] if token else []
+    headers = run_headers(token)
     try:
         reply = await client.request(
             "GET", head.host, head.port, "/server_instances", headers=headers, timeouts=HEAD_TIMEOUTS

@@ -158,7 +158,7 @@ def beginning_of(pid: int) -> int | None:
 
 
 def _status_of(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat after the program's name, from the state on. Empty if there are none."""
+    """Return the fields of /proc/PID/stat after the program's name, from the state on, or an empty list."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:

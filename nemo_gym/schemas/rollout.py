@@ -42,6 +42,12 @@ def run_id_of_server(run_id: str, server: str) -> str:
     return f"{run_id} {server}"
 
 
+def run_headers(run_token: str | None, run_id: str = "") -> list[tuple[bytes, bytes]]:
+    """Return the headers of a call that name its run, as far as they are known."""
+    named = {RUN_TOKEN_HEADER: run_token, RUN_ID_HEADER: run_id}
+    return [(name.encode(), value.encode()) for name, value in named.items() if value]
+
+
 def _is_none(value: object) -> bool:
     return value is None
 

@@ -13,7 +13,7 @@ from nemo_gym.config.tls import Tls
 from nemo_gym.context.deadline import time_left_for_callee, time_left_s
 from nemo_gym.errors import EnvironmentFailed, ServerCallError, ServerLost
 from nemo_gym.http.internal import OWN_HEADERS, InternalClient
-from nemo_gym.schemas.rollout import ROLLOUT_HEADER, RUN_TOKEN_HEADER, TIME_LEFT_HEADER
+from nemo_gym.schemas.rollout import ROLLOUT_HEADER, TIME_LEFT_HEADER, run_headers
 from nemo_gym.web.failures import ROLLOUT_ID_SCOPE_KEY
 from nemo_gym.web.in_process import Answer, whole_body
 
@@ -89,9 +89,8 @@ class SessionRouting:
         if rollout_id and all(name != ROLLOUT_HEADER.encode() for name, _ in headers):
             # The id was in the path, and the prefix has been removed.
             headers.append((ROLLOUT_HEADER.encode(), rollout_id.encode()))
-        if self._run_token:
-            # The caller's own token was removed when the call was admitted.
-            headers.append((RUN_TOKEN_HEADER.encode(), self._run_token.encode()))
+        # The caller's own token was removed when the call was admitted.
+        headers += run_headers(self._run_token)
         host, port = await self._address_of(holder, headers)
         try:
             reply = await self._client.request(
