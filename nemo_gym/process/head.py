@@ -24,7 +24,7 @@ from nemo_gym.http.reply import Timeouts
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.process.members import Member, Members, add_member_routes
 from nemo_gym.process.reached import host_reached, reachable_config
-from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
+from nemo_gym.schemas.rollout import run_headers
 from nemo_gym.servers.base import BaseServer
 from nemo_gym.web.admission import Admission
 from nemo_gym.web.browsers import BrowserCheck
@@ -126,6 +126,7 @@ def head_app(settings: HeadSettings) -> FastAPI:
         server=HEAD,
         telemetry=Telemetry(HEAD),
         run_token=settings.run_token,
+        run_id=settings.run_id,
         browsers=BrowserCheck(HEAD, settings.host, settings.allowed_hosts),
     )
     app.add_middleware(CallMiddleware, admission=admission)
@@ -152,7 +153,7 @@ async def _load(client: InternalClient, instance: ServerInstance, run_token: str
 async def _load_of_process(
     client: InternalClient, instance: ServerInstance, run_token: str | None, socket: str | None
 ) -> Load | None:
-    headers = [(RUN_TOKEN_HEADER.encode(), run_token.encode())] if run_token else []
+    headers = run_headers(run_token)
     try:
         reply = await client.request(
             "GET", instance.host, instance.port, METRICS_PATH, headers=headers, timeouts=PROBE_TIMEOUTS, uds=socket

@@ -14,9 +14,10 @@ from nemo_gym.config.tls import scheme_of
 from nemo_gym.errors import LaunchError, ServerCallError, ServerLost
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import NoFreeConnection, NotConnected, Reply, Timeouts
-from nemo_gym.schemas.rollout import RUN_ID_HEADER, RUN_TOKEN_HEADER
+from nemo_gym.schemas.rollout import run_headers
 
-LIVENESS_PATH, METRICS_PATH = "/livez", "/metrics"
+PATH = "/metrics"
+"""Unlike the liveness routes, it answers only to callers of the same run."""
 CHECK_S = 2.0
 GONE_S = 30.0
 """Seconds without any server after which a run that is not recorded on this machine counts as ended."""
@@ -37,13 +38,10 @@ class RunWatch:
         self._tls = book.tls
         record = run_at(head.host, head.port)
         self._record = None if record is not None and record.has_joined else record
-        # On several machines, servers come and go, but the head server is there as long as the run. On one machine, a
-        # server says which run it belongs to.
+        # On several machines, servers come and go, but the head server is there as long as the run.
         servers = dict.fromkeys(book.address_of(name) for name in book.servers if book.head is None)
-        self._addresses = [(each.host, each.port) for each in servers] or [(head.host, head.port)]
-        named = {RUN_ID_HEADER: book.run_id, RUN_TOKEN_HEADER: book.run_token} if servers else {}
-        self._headers = [(name.encode(), value.encode()) for name, value in named.items() if value]
-        self._path = METRICS_PATH if servers else LIVENESS_PATH
+        self._addresses = [(head.host, head.port), *((each.host, each.port) for each in servers)]
+        self._headers = run_headers(book.run_token, book.run_id)
         self._loop = asyncio.get_running_loop()
         self._seen_at = self._loop.time()
         self._checking = asyncio.Lock()
@@ -85,7 +83,7 @@ class RunWatch:
         async with InternalClient(tls=self._tls) as client:
             for host, port in self._addresses:
                 try:
-                    reply = await client.request("GET", host, port, self._path, headers=self._headers, timeouts=PROBE)
+                    reply = await client.request("GET", host, port, PATH, headers=self._headers, timeouts=PROBE)
                 except NoFreeConnection:
                     return True
                 except NotConnected:

@@ -3,9 +3,11 @@
 import re
 import socket
 
+import httpx
 import orjson
 import pytest
 
+from nemo_gym.schemas.rollout import RUN_ID_HEADER
 from tests.rows import line_count
 
 SERVER = """
@@ -36,13 +38,18 @@ def port():
         return probe.getsockname()[1]
 
 
-@pytest.mark.slow
-def test_rollouts_of_an_ended_run_are_lost(workplace, port):
-    constant = workplace.environment("constant", SERVER)[len("+config_paths=[") : -1]
+def written(workplace, port, server):
+    """Write an environment, its agent and a row. Return the words that start them."""
+    constant = workplace.environment("constant", server)[len("+config_paths=[") : -1]
     workplace.write("agent.yaml", AGENT.format(port=port))
     row = {"responses_create_params": {"input": "hi"}, "agent_ref": {"name": "shared_agent"}}
     workplace.write("rows.jsonl", orjson.dumps(row).decode() + "\n")
-    words = [f"+config_paths=[{constant},agent.yaml,{MODEL}]"]
+    return [f"+config_paths=[{constant},agent.yaml,{MODEL}]"]
+
+
+@pytest.mark.slow
+def test_rollouts_of_an_ended_run_are_lost(workplace, port):
+    words = written(workplace, port, SERVER)
     script = workplace.write("collect.py", COLLECT)
     first = workplace.start_servers(*words)
     host, head_port = first.head.removeprefix("http://").split(":")
@@ -81,11 +88,7 @@ SLOW = SERVER.replace("        return 1.0", "        await asyncio.sleep(0.3)\n 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_recorded", [True, False])
 def test_collection_stops_when_its_run_has_ended(workplace, port, is_recorded):
-    constant = workplace.environment("constant", SLOW)[len("+config_paths=[") : -1]
-    workplace.write("agent.yaml", AGENT.format(port=port))
-    row = {"responses_create_params": {"input": "hi"}, "agent_ref": {"name": "shared_agent"}}
-    workplace.write("rows.jsonl", orjson.dumps(row).decode() + "\n")
-    words = [f"+config_paths=[{constant},agent.yaml,{MODEL}]"]
+    words = written(workplace, port, SLOW)
     first = workplace.start_servers(*words)
     # A run on another machine has no record on this one.
     elsewhere = {} if is_recorded else {"XDG_RUNTIME_DIR": str(workplace.folder / "elsewhere")}
@@ -112,11 +115,7 @@ def test_collection_stops_when_its_run_has_ended(workplace, port, is_recorded):
 
 @pytest.mark.slow
 def test_collection_does_not_take_another_run_for_its_own(workplace, port):
-    constant = workplace.environment("constant", SLOW)[len("+config_paths=[") : -1]
-    workplace.write("agent.yaml", AGENT.format(port=port))
-    row = {"responses_create_params": {"input": "hi"}, "agent_ref": {"name": "shared_agent"}}
-    workplace.write("rows.jsonl", orjson.dumps(row).decode() + "\n")
-    words = [f"+config_paths=[{constant},agent.yaml,{MODEL}]"]
+    words = written(workplace, port, SLOW)
     first = workplace.start_servers(*words)
     (workplace.folder / "elsewhere").mkdir()
     head = f"+head_server.port={first.head.rpartition(':')[2]}"
@@ -132,4 +131,7 @@ def test_collection_does_not_take_another_run_for_its_own(workplace, port):
     kept = line_count(workplace.folder / "out.jsonl")
     assert f"stopped: 100 planned = {kept} scored + 0 failed + {100 - kept} unresolved" in finished.err, finished.err
     assert (workplace.folder / "out_failures.jsonl").read_bytes() == b""
+    # The address of the head server says no more than those of the servers.
+    refused = httpx.get(f"{second.head}/metrics", headers={RUN_ID_HEADER: "an-ended-run"})
+    assert "belongs to another run" in refused.json()["detail"]
     assert second.end().code == 0
