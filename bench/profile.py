@@ -1,6 +1,7 @@
 """Profile one role during a collection with py-spy: functions by own time and by total time.
 
-    python -m bench profile [--role agent] [--in-flight 64] [--seconds 8] [--steps 1] [--delay 0] [settings …]
+    python -m bench profile [--role agent] [--in-flight 64] [--seconds 8] [--steps 1] [--delay 0]
+        [--token-bytes 0] [settings …]
 
 Every process of the role is sampled during the one-tool job. Only CPU time counts, not waiting. Own time covers the
 function itself and the C code that it calls; the event loop with its sockets appears as `Runner.run`. Total time
@@ -96,6 +97,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--steps", type=int, default=1, help="tool calls per rollout")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds per answer of the endpoint")
     parser.add_argument("--dialect", choices=sorted(MODELS), default="responses")
+    parser.add_argument("--token-bytes", type=int, default=0, help="token ids in the endpoint's answers")
     parser.add_argument("--top", type=int, default=25)
     settings = [word for word in words if word.startswith(("+", "~"))]
     options = parser.parse_args([word for word in words if word not in settings])
@@ -104,7 +106,7 @@ def main(words: Sequence[str]) -> int:
         raise SystemExit("python -m bench profile needs py-spy, which is not installed: pip install py-spy")
     with (
         tempfile.TemporaryDirectory() as folder,
-        endpoint(options.delay, options.steps) as url,
+        endpoint(options.delay, options.steps, ["--token-bytes", str(options.token_bytes)]) as url,
         servers(url, options.dialect, folder, settings) as up,
     ):
         if options.role != "collector" and not up.pids.get(options.role):

@@ -5,7 +5,8 @@ whenever allocations exceed deallocations by a threshold. With thousands of roll
 and each collection scans all of their objects and finds nothing.
 
 The C library keeps memory that was freed between other objects. After long requests, which arrive in pieces, that is
-as much as the requests themselves.
+as much as the requests themselves. By default it returns memory at the end of its heap at once. The next long request
+needs it again, and the system must fill every page with zeros first.
 """
 
 from __future__ import annotations
@@ -27,6 +28,13 @@ OLD_INTERVAL, OLDEST_INTERVAL = 5, 10
 LARGE_BYTES = 192 * 1024 * 1024
 """The resident memory above which unused memory is returned. Smaller processes have little of it."""
 
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Numbers of parameters in glibc's `malloc.h`."""
+KEPT_BYTES = 32 * 1024 * 1024
+"""The free memory at the end of the heap that a process keeps until `LARGE_BYTES`."""
+LARGEST_IN_HEAP_BYTES = 8 * 1024 * 1024
+"""Larger objects, of which a process has few, get memory of their own, which is returned when they are freed."""
+
 
 def settle_memory(*, collects: bool = True) -> None:
     """Freeze existing objects and leave collections to `tend_memory`; call it once a process is ready.
@@ -36,6 +44,7 @@ def settle_memory(*, collects: bool = True) -> None:
     if collects:
         gc.collect()
     return_unused_memory()
+    _keep_freed_memory()
     gc.freeze()
     gc.set_threshold(MAX_THRESHOLD, OLD_INTERVAL, OLDEST_INTERVAL)
 
@@ -58,6 +67,14 @@ def return_unused_memory() -> None:
     """Return memory that was freed to the system, if the C library supports it. Takes a few milliseconds."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def _keep_freed_memory() -> None:
+    """Keep freed memory for the next long request, if the C library supports it."""
+    with suppress(OSError, AttributeError):
+        adjust = ctypes.CDLL(None).mallopt
+        adjust(M_TRIM_THRESHOLD, KEPT_BYTES)
+        adjust(M_MMAP_THRESHOLD, LARGEST_IN_HEAP_BYTES)
 
 
 def resident_bytes() -> int:
