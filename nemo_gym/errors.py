@@ -1,10 +1,10 @@
-"""All errors that nemo_gym raises, sorted by audience.
+"""All errors that nemo_gym raises, grouped by audience.
 
 - The user: `UserError`, shown as one paragraph without a traceback. The exit code is 1, or 2 for a `UsageError`.
   - `ConfigError`: a mistake in the YAML or on the command line.
   - `LaunchError`: a server that did not start or stopped unexpectedly.
   - `DataError`: a row, a file or an existing result that cannot be used.
-- The record: `RolloutError`, a failed rollout. It is kept apart and has no reward.
+- The run's records: `RolloutError`, a failed rollout. It is recorded apart from the scored ones and has no reward.
 - The model: `ToolError`, returned as the tool's output.
 - The caller: `ServerCallError`, a call between servers without a usable response. For a call to an external model
   endpoint it is an `EndpointError`.
@@ -31,7 +31,7 @@ class ConfigError(UserError):
 
 
 class UsageError(ConfigError, ValueError):
-    """A missing or wrong parameter of the command itself; exit code 2, as for a wrong flag."""
+    """A missing or wrong parameter of the command itself. The exit code is 2, as for a wrong flag."""
 
 
 class ConfigPathNotFoundError(ConfigError, FileNotFoundError):
@@ -39,7 +39,7 @@ class ConfigPathNotFoundError(ConfigError, FileNotFoundError):
 
 
 class SkillsNotFoundError(ConfigPathNotFoundError, ValueError):
-    """The folder of skills does not exist."""
+    """A folder of skills that does not exist."""
 
 
 class MalformedConfigPathsError(ConfigError, ValueError):
@@ -75,7 +75,7 @@ class UnknownImplementationError(ConfigError, ValueError):
 
 
 class SandboxConfigError(ConfigError, ValueError):
-    """A sandbox block that is missing or ambiguous, or a name of a provider that is taken."""
+    """A sandbox block that is missing, ambiguous or invalid, or a provider name that is already taken."""
 
 
 class SandboxOptionError(ConfigError, TypeError):
@@ -103,7 +103,7 @@ class LaunchError(UserError):
 
 
 class SignatureError(LaunchError, TypeError):
-    """A method whose signature its server does not support, as a tool or with session state."""
+    """A method, such as a tool, with a signature that its server cannot support."""
 
     place: str | None = None
     """The file and line of the method, if it is known."""
@@ -131,7 +131,7 @@ class RolloutError(NemoGymError):
 
     failure_class: ClassVar[str] = "rollout_failed"
     status: int = 500
-    """The HTTP status of servers that report it."""
+    """The HTTP status with which servers report the failure."""
     may_retry: ClassVar[bool] = False
     default_tier: ClassVar[str] = "agent"
 
@@ -146,7 +146,7 @@ class RolloutError(NemoGymError):
         self.log_file: str | None = None
         """The path of the log of the server that failed, if known."""
         self.row: dict[str, Any] | None = None
-        """The failed row, if `run_examples` raises this."""
+        """The failed row, if `run_examples` raises the error."""
 
 
 class ModelFailed(RolloutError):
@@ -227,7 +227,7 @@ class InvalidTask(RolloutError):
 FAILURES: Mapping[str, type[RolloutError]] = {
     failure.failure_class: failure for failure in RolloutError.__subclasses__()
 }
-"""All kinds of failure by their class in the records."""
+"""All kinds of failure, keyed by `failure_class`."""
 
 
 class ToolError(NemoGymError):
@@ -256,7 +256,7 @@ class ServerCallError(NemoGymError):
 class EndpointError(ServerCallError):
     """A model endpoint did not return a usable response, despite retries.
 
-    `status` is the HTTP status, or None without a response. `body` is the beginning of the response body.
+    `status` is the HTTP status, or None if there was no response. `body` is the start of the response body.
     """
 
     def __init__(self, message: str, *, status: int | None = None, body: str = "", was_sent: bool = True) -> None:

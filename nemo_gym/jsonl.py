@@ -23,13 +23,13 @@ JsonObject = dict[str, Any]
 
 PLAIN_VALUES = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 FITTED_BYTES = 64 * 1024
-"""Above this size the system only reserves unused memory and never touches it."""
+"""The size from which results are not copied, because the unused part of a large buffer takes no real memory."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 DIGEST_BYTES = 8
 
 
 class WriteFailed(DataError):
-    """The system rejects a write, for example because the disk is full."""
+    """A write that the system rejects, for example because the disk is full."""
 
 
 class RawLine(NamedTuple):
@@ -48,12 +48,12 @@ class Line(NamedTuple):
 
 
 def read_raw_lines(path: Path) -> Iterator[RawLine]:
-    """Yield the lines of a file unparsed, without blank lines and a byte order mark."""
+    """Yield the lines of a file unparsed, without blank lines or a byte order mark."""
     return (line for _, line in read_lines_at(path))
 
 
 def read_lines_at(path: Path) -> Iterator[tuple[int, RawLine]]:
-    """Yield the lines of `read_raw_lines`, each after its offset in the file."""
+    """Yield each line of `read_raw_lines` with its offset in the file: `(offset, line)`."""
     try:
         file = path.open("rb")
     except OSError as error:
@@ -77,7 +77,7 @@ def read_lines(path: Path) -> Iterator[Line]:
 
 
 def parse_row(line: bytes, path: Path, number: int) -> JsonObject:
-    """Parse one line as a JSON object. Raise `DataError` with its place if it is not one."""
+    """Parse one line as a JSON object. Raise `DataError`, with file and line, if it is not one."""
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -97,7 +97,7 @@ def read_rows(path: Path) -> Iterator[JsonObject]:
 def line_digest(line: bytes) -> bytes:
     """Return a digest of a line, with or without its newline, of `DIGEST_BYTES` bytes."""
     text = memoryview(line)[: len(line) - line.endswith(b"\n")]
-    # SHA-1 takes half the time of BLAKE2, which older versions used. The digests reveal edits, not attacks.
+    # SHA-1 takes half the time of BLAKE2, which older versions used. The digests need to reveal edits, not attacks.
     return hashlib.sha1(text, usedforsecurity=False).digest()[:DIGEST_BYTES]
 
 
@@ -112,7 +112,8 @@ def dump_line(row: object) -> bytes:
 def dump_json(value: object, default: Callable[[Any], Any] | None = None) -> bytes:
     """Return any plain value as JSON, including values that orjson rejects.
 
-    These are integers beyond 64 bits and lone surrogates, which are invalid Unicode and become question marks.
+    orjson rejects integers beyond 64 bits and lone surrogates. The latter are invalid Unicode and become question
+    marks.
     """
     try:
         return fitted(
@@ -133,7 +134,7 @@ def check_unicode(value: object) -> None:
 
 
 def dump_up_to(name: str, fields: JsonObject) -> bytes:
-    """Return a JSON object of these fields, cut off before the value of one more; the caller adds value and brace."""
+    """Return the start of a JSON object: these fields, then the key `name`. The caller adds value and brace."""
     written = dump_json(fields)
     return b'%b%b"%b":' % (written[:-1], b"," if fields else b"", name.encode())
 
@@ -144,14 +145,15 @@ def fitted(written: bytes) -> bytes:
 
 
 def write_rows(path: Path, rows: Iterable[object]) -> int:
-    """Write a file atomically and return its row count. Raise as `write_chunks`."""
+    """Write a file atomically and return its row count. Raise the same errors as `write_chunks`."""
     return write_chunks(path, map(dump_line, rows))
 
 
 def write_chunks(path: Path, chunks: Iterable[bytes]) -> int:
     """Write a file atomically and return the number of chunks.
 
-    Raise `WriteFailed` on a full disk, or if the path cannot be written to; then no chunk has been requested.
+    Raise `WriteFailed` if the disk is full, or if the path cannot be written to. In the latter case, no chunk has been
+    requested yet.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     count = 0
@@ -165,7 +167,7 @@ def write_chunks(path: Path, chunks: Iterable[bytes]) -> int:
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
-        # Other errors may come from the chunks, such as an input that cannot be read.
+        # Other errors may come from the iterable, such as an input that cannot be read.
         if error.errno not in FULL:
             raise
         raise WriteFailed(f"{path}: cannot be written ({error.strerror}).") from error
@@ -186,9 +188,10 @@ def _opened(path: Path, partial: Path) -> BinaryIO:
 
 
 class Appender:
-    """Appends whole lines to a file; each line is passed to the system before `write` returns.
+    """A writer that appends whole lines to a file. Each line is passed to the system before `write` returns.
 
-    Raise `WriteFailed` if the system rejects a line, such as on a full disk, and remove any part already written.
+    If the system rejects a line, for example because the disk is full, remove the part that was written and raise
+    `WriteFailed`.
     """
 
     def __init__(

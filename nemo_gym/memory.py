@@ -1,12 +1,13 @@
-"""The memory of a process that serves for hours: adaptive garbage collection, and unused memory for the system.
+"""The memory of a long-running process: collect garbage adaptively, and return unused memory to the system.
 
-Reference counting frees most objects, so collections adapt to how much they find. By default the interpreter collects
-whenever allocations exceed deallocations by a threshold. With thousands of rollouts in progress that is constantly,
-and each collection scans all of their objects and finds nothing.
+Reference counting frees most objects. By default, the interpreter also collects garbage whenever allocations exceed
+deallocations by a threshold. With thousands of rollouts in progress, it would collect constantly, scan all of their
+objects and find nothing. So collections here become rarer as long as they find little.
 
-The C library keeps memory that was freed between other objects. After long requests, which arrive in pieces, that is
-as much as the requests themselves. By default it returns memory at the end of its heap at once. The next long request
-needs it again, and the system must fill every page with zeros first.
+The C library keeps freed memory that lies between other objects. After long requests, which arrive in pieces, that is
+as much as the requests themselves, so a large process returns it explicitly. By default, the library also returns
+freed memory at the end of its heap at once. The next long request needs it again, and the system must first fill every
+page with zeros. So a process keeps some of it.
 """
 
 from __future__ import annotations
@@ -20,26 +21,27 @@ from pathlib import Path
 
 CHECK_INTERVAL_S = 1.0
 MIN_THRESHOLD, MAX_THRESHOLD = 20_000, 1_000_000
-"""Bounds of the net allocations that trigger a collection: the lower one at first, then adapted to the results."""
+"""Bounds of the net allocations that trigger a collection. The trigger starts at the lower bound and adapts."""
 MIN_GARBAGE_SHARE = 0.1
 """A collection was worthwhile if this share of the net allocations was garbage."""
 OLD_INTERVAL, OLDEST_INTERVAL = 5, 10
 """Interpreter thresholds for the two older generations, as a number of collections of the next younger one."""
 LARGE_BYTES = 192 * 1024 * 1024
-"""The resident memory above which unused memory is returned. Smaller processes have little of it."""
+"""The resident memory above which unused memory is returned. Smaller processes have little unused memory."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Numbers of parameters in glibc's `malloc.h`."""
+"""Numbers of the parameters of `mallopt`, from glibc's `malloc.h`."""
 KEPT_BYTES = 32 * 1024 * 1024
-"""The free memory at the end of the heap that a process keeps until `LARGE_BYTES`."""
+"""The free memory at the end of the heap that a process keeps as long as it is smaller than `LARGE_BYTES`."""
 LARGEST_IN_HEAP_BYTES = 8 * 1024 * 1024
-"""Larger objects, of which a process has few, get memory of their own, which is returned when they are freed."""
+"""Larger objects, of which a process has few, are allocated outside the heap and returned when they are freed."""
 
 
 def settle_memory(*, collects: bool = True) -> None:
-    """Freeze existing objects and leave collections to `tend_memory`; call it once a process is ready.
+    """Exempt existing objects from garbage collection, and leave collections to `tend_memory`.
 
-    Without `collects`, freeze garbage too: a process that has only imported modules has little of it.
+    Call this once, when the process is ready. If `collects` is False, do not collect garbage first: a process that has
+    only imported modules has little of it.
     """
     if collects:
         gc.collect()
@@ -50,7 +52,10 @@ def settle_memory(*, collects: bool = True) -> None:
 
 
 async def tend_memory() -> None:
-    """Collect garbage until cancelled: half as often after a useless collection, otherwise twice as often."""
+    """Collect garbage and return unused memory until cancelled.
+
+    Collect half as often after a collection that found little, and twice as often after any other.
+    """
     threshold = MIN_THRESHOLD
     while True:
         await asyncio.sleep(CHECK_INTERVAL_S)
@@ -64,7 +69,7 @@ async def tend_memory() -> None:
 
 
 def return_unused_memory() -> None:
-    """Return memory that was freed to the system, if the C library supports it. Takes a few milliseconds."""
+    """Return freed memory to the system, if the C library supports it. This takes a few milliseconds."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 

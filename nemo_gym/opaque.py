@@ -12,14 +12,14 @@ from pydantic import BaseModel
 
 TOKEN_KEYS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 WORTH_BYTES = 512
-"""Parsing a shorter array costs less than keeping it as text."""
+"""The size from which arrays are kept as text. Parsing a shorter array costs less."""
 LONG_NUMBER = 300
-"""In characters. A float has at most 309 digits before its point."""
+"""A number with this many characters may exceed the range of a float. The largest has 309 digits."""
 
-# Inside a string, the quotes of such a key would be escaped.
+# This cannot match inside a string, because the quotes of the key would be escaped there.
 _BEGINNING = re.compile(rb'"(?:' + "|".join(TOKEN_KEYS).encode() + rb')"\s*:\s*(?=\[)')
-# One of these is in each JSON value that is not a number, in NaN and Infinity, and in hexadecimal numbers. Seven
-# searches take a third of the time of `bytes.translate`.
+# Every JSON value that is not a number contains one of these. So do NaN, Infinity and hexadecimal numbers. Searching
+# for each of the seven takes a third of the time of `bytes.translate`.
 _OF_OTHER_VALUES = (b'"', b"[", b"{", b"u", b"f", b"N", b"x")
 _MARK = f"array {secrets.token_hex(8)} "
 
@@ -28,17 +28,17 @@ class Cut(NamedTuple):
     """A JSON text without its long arrays of tokens."""
 
     text: bytes
-    """It has a string in place of each array."""
+    """The JSON text with a string as placeholder for each array."""
     arrays: list[bytes]
 
     def array_at(self, key: str, value: object) -> bytes | None:
-        """Return the array that belongs in place of a parsed value, None if the value itself belongs there."""
+        """Return the array for which a parsed value is the placeholder, or None if the value is not a placeholder."""
         if key in TOKEN_KEYS and isinstance(value, str) and value.startswith(_MARK):
             return self.arrays[int(value.removeprefix(_MARK))]
         return None
 
     def restore(self, value: object, read: Callable[[bytes], object]) -> None:
-        """Put every array back into the parsed text, as the result of `read`."""
+        """Replace every placeholder in the parsed text by the result of `read` for its array."""
         if isinstance(value, dict):
             for key, child in value.items():
                 if isinstance(child, (dict, list)):
@@ -53,7 +53,7 @@ class Cut(NamedTuple):
 
 def cut_tokens(text: bytes) -> Cut:
     """Remove the long arrays of numbers under `TOKEN_KEYS` from a JSON text, without parsing it."""
-    # From the end, because `rfind` takes a third of the time of `in`, and tokens are usually near the end.
+    # Search from the end, because `rfind` takes a third of the time of `in`, and tokens are usually near the end.
     if len(text) < WORTH_BYTES or (text.rfind(b'_log_probs"') < 0 and text.rfind(b'_token_ids"') < 0):
         return Cut(text, [])
     parts: list[bytes] = []
@@ -65,7 +65,7 @@ def cut_tokens(text: bytes) -> Cut:
         if len(array) < WORTH_BYTES or not _is_of_numbers(array):
             continue
         parts += (text[copied:position], f'"{_MARK}{len(arrays)}"'.encode())
-        # A line break would end the line of the results that the array is written to.
+        # Replace line breaks, because the array is written into one line of the results.
         arrays.append(array.replace(b"\n", b" ").replace(b"\r", b" "))
         # Continue after the array, because it has most of the bytes and none of the keys.
         copied = position = end
@@ -91,7 +91,7 @@ def is_valid_array(array: bytes) -> bool:
 
 
 class _Nothing(BaseModel):
-    """Ignores all fields of a JSON object. For integers, its parser takes two thirds of orjson's time."""
+    """A model that ignores all fields, to check JSON. For integers, its parser takes two thirds of orjson's time."""
 
 
 def _has_long_number(array: bytes) -> bool:

@@ -39,8 +39,8 @@ def missing_extra_roots() -> list[Path]:
 
 
 def roots_from_here(*project: Path) -> dict[str, str]:
-    """Return variables that give a process in another folder the same roots, plus the `project` folders."""
-    # Relative roots refer to the current folder.
+    """Return environment variables that give a process in another folder these roots, plus the `project` folders."""
+    # Make the roots absolute, because relative ones refer to the current folder.
     extra = [str(root.absolute()) for root in _listed(EXTRA_ROOTS_ENV_VAR)]
     roots = dict.fromkeys(map(str, [Path.cwd(), *project]))
     return {EXTRA_ROOTS_ENV_VAR: os.pathsep.join(extra), PROJECT_ROOTS_ENV_VAR: os.pathsep.join(roots)}
@@ -58,7 +58,7 @@ def find(relative: str | Path, accepts: Callable[[Path], bool] = Path.exists) ->
 
 
 def starting_dir() -> Path:
-    """Return the folder in which the run was started. The working folder of a server's process is another one."""
+    """Return the folder in which the run was started. A server's process has a different working folder."""
     return next(iter(_listed(PROJECT_ROOTS_ENV_VAR)), Path.cwd())
 
 
@@ -68,7 +68,7 @@ def working_dir() -> Path:
 
 
 def component_search_roots(*, sys_path: Iterable[str] | None = None) -> list[Path]:
-    """Return `search_roots`, followed by the folders of a module path (published name)."""
+    """Return the search roots, then the folders in `sys_path`. Only published tools call this."""
     roots = search_roots()
     return [*roots, *(folder for folder in map(Path, sys_path or ()) if folder.resolve() not in roots)]
 
@@ -76,7 +76,7 @@ def component_search_roots(*, sys_path: Iterable[str] | None = None) -> list[Pat
 def resolve_under_cwd_or_install(
     rel_path: str | Path, *, validator: Callable[[Path], bool] | None = None
 ) -> Path | None:
-    """Call `find` (published name)."""
+    """Call `find`. Only published tools use this name."""
     return find(rel_path, validator or Path.exists)
 
 

@@ -85,7 +85,7 @@ def heard(text: str) -> EasyInputMessage:
 
 
 class FakeModel:
-    """A model that returns the given replies in order, the last one again and again, and records the requests."""
+    """A model that returns the given replies in order, then repeats the last one, and records the requests."""
 
     def __init__(self, replies: Iterable[str | FunctionToolCall | Response]) -> None:
         given = [each if isinstance(each, Response) else reply(each) for each in replies]
@@ -104,7 +104,7 @@ Model = FakeModel | str | None
 
 
 class _InProcess(InternalClient):
-    """A client that calls apps by server name without connections; every other name is the model."""
+    """A client that calls apps by server name without connections. Calls to any other name go to the model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,9 +155,9 @@ def make_server(
 ) -> ServerT:
     """Return a server with the settings from its folder's config; `settings` override single keys.
 
-    Calls to the names of `servers` reach these, and all others reach `model`. A text as `model` is not a model, but
-    the setting of that name. Raise `DataError` if config and `settings` together are incomplete. The folder of a class
-    that was defined in a notebook is the working folder.
+    Calls to the names of `servers` reach those servers, and all other calls reach `model`. If `model` is a string, it
+    is the value of the setting `model` instead. Raise `DataError` if config and `settings` together are incomplete.
+    The folder of a class that was defined in a notebook is the working folder.
     """
     name, block = _block_of(_folder_of(cls))
     return connected_server(cls, {**block, **TEST_ADDRESS, "name": name, **settings}, model=model, servers=servers)
@@ -213,7 +213,7 @@ def _block_of(folder: Path) -> tuple[str, JsonObject]:
 
 
 class Attempt:
-    """A rollout in progress, with its session cookie: calls tools and verifies."""
+    """A rollout in progress on a server, with its session cookie, to call tools and verify."""
 
     def __init__(self, client: httpx.AsyncClient, row: JsonObject, server: str = "the server") -> None:
         self._client = client
@@ -237,7 +237,7 @@ class Attempt:
     async def verify(
         self, response: Response | None = None, *, compared_with: Sequence[Response] = (), **fields: object
     ) -> Graded:
-        """Return the graded row; `fields` override those of the row. Raise the error of a failed judge.
+        """Return the graded row; `fields` override those of the row. Raise the failure if the row reports one.
 
         A server with `verify_group` compares the response with those in `compared_with`, which arrive after it.
         """
@@ -289,7 +289,7 @@ class _Running:
 async def serving(server: SimpleServer) -> AsyncIterator[httpx.AsyncClient]:
     """Start a server in process, with the servers that it calls, and yield a client for it.
 
-    Exceptions of handlers are raised here, with their traceback.
+    Exceptions in handlers are raised from the client's call, with their traceback.
     """
     async with _started(server) as app:
 
@@ -303,7 +303,7 @@ async def serving(server: SimpleServer) -> AsyncIterator[httpx.AsyncClient]:
 
 @asynccontextmanager
 async def on_a_port(server: SimpleServer) -> AsyncIterator[str]:
-    """Serve a server over real HTTP and yield its address; failures become responses, as in its own process."""
+    """Serve a server over real HTTP and yield its address. Failures become responses, as in its own process."""
     async with _started(server) as app:
         # IPPROTO_TCP is explicit, because otherwise asyncio delays small responses until the caller's ACK.
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
@@ -320,7 +320,7 @@ async def on_a_port(server: SimpleServer) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def answering(config: uvicorn.Config, listener: socket.socket, tls: Tls | None = None) -> AsyncIterator[None]:
-    """Serve an app on this socket until the block ends; then stop at once if it is idle."""
+    """Serve an app on this socket until the block ends. An idle server stops at once."""
     process = _InThisProcess(config, tls)
     task = asyncio.create_task(process.serve(sockets=[listener]))
     try:
@@ -384,7 +384,7 @@ def _failure_of(server: SimpleServer) -> type[RolloutError]:
 async def rollout(server: SimpleServer, /, **row: object) -> AsyncIterator[Attempt]:
     """Seed a session from a row's fields on a server in process, and close it at the end.
 
-    Exceptions of handlers are raised here, with their traceback.
+    Exceptions in handlers are raised from the call that caused them, with their traceback.
     """
     full_row = _full(row)
     async with serving(server) as client:
@@ -397,7 +397,7 @@ async def rollout(server: SimpleServer, /, **row: object) -> AsyncIterator[Attem
 async def run(agent: SimpleServer, /, **row: object) -> Graded:
     """Run one rollout on an agent in process, as the collector would, and return the graded row.
 
-    Raise a failed rollout as the error that would be recorded.
+    If the rollout fails, raise the error that a collection would record.
     """
     async with serving(agent) as client:
         answer = await client.post("/run", content=encode_json(_full(row)))

@@ -1,4 +1,4 @@
-"""Everything that a client must know of a run to call its servers by name."""
+"""Everything that a client must know about a run to call its servers by name."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ class AddressBook:
     """The servers of a run, and the settings of calls to them."""
 
     servers: Mapping[str, OtherServer] = field(default_factory=dict)
-    """The servers by all their names."""
+    """The servers by name. An agent is also listed under each of its aliases."""
     aliases: Mapping[str, str] = field(default_factory=dict)
-    """Other names of agents (`environment_servers` blocks), each with its agent instance."""
+    """Agent instances by alias. An alias is the name of an `environment_servers` block."""
     capture: ModelCallCaptureConfig = field(default_factory=ModelCallCaptureConfig)
     token_capture: TokenCaptureConfig = field(default_factory=TokenCaptureConfig)
     capturing: frozenset[str] = frozenset()
-    """All names of the agents whose own block asks for token capture. A server's own book does not list them."""
+    """All names of the agents whose own block asks for token capture. Empty in the book of a server's process."""
     task_rules: TaskRules = field(default_factory=TaskRules)
-    """Empty in a server's own book."""
+    """Empty in the book of a server's process."""
     shortcuts: Mapping[str, str] = field(default_factory=dict)
-    """Unix sockets on which servers listen too, by server name."""
+    """Unix sockets on which servers also listen, by server name."""
     run_token: str | None = field(default=None, repr=False)
-    """Sent with every call, like the run's id."""
+    """The run token, which is sent with every call like the run's id."""
     run_id: str = ""
     tls: Tls | None = None
-    """How the servers are called, if they speak TLS."""
+    """TLS settings of calls to the servers; None if they do not use TLS."""
     head: Address | None = None
     """The head server that lists the addresses, if the run has several machines."""
     member: str = ""
-    """The part of the run that has the servers of this book; empty if the run has one machine."""
+    """The part of the run to which this process belongs; empty if none, or if the run has one machine."""
     allows_policy_override: bool = False
     """Whether a row may name its own policy."""
     model_cache: Path | None = None
@@ -108,9 +108,10 @@ class AddressBook:
 
     @classmethod
     def of_published(cls, config: object) -> Self:
-        """Return the address book of a whole configuration, for published code that has nothing else.
+        """Return the address book of a whole configuration, for published code that only has the configuration.
 
-        Blocks that cannot be resolved are skipped. Tests of published folders may pass a mock or None.
+        Blocks that cannot be resolved are skipped. For a mock or None, as in tests of published folders, the book is
+        empty.
         """
         if not isinstance(config, Mapping):
             return cls()
@@ -137,7 +138,7 @@ class AddressBook:
         )
 
     def address_of(self, name: str) -> Address:
-        """Return the address of a server. Raise `ServerCallError` with the known names for an unknown one."""
+        """Return the address of a server. Raise `ServerCallError`, which lists the known names, for any other name."""
         server = self.servers.get(name)
         if server is None:
             known = ", ".join(sorted(self.servers))
@@ -152,7 +153,7 @@ class AddressBook:
         return self.servers[name].type if name in self.servers else None
 
     def capture_dir(self) -> Path | None:
-        """Return the folder of the recorded calls; None if recording is off. Raise `ConfigError` if invalid."""
+        """Return the folder of recorded calls; None if recording is off. Raise `ConfigError` for invalid settings."""
         return ModelCallCaptureConfig.of(self.capture.model_dump()).store_dir
 
     def captures_tokens_of(self, agent: str | None) -> bool:
@@ -170,7 +171,7 @@ def _capturing(agents: Iterable[AgentBlocks]) -> frozenset[str]:
 
 def _instance_of(config: Mapping[str, Any], name: str) -> str:
     """Resolve the name of an `environment_servers` block to its agent instance; return other names unchanged."""
-    # The bound ends a cycle of names: a chain has no more links than there are names.
+    # Limit the number of steps, because names may form a cycle. Any other chain has at most as many links as names.
     for _ in range(len(config)):
         named = block_in(block_in(config, name), ENVIRONMENT_SERVERS)
         agent = block_in(block_in(named, next(iter(named))), "agent_server") if named else {}
@@ -190,7 +191,7 @@ def _server_in(config: Mapping[str, Any], instance: str) -> OtherServer | None:
     name = next(iter(implementations), "")
     settings = block_in(implementations, name)
     if not any(key in settings for key in ("host", "port", "entrypoint")):
-        return None  # a block that changes a server which the run does not include
+        return None  # the block only overrides settings of a server that the run does not include
     try:
         return OtherServer(tier, str(name), settings["host"], int(settings["port"]))
     except (KeyError, TypeError, ValueError, OmegaConfBaseException):

@@ -43,7 +43,7 @@ Cookies = Mapping[str, "str | Morsel[str]"]
 
 # A restarting server refuses connections for a moment. Nothing was sent, so a retry is safe.
 REFUSED_PATIENCE_S = 10.0
-# A server that its machine has lost starts on another one, after up to a minute on a cluster.
+# A server whose machine is lost starts on another machine. On a cluster, that takes up to a minute.
 MOVED_PATIENCE_S = 120.0
 CONNECT_S = 5.0
 UNKNOWN_ADDRESS = Address("", 0)
@@ -60,15 +60,15 @@ DEFAULTS = Timeouts()
 
 
 class WrittenRequest(JsonObject):
-    """A request that is already written as JSON, with its own headers; the mapping has the same content."""
+    """A request that is already serialized as JSON, with its own headers. The mapping has the same content."""
 
     text: RequestBody | Callable[[], RequestBody]
-    """A function writes it for each try."""
+    """The JSON, or a function that serializes the request for each try."""
     headers: list[tuple[bytes, bytes]]
 
 
 class Caller:
-    """Calls servers by name."""
+    """A client's calls to servers by name, with their retries."""
 
     def __init__(
         self,
@@ -76,16 +76,16 @@ class Caller:
         address_of: Callable[[str], Address],
         tier_of: Callable[[str], str | None] | None = None,
     ) -> None:
-        """With `tier_of`, paths include the rollout id, which also reaches servers without our middleware."""
+        """If `tier_of` is given, paths include the rollout id, for servers without our middleware."""
         self.connections = connections
         self.address_of = address_of
         self.tier_of = tier_of
         self.run_headers: list[tuple[bytes, bytes]] = []
         """Headers that mark every call as part of the run."""
         self.shortcuts: dict[str, str] = {}
-        """Unix sockets on which servers listen too, by server name. They exist only on the servers' machine."""
+        """Unix sockets on which servers also listen, by server name. They exist only on the servers' machine."""
         self.places: Places | None = None
-        """Where calls go, if the run has several machines."""
+        """The look-up of addresses for each call, if the run has several machines; otherwise None."""
         self._addresses: dict[str, Address] = {}
 
     async def call(
@@ -164,7 +164,7 @@ class Caller:
                 call.time_left_s()
                 raise also_aiohttps(error.of_server(call.server)) from error.__cause__
             except NoFreeConnection as error:
-                # It has waited as long as its timeouts allow.
+                # Raise if the call's own timeouts ended the wait. At a rollout's deadline, the next try raises.
                 if left_s is None or (within or DEFAULTS).total_s < left_s:
                     raise also_aiohttps(error.of_server(call.server)) from error.__cause__
                 call.trouble = str(error)
@@ -192,7 +192,7 @@ class Caller:
             await call.pause(seconds_of_retry_after(reply.headers.get("retry-after")))
 
     def _give_up(self, shortcut: str, server: str) -> None:
-        """Use a server's address from now on: its socket is on another machine, or the socket's folder was deleted."""
+        """Call a server at its address from now on, because its unix socket is on another machine or was deleted."""
         self.shortcuts.pop(server, None)
         if self.places is not None:
             self.places.failed.add(shortcut)
@@ -204,7 +204,7 @@ class Caller:
 
 
 async def _found(places: Places, call: _Call) -> Place:
-    """Return the place of a call, once a machine of the run has the server. Raise `ServerCallError` if none does."""
+    """Return the place to call, once a machine has the server. Raise `ServerCallError` if none has it in time."""
     while True:
         call.time_left_s()
         place = await places.find(call.server, current_work().rollout_id)
@@ -220,7 +220,7 @@ class _Request(NamedTuple):
     method: str
     path: str
     body: RequestBody | Callable[[], RequestBody]
-    """A function writes it for each try."""
+    """The body, or a function that serializes it for each try."""
     head: list[tuple[bytes, bytes]]
 
 
@@ -246,7 +246,7 @@ class _Call(Wait):
         return time.monotonic() - self._began_at
 
     def time_left_s(self) -> float | None:
-        """Return the rollout's time left, or None without a limit. Raise `RolloutTimedOut` if it is over."""
+        """Return the seconds until the rollout's deadline; None if it has none. Raise `RolloutTimedOut` after it."""
         ends_at = current_work().ends_at
         if ends_at is None:
             return None
@@ -257,7 +257,7 @@ class _Call(Wait):
         return left_s
 
     async def pause(self, retry_after_s: float | None = None) -> None:
-        """Wait before the next try, with growing, jittered pauses, and not beyond the rollout's time."""
+        """Wait before the next try. Pauses grow, have jitter, and do not exceed the rollout's deadline."""
         pause_s = BACKOFF.pause_s(self.tries, retry_after_s)
         left_s = time_left_s()
         self.tries += 1
@@ -265,7 +265,7 @@ class _Call(Wait):
 
 
 def _for_its_rollout(url_path: str, body: object, tier: str | None) -> str:
-    """Return the path with the rollout id in it, for servers without our middleware."""
+    """Add the rollout's prefix to the path of a resources server or a model, for servers without our middleware."""
     if url_path.startswith(ROLLOUT_PREFIX):
         return url_path
     if tier != RESOURCES_TIER and (tier != MODEL_TIER or url_path not in MODEL_PATHS):
@@ -277,7 +277,7 @@ def _for_its_rollout(url_path: str, body: object, tier: str | None) -> str:
 
 
 def encode_json(value: object) -> bytes:
-    """Encode a request body. Models omit their unset fields, so that the receiver's defaults apply."""
+    """Encode a request body. Pydantic models omit their unset fields, so that the receiver's defaults apply."""
     if isinstance(value, BaseModel):
         return value.model_dump_json(exclude_unset=True).encode()
     return dump_json(value, default=_json_default)

@@ -64,7 +64,7 @@ class ServerClient(BaseModel):
 
     def model_post_init(self, context: object, /) -> None:
         if "address_book" not in self.model_fields_set:
-            # Tests construct a client without a configuration.
+            # The configuration may be missing, because tests construct a client without it.
             self.address_book = AddressBook.of_published(self.__dict__.get("global_config_dict"))
         book = self.address_book
         # When model calls are recorded, paths include the rollout id.
@@ -74,7 +74,7 @@ class ServerClient(BaseModel):
         if book.head is not None:
             directory = Directory(book.head, book.member, book.run_token, self._caller.connections)
             self._caller.places = Places(book, directory, self._caller.shortcuts)
-        # On several machines, each server has an id of its own, which `Places` adds.
+        # In a run on several machines, the header with the run id differs for each server, and `Places` adds it.
         self._caller.run_headers = run_headers(book.run_token, book.run_id if book.head is None else "")
 
     def _open_connections(self) -> InternalClient:
@@ -91,9 +91,9 @@ class ServerClient(BaseModel):
     ) -> Self:
         """Return a client for the servers of a run, with the configuration from its head server.
 
-        The default head server is that of this process's configuration. The default `run_token` and `tls` are the
-        configured ones, else the recorded ones of that run. Raises `HeadServerNotFoundError` (also a `ValueError`)
-        with the address if no head server answers.
+        The default head server is the one in this process's configuration. `run_token` and `tls` default to the
+        configured values, or else to those recorded for that run on this machine. Raises `HeadServerNotFoundError`
+        (also a `ValueError`) with the address if no head server answers.
         """
         # Imported here because it takes 0.1 s.
         import httpx
@@ -119,7 +119,7 @@ class ServerClient(BaseModel):
         except HeadServerNotFoundError:
             raise
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            # The message has the cause. In a notebook, its traceback of a hundred lines would hide the message.
+            # Raise without the cause, because its long traceback would hide the message, which includes the cause.
             if tls is None and speaks_tls(host, port):
                 raise HeadServerNotFoundError(f"{needs_tls(address)}.") from None
             failed = tls_error_in(error) if tls else None
@@ -129,10 +129,10 @@ class ServerClient(BaseModel):
                 f"no head server answers at {url} ({str(error).strip()}). Start the servers with ng_run, or name the "
                 "run with +head_server.host=… +head_server.port=…"
             ) from None
-        # The head server masks the token, and its certificates are not this machine's.
+        # Remove the token, which the head server masks, and its TLS settings, whose files are on its own machine.
         published = OmegaConf.masked_copy(config, [str(key) for key in config if key not in (RUN_TOKEN_KEY, TLS_KEY)])
         has_machines = bool(config.get(MEMBER_KEY))
-        # On several machines, the head server lists the sockets with their machines.
+        # In a run on several machines, the head server lists each socket with its machine.
         shortcuts = {} if has_machines else config.get(SHORTCUTS_KEY) or {}
         address_book = replace(
             AddressBook.of_published(published),
@@ -154,7 +154,7 @@ class ServerClient(BaseModel):
         )
 
     def address_of(self, server_name: str) -> Address:
-        """Return the address of a server. Raise `ServerCallError` with the known names for an unknown one.
+        """Return the address of a server. Raise `ServerCallError`, which lists the known names, for any other name.
 
         If the run has several machines, this asks the head server and waits up to ten seconds for the server.
         """
@@ -199,7 +199,7 @@ class ServerClient(BaseModel):
         except ServerCallError:
             if server_name not in self.address_book.servers:
                 raise
-            # No machine has it.
+            # The run has this server, but no machine has started it.
             return "connection_error"
         tls = self.address_book.tls
         url = httpx.URL(scheme=scheme_of(tls), host=host, port=port, path="/")
@@ -225,18 +225,18 @@ class ServerClient(BaseModel):
 
 
 def _tls_of(head: Head) -> Tls | None:
-    """Return the TLS settings that come with an address, else those of this process's configuration."""
+    """Return the TLS settings of the head server's address, or else those of this process's configuration."""
     given = head.tls if isinstance(head, HeadConfig) else None
     return given or Tls.of(maybe_get_global_config_dict() or {})
 
 
 def _verified(tls: Tls | None) -> SSLContext | bool:
-    # Without TLS, loading certificates would take longer than the request.
+    # Do not load certificates without TLS, because that would take longer than the request.
     return client_context(tls) if tls else False
 
 
 def _extensions(host: str, tls: Tls | None) -> dict[str, Any]:
-    # httpx verifies the certificate for this name, too.
+    # httpx also uses this name to verify the certificate.
     return {"sni_hostname": tls.name_at(host)} if tls else {}
 
 
@@ -265,7 +265,7 @@ def get_server_url(server_name: str) -> str:
     """Return a server's URL from the configuration of this process."""
     book = AddressBook.of_published(module_config(PUBLISHED_NAME))
     host, port = book.address_of(server_name) if book.head is None else looked_up(book, server_name)
-    # Other programs verify the host of the URL, so it must be one that the certificate has.
+    # Use a name that the certificate contains, because other programs verify the host of the URL.
     return http_url(book.tls.name_at(host), port, scheme_of(book.tls)) if book.tls else http_url(host, port)
 
 

@@ -23,7 +23,7 @@ NOT_MODIFIED = 304
 REMEMBERED_CHOICES = 16_384
 SHORTEST_INTERVAL_S = 0.5
 DISTRUST_S = 5.0
-"""Seconds without new calls to an address that could not be reached, if there is another one."""
+"""Seconds for which an unreachable address gets no new calls, if the server has another address."""
 TIMEOUTS = Timeouts(connect_s=3.0, read_s=5.0, total_s=5.0)
 
 
@@ -33,9 +33,9 @@ class Listed(NamedTuple):
     host: str
     port: int
     member: str
-    """The part of the run that has it."""
+    """The part of the run that started the server."""
     shortcut: str = ""
-    """A unix socket of the same server, after the id of its machine and a colon."""
+    """A unix socket of the same server, as `<machine id>:<path>`; empty if there is none."""
 
 
 LISTS = TypeAdapter(dict[str, list[Listed]])
@@ -43,7 +43,7 @@ LISTS = TypeAdapter(dict[str, list[Listed]])
 
 
 class Directory:
-    """The current addresses of every server. A server has one per part of the run that started it."""
+    """The current addresses of every server. A server has one address for each part of the run that started it."""
 
     def __init__(self, head: tuple[str, int], member: str, run_token: str | None, connections: InternalClient) -> None:
         """`member` is the caller's own part of the run; empty if it has none."""
@@ -55,7 +55,7 @@ class Directory:
         self._connections = connections
         self._listed: Mapping[str, Sequence[Listed]] = {}
         self._chosen: dict[tuple[str, str | None], Listed] = {}
-        """The addresses of rollouts, because a choice among many replicas takes longer than the rest of a call."""
+        """The cached choice for each server and rollout, because choosing among many replicas is slow."""
         self._version = ""
         self._read_at = -REFRESH_S
         self._distrusted: dict[Listed, float] = {}
@@ -98,9 +98,9 @@ class Directory:
         self._distrusted[listed] = time.monotonic() + DISTRUST_S
 
     async def refresh(self) -> None:
-        """Ask the head server, unless it was asked a moment ago. After a failure, keep what is known."""
+        """Read the addresses from the head server, unless they were just read. Keep the old ones after a failure."""
         if time.monotonic() - self._read_at > SHORTEST_INTERVAL_S or self._is_reading():
-            # Shielded, because other calls wait for the same reply.
+            # Shielded, because a cancelled call must not cancel the reply for which other calls wait.
             await asyncio.shield(self._start_reading())
 
     def _is_reading(self) -> bool:

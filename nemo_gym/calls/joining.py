@@ -1,4 +1,4 @@
-"""The reports by which the part of a run on one machine joins the run's head server on another."""
+"""Reports by which one machine's part of a run joins the run's head server on another machine."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ HEARTBEAT_S = 2.0
 LOST_AFTER_S = 10.0
 """Seconds without a report after which a part counts as lost."""
 RUN_HAS_ENDED = 410
-"""The status of a report to the head server of another run."""
+"""The response status for a report whose run is not the head server's run any more."""
 SENT_AT_HEADER = "x-nemo-gym-sent-at"
-"""Header with the sender's time in seconds since the epoch, because the clocks of machines differ."""
+"""Header with the sender's time in seconds since the epoch, to correct for a difference of the clocks."""
 
 
 class PartReport(BaseModel):
-    """The servers that one machine has."""
+    """The servers that one machine has started for a run."""
 
     run_id: str
-    """The run that they have joined."""
+    """The id of the run that the servers have joined."""
     machine: str
     instances: list[ServerInstance] = Field(min_length=1)
-    """With the addresses by which other machines reach them."""
+    """The servers, with the addresses by which other machines reach them."""

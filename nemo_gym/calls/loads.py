@@ -61,7 +61,7 @@ class Load(BaseModel):
     requests: int
     """Requests answered so far."""
     errors: int
-    """Those of them that were answered with a status of 500 or more."""
+    """Requests answered with a status of 500 or more so far."""
     refused: int
     """Requests that were rejected because the queue was full."""
     processes: int = 1
@@ -87,7 +87,7 @@ class Load(BaseModel):
 
 
 def load_of(text: str) -> Load | None:
-    """Parse the load from a server's `/metrics`; None if these are not our metrics."""
+    """Parse the load from the text of `/metrics`. Return None if the metrics are not those of our servers."""
     found = {name: float(value) for name, value in _SAMPLES.findall(text)}
     answered = [(int(status), int(count)) for status, count in _REQUESTS.findall(text)]
     memory = found.get("process_resident_memory_bytes")
@@ -109,7 +109,7 @@ def load_of(text: str) -> Load | None:
 
 
 class ServerLoad(BaseModel):
-    """One server of a run and how busy it is, as `ServerLoad` in `viewer/src/api.ts`."""
+    """One server of a run and how busy it is. `ServerLoad` in `viewer/src/api.ts` must have the same fields."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -118,20 +118,20 @@ class ServerLoad(BaseModel):
     address: str
     state: Literal["up", "starting", "down"]
     problem: str | None
-    """Why it is not up, or how many of its workers do not answer."""
+    """Why the server is not up, or how many of its workers do not answer."""
     in_flight: int | None
-    """None, like the other numbers, if it has not reported any."""
+    """None, like the other numbers, if the server has not reported its load."""
     queued: int | None
     loop_lag_ms: float | None
     cpu_percent: float | None
-    """CPU time since the previous reading, in percent of one core. The first reading has no rates."""
+    """CPU time since the previous reading, in percent of one core; None if unknown, as in the first reading."""
     memory_mb: float | None
     """Resident memory in MiB."""
     requests: int | None
     errors: int | None
     refused: int | None
     requests_per_s: float | None
-    """Since the previous reading."""
+    """Rate since the previous reading; None if unknown, as in the first reading."""
     errors_per_s: float | None
 
 
@@ -144,10 +144,10 @@ class _Rates(NamedTuple):
 
 
 class LoadReader:
-    """Reads the loads of a run's servers from its head server. Each reading has the rates since the previous one."""
+    """Reader of the server loads that a head server reports. Each reading has the rates since the previous one."""
 
     def __init__(self, head: HeadConfig, run_token: str | None = None) -> None:
-        """By default, the token is the recorded one of that run."""
+        """Use the run token that is known on this machine, unless another one is given."""
         self._head = head
         self._run_token = run_token
         self._client = InternalClient(tls=tls_of(head))
@@ -203,7 +203,7 @@ class LoadReader:
         before, earlier = self._previous.get(instance.config_path, (None, None))
         if before is None or earlier is None or load is None:
             return None
-        # The counters of a new process begin at 0, and those of a process that did not answer are missing.
+        # Counters of a new process begin at 0, and those of one that did not answer are missing, so rates are unknown.
         if before.pids != instance.pids or earlier.processes != load.processes:
             return None
         seconds = load.at - earlier.at
@@ -216,7 +216,7 @@ class LoadReader:
 
 
 def _reported(entry: JsonObject) -> Load | None:
-    """Return the load in a head server's entry. An older release's has fewer fields."""
+    """Return the load in a head server's entry; None if it is missing, or incomplete as in older releases."""
     try:
         return Load.model_validate(entry["load"])
     except (KeyError, ValidationError):
@@ -234,7 +234,7 @@ def _problem(instance: ServerInstance, status: str, load: Load | None) -> str | 
 
 
 def tls_of(head: HeadConfig) -> Tls | None:
-    """Return how to call a head server: as configured, else as recorded on this machine."""
+    """Return the TLS settings for a head server: the configured ones, or else those recorded on this machine."""
     return head.tls or tls_for(head.host, head.port)
 
 

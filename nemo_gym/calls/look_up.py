@@ -1,4 +1,4 @@
-"""Look-ups of addresses for code that cannot await, such as that which passes a URL to another program."""
+"""Blocking look-ups of addresses, for code that cannot await, such as code that passes a URL to another program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANSWER_TIMEOUT_S = 5.0
 
 
 def looked_up(book: AddressBook, server: str) -> Address:
-    """Return the address of a server: this machine's own if it has one, else one that the head server lists.
+    """Return the address of a server: the local one if this machine has the server, else one from the head server.
 
     Wait up to ten seconds, then raise `ServerCallError`.
     """
@@ -34,7 +34,7 @@ def looked_up(book: AddressBook, server: str) -> Address:
         if found:
             return Address(found[0].host, found[0].port)
         if trouble and own.host and own.port:
-            # The address that was known when this client was made.
+            # The head server does not answer. Use the address that was known when this client was created.
             return own
         if time.monotonic() > deadline:
             reason = trouble or "no machine of the run has started it"
@@ -46,13 +46,13 @@ class Addresses(NamedTuple):
     """The addresses of a run's servers."""
 
     listed: dict[str, list[Listed]]
-    """Those of each server that a machine has."""
+    """The addresses of each server that any machine has started."""
     trouble: str
-    """Why they are not known; empty if they are."""
+    """Why the addresses are not known; empty if they are known."""
 
 
 def addresses_of(book: AddressBook) -> Addresses:
-    """Ask the head server of a run on several machines once."""
+    """Ask the head server of a run on several machines for its addresses, without a retry."""
     assert book.head is not None
     connection = connection_to(*book.head, book.tls, ANSWER_TIMEOUT_S)
     try:

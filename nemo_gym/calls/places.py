@@ -12,19 +12,19 @@ from nemo_gym.schemas.rollout import RUN_ID_HEADER, run_id_of_server
 
 
 class Place(NamedTuple):
-    """Where one try of a call goes."""
+    """The destination of one try of a call."""
 
     host: str
     port: int
     shortcut: str | None
-    """A unix socket of the same server, if it is on this machine."""
+    """A unix socket of the same server, if the server is on this machine."""
     header: tuple[bytes, bytes]
-    """Names the run and the server, because another server may get the address of one that is lost."""
+    """Header with the intended run and server, because another server may have taken over a lost server's address."""
     listed: Listed
 
 
 class Places:
-    """The places of a run's servers, by all their names."""
+    """The look-up of places for calls to a run's servers, by server name or alias."""
 
     def __init__(self, book: AddressBook, directory: Directory, shortcuts: MutableMapping[str, str]) -> None:
         """`shortcuts` are the unix sockets of this machine's servers that still work."""
@@ -51,17 +51,17 @@ class Places:
         header = self._headers[server]
         own = self._own[server]
         if listed.member == self.directory.member and own.port:
-            # The advertised address may lead here only from other machines.
+            # Use the local address, because the advertised one may work only from other machines.
             return Place(own.host, own.port, self._shortcuts.get(server), header, listed)
         return Place(listed.host, listed.port, self._shortcut_of(listed), header, listed)
 
     def _shortcut_of(self, listed: Listed) -> str | None:
-        """Return the unix socket of a server in another part on this machine, unless it has failed."""
+        """Return the unix socket of a server in another part of the run on this machine, unless it has failed."""
         machine, _, path = listed.shortcut.partition(":")
         return path if path and machine == this_machine() and path not in self.failed else None
 
     async def avoid(self, place: Place) -> None:
-        """Take note that a place could not be reached: the server may have moved, or have another replica."""
+        """Avoid a place that could not be reached. Refresh the list, because the server may be at another place."""
         self.directory.distrust(place.listed)
         await self.directory.refresh()
 

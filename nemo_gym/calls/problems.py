@@ -53,7 +53,7 @@ class Problem(BaseModel):
 
     @classmethod
     def of_error(cls, error: RolloutError) -> Problem:
-        """Return the problem to send as the reply after this error."""
+        """Return the problem to send as the reply to a call that failed with this error."""
         return cls(
             title=error.failure_class.replace("_", " "),
             status=error.status,
@@ -84,10 +84,11 @@ def problem_of_body(body: bytes) -> Problem | None:
 def failure_of_reply(
     status: int, body: bytes, *, server: str, during: str, otherwise: type[RolloutError]
 ) -> RolloutError:
-    """Return the failure for an error status: that of its problem body, else `otherwise` with the body's beginning.
+    """Return the failure for a reply with an error status.
 
-    If an environment rejects the row itself, or a model server the request, that is `InvalidTask` and not a failure of
-    that server.
+    A problem body contains the failure. If an environment rejects the row, or a model server rejects the request, the
+    failure is `InvalidTask`, because the server is not at fault. Any other reply becomes `otherwise` with the
+    beginning of the body.
     """
     problem = problem_of_body(body)
     if problem is not None:
@@ -104,9 +105,9 @@ def failure_of_reply(
 def failure_of_call(
     error: ServerCallError, *, server: str, otherwise: type[RolloutError], during: str = ""
 ) -> RolloutError:
-    """Return the failure for a call without a reply: the server is lost or overloaded, else `otherwise`.
+    """Return the failure for a failed call: `ServerLost`, `Overloaded`, or else `otherwise`.
 
-    The error may also be that of a rejected reply. If a model server rejected the request, that is `InvalidTask`.
+    If a model server replied that it rejects the request, the failure is `InvalidTask`.
     """
     kind = otherwise
     if isinstance(error, ServerReplied) and error.status in REFUSED_REQUEST and error.url.endswith(MODEL_PATHS):
@@ -158,7 +159,7 @@ def failure_of_row(row: Row) -> RolloutError | None:
 
 
 def faults_in_reply(body: bytes, needed_by: str) -> list[str]:
-    """Describe the validation errors of a row in a server's reply; return nothing for any other reply."""
+    """Describe the validation errors of a row in a server's reply; return an empty list for any other reply."""
     try:
         return faults_of_row(orjson.loads(body)["detail"], needed_by)
     except (orjson.JSONDecodeError, LookupError, TypeError):
@@ -166,7 +167,7 @@ def faults_in_reply(body: bytes, needed_by: str) -> list[str]:
 
 
 def faults_of_row(details: list[dict[str, Any]], needed_by: str) -> list[str]:
-    """Describe the validation errors of a row. Return nothing if they also concern the response in it."""
+    """Describe the validation errors of a row. Return an empty list if any of them concerns the response in it."""
     if not all(each["loc"][0] == "body" and "response" not in each["loc"] for each in details):
         return []
     missing = {".".join(map(str, each["loc"][1:])): each for each in details if each["type"] == "missing"}

@@ -19,7 +19,7 @@ from nemo_gym.config.tls import Tls
 
 
 class RunRecord(BaseModel):
-    """One run on this machine, by this user."""
+    """The record of one run that this user started on this machine."""
 
     pid: int
     host: str
@@ -33,11 +33,11 @@ class RunRecord(BaseModel):
     run_token: str | None = Field(default=None, repr=False)
     """The token that its servers require; None if they require none."""
     tls: Tls | None = None
-    """How its servers are called, if they speak TLS."""
+    """TLS settings of calls to its servers; None if they do not use TLS."""
     has_joined: bool = False
     """Whether its process has only a part of the run, so that the run goes on when that process ends."""
     beginning: int | None = None
-    """When its process began: `beginning_of`."""
+    """The start time of its process, as returned by `beginning_of`."""
 
     @classmethod
     def of(cls, run: RunConfig) -> Self:
@@ -70,7 +70,7 @@ def add_run(record: RunRecord) -> None:
     _of_process.append(record)
     if (path := record.path) is None:
         return
-    # An existing file would keep its permissions.
+    # Delete an existing file first, because it would keep its permissions.
     path.unlink(missing_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(record.model_dump_json())
@@ -89,14 +89,14 @@ def record_dir() -> Path | None:
         folder = Path(base or tempfile.gettempdir()) / f"nemo_gym-{os.getuid()}"
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, exist_ok=True)
-            # In a shared folder another user could have created it first, to redirect our commands.
+            # Check the owner, because in a shared folder another user could have created it to redirect our commands.
             if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK | os.X_OK):
                 return folder
     return None
 
 
 def live_runs() -> list[RunRecord]:
-    """Return the runs that are up, oldest first, those of this working folder last."""
+    """Return the live runs, oldest first, but with the runs that were started in this working folder at the end."""
     runs = list(_of_process)
     folder = record_dir()
     for path in folder.glob("*.json") if folder else ():
@@ -106,7 +106,7 @@ def live_runs() -> list[RunRecord]:
                 path.unlink(missing_ok=True)
             elif record not in _of_process:
                 runs.append(record)
-    # Several launchers of this machine may have joined the same run at the same moment.
+    # Keep only the oldest record per head server, because several launchers of this machine may have joined one run.
     runs = list({(run.host, run.port): run for run in sorted(runs, key=lambda run: -run.started_at)}.values())
     here = os.getcwd()
     return sorted(runs, key=lambda run: (run.working_dir == here, run.started_at))
@@ -122,7 +122,7 @@ def run_token_for(host: str, port: int) -> str | None:
 
 
 def tls_for(host: str, port: int) -> Tls | None:
-    """Return how to call the run whose head server is at this address, if it is on this machine and has TLS."""
+    """Return the TLS settings of the run whose head server is at this address; None if none are known."""
     run = run_at(host, port)
     return run.tls if run else None
 
@@ -134,9 +134,9 @@ def run_at(host: str, port: int) -> RunRecord | None:
 
 
 def is_alive(pid: int, beginning: int | None = None) -> bool:
-    """Return whether a process exists that has this pid, and this `beginning_of` unless it is None.
+    """Return whether a process with this pid runs and, if `beginning` is given, has this `beginning_of`.
 
-    One that has ended, but that its parent ignores, does not exist.
+    A zombie, which has ended but has not been reaped by its parent, does not count.
     """
     try:
         os.kill(pid, 0)
@@ -149,9 +149,9 @@ def is_alive(pid: int, beginning: int | None = None) -> bool:
 
 
 def beginning_of(pid: int) -> int | None:
-    """Return when a process began, in ticks since the boot of the machine; None if the system does not say.
+    """Return when a process began, in ticks since the boot of the machine; None if the system does not report it.
 
-    Systems give the pid of an ended process to another one, but hardly at the same tick.
+    The time distinguishes processes with the same pid, because systems reuse the pids of ended processes.
     """
     status = _status_of(pid)
     return int(status[19]) if status else None

@@ -1,4 +1,4 @@
-"""Requirements of the agents' servers on their tasks."""
+"""Requirements that agents and their resources servers have for tasks."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class AgentBlocks(NamedTuple):
     agent: Block
     server_name: str
     server: Block | None
-    """None if the agent does not use one of this configuration."""
+    """None if the agent does not use a resources server of this configuration."""
 
 
 @dataclass(frozen=True)
 class TaskRules:
-    """The requirements of the agents' servers on rows and rollouts, by all names of the agents."""
+    """The requirements of agents and their resources servers for rows and rollouts, by all names of the agents."""
 
     grouped: Mapping[str, str] = field(default_factory=dict)
-    """The resources server that verifies all rollouts of a task together, for agents that use one."""
+    """Resources servers that verify all rollouts of a task together, by agent."""
     depths: Mapping[str, int] = field(default_factory=dict)
-    """How deep a row may nest, for agents whose servers have a limit of their own."""
+    """The JSON nesting limit of rows, by agent, if the agent or its resources server sets one."""
 
     @classmethod
     def of_run(cls, run: RunConfig) -> Self:
@@ -62,7 +62,7 @@ def agents_of_run(run: RunConfig) -> Iterator[AgentBlocks]:
 
 
 def published_agents(config: Block, instances: Mapping[str, str]) -> Iterator[AgentBlocks]:
-    """Yield the agents of a published configuration. `instances` has the instance of each name."""
+    """Yield the agents of a published configuration. `instances` maps all names to names of instances."""
     for name, instance in instances.items():
         agent = _implementation(config, instance, AGENT_TIER)
         if agent is not None:
@@ -84,7 +84,7 @@ def _implementation(config: Block, instance: str, tier: str) -> Block | None:
 
 
 def _smallest_depth(agent: Block, server: Block | None) -> int | None:
-    """Return the smallest limit of an agent and its resources server, None if neither sets one."""
+    """Return the smaller nesting limit of an agent and its resources server; None if neither sets one."""
     limits = [block.get(DEPTH_KEY) for block in (agent, server) if block is not None]
     if all(limit is None for limit in limits):
         return None

@@ -65,7 +65,7 @@ def finish_reason_of(response: JsonObject) -> str | None:
 
 
 def tool_calls_of(response: JsonObject) -> list[JsonObject]:
-    """Return the tool calls of an answer as `call_id`, `name` and `arguments`, an object if they are valid."""
+    """Return the tool calls of an answer as `call_id`, `name` and `arguments`, parsed if they are valid JSON."""
     return [
         {"call_id": call_id, "name": name, "arguments": _arguments(given)}
         for call_id, name, given in _tool_calls(response)

@@ -150,7 +150,7 @@ def _tool_calls(
 def _laid_over(
     bases: Iterable[Model], tops: Iterable[Model], *, key: Callable[[Model], Hashable | None]
 ) -> list[Model]:
-    """Return all models, those of `tops` merged with those of `bases` that have the same key."""
+    """Return the models of both lists. Merge a model of `tops` into the model of `bases` with the same key."""
     models = list(bases)
     positions = {key(model): position for position, model in enumerate(models)}
     for top in tops:
@@ -164,11 +164,11 @@ def _laid_over(
 
 
 def _merged(base: Model, top: Model) -> Model:
-    """Return a model with the known values of `top`, and those of `base` for all others."""
+    """Return a merged model with the known values of `top`, and the values of `base` for unknown ones."""
     try:
         return type(top).model_validate(_known(base, top))
     except ValidationError:
-        # Both are valid, but not together, such as two clocks of which one is late.
+        # Both are valid, but the merged one is not, for example if times of two clocks contradict each other.
         return top
 
 

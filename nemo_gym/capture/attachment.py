@@ -25,7 +25,7 @@ Folder = str | os.PathLike[str]
 
 
 class RolloutCapture:
-    """The calls that one rollout makes from now on, without those of an earlier run with its id."""
+    """The model calls that one rollout makes from now on. Calls of an earlier run with the same id are excluded."""
 
     def __init__(self, store: CaptureStore, row: JsonObject) -> None:
         self.store = store
@@ -38,7 +38,7 @@ class RolloutCapture:
         if self.rollout_id is None:
             return
         for key in (OBSERVATIONS_KEY, TRAJECTORY_KEY):
-            # A row may be the result of an earlier run, and verifiers return the fields of their row.
+            # Remove records of an earlier run. The row may be that run's result, and verifiers return its fields.
             if key in self.row and result.get(key) == self.row[key]:
                 del result[key]
         try:

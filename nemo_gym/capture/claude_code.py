@@ -1,6 +1,6 @@
-"""The compactions of the published `claude_code_agent`, whose folder knows which model calls belong to them.
+"""The context compactions of the published `claude_code_agent`, matched with their model calls.
 
-This code exists only for that published folder.
+This code exists only for that published folder, which has its own function to match them.
 """
 
 from __future__ import annotations

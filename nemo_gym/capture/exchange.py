@@ -34,7 +34,7 @@ class ErrorCategory(StrEnum):
 
 
 class Exchange(BaseModel):
-    """A line of a capture file."""
+    """One recorded model call, as a line of a capture file."""
 
     model_config = ConfigDict(use_enum_values=True)
 
@@ -42,7 +42,7 @@ class Exchange(BaseModel):
     dialect: Dialect
     """The API of the call."""
     model_ref: ModelServerRef | None = None
-    """The model server."""
+    """The model server that was called."""
     started_at: float
     """Seconds since the epoch."""
     completed_at: float | None = None
@@ -62,6 +62,6 @@ class Exchange(BaseModel):
     """The answer as text, if it is not JSON or is an incomplete stream."""
 
     def line(self) -> JsonObject:
-        """Return the line. The raw texts are left out if unset."""
+        """Return the fields to write. The raw texts are left out if they are None."""
         unset = {name for name in ("request_raw", "response_raw") if getattr(self, name) is None}
         return self.model_dump(mode="json", exclude=unset)

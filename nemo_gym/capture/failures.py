@@ -40,8 +40,8 @@ def category_of_error(error: BaseException) -> ErrorCategory:
 
 def _status_of(error: BaseException) -> int | None:
     if isinstance(error, RolloutError):
-        # Its status is the one that we return; the upstream status belongs to its cause.
+        # Its status is the one that we return to our caller. The status of the model endpoint belongs to its cause.
         return None
-    # Authors may call models with any HTTP library; all of them use one of these names.
+    # Authors may call models with any HTTP library. The errors of all libraries use one of these names.
     found = (getattr(error, name, None) for name in ("status", "status_code"))
     return next((status for status in found if isinstance(status, int)), None)

@@ -46,19 +46,19 @@ def unique_gaps(gaps: Sequence[ObservationGap]) -> list[ObservationGap]:
 
 def _is_of_a_join(gap: ObservationGap) -> bool:
     if gap.code == UNOWNED:
-        # An agent may report calls of its own that it cannot name.
+        # An agent may report this gap itself, for calls that it cannot name. Such a gap has none of these prefixes.
         return (gap.detail or "").startswith((CAPTURE_PREFIX, *COMPACTION_PREFIXES))
     return gap.code in (AMBIGUOUS, UNMATCHED, CONFLICT)
 
 
 class _Join:
-    """One join: the owners of the captured calls so far, and the gaps."""
+    """The state of one join: the owners of the captured calls that are known so far, and the gaps."""
 
     def __init__(self, records: Sequence[ModelCallRecord]) -> None:
         self.gaps: list[ObservationGap] = []
         self._records = records
         self._owners: dict[int, str] = {}
-        """The invocations by the positions of their calls in `records`."""
+        """The id of the invocation that owns each call, by the call's index in `records`."""
 
     def invocation(self, invocation: AgentInvocation) -> AgentInvocation:
         calls = [self._owned(ref, invocation.invocation_id) for ref in invocation.model_calls]
@@ -124,7 +124,7 @@ class _Join:
 
 
 def _is_named(record: ModelCallRecord, ref: ModelCallRef) -> bool:
-    """Return whether a call has all that a reference names."""
+    """Return whether a call matches all ids that a reference contains."""
     pairs = (
         (ref.model_call_id, record.model_call_id),
         (ref.model_ref, record.model_ref),

@@ -1,4 +1,4 @@
-"""The files of rollouts: several processes append lines, each written completely or not at all."""
+"""The log files of rollouts. Several processes append lines, each of which is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class LogFile:
 
 @contextmanager
 def locked_log(path: Path) -> Iterator[LogFile]:
-    """Open a file for appending, created if necessary with its folder, and lock it."""
+    """Open a file for appending and lock it. Create the file and its folder if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # Opened for each line, because there are more rollouts than files that a process may keep open.
     with path.open("a+b", buffering=0) as file:

@@ -31,8 +31,9 @@ EVENT_STREAM = b"text/event-stream"
 class CaptureMiddleware:
     """Middleware that records the model calls of rollouts and removes the `/ng-rollout/<id>` prefix of paths.
 
-    A call's rollout is named by that prefix or by a header. An answer ends only after its record is on disk, so its
-    reader finds the record. Recording errors never reach the caller; they mark the rollout's record as incomplete.
+    A call's rollout is named by that prefix or by a header. An answer ends only after its record is on disk, so that
+    a caller who has the answer finds the record. Recording errors never reach the caller. They mark the rollout's
+    record as incomplete.
     """
 
     def __init__(self, app: ASGIApp, store: CaptureStore, model_ref: ModelServerRef | None = None) -> None:
@@ -149,7 +150,7 @@ class _Call:
                 self.record.request_raw = body.decode("utf-8", "replace")
         self.record.latency_ms = self._elapsed_ms()
         self.record.completed_at = round(self.record.started_at + self.record.latency_ms / 1000, 6)
-        # Shielded, because a caller that disconnects cancels this task.
+        # Shielded, because a caller that disconnects cancels this task, but its record must still be written.
         await asyncio.shield(asyncio.to_thread(self._write_now))
 
     def _write_now(self) -> None:

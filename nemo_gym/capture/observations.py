@@ -45,7 +45,7 @@ class ModelCallRef(Observation):
 
 
 class AgentInvocation(Observation):
-    """One run of an agent; that of a sub-agent has a parent."""
+    """One run of an agent. The run of a sub-agent has a parent invocation."""
 
     kind: Literal["agent_invocation"] = "agent_invocation"
     invocation_id: str
@@ -57,7 +57,7 @@ class AgentInvocation(Observation):
     error_type: str | None = None
     model_calls: list[ModelCallRef] = Field(default_factory=list)
     conversation: list[InputItem] = Field(default_factory=list)
-    """All items of the invocation in order, those that it was given included."""
+    """All items of the invocation in order, including its input."""
 
 
 class ToolCallObservation(Observation):

@@ -25,7 +25,7 @@ class ModelCallRecord(BaseModel):
     response_id: str | None = None
     """The id in the answer."""
     model_ref: ModelServerRef | None = None
-    """The model server."""
+    """The model server that was called."""
     model: str | None = None
     """The name of the model in the answer, or else in the request."""
     dialect: str | None = None
@@ -72,7 +72,7 @@ class ModelCallRecord(BaseModel):
 
     @classmethod
     def of(cls, call_index: int, exchange: JsonObject) -> Self:
-        """Return the record of a line. Raise `ValidationError` if its fields have other types."""
+        """Return the record of a line. Raise `ValidationError` if a field has the wrong type."""
         request, request_raw = _payload(exchange, "request")
         response, response_raw = _payload(exchange, "response")
         answer = response or {}

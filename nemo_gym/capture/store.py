@@ -37,8 +37,8 @@ class AvailableExchanges(NamedTuple):
 class CaptureStore:
     """The captured model calls of rollouts, under one folder.
 
-    Each line is written under a lock, because several processes write. It is on disk when `record` returns. An id
-    that does not match `ROLLOUT_ID_PATTERN` raises `ValueError`, because it could lead to another folder.
+    Each line is written under a lock, because several processes write. It is on disk when `record` returns. Methods
+    raise `ValueError` for an id that does not match `ROLLOUT_ID_PATTERN`, because it could lead to another folder.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -78,13 +78,13 @@ class CaptureStore:
         return [_parsed(raw, self.path_for(rollout_id), number) for number, raw in self._lines(rollout_id)]
 
     def read_available(self, rollout_id: str, after: Extent = BEGINNING) -> AvailableExchanges:
-        """Return the calls that were written since `after`, without damaged lines, and the number of these."""
+        """Return the readable calls that were written since `after`, and the number of damaged lines."""
         lines = [_readable(raw) for _, raw in self._lines(rollout_id, after.calls)]
         exchanges = [(position, call) for position, call in enumerate(lines) if call is not None]
         return AvailableExchanges(exchanges, len(lines) - len(exchanges))
 
     def reasons(self, rollout_id: str, after: Extent = BEGINNING) -> list[str] | None:
-        """Return the reasons since `after` why the record lacks calls; None if it was not marked as incomplete."""
+        """Return why the record lacks calls, as marked since `after`; None if it was not marked as incomplete."""
         path = self.incomplete_path_for(rollout_id)
         content = _content(path)[after.reasons :]
         if not content and (after.reasons or not path.exists()):
@@ -92,7 +92,7 @@ class CaptureStore:
         return [reason for reason in content.decode("utf-8", "replace").splitlines() if reason]
 
     def extent(self, rollout_id: str) -> Extent:
-        """Return the current sizes, because an earlier run may have recorded a rollout of the same name."""
+        """Return the current sizes of a rollout's files, which separate later calls from those of an earlier run."""
         return Extent(_size(self.path_for(rollout_id)), _size(self.incomplete_path_for(rollout_id)))
 
     def _append(self, path: Path, line: bytes) -> bool:

@@ -18,12 +18,12 @@ class Answer(NamedTuple):
     """An assembled answer, and its error if any."""
 
     response: object
-    """None if the events do not contain it."""
+    """The answer; None if the events do not contain it."""
     error_category: ErrorCategory | None = None
 
 
 def assembled(dialect: Dialect, body: bytes) -> Answer:
-    """Assemble the answer from a stream of server-sent events, as far as the stream goes."""
+    """Assemble the answer from a stream of server-sent events. A truncated stream results in a partial answer."""
     try:
         events = list(_events(body))
         match dialect:
@@ -34,7 +34,7 @@ def assembled(dialect: Dialect, body: bytes) -> Answer:
             case "messages":
                 return _message(events)
     except (orjson.JSONDecodeError, UnicodeDecodeError, KeyError, IndexError, TypeError, AttributeError):
-        # Servers may send any malformed events; the caller keeps their text.
+        # A server may send malformed events. The caller of this function keeps their text.
         return Answer(None, ErrorCategory.CAPTURE_PARSE_ERROR)
 
 

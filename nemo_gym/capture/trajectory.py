@@ -28,7 +28,7 @@ class TrajectoryTokenStats(Observation):
 
 
 class TrajectoryResponseMetadata(Observation):
-    """The answer of a model call, without its content."""
+    """The metadata of a model call's answer, without its content."""
 
     response_id: str | None = None
     model_ref: ModelServerRef | None = None

@@ -1,6 +1,6 @@
-"""The command line: parse, call, print.
+"""The command line: parse arguments, call the library, print results.
 
-Frameworks import a few names from here. Each is imported on first use, so that commands start fast.
+Training frameworks import a few names from here. Each name is loaded on first use, so that commands start fast.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Start a collection in the background."""
+"""Start a rollout collection in the background, for `--detach`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,25 @@ from nemo_gym.rollouts.control.registry import Collection, collections_here
 from nemo_gym.rollouts.job import RunFiles
 
 IN_BACKGROUND_ENV_VAR = "NEMO_GYM_IN_BACKGROUND"
-"""Set in the process that collects, whose command line says --detach, too."""
+"""An environment variable that marks the background process. Its command line has `--detach`, too, so without the
+variable it would start another one."""
 START_S = 20.0
-"""How long to wait for the first news. Preparing the data may take longer, but errors of the configuration do not."""
+"""Seconds to wait until the collection is registered. Preparing the data may take longer, but errors in the
+configuration appear within this time."""
 POLL_S = 0.1
 
 
 def is_in_background() -> bool:
-    """Return whether this process is the one in the background."""
+    """Return whether this process was started by `start_in_background`."""
     return IN_BACKGROUND_ENV_VAR in os.environ
 
 
 def start_in_background(output: Path) -> int:
-    """Run this command again in the background. Return once it has begun, or with its exit code if it ends before."""
+    """Run this command again in the background, with its output in a log file.
+
+    Return 0 once its collection is registered, or after `START_S`. If the process ends before that, print its output
+    and return its exit code.
+    """
     files = RunFiles(results=output)
     log = files.output_of_command
     log.parent.mkdir(parents=True, exist_ok=True)

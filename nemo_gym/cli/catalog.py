@@ -52,7 +52,7 @@ def models(words: list[str]) -> int:
 
 
 def search(words: list[str]) -> int:
-    """Search components of one kind for a word; the kind may precede it."""
+    """Search the components of one kind for a word. The kind may precede the word; the default is environments."""
     bare = [word for word in words if not word.startswith(("-", "+", "~"))]
     kind = bare[0] if bare else ""
     rest = list(words)
@@ -62,7 +62,7 @@ def search(words: list[str]) -> int:
         if len(bare) > 1 and (meant := closest(kind, READERS)):
             raise UsageError(f"'{kind}' is not a kind of component. Did you mean '{meant}'? --help lists all kinds.")
         kind = "environments"
-    summary = f"Search the {kind} for a word, or another kind: ng search [{'|'.join(READERS)}] QUERY."
+    summary = f"Search the {kind} for a word. For another kind: ng search [{'|'.join(READERS)}] QUERY."
     settings = Options("ng search", SearchSettings, summary, takes_config=False, named_by="query").settings(rest)
     found = catalog.matching(READERS[kind](running.note), settings.query)
     _show(found, as_json=settings.as_json, if_none=f"no {kind.replace('-', ' ')} like '{settings.query}'")

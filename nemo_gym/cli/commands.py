@@ -1,4 +1,4 @@
-"""The table of commands: noun and verb, script name, and the function that runs it."""
+"""The table of commands: noun, verb, script name, and the function that runs the command."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class Command(NamedTuple):
 
     noun: str
     verb: str
-    """One word, followed by the flags that distinguish commands with the same word."""
+    """One word, followed by flags if several commands have this word, such as `run --no-serve`."""
     script: str
     """Empty if the command can only be run with `ng`."""
     function: str
     """`module:function` under `nemo_gym.cli`; imported only when the command is run."""
     summary: str
     starts_servers: bool = False
-    """Whether the function takes a `WarmStarter`, which starts before the function's module is imported."""
+    """Whether the function takes a `WarmStarter`. To save time, it is created before the function is imported."""
 
     @property
     def spelled(self) -> str:
@@ -42,9 +42,11 @@ COMMANDS = (
     Command("env", "test", "ng_test", "folders:test", "Run the tests of one environment (+entrypoint=…)"),
     Command("env", "test", "ng_test_all", "folders:test_all", "Run the tests of all server folders"),
     Command("env", "check", "ng_check", "folders:check", "Check an environment by playing in it"),
-    Command("env", "schema", "", "schema:schema", "Print what a row of an environment needs, and what it offers"),
+    Command(
+        "env", "schema", "", "schema:schema", "Print the fields of a row, the tools and the settings of an environment"
+    ),
     Command("env", "packages", "ng_pip_list", "folders:packages", "List the packages that a server folder uses"),
-    Command("env", "prefetch", "", "env:prefetch", "Build the separate environments that folders need"),
+    Command("env", "prefetch", "", "env:prefetch", "Build the virtual environments that folders need"),
     Command("env", "resolve", "ng_dump_config", "env:resolve", "Print the merged config as YAML, secrets masked"),
     Command("env", "publish", "", "manifests:publish", "Print the manifest of an environment as JSON"),
     Command("env", "validate", "ng_validate", "env:validate", "Check a config, including each server's settings"),
@@ -116,25 +118,28 @@ COMMANDS = (
 
 
 def by_script(script: str) -> Command | None:
-    """Return the command with this script name, under either of its two prefixes."""
+    """Return the command with this script name, which begins with `ng_` or `nemo_gym_`; None if there is none."""
     name = script.replace("nemo_gym_", "ng_", 1)
     return next((command for command in COMMANDS if command.script and command.script == name), None)
 
 
 def by_program(program: str) -> list[Command]:
-    """Return the commands whose usage names this program: a script, or the words of a command without one."""
+    """Return the commands with this script name, or with this spelling, such as `ng env top`."""
     return [command for command in COMMANDS if program in (command.script, command.spelled)]
 
 
 class Found(NamedTuple):
-    """A command and the remaining words."""
+    """A command that was found on a command line, and its arguments."""
 
     command: Command
     rest: list[str]
 
 
 def by_words(words: Sequence[str]) -> Found | None:
-    """Return the most specific command that the words begin with, such as `eval run --no-serve`."""
+    """Return the command that these words begin with, and its arguments; None if there is no such command.
+
+    If several commands match, the longest one is returned: `eval run --no-serve` rather than `eval run`.
+    """
     split = [part for word in words for part in (word.split("=", 1) if word.startswith("--storage=") else [word])]
     for command in sorted(COMMANDS, key=lambda each: -len(each.spelled)):
         name, flags = _parts(command)
@@ -149,7 +154,7 @@ def _parts(command: Command) -> tuple[list[str], list[str]]:
 
 
 def _without(words: list[str], flags: list[str]) -> list[str] | None:
-    """Return the words without these adjacent flags, or None if they do not contain them."""
+    """Return the words without these flags, or None if the words do not contain the flags next to each other."""
     for start in range(len(words) - len(flags) + 1):
         if words[start : start + len(flags)] == flags:
             return words[:start] + words[start + len(flags) :]
@@ -157,7 +162,7 @@ def _without(words: list[str], flags: list[str]) -> list[str] | None:
 
 
 def _of_all_folders(command: Command, rest: list[str]) -> Command:
-    """Replace `env test` without a folder by the command that tests all folders."""
+    """Return the command that tests all folders if the command is `env test` without a folder; else the command."""
     given = [word for before, word in pairwise(["", *rest]) if before not in TAKE_A_VALUE]
     names_one = any("entrypoint" in word or word.startswith(NAME_A_FOLDER) for word in rest) or any(
         not word.startswith(("-", "+", "~")) and "=" not in word for word in given

@@ -1,4 +1,4 @@
-"""`ng eval compare`: compare runs task by task, and decide gates."""
+"""`ng eval compare`: compare runs task by task, and check gates, the conditions that a comparison must meet."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class CompareSettings(JsonSettings):
     runs: list[Path] = Field(default_factory=list)
     """The rollout files. Each is compared with the first."""
     by: str | None = None
-    """A row field whose values are subsets, such as subject."""
+    """A row field that divides the tasks into subsets, such as subject."""
     key: str | None = None
-    """A row field that identifies the task, for runs of different files. Default: the task's index."""
+    """A row field that identifies the task, for runs over different input files. Default: the task's index."""
     metric: list[str] = Field(default_factory=list)
     """A metric to compare; may be repeated. Default: the reward, pass@k, and each score of the rollouts."""
     pass_at: PositiveInt | None = None
-    """The k of pass@k. Default: the usual number of repeats."""
+    """The k of pass@k. Default: the number of repeats that most tasks have."""
     gate: list[str] = Field(default_factory=list)
     """A condition such as 'mcqa.accuracy >= -0.01'; may be repeated. Exit with code 3 unless all hold."""
     waivers: Path | None = None

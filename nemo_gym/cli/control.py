@@ -1,4 +1,4 @@
-"""Commands that list running collections, speak to one, and wait for its end."""
+"""Commands that list the running collections, control one of them, and wait for its end."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.run_record import RunRecord, read_record
 
 STATUS_S = 2.0
-"""Seconds that `ng eval ps` gives each collection to answer."""
+"""Seconds to wait for the status of a collection, for example in `ng eval ps`."""
 POLL_S = 0.5
 REMIND_S = 30.0
 TIMED_OUT = 124
-"""The exit code of a wait that is over, as of the program `timeout`."""
+"""The exit code after a timeout, the same as that of the program `timeout`."""
 
-CTL = """Speak to a running collection: ng eval ctl RUN VERB.
+CTL = """Control a running collection: ng eval ctl RUN VERB.
 
 RUN is its output or its id (`ng eval ps` lists both), and may be left out if there is only one. VERB is one of:
   status                     print the outcomes so far and the rollouts that have been running for longest
@@ -53,20 +53,20 @@ class CtlSettings(JsonSettings):
     words: list[str] = Field(default_factory=list)
     """The run, the verb and its argument."""
     failed: bool = False
-    """For requeue: all rollouts without a score, the default."""
+    """For requeue: run all rollouts without a score again. This is the default."""
 
 
 class WaitSettings(CommandSettings):
     """Parameters of `ng eval wait`."""
 
     run: str | None = None
-    """The output or the id of the collection. Default: the only one."""
+    """The output or the id of the collection. Default: the only running collection."""
     timeout_s: PositiveInt | None = None
     """Give up after this many seconds, with exit code 124. Default: wait until the collection ends."""
 
 
 class Address(NamedTuple):
-    """A task, or one repeat of it."""
+    """All repeats of a task, or one of them."""
 
     task: NonNegativeInt
     repeat: NonNegativeInt | None
@@ -102,7 +102,7 @@ def _described(collection: Collection) -> JsonObject:
 
 
 def ctl(words: list[str]) -> int:
-    """Carry out one verb."""
+    """Send one request, such as `pause`, to a running collection, and print the answer."""
     settings = Options("ng eval ctl", CtlSettings, CTL, takes_config=False, named_by="words").settings(words)
     name, verb, rest = _parts(settings.words)
     arguments = _arguments(verb, rest, is_failed=settings.failed)

@@ -18,7 +18,7 @@ from nemo_gym.jsonl import read_raw_lines
 
 
 def collate(words: list[str]) -> int:
-    """Check and measure every dataset of a mode, compare with earlier metrics, and collate them by type."""
+    """Check the datasets of a mode, compare their metrics with the earlier ones, and collate them by type."""
     summary = "Check, measure and collate the datasets of a config's agents."
     line = Options("ng_prepare_data", PreparationSettings, summary).read(words)
     run = load_without_model(line.paths, line.overrides)
@@ -33,7 +33,7 @@ def collate(words: list[str]) -> int:
 
 
 def render(words: list[str]) -> int:
-    """Write a file's rows with a prompt's messages as their input."""
+    """Write the rows of a file, with the messages of a prompt as the input of each row."""
     summary = "Write a file's rows with a prompt's messages as their input."
     options = Options("ng_materialize_prompts", MaterializePromptsConfig, summary, takes_config=False)
     settings = options.settings(words)
@@ -47,7 +47,8 @@ def prepare_benchmark(words: list[str]) -> int:
     """Prepare the data of every benchmark in a configuration."""
     line = Options("ng_prepare_benchmark", PrepareBenchmarkSettings, usual_selector="--benchmark").read(words)
     run = load_without_model(line.paths, line.overrides)
-    # Prepare scripts read the config (`get_hf_token`), but cannot load it, because it lacks a model.
+    # Share the loaded config with the prepare scripts, which read it, for example in `get_hf_token`. They cannot load
+    # it themselves, because it lacks a model.
     set_process_config(view_of(run))
     settings = settings_from(PrepareBenchmarkSettings, run.plain)
     owed = []

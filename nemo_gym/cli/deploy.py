@@ -18,7 +18,7 @@ from nemo_gym.rollouts.job import CollectJob
 
 PROGRAM = "ng deploy render"
 OWN = {key_of(name, info) for name, info in DeploySettings.model_fields.items()} - set(CollectJob.model_fields)
-"""Settings that never belong to the configuration."""
+"""Settings of this command only. They are left out of the configuration that is deployed."""
 
 
 def render(words: list[str]) -> int:
@@ -31,7 +31,7 @@ def render(words: list[str]) -> int:
         raise UsageError("--target compose writes a Compose file and the config: add --output FOLDER.")
     others = [word for word in line.overrides if parse_override(word).path[0] not in OWN]
     plan = plan_of(line.paths, others, settings, shlex.join([*PROGRAM.split(), *words]))
-    # Errors show here instead of in the cluster.
+    # Check the pairing and the settings now, so that errors show here instead of in the cluster.
     run = running.with_checked_pairing(plan.run)
     if plan.collection is not None:
         settings_from(CollectJob, {**plan.collection.values, "input_jsonl_fpath": "-", "output_jsonl_fpath": "-"})

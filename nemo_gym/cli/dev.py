@@ -23,7 +23,7 @@ LOCKS = ("requirements.lock", "requirements-dev.lock")
 def test(words: list[str]) -> int:
     """Run the repository's tests with pytest and return its exit code; measure coverage if pytest-cov is installed.
 
-    All words are passed on to pytest.
+    All arguments are passed on to pytest.
     """
     if HELP_WORDS & {*words}:
         running.say(

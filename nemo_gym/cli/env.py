@@ -33,20 +33,20 @@ ECHO_S = 0.5
 
 
 class _Stopped(BaseException):
-    """The exception that a stop signal raises. Its notes say what it has stopped."""
+    """The exception that a stop signal raises. If it interrupts the start, its notes name the stopped servers."""
 
 
 class _Ending:
-    """A flag that a stop signal sets, because an exception that its handler raises may get lost, as in an import."""
+    """The flags that a stop signal sets. The exception alone is not enough: it may get lost, as during an import."""
 
     def __init__(self) -> None:
         self.is_due = False
         self.is_normal = False
-        """Whether the servers are up, so that a signal is the normal end."""
+        """Whether a stop signal is the normal end, with exit code 0, because the servers are up."""
         self.exit_code = 0
         self._noted_at = -ECHO_S
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # Signals that nohup ignores stay ignored.
+            # A signal that is already ignored, as under nohup, stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._note)
 
@@ -60,7 +60,7 @@ class _Ending:
 
 
 def start(words: list[str], starter: WarmStarter | None = None) -> int:
-    """Start the servers of a config and keep them up until Ctrl-C, SIGTERM, or until one fails for good."""
+    """Start the servers of a config, and keep them up until Ctrl-C or SIGTERM, or until a server fails for good."""
     line = Options("ng_run", StartSettings, takes_model=True).read(words)
     ending = _Ending()
     try:
@@ -81,7 +81,8 @@ def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None
         running.await_model_endpoints(servers, settings)
         running.say(f"{len(run.servers_here)} / {len(run.servers)} servers ready")
         running.show_instances(servers.instances)
-        # Only this process waits from now on; a program that calls RunHelper manages its own memory.
+        # This process only waits from now on. `launch_for` does not do this, because it also serves `RunHelper`, whose
+        # program manages its own memory.
         settle_memory()
         ending.is_normal = True
         head = servers.run.head
@@ -111,7 +112,7 @@ def status(words: list[str]) -> int:
 
 
 def resolve(words: list[str]) -> int:
-    """Print the merged configuration as YAML, secrets masked."""
+    """Print the merged configuration as YAML, with secrets masked."""
     line = Options("ng_dump_config", NoSettings, takes_model=True).read(words)
     running.say(config.masked_yaml(load_as_written(line.paths, line.overrides)).rstrip())
     return 0
@@ -144,7 +145,7 @@ def validate(words: list[str]) -> int:
 
 
 def prefetch(words: list[str]) -> int:
-    """Build a separate environment for every folder that needs one, without starting servers."""
+    """Build the virtual environment of every folder that needs a separate one, without starting servers."""
     line = Options("ng env prefetch", NoSettings).read(words)
     run = load_without_model(line.paths, line.overrides)
     built = interpreters(run, auto_install=True, notice=running.note)

@@ -1,4 +1,4 @@
-"""Published name of the settings of `eval prepare`."""
+"""The settings of `ng eval prepare`, under the name that the published package has."""
 
 from nemo_gym.cli.settings import PrepareBenchmarkSettings as PrepareBenchmarkConfig
 

@@ -16,10 +16,11 @@ MOST_KINDS = 20
 LONGEST_MESSAGE = 400
 
 _NUMBER = re.compile(r"\b[0-9a-f]{8,}\b|(?<!\.py:)(?<!\d)\d+(\.\d+)?")
-"""A port, a count or an id, but not the line of a source file, which is the place of a cause."""
+"""Numbers that differ between occurrences of one failure: ports, counts and ids. A line number of a source file does
+not match, because it identifies the cause."""
 _QUOTED_VALUE = re.compile(
-    r"""(?<!Error): (?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""  # answer: '…'; but KeyError: 'x' is a cause
-    r"|\binput_value=.*?, input_type=\w+"  # by pydantic
+    r"""(?<!Error): (?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""  # answer: '…', but not KeyError: 'x', which is a cause
+    r"|\binput_value=.*?, input_type=\w+"  # in pydantic's messages
 )
 
 
@@ -37,7 +38,7 @@ class _Occurrences:
 
 
 class FailureReporter:
-    """A reporter of a run's failures; `say` receives the first of each kind as it happens."""
+    """A reporter of a run's failures. It calls `say` with the first failure of each kind as it happens."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class FailureReporter:
         mask: Callable[[str], str] = str,
         place_of: Callable[[Row], str | None] = lambda row: None,
     ) -> None:
-        """Initialise without failures; `mask` hides secrets in messages, `place_of` finds the line of a faulty row."""
+        """Initialise the reporter. `mask` hides secrets; `place_of` returns the file and line of an invalid row."""
         self._say = say
         self._mask = mask
         self._place_of = place_of
@@ -58,7 +59,7 @@ class FailureReporter:
         if record.cause is None:
             return
         whole = " ".join(self._mask(record.row.failure_message or "no message").split())
-        # An answer may be longer than the printed part, so remove it before the message is cut off.
+        # Remove quoted values before the message is shortened, because a shortened one lacks its closing quote.
         shape = _shortened(_NUMBER.sub("#", _QUOTED_VALUE.sub(": …", whole)))
         kind, message = _Kind(record.cause, record.row.failure_server, shape), _shortened(whole)
         if kind not in self._kinds:

@@ -58,7 +58,7 @@ def is_list(info: FieldInfo) -> bool:
 
 
 def _fixed_size(info: FieldInfo) -> int:
-    """Return the number of values of a setting that holds a range; 0 for any other."""
+    """Return the number of values of a setting that holds a tuple, such as a range; 0 for other settings."""
     kinds = (info.annotation, *typing.get_args(info.annotation))
     return next((len(typing.get_args(kind)) for kind in kinds if typing.get_origin(kind) is tuple), 0)
 
@@ -71,12 +71,12 @@ def _metavar(info: FieldInfo, kind: str) -> str:
 
 
 def key_of(name: str, info: FieldInfo) -> str:
-    """Return the setting's public name: its alias, if it has one."""
+    """Return the setting's public name: its alias if it has one, else its own name."""
     return info.alias or name
 
 
 def flag_names(name: str) -> tuple[str, ...]:
-    """Return all flags of a setting, the shortest first."""
+    """Return all flags of a setting. The first one is the flag that messages suggest."""
     return tuple(dict.fromkeys([*SHORT_FLAGS.get(name, ()), f"--{name.replace('_', '-')}"]))
 
 
@@ -104,7 +104,7 @@ def _type_words(annotation: object) -> str:
 
 
 def text_keys(model: type[BaseModel]) -> set[str]:
-    """Return the settings that hold text or a path: `4.10` is a model's name there, not a number."""
+    """Return the settings that hold text or a path. Their values are not numbers: `4.10` may be a model's name."""
     return {key_of(name, info) for name, info in model.model_fields.items() if _type_words(info.annotation) in TEXTS}
 
 

@@ -1,4 +1,4 @@
-"""Commands on folders: test one or all, check one, list the packages of one."""
+"""Commands on the folders of servers and environments: run tests, check promises, list packages."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _counted(tested: Sequence[Tested]) -> str:
 
 
 def check(words: list[str]) -> int:
-    """Check an environment by playing in it, and return 1 if a promise is broken."""
+    """Check the promises of an environment by running rollouts in it, and return 1 if one is broken."""
     from nemo_gym.cli import tables
     from nemo_gym.contract import check_environment, open_environment, sample_of, tasks_in, write_examples
     from nemo_gym.data.obtain import Obtainer
@@ -90,7 +90,8 @@ def check(words: list[str]) -> int:
         "ng_check", CheckSettings, summary, takes_config=False, takes_other_keys=True, names_folders=ANY_FOLDER
     )
     line = options.read(words)
-    # The environment's config loads only with the model that the check adds. So only the settings are read here.
+    # Read only the settings of this command here. The environment's config cannot be loaded yet, because it lacks the
+    # model that the check adds.
     own = [word for word in line.overrides if len(path := parse_override(word).path) == 1 and path[0] != CONFIG_PATHS]
     settings = settings_from(CheckSettings, config.load(line.paths, own, skip_dotenv=True).plain)
     if settings.write_examples and own != line.overrides:
@@ -113,7 +114,7 @@ def check(words: list[str]) -> int:
 
 
 def packages(words: list[str]) -> int:
-    """List the packages of the environment in which a folder's server runs."""
+    """List the packages of the Python environment in which a folder's server runs."""
     line = Options("ng_pip_list", PipListSettings, takes_config=False).read(words)
     run = config.load(line.paths, line.overrides, skip_dotenv=True, needs_variables=False)
     settings = settings_from(PipListSettings, run.plain)

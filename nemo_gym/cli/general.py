@@ -1,4 +1,4 @@
-"""Published name of the settings of `--version`."""
+"""The settings of `ng version`, under the name that the published package has."""
 
 from nemo_gym.cli.settings import VersionSettings as VersionConfig
 

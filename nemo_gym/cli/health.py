@@ -38,11 +38,11 @@ class HealthSettings(StartSettings):
     """Parameters of `ng eval health-check`."""
 
     split: Literal["train", "validation", "benchmark", "example"] = "benchmark"
-    """The type of the agents' datasets to try."""
+    """The type of the datasets whose rows are tried."""
     rows: PositiveInt = 3
     """How many rows to try of each dataset: the longest one, and others at random."""
     num_repeats: PositiveInt | None = None
-    """How often the whole run will run each row, for the forecast. Default: as the dataset says."""
+    """How often the whole run will run each row, for the forecast. Default: the dataset's num_repeats."""
     num_samples_in_parallel: PositiveInt = 1024
     """How many rollouts the whole run will run at once, for the forecast."""
     limit: PositiveInt | None = None
@@ -54,7 +54,7 @@ class HealthSettings(StartSettings):
 
 
 class _Sample(NamedTuple):
-    """The rows to try, and how many rollouts of each agent the whole run has."""
+    """The rows to try, and the number of rollouts per agent in the whole run."""
 
     rows: list[Row]
     planned: dict[str, int]
@@ -128,7 +128,7 @@ def _code(findings: list[Finding]) -> int:
 
 
 async def _have_tools(client: ServerClient, run: RunConfig, rows: list[Row]) -> bool:
-    """Return whether tasks have tools: in their rows, or from their resources servers."""
+    """Return whether the tasks have tools, from their rows or from a resources server."""
     if any((row.params or {}).get("tools") for row in rows):
         return True
     for server in run.servers_of("resources_servers"):
@@ -136,7 +136,7 @@ async def _have_tools(client: ServerClient, run: RunConfig, rows: list[Row]) -> 
             reply = await client.get(server.name, "/tools")
         except ServerCallError:
             continue
-        # A server with other routes than ours may answer anything.
+        # Ignore a reply that is not JSON, because a server with its own routes may return anything for `/tools`.
         with suppress(orjson.JSONDecodeError):
             if reply.ok and await reply.json():
                 return True

@@ -21,8 +21,8 @@ class RunHelper:
     def start(self, global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None) -> None:
         """Start every server, and return once all servers and their model endpoints answer.
 
-        Raise `ConfigError` or `LaunchError` on failure, after stopping every server. Afterwards
-        `get_global_config_dict` returns the configuration with all addresses in this process.
+        Raise `ConfigError` or `LaunchError` on failure, after stopping every server. After a successful start,
+        `get_global_config_dict` in this process returns the configuration with the addresses of all servers.
         """
         if self._servers is not None:
             raise LaunchError("the servers of this RunHelper are already running. Call shutdown() first.")
@@ -39,11 +39,11 @@ class RunHelper:
         set_process_config(view_of(servers.run))
 
     def poll(self) -> None:
-        """Raise `LaunchError`, with the last lines of its log, if a server died and will not be restarted."""
+        """Raise `LaunchError`, with the last lines of the server's log, if a server died and will not be restarted."""
         self._running().watch(timeout_s=0.0)
 
     def wait_for_spinup(self) -> None:
-        """Return at once, because `start` has already waited. Raise `LaunchError` before `start`."""
+        """Return at once, because `start` has already waited. Raise `LaunchError` if `start` was not called."""
         self._running()
 
     def display_server_instance_info(self) -> None:

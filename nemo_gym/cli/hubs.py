@@ -92,7 +92,7 @@ def delete_from_gitlab(words: list[str]) -> int:
 
 
 def _read(words: list[str], program: str, model: type[SettingsT]) -> tuple[SettingsT, Mapping[str, object]]:
-    """Return a command's settings, and all top-level values."""
+    """Return a command's settings, and all top-level values of the config."""
     line = Options(program, model, takes_config=False).read(words)
     plain = {**_token_of_environment(), **config.load(line.paths, line.overrides, needs_variables=False).plain}
     return settings_from(model, plain), plain

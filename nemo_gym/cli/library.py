@@ -13,7 +13,7 @@ from nemo_gym.viewer.library import Library
 
 
 def library_of(given: Sequence[Path]) -> Library:
-    """Return the runs in these files and folders. Raise `DataError` for a path without one."""
+    """Return the runs in these files and folders. Raise `DataError` if a path is unreadable or contains no run."""
     for path in given:
         if not path.exists():
             raise DataError(f"{path}: this file or folder does not exist.{_meant(path)}")
@@ -46,7 +46,7 @@ def _no_run(library: Library, path: Path) -> str:
 
 
 def _results_next_to(path: Path) -> Path | None:
-    """Return the results of a run to which a file belongs, such as `x.jsonl` for `x_failures.jsonl`."""
+    """Return the results file of the run that a file belongs to, such as `x.jsonl` for `x_failures.jsonl`."""
     for results in path.parent.glob("*.jsonl") if path.is_file() else ():
         files = RunFiles(results=results)
         if path in (files.failures, files.materialized, files.record, files.metrics):

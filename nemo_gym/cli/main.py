@@ -22,7 +22,7 @@ HELP_WORDS = {"-h", "--help", "+h=true", "+help=true", "++h=true", "++help=true"
 
 
 def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
-    """Run the command named by the program or by its first words, and return the exit code."""
+    """Run the command that the script name or the first arguments select, and return the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A character that the terminal cannot encode must not end a run.
@@ -72,10 +72,11 @@ def _execute(command: Command, words: list[str]) -> int:
         print(f"warning: {EXTRA_ROOTS_ENV_VAR}: {problem}", file=sys.stderr)  # noqa: T201 - the CLI prints
     if not command.starts_servers or HELP_WORDS & set(words):
         return _function(command)(words)
-    # Imported here, because no other command needs it.
+    # Imported here, because only commands that start servers need it.
     from nemo_gym.launcher.warm import WarmStarter, is_supported
 
-    # Its imports take longer than everything else together, so it starts before the imports of the command.
+    # Start the warm process before the command's module is imported, because the imports of the warm process take
+    # longer than everything else together.
     starter = WarmStarter() if is_supported() else None
     try:
         return _function(command)(words, starter)

@@ -20,9 +20,9 @@ class PublishSettings(JsonSettings):
     """Parameters of `ng env publish`."""
 
     name: str | None = None
-    """The environment or benchmark: any name of `ng list environments`."""
+    """The name of an environment or benchmark, as `ng list environments` prints it."""
     as_json: bool = Field(default=True, alias="json")
-    """Accepted, because the output is always JSON."""
+    """Accepted but without effect, because the output is always JSON."""
 
 
 def publish(words: list[str]) -> int:

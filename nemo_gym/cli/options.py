@@ -37,7 +37,7 @@ SettingsT = TypeVar("SettingsT", bound=BaseModel)
 
 
 class Sampling(NamedTuple):
-    """A flag that sets one field of every request."""
+    """A flag that sets one field of every request to the model."""
 
     field: str
     type: type[int] | type[float]
@@ -58,11 +58,12 @@ SAMPLING_FLAGS = {
     "--max-output-tokens": Sampling("max_output_tokens", int, "The maximum number of tokens per response."),
 }
 NAME = re.compile(r"[\w./-]*\w[\w./-]*")
-"""A bare word that may be a name or a path, not an override or part of one that the shell has split."""
+"""An argument that may be a name or a path, but not an override or a part of an override that the shell has split."""
 TEXT = re.compile(r"[^+~=][^=]*")
-"""A bare word that may be a search query."""
+"""An argument that may be a search query."""
 FILES = ("input_glob", "rollouts_jsonl_fpath", "input_jsonl_fpath")
-"""The settings that a bare path of rows or rollouts may be meant for; a command's first one is suggested."""
+"""Settings that take a file of rows or rollouts. If a .jsonl file is given without a flag, the flag of the first of
+these settings that the command has is suggested."""
 
 
 _TIERS = tuple(f"{tier}/" for tier in {*SERVER_TYPES, *(selector.folder for selector in SELECTORS)})
@@ -91,7 +92,7 @@ class PairingSettings(BaseModel):
 
 
 class CommandLine(NamedTuple):
-    """The config files and overrides of a command line; flags become overrides."""
+    """The config files and overrides of a command line. Flags have been turned into overrides."""
 
     paths: list[str]
     overrides: list[str]
@@ -99,30 +100,30 @@ class CommandLine(NamedTuple):
 
 @dataclass(frozen=True)
 class Options(Generic[SettingsT]):
-    """The flags of one command."""
+    """The flags, help and parser of one command, made from its settings model."""
 
     program: str
     model: type[SettingsT]
     summary: str = ""
-    """The beginning of the help; by default the command's summary in the list of commands."""
+    """The start of the help text; by default the command's summary in the list of commands."""
     takes_config: bool = True
     takes_model: bool = False
     takes_sampling: bool = False
     takes_other_keys: bool = False
-    """Whether keys may belong to a config that the command finds itself."""
+    """Whether unknown keys are accepted, because they may belong to a config that the command finds itself."""
     usual_selector: str = "--resources-server"
-    """The flag to suggest for a bare name."""
+    """The flag to suggest for a name that was given without a flag."""
     names_folders: Collection[str] = ("resources_server",)
-    """The selectors that a command for one folder has."""
+    """The selectors, such as `environment`, that a command for one folder offers as flags."""
     named_by: str | None = None
-    """The setting that a bare word sets, such as `mcqa` in `ng list agents mcqa`; several words if it is a list."""
+    """The setting for arguments without a flag, such as `mcqa` in `ng list agents mcqa`. A list takes several."""
 
     def settings(self, words: Sequence[str]) -> SettingsT:
-        """Parse the words of a command that needs nothing but its settings."""
+        """Parse the arguments of a command that needs only its settings, and no config."""
         return settings_from(self.model, config.load(*self.read(words), skip_dotenv=True).plain)
 
     def read(self, words: Sequence[str]) -> CommandLine:
-        """Parse the words into config files and overrides. Help and usage errors exit with code 0 and 2."""
+        """Parse the arguments into config files and overrides. Exit with code 0 after help, and 2 on a usage error."""
         parser = self._parser()
         if HELP_WORDS & set(words):
             parser.print_help()
@@ -147,12 +148,12 @@ class Options(Generic[SettingsT]):
             f"++{key}={encoded(value, is_text=key in texts)}" for key, value in given.items() if value is not None
         ]
         if any(word.lstrip("+") == "verbose=true" for word in (*overrides, *flags)):
-            # The same format as in the server processes.
+            # Use the same format as the server processes.
             logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
         return CommandLine(files, [*overrides, *flags])
 
     def _with_values(self, words: Sequence[str]) -> list[str]:
-        """Append `=true` to flags whose value may be omitted."""
+        """Append `=true` to flags that were given without their optional value."""
         alone = {
             flag
             for name, info in self.model.model_fields.items()
@@ -162,7 +163,7 @@ class Options(Generic[SettingsT]):
         return [f"{word}=true" if word in alone else word for word in words]
 
     def _named(self, parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
-        """Turn a bare word among the overrides into an override."""
+        """Turn arguments that are not overrides, such as a name, into overrides."""
         pattern = TEXT if self.named_by else NAME
         names = [word for word in words if pattern.fullmatch(word)]
         key = self.named_by or ("entrypoint" if "entrypoint" in self.model.model_fields else None)
@@ -179,17 +180,20 @@ class Options(Generic[SettingsT]):
         return [f"++{key}={orjson.dumps(meant[word]).decode()}" if word in names else word for word in words]
 
     def _listed(self, words: list[str]) -> list[str]:
-        """Turn all bare words into one override. A path that exists may contain '='."""
+        """Turn all arguments that are not overrides into one override of a list. An existing path may contain '='."""
         names = [word for word in words if TEXT.fullmatch(word) or os.path.exists(word)]
         given = [f"++{self.named_by}={orjson.dumps(names).decode()}"] if names else []
         return [*(word for word in words if word not in names), *given]
 
     def _flag_for(self, words: Sequence[str]) -> str | None:
-        """Return the first of these names or files with the flag that is missing, if the command has one."""
+        """Return a corrected argument: the first of these names or files, with the flag that it needs.
+
+        Return None for a file for which the command has no flag.
+        """
         word = words[0]
         if word.endswith(".jsonl"):
             file = next((key for key in FILES if key in self.model.model_fields), None)
-            # The shell has replaced a pattern by the files that match it.
+            # Suggest all words for a glob pattern, because the shell has replaced it by the files that match.
             meant = ",".join(words) if file == "input_glob" else word
             return f"{flag_names(file)[0]} {meant}" if file else None
         if word.endswith((".yaml", ".yml")):
@@ -202,7 +206,10 @@ class Options(Generic[SettingsT]):
     def _check_keys(
         self, parser: argparse.ArgumentParser, files: Sequence[str], overrides: Sequence[str], missing: Collection[str]
     ) -> None:
-        """Reject keys that nothing reads. With a config, reject only likely typos, as folders may read other keys."""
+        """Reject keys that nothing reads.
+
+        If the command takes a config, reject only likely typos, because server folders may read other keys.
+        """
         names: dict[str, str] = {}
         for model in (self.model, *((ModelSettings, PairingSettings) if self.takes_model else ())):
             for name, info in model.model_fields.items():
@@ -212,7 +219,7 @@ class Options(Generic[SettingsT]):
             names |= {each.field: f"responses_create_params.{each.field}" for each in SAMPLING_FLAGS.values()}
         for word, meant in unknown_keys(files, overrides, names, missing).items():
             if meant or not (self.takes_config or self.takes_other_keys):
-                # Without the value, because it may be a secret.
+                # Leave out the value, because it may be a secret.
                 parser.error(
                     f"{word.partition('=')[0]}: nothing reads this key{f'. Did you mean {meant!r}?' if meant else ''}"
                 )
@@ -275,7 +282,7 @@ def settings_from(model: type[SettingsT], values: Mapping[str, object]) -> Setti
                 hint = f" (is '{close[0]}' a misspelling of it?)" if close else ""
                 problems.append(f"{key} is missing{hint}: add {flag_names(key)[0]} … or +{key}=…")
             else:
-                # A problem with several settings together has no key.
+                # A problem that concerns several settings has no key.
                 problems.append(f"{key}: {problem}" if key else problem)
         text = "; ".join(problems)
         raise UsageError(f"{text}{'' if text.endswith('?') else '.'} --help lists all settings.") from error
@@ -283,7 +290,7 @@ def settings_from(model: type[SettingsT], values: Mapping[str, object]) -> Setti
 
 class _Parser(argparse.ArgumentParser):
     def reject(self, unknown: Sequence[str]) -> NoReturn:
-        """Exit because of unknown flags. The list may also have the settings that follow them, which are valid."""
+        """Exit with an error that names the unknown flags. The list may also contain valid arguments after them."""
         flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
         known = [flag for action in self._actions for flag in action.option_strings]
         close = (get_close_matches(flag, known, n=1) for flag in flags)

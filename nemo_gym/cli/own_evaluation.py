@@ -1,4 +1,4 @@
-"""Commands for an evaluation of one's own: create its folder, and compare its grader with people."""
+"""Commands for custom evaluations: create the benchmark folder, and compare its grader with human labels."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class InitSettings(CommandSettings):
     question: str
     """The column with the questions."""
     answer: str | None = None
-    """The column with the expected answers. Only the grader 'rubric' can do without."""
+    """The column with the expected answers. Required unless the grader is 'rubric'."""
     grader: Grader
     """How answers are graded."""
     options: str | None = None
     """For 'choice': the column with the options, separated by '|'. Default: all answers of the table."""
     subset: str | None = None
-    """A column for whose values metrics are computed, too."""
+    """A column that divides the questions into subsets. Metrics are also computed for each subset."""
     rubric: Path | None = None
     """For 'rubric': a Markdown file with the criteria and their weights."""
 

@@ -48,7 +48,7 @@ class ProfileSettings(RewardProfileConfig):
 
 
 class AggregationSettings(AggregationJob, StartSettings):
-    """The flags of the command that merges and measures."""
+    """All parameters of `ng_aggregate_rollouts`, including those for starting servers."""
 
 
 def aggregate(words: list[str]) -> int:
@@ -63,7 +63,7 @@ def aggregate(words: list[str]) -> int:
     job = settings_from(AggregationJob, run.plain)
     settings = settings_from(StartSettings, run.plain)
     shards = find_shards(job.input_glob, job.output_jsonl_fpath)
-    # Before the large files are read.
+    # Check the output before the large files are read.
     is_own_output = [path.resolve() for path in shards] == [job.output_jsonl_fpath.resolve()]
     if job.merge_shards and not is_own_output:
         check_output(shards, job.output_jsonl_fpath, overwrite=job.overwrite)
@@ -92,7 +92,10 @@ def aggregate(words: list[str]) -> int:
 
 
 def _kept_by_collectors(job: AggregationJob, results: list[Path], found: Contents) -> list[Path]:
-    """Return the files that collectors have kept for these results; empty if the results are whole."""
+    """Return the files in which collectors have kept the rollouts of a sharded run.
+
+    Return none if the results contain the rollouts themselves. Raise `UsageError` if the job does not fit the results.
+    """
     if not found.entries:
         if job.shards is not None:
             raise UsageError(f"shards: {', '.join(map(str, results))} is whole, so it needs no files of collectors.")
@@ -106,7 +109,7 @@ def _kept_by_collectors(job: AggregationJob, results: list[Path], found: Content
 
 
 def _merge(job: AggregationJob, results: list[Path], kept: list[Path]) -> None:
-    """Merge the rollouts of a sharded run, and print what was not used."""
+    """Merge the rollouts of a sharded run, and print which rollouts are missing and which lines were not used."""
     merged = merge(results, kept, job.output_jsonl_fpath, leave_out=job.leave_out_missing)
     running.say(f"merged from {counted(len(kept), 'shard')}: {', '.join(map(str, kept))}")
     if merged.missing:

@@ -1,4 +1,4 @@
-"""The command that grades stored rollouts again, with its own or with running servers."""
+"""The command that grades stored rollouts again, with servers that it starts or with running ones."""
 
 from __future__ import annotations
 
@@ -42,17 +42,18 @@ from nemo_gym.rollouts.subject import RunSubject, blocks_of_config, blocks_of_ru
 
 
 class JudgeSettings(CommandSettings):
-    """Parameters that measure a judge."""
+    """Parameters for measuring how consistent a judge is, and how well it agrees with people."""
 
     judge_repeats: int | None = Field(default=None, ge=2)
     """Grade each rollout this many times, into <output>_judge1.jsonl and so on, and report how much the
     judge's verdicts vary."""
     labels: Path | None = None
-    """A file with people's labels (ng eval label), with which the judge_repeats verdicts are compared."""
+    """A file with human labels (ng eval label), for use with judge_repeats. The judge's most frequent verdict on each
+    rollout is compared with the label."""
 
 
 class ReverificationSettings(ReverificationJob, JudgeSettings, StartSettings):
-    """The flags of the command."""
+    """All parameters of `ng eval reverify`."""
 
 
 def reverify(words: list[str]) -> int:
@@ -104,7 +105,7 @@ def _check(job: ReverificationJob, judge: JudgeSettings, run: RunConfig) -> Labe
     _check_cache(run.plain)
     labels = read_labels(judge.labels) if judge.labels else None
     if labels is not None:
-        # Before the rollouts are graded many times, which may cost much.
+        # Check the labels before the rollouts are graded many times, which may be expensive.
         pairs_of(job.rollouts_jsonl_fpath, labels)
     return labels
 
@@ -125,7 +126,7 @@ def _repeated(
     repeats: int,
     labels: Labels | None,
 ) -> int:
-    """Grade all rollouts several times, each into a file of its own, and report how much the verdicts vary."""
+    """Grade all rollouts `repeats` times, and report how much the verdicts vary. Each repeat has its own file."""
     output = planned.job.output_jsonl_fpath
     files: list[Path] = []
     for repeat in range(1, repeats + 1):

@@ -54,11 +54,11 @@ ResultT = TypeVar("ResultT")
 RESUME_OVERRIDE = "+resume_from_cache=true"
 INTERRUPTED = 130
 WATCH_S = 0.2
-"""Seconds that one check of the servers takes; the end of a run waits for the last check."""
+"""Seconds that one check of the servers takes. It is short, because the end of a run waits for the last check."""
 
 
 class EndToEndSettings(EndToEndJob, StartSettings):
-    """The flags of the command that starts servers and collects."""
+    """All parameters of `ng_e2e_collect_rollouts`, including those for starting servers."""
 
 
 def collect(words: list[str]) -> int:
@@ -87,7 +87,7 @@ def collect(words: list[str]) -> int:
 
 
 def run(words: list[str], starter: WarmStarter | None = None) -> int:
-    """Start the servers of a config, collect the datasets of a split, stop the servers."""
+    """Start the servers of a config, collect rollouts over a split of its datasets, and stop the servers."""
     summary = "Start the servers of a config, collect rollouts over a split of its datasets, stop the servers."
     options = Options("ng_e2e_collect_rollouts", EndToEndSettings, summary, takes_model=True, takes_sampling=True)
     line = options.read(words)
@@ -118,7 +118,7 @@ def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | N
     if job.detach and not is_in_background():
         return start_in_background(job.output_jsonl_fpath)
     files = RunFiles(results=job.output_jsonl_fpath)
-    # Opened before any server starts, so that an existing or locked output is rejected at once.
+    # Open the output before any server starts, so that an existing or locked output is rejected at once.
     with locked(files):
         plan = _prepare(run_config, job, agents)
         with open_run(plan, files, RunSubject.of_run(run_config), secrets=secrets_of(run_config)) as opened:
@@ -150,7 +150,7 @@ def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Task
     datasets = datasets_of_split(run_config, job.split, Obtainer(run_config, running.note).path_of)
     for agent, dataset, path in datasets:
         prompt = dataset.prompt_config or job.prompt_config
-        # Checked before gathering, so that errors name the original file and line.
+        # Check the rows before gathering them, so that errors name the original file and line.
         TaskPlan(
             path,
             job.model_copy(update={"agent_name": agent, "limit": None, "prompt_config": prompt}),
@@ -211,11 +211,12 @@ async def _collect(
         if run.settings.disable_aggregation:
             return None
         try:
-            # The entries of a sharded run lack long fields, which an environment's own metrics may need.
+            # Do not ask the servers for metrics of a sharded run. Its entries lack long fields that these metrics may
+            # need.
             asked = None if run.settings.sharded else client
             return await while_up(servers, aggregate(asked, run.files))
         except (DataError, LaunchError) as error:
-            # Every rollout is on disk already, so the run does not fail.
+            # The run does not fail without metrics, because every rollout is already on disk.
             running.note(f"Error: {error}")
             return None
     finally:
@@ -224,12 +225,12 @@ async def _collect(
 
 
 def _stop_this_process() -> None:
-    # The handlers of this signal end the command in order.
+    # Send the signal instead of exiting, because its handler ends the command in an orderly way.
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def while_up(servers: RunningServers | None, work: Coroutine[object, None, ResultT]) -> ResultT:
-    """Await the work. If a server fails for good, cancel it and raise the `LaunchError` that names the server."""
+    """Await the work. If a server fails for good, cancel the work and raise a `LaunchError` that names the server."""
     if servers is None:
         return await work
     working = asyncio.create_task(work)
@@ -280,7 +281,7 @@ def report(
 
 
 def exit_code(files: RunFiles, summary: Summary, max_failed_share: float | None) -> int:
-    """Return 1 if nothing was scored or too many rollouts failed, and report the latter."""
+    """Return 1 if no planned rollout was scored or too many failed, else 0. Print an error if too many failed."""
     if max_failed_share is not None and summary.failed_share > max_failed_share:
         running.note(
             f"Error: max_failed_share: {_failed_of(summary)} failed ({_percent(summary.failed_share)}), but only "
@@ -309,7 +310,7 @@ def summary_line(summary: Summary) -> str:
 
 
 def run_interruptibly(work: Coroutine[object, None, ResultT]) -> ResultT:
-    """Run the work in an event loop. A signal to stop cancels it, and then `KeyboardInterrupt` is raised.
+    """Run the work in an event loop. A stop signal cancels the work, and then `KeyboardInterrupt` is raised.
 
     Further signals are ignored, because the command then reports and stops its servers within seconds.
     """
@@ -341,6 +342,7 @@ def run_interruptibly(work: Coroutine[object, None, ResultT]) -> ResultT:
             raise KeyboardInterrupt from None
         raise
     finally:
-        # A closed loop leaves the default actions.
+        # Closing the loop has reset these signals to their default actions. Restore the handlers, or ignore further
+        # signals after an interrupt.
         for number, handler in handlers.items():
             signal.signal(number, signal.SIG_IGN if interrupts else handler)

@@ -39,17 +39,17 @@ ENDPOINT_POLL_S = 1.0
 REMINDER_S = 5.0
 UNKNOWN_NAME_S = 8.0
 REFUSED_S = 60.0
-"""By default, the longest wait for a port that refuses connections, as that of a wrong address does."""
+"""The default limit of the wait for a port that refuses connections. It is short, because the address may be wrong."""
 
 
 def stop_signals() -> list[signal.Signals]:
-    """Return the signals that end a command in order. Those that nohup or a shell made us ignore stay ignored."""
+    """Return the signals that end a command in an orderly way, without those that nohup or a shell made us ignore."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def interrupt_on_signals() -> None:
-    """Handle SIGTERM and SIGHUP like Ctrl-C, so that a collection ends in order."""
+    """Handle SIGTERM and SIGHUP like Ctrl-C, so that a collection ends in an orderly way."""
     for number in stop_signals():
         signal.signal(number, signal.default_int_handler)
 
@@ -89,7 +89,7 @@ def load_to_start(files: Sequence[str], overrides: Sequence[str]) -> RunConfig:
 def with_checked_pairing(run: RunConfig) -> RunConfig:
     """Return the run, with notes if an agent that the command line has chosen does not fit its environment.
 
-    Raise ConfigError if such a pairing was not allowed.
+    Raise `ConfigError` if there is such a pairing and the config does not allow it.
     """
     if not run.paired_agents:
         return run
@@ -99,7 +99,8 @@ def with_checked_pairing(run: RunConfig) -> RunConfig:
     try:
         return accepted(run, misfits(run))
     except (DataError, LaunchError) as error:
-        # A folder may have an environment of its own, and the start reports what is wrong.
+        # Do not fail, because this process may lack packages that a server has in its own virtual environment. The
+        # start of the server reports real errors.
         return run.model_copy(update={"notes": (*run.notes, f"the pairing was not checked: {error}")})
 
 
@@ -133,7 +134,7 @@ def launch_for(
 
 @contextmanager
 def _noting_interruption(run: RunConfig) -> Iterator[None]:
-    """Add a note about the servers that a signal in this block stops."""
+    """If a signal interrupts this block, add a note to its exception that names the stopped servers."""
     try:
         yield
     except Exception:
@@ -144,7 +145,7 @@ def _noting_interruption(run: RunConfig) -> Iterator[None]:
 
 
 def interruption(signalled: BaseException | None) -> str:
-    """Return a message about the signal that has ended the start of a command's servers."""
+    """Return a message that says which servers were stopped when a signal interrupted their start."""
     while signalled is not None:
         if notes := getattr(signalled, "__notes__", None):
             return "\n".join(notes)
@@ -156,7 +157,7 @@ def interruption(signalled: BaseException | None) -> str:
 def await_model_endpoints(servers: RunningServers, settings: StartSettings) -> None:
     """Wait until every model endpoint answers, with any status; watch the servers meanwhile.
 
-    Raise `LaunchError` if one of them has the same trouble for too long.
+    Raise `LaunchError` if an endpoint has the same problem for too long, or if a server fails for good.
     """
     with _noting_interruption(servers.run):
         _await_model_endpoints(servers, settings)
@@ -177,7 +178,7 @@ def _await_model_endpoints(servers: RunningServers, settings: StartSettings) -> 
     }:
         now = time.monotonic()
         endpoints = {url: endpoints[url] for url in troubles}
-        # A new kind of trouble, as while an endpoint starts, has its whole time.
+        # Restart the time of all other problems: a new problem, as while an endpoint starts, gets its whole time.
         began |= {(url, other): now for url, found in troubles.items() for other in Trouble if other is not found}
         for url, trouble in troubles.items():
             waited_s, limit_s = now - began[url, trouble], limits[trouble]
@@ -196,7 +197,7 @@ def _await_model_endpoints(servers: RunningServers, settings: StartSettings) -> 
 
 
 def await_others(servers: RunningServers, settings: StartSettings) -> None:
-    """Wait until other machines have started the servers that this one does not. Raise `LaunchError` after a bound."""
+    """Wait until other machines have started the other servers. Raise `LaunchError` after `join_timeout_s`."""
     run = servers.run
     if run.only is None or run.joins:
         return
@@ -220,7 +221,7 @@ def await_others(servers: RunningServers, settings: StartSettings) -> None:
 
 
 def _missing_in(run: RunConfig) -> list[str]:
-    """Return the servers of a run that no machine has."""
+    """Return the servers of a run that no machine has started yet."""
     listed = addresses_of(AddressBook.of_run(run)).listed
     return [name for name in run.servers if name not in listed]
 
@@ -230,10 +231,10 @@ def _probe_s(deadline: float) -> float:
 
 
 def find_head(run: RunConfig, runs: Sequence[RunRecord], agents: Collection[str] = ()) -> HeadConfig:
-    """Return the configured head server, else that of this folder's latest run, else that of the only run.
+    """Return the configured head server if its port is fixed or no run is live, else that of a live run.
 
-    `runs` are the live runs. If some of them have all of these agents, choose among those. Raise `LaunchError` if
-    several runs remain and none of them was started in this folder.
+    `runs` are the live runs. If some of them have all of these agents, the others are left out. Of several runs, the
+    latest one that was started in this folder is chosen. Raise `LaunchError` if none of them was started here.
     """
     if run.head.port_is_fixed and run.head.port:
         return run.head.model_copy(update={"tls": loads.tls_of(run.head)})
@@ -255,7 +256,7 @@ def find_head(run: RunConfig, runs: Sequence[RunRecord], agents: Collection[str]
 def client_for(run: RunConfig, runs: Sequence[RunRecord], agents: Collection[str]) -> ServerClient:
     """Return a client for the running servers, with the run's token if this process has access to it.
 
-    If several of the live runs have all of these agents, `find_head` describes which one is chosen.
+    `find_head` chooses the run.
     """
     return ServerClient.load_from_global_config(find_head(run, runs, agents), configured_token(run.plain))
 

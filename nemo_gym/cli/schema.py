@@ -25,10 +25,10 @@ from nemo_gym.errors import UsageError
 from nemo_gym.jsonl import JsonObject
 
 LONGEST_TEXT = 400
-"""In characters, of a text in the example row."""
+"""The number of characters after which a text in the example row is cut."""
 LONGEST_DEFAULT = 60
 MOST_FIELDS = 8
-"""Of an object whose fields are listed."""
+"""The maximum number of fields of an object whose type is shown with its fields."""
 NAMES_OF_TYPES = {"string": "text", "boolean": "true|false", "integer": "whole number", "array": "list"}
 
 
@@ -36,7 +36,7 @@ class SchemaSettings(JsonSettings):
     """Parameters of `ng env schema`."""
 
     name: str | None = None
-    """The environment or benchmark: any name of `ng list environments`."""
+    """The name of an environment or benchmark, as `ng list environments` prints it."""
     as_json: bool = Field(default=False, alias="json")
     """Print JSON Schema."""
 
@@ -132,7 +132,7 @@ def _types(schema: JsonObject, definitions: JsonObject) -> Iterator[str]:
         target = definitions.get(reference.rpartition("/")[2], {})
         yield from _types(target, definitions) if "properties" not in target else [_object(target, definitions)]
     for each in [*schema.get("anyOf", ()), *schema.get("oneOf", ())]:
-        # Null is the default of such a field, which has a column of its own.
+        # Leave out null. It is usually the default of the field, which the table shows in a separate column.
         yield from _types(each, definitions) if each.get("type") != "null" else ()
     if values := schema.get("enum") or ([schema["const"]] if "const" in schema else None):
         yield "|".join(map(str, values))
@@ -154,7 +154,7 @@ def _object(schema: JsonObject, definitions: JsonObject) -> str:
 
 
 def _cut(value: object) -> object:
-    """Return a JSON value with long texts cut."""
+    """Return a JSON value in which long texts are cut."""
     if isinstance(value, dict):
         return {key: _cut(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -24,11 +24,11 @@ class Selector(NamedTuple):
     is_server: bool
     """Whether a config is `configs/<name>.yaml`, as for servers, instead of `config.yaml`."""
     others: tuple[str, ...] = ()
-    """The flags of further selectors whose names it takes, too."""
+    """The flags of other selectors. This selector also accepts the names that they accept."""
 
     @property
     def key(self) -> str:
-        """The attribute of the parsed arguments."""
+        """The name of the flag in the parsed arguments."""
         return self.flag.lstrip("-").replace("-", "_")
 
     def path_of(self, name: str) -> str:
@@ -39,7 +39,7 @@ class Selector(NamedTuple):
         return own if not first or paths.find(own, Path.is_file) else flavor
 
     def known(self) -> set[str]:
-        """Return the names of all folders."""
+        """Return the names of all folders that this flag can select."""
         found = {path.name for root in paths.search_roots() for path in (root / self.folder).glob("*/")}
         return found - {"__pycache__"}
 
@@ -62,7 +62,7 @@ SELECTORS = (
     Selector("--resources-server", "resources_servers", "A resources server's config.", is_server=True),
     Selector("--model-type", "responses_api_models", "A model server's config.", is_server=True),
 )
-"""In the order in which their configs are merged."""
+"""The selectors, in the order in which their configs are merged."""
 AGENT_TYPE = Selector("--agent-type", "responses_api_agents", "Another agent for the environments.", is_server=True)
 
 
@@ -99,7 +99,10 @@ def environment_config(name: str) -> str:
 
 
 def check_search_dir(given: str) -> None:
-    """Raise `ConfigPathNotFoundError` if a folder for `--search-dir` is missing, or is one of those in it."""
+    """Raise `ConfigPathNotFoundError` if the folder for `--search-dir` does not exist.
+
+    Also raise it for a folder such as `resources_servers/`, because the search folder is its parent.
+    """
     folder = Path(given).expanduser()
     if folder.is_dir():
         if folder.name in SERVER_TYPES and not any((folder / tier).is_dir() for tier in SERVER_TYPES):

@@ -12,7 +12,7 @@ from nemo_gym.jsonl import JsonObject
 
 
 class CommandSettings(BaseModel):
-    """Settings of one command; every other key belongs to the configuration."""
+    """Settings of one command. Other keys are ignored, because they belong to the configuration."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
@@ -46,7 +46,7 @@ class StartSettings(CommandSettings):
     """Seconds to wait for the endpoints of model servers; 0 does not wait. If it is not set, a port that refuses
     connections is given 60 s. A host name must resolve within 10 s."""
     auto_install: bool = False
-    """Build a separate environment for each folder whose requirements are not met."""
+    """Build a separate virtual environment for each folder whose requirements are not met."""
     dry_run: bool = False
     """Build every server from its settings, then exit."""
 
@@ -78,7 +78,7 @@ class TestAllSettings(CommandSettings):
     fail_on_total_and_test_mismatch: bool = False
     """Fail if a server folder has no tests."""
     delete_venvs_after_each_test: bool = False
-    """Accepted but ignored, because folders share one environment."""
+    """Accepted but ignored, because folders share one virtual environment."""
     num_shards: int = Field(default=1, ge=1)
     """Number of parts to split the folders into."""
     shard_index: int = Field(default=0, ge=0)
@@ -120,33 +120,33 @@ class PrepareBenchmarkSettings(CommandSettings):
 
 
 class ListSettings(JsonSettings):
-    """Parameters of the commands that list."""
+    """Parameters of the `ng list` commands."""
 
     component_name: str | None = None
-    """Only show this one, with all its details."""
+    """Only show the component of this name, with all its details."""
 
 
 class ListAgentsSettings(ListSettings):
-    """Parameters of the command that lists agents."""
+    """Parameters of `ng list agents`."""
 
     environment: str | None = Field(default=None, alias="for")
-    """Say which agents fit this environment, and why the others do not: any name of `ng list environments`."""
+    """Show which agents fit this environment, and why the others do not. `ng list environments` prints the names."""
 
 
 class SearchSettings(JsonSettings):
-    """Parameters of the command that searches."""
+    """Parameters of `ng search`."""
 
     query: str
     """Text to search for in names, domains and descriptions."""
 
 
 class ListEnvironmentsSettings(ListSettings):
-    """Parameters of the command that lists environments."""
+    """Parameters of `ng list environments`."""
 
     domain: Domain | None = None
-    """Only list this domain."""
+    """Only list environments of this domain."""
     kind: Literal["environment", "benchmark"] | None = None
-    """Only list this kind."""
+    """Only list environments, or only benchmarks."""
 
 
 class VersionSettings(CommandSettings):
@@ -170,8 +170,8 @@ class CheckSettings(EntrypointSettings):
     write_examples: bool = False
     """Also write example_rollouts.jsonl, played by the oracle, and example_metrics.json."""
     unpublished: bool = False
-    """Leave out what only a published folder needs: a README, tests and exactly five example rows."""
+    """Do not check for the parts that only a published folder needs: a README, tests, exactly five example rows."""
 
 
 class NoSettings(CommandSettings):
-    """Empty parameters, for commands that take only a configuration."""
+    """No parameters, for commands that take only a configuration."""

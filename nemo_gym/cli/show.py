@@ -33,7 +33,7 @@ from nemo_gym.viewer.rollout import ITEMS_BYTES, rollout_json, shown_at
 USUAL_LIMIT = 5
 MOST_NAMED = 10
 QUIET_S = 2.0
-"""Seconds of indexing without a message."""
+"""Seconds of indexing after which a message is printed."""
 INDEXING_S = 1800.0
 CHOICES = "--task N, --repeat N, --worst N, --best N, --failed or --where 'reward < 0.5'"
 
@@ -56,9 +56,9 @@ class ShowSettings(JsonSettings):
     failed: bool = False
     """Only failed rollouts."""
     where: str | None = None
-    """Only scored rollouts for which this holds, such as 'reward < 0.5'; with --failed, only failed ones."""
+    """Only scored rollouts for which this condition holds, such as 'reward < 0.5'; with --failed, only failed ones."""
     limit: PositiveInt | None = None
-    """How many rollouts to print, the first ones by task. Default: 5, or all of a task, of --worst and of --best."""
+    """How many rollouts to print, the first ones by task. Default: 5; all with --task, --worst or --best."""
     full: bool = False
     """Print long texts up to 64 KiB, and the lines of the log around a failure."""
     as_json: bool = Field(default=False, alias="json")
@@ -87,7 +87,7 @@ def _show(view: RunView, settings: ShowSettings) -> int:
     try:
         _print(view, places, settings)
     except BrokenPipeError:
-        # The reader of a pipe has seen enough.
+        # The reader of the pipe, such as `head`, has closed it.
         running.discard_output()
     total = counted(view.index.select(Filter(), limit=0).total, "rollout")
     if not places:
@@ -152,7 +152,7 @@ def _chosen(view: RunView, settings: ShowSettings) -> Iterator[Score]:
 
 
 def _unknown(view: RunView, settings: ShowSettings) -> str:
-    """Return a message with the numbers of the existing tasks, or of the task's repeats."""
+    """Return an error message with the range of the existing tasks or repeats."""
     path = view.files.results
     if settings.task is None:
         repeats = {score.key.repeat for score in view.index.scores(Filter())}
@@ -170,7 +170,10 @@ def _range(noun: str, numbers: set[int]) -> str:
 
 
 def _where(view: RunView, chosen: Filter, where: str) -> Iterator[Score]:
-    """Yield those rollouts whose records, which the index does not have, fulfil a condition."""
+    """Yield the rollouts whose records fulfil a condition. Read the records from the files; the index lacks them.
+
+    At the end, raise `DataError` if the condition names a field that none of the records has.
+    """
     condition = Condition(where)
     for place in view.index.places(chosen):
         row = Row(place.read())
@@ -195,7 +198,7 @@ def _reward(score: Score) -> float:
 
 
 def _place_of(view: RunView, key: TaskKey, attempt: int | None = None) -> Place:
-    """Return the current record of a rollout, or that of one attempt. Raise `DataError` if it does not exist."""
+    """Return the place of a rollout's current record, or of one attempt. Raise `DataError` if it does not exist."""
     current = view.index.place(key)
     if current is None:
         raise DataError(f"{view.files.results}: rollout {key} has disappeared while the file was read. Try again.")
@@ -223,7 +226,7 @@ def _print(view: RunView, places: list[Place], settings: ShowSettings) -> None:
 
 
 def _rollout(view: RunView, place: Place, settings: ShowSettings) -> tuple[JsonObject, str | None]:
-    """Return the rollout at a place, and the path of the log that it names."""
+    """Return the rollout at a place in a file, and the path of the failed server's log if the record names it."""
     try:
         shown = shown_at(view, place)
     except HTTPException as error:

@@ -30,7 +30,7 @@ from nemo_gym.slurm.submission import Submission, find, read_submission, write_f
 
 POLL_S = 1.0
 END_S = 60.0
-"""Seconds after a drain for metrics, records and Slurm's own clean-up."""
+"""Seconds that a job may take to end after a drain or a cancel: for metrics, records and Slurm's clean-up."""
 TIMED_OUT = 124
 
 SUMMARY = """Submit a collection to Slurm: ng submit --config FILE --output results/x.jsonl --nodes 2 --time 4:00:00.
@@ -67,7 +67,7 @@ class LogsSettings(RunSettings):
     """Parameters of `ng submit logs`."""
 
     node: str | None = None
-    """The node whose servers' log to print. Default: the log of the script and of the collection."""
+    """Print the log of the servers on this node. Default: the log of the script and of the collection."""
     follow: bool = False
     """Print new lines until the job ends."""
     timeout_s: PositiveInt | None = None
@@ -84,7 +84,7 @@ class CancelSettings(RunSettings):
 def submit(words: list[str]) -> int:
     """Submit a collection as a job."""
     options = Options("ng submit", SubmitSettings, SUMMARY, takes_model=True, takes_sampling=True)
-    # The published command has this short flag.
+    # Accept `-c`, because the command of the published package has this short flag.
     line = options.read(["--config" if word == "-c" else word for word in words])
     run = running.load_to_start(line.paths, line.overrides)
     settings = settings_from(SubmitSettings, run.plain)
@@ -123,7 +123,10 @@ def submit(words: list[str]) -> int:
 
 
 def _check_unused(settings: SubmitSettings, earlier: Submission | None) -> None:
-    """Raise `DataError` if another job, or an earlier run that is not to be continued, has the output."""
+    """Raise `DataError` if a job that has not ended writes to the output.
+
+    Also raise it if the output contains rollouts of an earlier run, unless `resume_from_cache` or `overwrite` is set.
+    """
     if earlier is not None:
         state = scheduler.state_of(earlier.job_id)
         if state is not None and not state.has_ended:
@@ -199,7 +202,7 @@ def logs(words: list[str]) -> int:
     deadline = None if settings.timeout_s is None else time.monotonic() + settings.timeout_s
     position = 0
     while True:
-        # Asked before reading, so that the last lines are not missed.
+        # Ask for the state before reading the log, so that the last lines are not missed.
         state = scheduler.state_of(submission.job_id) if settings.follow else None
         position = _print_from(path, position)
         if not settings.follow or state is None or state.has_ended:

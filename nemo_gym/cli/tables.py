@@ -17,7 +17,7 @@ from nemo_gym.metrics.intervals import CI_HIGH, CI_LOW
 from nemo_gym.metrics.pass_at_k import highest_k_metrics
 
 if TYPE_CHECKING:
-    # Types only, because these modules bring imports that the other tables do not need.
+    # Imported for types only, because these modules import others that most tables do not need.
     from nemo_gym.contract import Finding
     from nemo_gym.contract.pairing import Fit
     from nemo_gym.data.catalog import Component
@@ -41,9 +41,10 @@ BINS = 10
 BAR_WIDTH = 40
 _OF_ATTEMPTS = re.compile(r"(.*/)?(pass|majority)@")
 TOKENS_SUFFIX = "_tokens"
-"""Counts, even if they are always 0 or 1."""
+"""The suffix of fields that are counts. They are not shown in percent, even if they are always 0 or 1."""
 PERCENT_SUFFIX = "_pct"
-"""Metrics with this suffix and those of attempts are in percent. All others are as the verifier returned them."""
+"""The suffix of metrics that are already in percent, as are pass@k and majority@k. All others have the unit of the
+verifier."""
 
 
 def show(table: Table) -> None:
@@ -72,7 +73,7 @@ def findings(found: Iterable[Finding]) -> Table:
 
 
 def fits(found: Iterable[Fit]) -> Table:
-    """Return a table of agents, with why they do not fit an environment."""
+    """Return a table of agents, with the reasons why they do not fit an environment."""
     table = _table("", "agent", Column("found", overflow="fold"))
     for each in found:
         fitting = "it fits; the environment's own" if each.is_own else "it fits"
@@ -148,7 +149,10 @@ def components(found: Sequence[Component]) -> Table:
 
 
 def benchmarks(found: Sequence[Component]) -> Table:
-    """Return a table of benchmarks: their size, and whether their data exists; if it fits, also their licence."""
+    """Return a table of benchmarks: their size, and whether their data exists.
+
+    If the terminal is wide enough, add their licence and description.
+    """
     is_narrow = console().width < NARROW
     numbers = (Column(heading, justify="right") for heading in ("rows", "repeats"))
     headings = ("data",) if is_narrow else ("licence", "data", "description")
@@ -174,14 +178,14 @@ def component(one: Component) -> Table:
 def key_metrics(metrics: Sequence[JsonObject], *, are_benchmarks: bool = False) -> Table:
     """Return a table of rewards and key metrics: one column per agent if they fit, else one row per agent.
 
-    Several benchmarks have one row each, because each has other metrics.
+    Several benchmarks always have one row each, because their metrics differ.
     """
     fit = len(metrics) == 1 if are_benchmarks else len(metrics) <= MOST_COLUMNS
     return _agents_in_columns(metrics) if fit else _agents_in_rows(metrics)
 
 
 def histogram(rewards: Sequence[float], *, title: str) -> Table:
-    """Return a table of how often each reward occurs; more than a few different ones are put into ten bins."""
+    """Return a table of how often each reward occurs. More than ten different rewards are put into ten bins."""
     counts = Counter(rewards)
     if len(counts) > BINS:
         low, high = min(rewards), max(rewards)
@@ -249,7 +253,11 @@ def _agents_in_columns(metrics: Sequence[JsonObject]) -> Table:
 
 
 def _chosen(agent: JsonObject) -> list[str]:
-    """Return the metrics to show: the key metrics without the rows' own numbers, and pass@k if they lack it."""
+    """Return the names of the metrics to show, apart from the reward.
+
+    These are the key metrics, without the means of fields that were already in the rows. If the key metrics have
+    neither pass@k nor majority@k, the ones with the highest k are added.
+    """
     echoed = {f"mean/{field}" for field in agent.get("row_fields", ())}
     chosen = {*agent["key_metrics"]} - {REWARD} - echoed
     if not any(_OF_ATTEMPTS.match(name) for name in chosen):
@@ -268,7 +276,7 @@ def _shown(agent: JsonObject, name: str) -> str:
 
 
 def _percent_factor(agent: JsonObject, name: str) -> int:
-    """Return what a metric's values must be multiplied with to be in percent, 0 if they are not shares."""
+    """Return the factor that turns a metric's values into percent; 0 if they are not shares."""
     if _OF_ATTEMPTS.match(name) or name.endswith(PERCENT_SUFFIX):
         return 1
     metrics = agent["agent_metrics"]

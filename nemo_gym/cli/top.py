@@ -47,7 +47,7 @@ NUMBERS = {
 }
 """The columns with numbers, and whether a narrow terminal shows them, too."""
 LAGGING_MS = 100.0
-"""A lag of the event loop from which it delays every request noticeably."""
+"""The milliseconds from which on a lag of the event loop delays every request noticeably."""
 NARROW = 104
 """Below this width, the table has only its most important columns."""
 
@@ -56,9 +56,9 @@ class TopSettings(JsonSettings):
     """Parameters of `ng env top`."""
 
     as_json: bool = Field(default=False, alias="json")
-    """Print one reading as JSON, with the rates of half a second."""
+    """Print one reading as JSON, with rates measured over half a second."""
     once: bool = False
-    """Print one table, with the rates of half a second. Always so if the output is not a terminal."""
+    """Print one table, with rates measured over half a second. Implied if the output is not a terminal."""
     interval: float = Field(default=2.0, ge=0.2, le=3600)
     """Seconds between two readings."""
 
@@ -96,7 +96,7 @@ async def _read_once(head: HeadConfig, token: str | None) -> list[ServerLoad]:
 async def _watch(console: Console, head: HeadConfig, token: str | None, interval_s: float) -> None:
     """Show the servers until a key or a signal quits, or until the run ends."""
     async with LoadReader(head, token) as reader:
-        # An error of the first reading is the result of the command.
+        # Do not catch errors of the first reading, so that they end the command.
         loads, problem, pause_s = await reader.read(), None, FIRST_INTERVAL_S
         with _quitting() as quits, Live(console=console, screen=True, auto_refresh=False) as live:
             live.update(_page(console, head, loads, problem), refresh=True)
@@ -109,7 +109,7 @@ async def _watch(console: Console, head: HeadConfig, token: str | None, interval
                     problem = str(error)
                 live.update(_page(console, head, loads, problem), refresh=True)
                 pause_s = interval_s
-    # The screen of the live table is gone, so the last reading is repeated.
+    # Print the last reading again, because the screen of the live table is gone.
     console.print(table_of(loads, console.width))
     if not quits.is_set():
         running.note(f"the run at {head.url} has ended")
@@ -122,7 +122,10 @@ async def _happens_within(event: asyncio.Event, seconds: float) -> bool:
 
 
 async def _read_unless(quits: asyncio.Event, reader: LoadReader) -> list[ServerLoad] | None:
-    """Return the loads; None if the user quits first, because a server that hangs delays them for seconds."""
+    """Return the loads, or None if the user quits first.
+
+    Quitting does not wait for the reading, because a server that hangs delays it for seconds.
+    """
     reading, quitting = asyncio.create_task(reader.read()), asyncio.create_task(quits.wait())
     await asyncio.wait({reading, quitting}, return_when=asyncio.FIRST_COMPLETED)
     quitting.cancel()
@@ -150,7 +153,7 @@ def _quitting() -> Iterator[asyncio.Event]:
 
 @contextmanager
 def _keys(quits: asyncio.Event) -> Iterator[None]:
-    """Read keys without echo, and set the event for one that quits."""
+    """Read keys without echo, and set the event if one of them is in `QUIT_KEYS`."""
     terminal, loop = sys.stdin.fileno(), asyncio.get_running_loop()
 
     def read_key() -> None:
@@ -171,7 +174,7 @@ def _keys(quits: asyncio.Event) -> Iterator[None]:
 
 
 def _page(console: Console, head: HeadConfig, loads: list[ServerLoad], problem: str | None) -> Group:
-    """Return the whole screen: a line about the run, the table, and why it is not current."""
+    """Return the whole screen: a line about the run, the table, and any problem because of which it is outdated."""
     up = sum(each.state == "up" for each in loads)
     state = f"{up} of {counted(len(loads), 'server')} up"
     title = f"{head.url}   {state}   {time.strftime('%H:%M:%S')}   q quits"

@@ -1,6 +1,6 @@
 """A rollout as text for the terminal: its conversation, how it was graded, and why it failed.
 
-What models wrote is not trusted: control characters, which could change the terminal or hide text, are made visible.
+Texts by models are not trusted: control characters, which could change the terminal or hide text, are made visible.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CODE_POINTS_SHOWN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
     "\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
 )
-"""Characters that control the terminal, change the order of the text, or are invisible; not tabs and newlines."""
+"""Characters that control the terminal, change the order of the text, or are invisible, except tabs and newlines."""
 PLAIN, BOLD, DIM, RED, GREEN = "", "bold", "dim", "red", "green"
 ROLES = {"user": "bold cyan", "assistant": "bold green", "tool": "bold yellow"}
 OTHER_ROLE = "bold magenta"
@@ -30,11 +30,11 @@ class Line(NamedTuple):
 
     text: str
     style: str = PLAIN
-    """For a terminal, in the words of rich."""
+    """A style of the library rich, such as `bold red`. It is used only on a terminal."""
 
 
 def visible(text: str) -> str:
-    """Return the text with escapes such as `\\x1b` in place of characters that a terminal would not just print."""
+    """Return the text with escapes such as `\\x1b` in place of the characters in `CODE_POINTS_SHOWN`."""
     return CODE_POINTS_SHOWN.sub(_escape, text.replace("\r\n", "\n"))
 
 
@@ -44,10 +44,10 @@ def _escape(match: re.Match[str]) -> str:
 
 
 class Transcript:
-    """Writes rollouts, given as the `Rollout` of api.ts, as lines of text."""
+    """A writer of rollouts as lines of text. A rollout is JSON of the type `Rollout` in `viewer/src/api.ts`."""
 
     def __init__(self, *, is_full: bool) -> None:
-        """With `is_full`, texts are not shortened any further."""
+        """Initialise the writer. If `is_full` is true, it does not shorten texts."""
         self._is_full = is_full
 
     def lines(self, rollout: JsonObject, recorded_log: str | None = None) -> Iterator[Line]:
@@ -176,12 +176,12 @@ def _cause(failure: JsonObject) -> str:
 
 
 class Output:
-    """Prints lines: with styles and the terminal's colours to a terminal, as they are to anything else."""
+    """A printer of lines: with styles if standard output is a terminal, else as plain text."""
 
     def __init__(self) -> None:
         self._console = None
         if sys.stdout.isatty():
-            # Imported here, because pipes do not need it.
+            # Imported here, because output to a pipe or file does not need it.
             from rich.console import Console
 
             self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)

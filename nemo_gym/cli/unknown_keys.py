@@ -17,10 +17,11 @@ NEAR = 0.75
 def unknown_keys(
     files: Sequence[str], words: Sequence[str], settings: Mapping[str, str], missing: Collection[str]
 ) -> dict[str, str | None]:
-    """Return the words whose key is neither a setting nor known to the config, each with the key that was meant.
+    """Return the overrides whose key is neither a setting nor known to the config.
 
-    `settings` has the command's keys by all their names. A key meant as one of the `missing` settings is left out,
-    because the error about that setting names it, too. The config is read only if needed.
+    Each is returned with the key that was probably meant, or None. `settings` maps all names of the command's settings
+    to their keys. A likely typo of one of the `missing` settings is left out, because the error about the missing
+    setting mentions it. The config is read only if a key is not a setting.
     """
     keys = {*settings.values(), *TOP_LEVEL_KEYS}
     unknown = {word: key for word in words if (key := _added_key(word)) and key not in keys}
@@ -33,7 +34,10 @@ def unknown_keys(
 
 
 def _added_key(word: str) -> str | None:
-    """Return the top-level key that a word adds; None if it adds a server or changes an existing key."""
+    """Return the top-level key that an override sets with `+` or `++`; None for all other overrides.
+
+    Also return None if the override adds a server, because the server's name may be any key.
+    """
     override = parse_override(word)
     value = override.value
     below = [*override.path[1:2], *(map(str, value.mapping) if value is not None and len(override.path) == 1 else ())]

@@ -38,7 +38,8 @@ class ViewSettings(CommandSettings):
     jsonl: Path | None = None
     """Write the lines of the selected rollouts, and exit."""
     filter: str = ""
-    """What --export and --jsonl select, as in the page's address, such as 'outcome=failed&tool=search'."""
+    """The rollouts for --export and --jsonl, as a query like that in the page's address, such as
+    'outcome=failed&tool=search'."""
     limit: PositiveInt | None = None
     """How many rollouts of each run --export and --jsonl write, the first ones by task. `sort=reward` in the filter
     changes the order. Default: 200 with --export, otherwise all."""
@@ -82,7 +83,7 @@ def _check_output(library: Library, output: Path, *, overwrite: bool) -> None:
 
 
 def _export(library: Library, selection: Selection, path: Path) -> None:
-    # Imported here, because its HTTP client takes a third of a second.
+    # Imported here, because the import of its HTTP client takes a third of a second.
     from nemo_gym.viewer.report import write_report
 
     report = write_report(library, selection, path)

@@ -1,6 +1,6 @@
 """Configuration from YAML and the command line as one frozen `RunConfig`.
 
-The names below are loaded on first access, so that a command can start the servers' process before it reads YAML.
+The names below are imported on first access. A command can thus start the fork server before it imports a YAML parser.
 """
 
 from __future__ import annotations

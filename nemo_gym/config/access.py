@@ -1,4 +1,4 @@
-"""Access control for a run's servers: the run token, if required, and the names by which browsers may call them."""
+"""Access control for a run's servers: the run token, and the host names by which browsers may call the servers."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 RUN_TOKEN_KEY = "run_token"
 RUN_TOKEN_ENV_VAR = "NEMO_GYM_RUN_TOKEN"
-"""Environment variable with the token of a run on another machine."""
+"""Environment variable with the run token, for callers on other machines and for runs on several machines."""
 LOOPBACK_TOKEN_KEY = "loopback_requires_token"
 ALLOWED_HOSTS_KEY = "allowed_hosts"
 POLICY_OVERRIDE_KEY = "allow_policy_override"
 PROTECTING_KEYS = (RUN_TOKEN_KEY, LOOPBACK_TOKEN_KEY)
-"""Keys without which a run may be open, so that their values must be resolvable."""
+"""Keys that restrict access. An unresolved value is an error, because the run might be open without it."""
 
 _TOKEN = re.compile(r"[!-~]{16,}")
 _HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f.]*:[0-9a-f:.]+")
 
 
 def configured_token(plain: Mapping[str, object]) -> str | None:
-    """Return the configured token, or None. Raise `ConfigError` if it cannot be sent in a header."""
+    """Return the configured token, or None. Raise `ConfigError` if it is too short or cannot be sent in a header."""
     given = plain.get(RUN_TOKEN_KEY)
     if given is None or given is False or given == "":
         return None
@@ -52,7 +52,11 @@ def reachable_hosts(run: RunConfig) -> list[str]:
 
 
 def needs_token(plain: Mapping[str, object], hosts: Iterable[str]) -> bool:
-    """Return whether calls to these hosts must carry a token: other machines can reach one, or loopback is closed."""
+    """Return whether calls to these hosts must carry a token.
+
+    They must if other machines can reach one of the hosts, or if the run requires the token on loopback, too. With
+    `run_token: false`, no call needs a token.
+    """
     return not is_open(plain) and (closes_loopback(plain) or not all(map(is_loopback, hosts)))
 
 
@@ -62,13 +66,13 @@ def closes_loopback(plain: Mapping[str, object]) -> bool:
 
 
 def allowed_hosts(plain: Mapping[str, object]) -> frozenset[str]:
-    """Return the other names by which browsers and proxies may call this machine's servers, in lower case."""
+    """Return the additional host names by which browsers and proxies may call the servers, in lower case."""
     given = plain.get(ALLOWED_HOSTS_KEY)
     return frozenset(_as_host(each) for each in given) if isinstance(given, list) else frozenset()
 
 
 def allows_policy_override(plain: Mapping[str, object]) -> bool:
-    """Return whether a row may name the endpoint and the key that its model calls use."""
+    """Return whether a row may override the endpoint, the API key and the model of its model calls."""
     return plain.get(POLICY_OVERRIDE_KEY) is True
 
 
@@ -108,5 +112,5 @@ def token_of_run(run: RunConfig) -> str | None:
         return configured
     if not needs_token(run.plain, hosts) and (is_open(run.plain) or not run.spans_machines):
         return None
-    # In a run on several machines, the same variable may be set on all of them.
+    # The machines of one run may all set this variable, so that they use the same token.
     return os.environ.get(RUN_TOKEN_ENV_VAR) or secrets.token_urlsafe(32)

@@ -10,13 +10,13 @@ from nemo_gym.errors import ConfigError
 
 ALLOW_KEY = "allow_unsupported_pairing"
 UNSUPPORTED_KEY = "unsupported_pairings"
-"""The top-level key that lists the pairings which `ALLOW_KEY` has allowed."""
+"""The top-level key that lists the unsupported pairings of a run that sets `ALLOW_KEY`."""
 RESOURCES_SERVER, MODEL_SERVER, AGENT_SERVER = "resources_server", "model_server", "agent_server"
 ALLOWED_AGENTS, ALLOWED_MODEL_TYPES = "allowed_agents", "allowed_model_types"
 
 
 def players(servers: Mapping[str, ServerConfig]) -> Iterator[tuple[ServerConfig, ServerConfig]]:
-    """Yield each agent that plays in an environment itself, with its resources server."""
+    """Yield each agent with its resources server. Skip agents that delegate to an `agent_server`."""
     for agent in servers.values():
         environment = servers.get(_referred(agent, RESOURCES_SERVER))
         if agent.type == AGENT_TIER and environment is not None and AGENT_SERVER not in agent.settings:
@@ -24,20 +24,23 @@ def players(servers: Mapping[str, ServerConfig]) -> Iterator[tuple[ServerConfig,
 
 
 def unsupported_pairings(servers: Mapping[str, ServerConfig]) -> list[str]:
-    """Return a message for each agent or model that the block of its environment or its own block excludes."""
+    """Return a message for each agent or model that is not allowed by the environment's or the agent's block."""
     found = list[str]()
     for agent, environment in players(servers):
         model = servers.get(_referred(agent, MODEL_SERVER))
         for block in (environment, agent):
             found += not_allowed(block, ALLOWED_AGENTS, agent)
-            # Commands that need no model have a dummy.
+            # Any environment allows the dummy model of commands that need no model.
             if model is not None and model.implementation != DUMMY_MODEL:
                 found += not_allowed(block, ALLOWED_MODEL_TYPES, model)
     return list(dict.fromkeys(found))
 
 
 def not_allowed(block: ServerConfig, key: str, server: ServerConfig) -> list[str]:
-    """Return a message if a block lists other folders than a server's. Raise ConfigError if it is not a list."""
+    """Return a message if the list `key` of a block does not contain a server's folder.
+
+    Raise ConfigError if the value of `key` is not a list of folder names.
+    """
     allowed = block.settings.get(key)
     if allowed is None:
         return []
@@ -55,7 +58,10 @@ def exclusion(place: str, allowed: Sequence[str], server: ServerConfig) -> list[
 
 
 def accepted(run: RunConfig, found: Sequence[str]) -> RunConfig:
-    """Return the run with these unsupported pairings noted. Raise ConfigError if it does not allow any."""
+    """Return the run with these unsupported pairings in its configuration and notes.
+
+    Raise ConfigError if there are any, but the run does not set `ALLOW_KEY`.
+    """
     if not found:
         return run
     if run.plain.get(ALLOW_KEY) is not True:
@@ -70,7 +76,7 @@ def accepted(run: RunConfig, found: Sequence[str]) -> RunConfig:
 
 
 def pairings_noted(run: RunConfig) -> list[str]:
-    """Return the unsupported pairings that a run allows."""
+    """Return the messages about unsupported pairings that `accepted` added to a run."""
     noted = run.plain.get(UNSUPPORTED_KEY)
     return [str(text) for text in noted] if isinstance(noted, list) else []
 

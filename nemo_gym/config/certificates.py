@@ -1,4 +1,4 @@
-"""Checks of the `tls` block: its keys, and the certificate with its key and its authority."""
+"""Checks of the `tls` block: its keys, the certificate, the private key and the certificate authority."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HINTS = {
     "local issuer": "Set tls.ca to the authority that issued it, and add intermediate certificates to tls.cert.",
     "self-signed": "Set tls.ca to that certificate, or to the one of the authority that issued it.",
 }
-"""Advice by a part of OpenSSL's reason."""
+"""Advice for the user. Each key is a substring of an error message of OpenSSL."""
 
 
 def tls_of(given: object, places: Mapping[str, Origin]) -> Tls:
@@ -33,7 +33,7 @@ def tls_of(given: object, places: Mapping[str, Origin]) -> Tls:
         )
     below = {key.removeprefix(f"{TLS_KEY}."): place for key, place in places.items() if key.startswith(f"{TLS_KEY}.")}
     at = {"": places[TLS_KEY], **below} if TLS_KEY in places else below
-    # A configuration that was loaded before has the names of the certificate, too.
+    # An already loaded configuration also contains `names`. Drop it, because the names are read from the certificate.
     given = {str(key): value for key, value in given.items() if key != NAMES}
     unknown = [key for key in given if key not in TlsBlock.model_fields]
     if unknown:
@@ -74,10 +74,10 @@ def _readable(name: str, path: str, at: Mapping[str, Origin]) -> str:
 
 
 def _names(tls: Tls, client: ssl.SSLContext, at: Mapping[str, Origin]) -> tuple[str, ...]:
-    """Return the names of the certificate, after a check that clients with the same `ca` would accept it."""
+    """Return the host names in the certificate. Raise `ConfigError` if clients with the same `ca` reject it."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        # Without a function for the passphrase, OpenSSL would ask for it at the terminal.
+        # Pass a function for the passphrase, because otherwise OpenSSL would prompt for it at the terminal.
         server.load_cert_chain(str(tls.cert), str(tls.key), password=_no_passphrase)
     except (ssl.SSLError, _PassphraseError) as error:
         raise _unusable(tls, error, at) from error
@@ -133,7 +133,7 @@ def _client(tls: Tls, at: Mapping[str, Origin]) -> ssl.SSLContext:
 
 
 def _seen_certificate(server: ssl.SSLContext, client: ssl.SSLContext) -> JsonObject:
-    """Shake hands in memory, and return the certificate as the client sees it."""
+    """Perform a TLS handshake in memory. Return the certificate that the client receives."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = client.wrap_bio(to_client, to_server)
     theirs = server.wrap_bio(to_server, to_client, server_side=True)
@@ -149,7 +149,7 @@ def _seen_certificate(server: ssl.SSLContext, client: ssl.SSLContext) -> JsonObj
 
 
 class _PassphraseError(Exception):
-    """The key has a passphrase."""
+    """Raised if the key file has a passphrase."""
 
 
 def _no_passphrase() -> str:

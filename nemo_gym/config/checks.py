@@ -60,7 +60,7 @@ def check_all_resolved(unresolved: Sequence[Unresolved], env: EnvYaml) -> None:
 
 
 def check_variables(servers: Iterable[ServerConfig]) -> None:
-    """Raise a ConfigInterpolationError that lists every environment variable that these servers lack."""
+    """Raise a ConfigInterpolationError that lists every unset environment variable that these servers read."""
     if problems := [problem for server in servers for problem in server.unset_variables]:
         raise ConfigInterpolationError("\n".join(problems))
 
@@ -108,7 +108,7 @@ def check_some_server(servers: Mapping[str, ServerConfig], files: Sequence[str])
 
 
 def aliases_of(blocks: Mapping[str, Node], servers: Mapping[str, ServerConfig]) -> dict[str, str]:
-    """Return the agent of each alias; `blocks` are the `environment_servers` blocks by name.
+    """Return the agent's name for each alias. `blocks` are the `environment_servers` blocks by name.
 
     Skip blocks that do not name an agent. Raise ServerRefNotFoundError if the agent does not exist.
     """
@@ -137,8 +137,8 @@ def aliases_of(blocks: Mapping[str, Node], servers: Mapping[str, ServerConfig]) 
 def check_references(servers: Mapping[str, ServerConfig], aliases: Mapping[str, str]) -> None:
     """Raise ServerRefNotFoundError if a `{type, name}` reference does not match a server of that type.
 
-    Only the settings directly in a server's block and in a judge's block are references that must exist. A folder may
-    list other servers that it calls only if they are there.
+    Only references directly in a server's block or in a judge's block are checked. A reference in a deeper setting may
+    name a missing server, because a folder may list servers that it calls only if the run has them.
     """
     known: dict[str, list[str]] = {
         str(tier): [server.name for server in servers.values() if server.type == tier] for tier in SERVER_TYPES
@@ -159,7 +159,7 @@ def references_of(server: ServerConfig) -> set[str]:
 
 
 def called_by(server: ServerConfig, run: RunConfig) -> list[ServerConfig]:
-    """Return the servers of a run to which one of them refers, sorted by name."""
+    """Return the servers of a run to which `server` refers, sorted by name."""
     names = {run.aliases.get(name, name) for name in references_of(server)}
     return [run.servers[name] for name in sorted(names) if name in run.servers]
 

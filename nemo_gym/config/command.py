@@ -1,4 +1,4 @@
-"""Published base class of command settings that can print its own help page."""
+"""The published base class of a command's settings. It prints a help page made from the fields of the class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notice a default model that a file includes for itself, but that other files use too."""
+"""Detect a default model that a config file includes for itself, but that servers of unrelated files use, too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from nemo_gym.config.wording import counted
 
 
 def notes_of_defaults(servers: Mapping[str, ServerConfig], surroundings: Mapping[str, frozenset[str]]) -> list[str]:
-    """Return a note for each random policy that is used outside the surroundings of its file (see `Sources`)."""
+    """Return a note for each `sample_model` that a server of an unrelated file uses.
+
+    `surroundings` lists the related files of each included file, see `Sources.surroundings`.
+    """
     notes = []
     for model in servers.values():
         file = model.origins[""].file

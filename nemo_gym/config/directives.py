@@ -1,4 +1,4 @@
-"""Follow `_inherit_from`, `_copy` and `_delete_key`."""
+"""Apply the directives `_inherit_from`, `_copy` and `_delete_key` of configuration blocks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def follow_directives(tree: Node) -> Node:
 
 
 class _Directive:
-    """The source that a block or value inherits from."""
+    """A directive of a block or value: the source to inherit from, and whether to remove that source."""
 
     def __init__(self, source: Node, text: str, is_move: bool) -> None:
         self.origin: Origin = source.origin
@@ -76,7 +76,7 @@ def _directive_of(node: Node, path: Path) -> _Directive | None:
 def _without_named(block: Node) -> dict[Key, Node]:
     """Return the entries of a block without `_delete_key` and the keys that it names.
 
-    Files may be merged with or without the file that has these keys, so a missing one is not an error.
+    A missing key is not an error, because the file that defines it may not be part of this configuration.
     """
     result = block.without(DELETE)
     for key in _names_in(block.mapping[DELETE]):
@@ -92,7 +92,7 @@ def _names_in(deleted: Node) -> list[str]:
 
 
 class _Run:
-    """One pass over a tree: its finished blocks, and those in progress to detect cycles."""
+    """One pass over a tree. It records finished blocks, and blocks in progress to detect cycles."""
 
     def __init__(self, tree: Node) -> None:
         self.taken: set[Path] = set()

@@ -6,14 +6,14 @@ from nemo_gym.config.models import RunConfig
 from nemo_gym.errors import ConfigError
 
 READINESS_KEY = "model_endpoint_readiness_timeout_seconds"
-"""Seconds that a run waits for the endpoints; 0 disables the wait."""
+"""The key that sets how many seconds a run waits for its model endpoints; 0 disables the wait."""
 POLICY_URL_KEY = "policy_base_url"
 
 
 def model_endpoints(run: RunConfig) -> dict[str, str]:
-    """Return each `*base_url` of the model servers once, with the setting that it comes from.
+    """Return the distinct URLs in the `*base_url` settings of this machine's model servers.
 
-    Raise ConfigError for an invalid URL.
+    The values name the flag or the key that sets each URL, for messages. Raise ConfigError for an invalid URL.
     """
     found: dict[str, str] = {}
     policy = run.plain.get(POLICY_URL_KEY)

@@ -1,4 +1,4 @@
-"""Blocks of `environment_servers` that are servers of their own. This package runs them as agents."""
+"""Support for `environment_servers` blocks that are servers of their own: this package runs them as agents."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ logger = logging.getLogger(__name__)
 LEGACY = "legacy_agent"
 FOLDER = "single_agent_turn"
 SETTINGS_OF: dict[Key, dict[str, object]] = {FOLDER: {}, f"{FOLDER}_legacy": {"seed_with": "row"}}
-"""The implementations that are run, and the settings that each implies."""
+"""The implementations of `environment_servers` that are run as agents, and the settings that each implies."""
 RESOURCES_SERVER = "resources_server"
 
 
 def with_environments_as_agents(tree: Node) -> Node:
-    """Return the tree with each block of these implementations in the agents' tier."""
+    """Return the tree with each block that has an implementation in `SETTINGS_OF` moved to the agents' tier."""
     for name, block in tree.mapping.items():
         environment = block.mapping.get(ENVIRONMENT_SERVERS)
         if environment is None or AGENT_TIER in block.mapping or len(environment.mapping) != 1:
@@ -38,7 +38,7 @@ def with_environments_as_agents(tree: Node) -> Node:
 
 
 def warn_of_own_code(blocks: Iterable[Block]) -> None:
-    """Log which blocks name a folder whose code is not run."""
+    """Log a warning for each block that names a folder with code, because that code is not run."""
     for block in blocks:
         folder = find(Path(ENVIRONMENT_SERVERS, block.implementation), Path.is_dir)
         if block.implementation != LEGACY and folder is not None:
@@ -53,7 +53,7 @@ def warn_of_own_code(blocks: Iterable[Block]) -> None:
 
 
 def _resources_server(tree: Node, settings: Node) -> dict[Key, Node]:
-    """Return the entry for the resources server of the block's agent; empty if that is not known."""
+    """Return the `resources_server` entry of the agent that a block names, or an empty dict if there is none."""
     name = _child(settings, "agent_server", "name").value
     if not isinstance(name, str):
         return {}

@@ -24,22 +24,22 @@ METADATA_KEYS = frozenset({
     "verified", "verified_url", "description", "value", "license", "domain", "capability", "task_type", "datasets",
     "allowed_agents", "allowed_model_types",
 })  # fmt: skip
-"""Keys in server blocks that are for readers or for the configuration; server classes need not define them."""
+"""Keys that any server block may have, even if its config class has no such fields."""
 
 KNOWN_FIELDS = "known_fields"
-"""The known fields in the `ctx` of a problem with an unknown one."""
+"""Key in the `ctx` of pydantic's error for an unknown field. Its value lists the known fields."""
 
 _UNION_MEMBER = re.compile(r"[A-Z]|.*[\[(-]|(?:str|int|float|bool|bytes|none|dict|list|tuple|set|literal|any)$")
-"""Pydantic's names for members of a union: `ModelServerRef`, `list[str]`, `function-after`, `int`."""
+"""Matches pydantic's names for members of a union, such as `ModelServerRef`, `list[str]`, `function-after`, `int`."""
 
 LOWER_BOUNDS = ("greater_than", "greater_than_equal")
-"""Pydantic's kinds of problems with a value that is too low."""
+"""Pydantic's error types for a value that is too low."""
 
 _REFERENCES: Mapping[str, str] = {
     reference.__name__: get_args(reference.model_fields["type"].annotation)[0]
     for reference in (ModelServerRef, ResourcesServerRef, AgentServerRef)
 }
-"""The tier that each reference class points to."""
+"""The server type that each reference class requires."""
 
 
 def explain_validation(
@@ -47,8 +47,8 @@ def explain_validation(
 ) -> str:
     """Return one line per mistake: `file:line: block.key: problem`.
 
-    `block` is the dotted key of the validated block. `origins` maps the keys below it to their places ("" is the
-    block itself). `known` lists the allowed keys, for suggestions.
+    `block` is the dotted key of the validated block. `origins` maps the dotted keys below the block to
+    their file and line; "" is the block itself. `known` lists the allowed keys, for suggestions.
     """
     return "\n".join(_explained(error, block, origins, tuple(known)))
 
@@ -70,14 +70,14 @@ def explain_params(error: ValidationError, row: Mapping[str, object], given: obj
 
 
 def misspelt_params(row: Mapping[str, object]) -> str | None:
-    """Return a message if a row lacks its request but has a key that is almost spelt like it."""
+    """Return a message if a row has a misspelt key instead of `responses_create_params`."""
     if row.get(PARAMS_KEY) is None and (misspelt := closest(PARAMS_KEY, row, CERTAINLY_MEANT)):
         return f"{PARAMS_KEY} is missing. Is '{misspelt}' a typo for it?"
     return None
 
 
 def _present_part(loc: tuple[int | str, ...], given: object) -> Iterator[str]:
-    """Yield a pydantic location without the names of union members, which are not in the JSON."""
+    """Yield the parts of a pydantic location, without names of union members, which the JSON does not contain."""
     for part in loc:
         entries = given if isinstance(given, Mapping) else dict(enumerate(given)) if isinstance(given, list) else {}
         if part in entries or part is loc[-1]:
@@ -93,11 +93,11 @@ def parse_settings(
     origins: Mapping[str, Origin],
     context: Mapping[str, object] | None = None,
 ) -> ModelT:
-    """Return a server's settings as its own class. Raise `ConfigError` with one line per mistake.
+    """Return a server's settings as an instance of `model_class`. Raise `ConfigError` with one line per mistake.
 
-    An unknown key is a mistake only if it resembles an unset field, because published blocks carry metadata.
+    An unknown key is a mistake only if it resembles an unset field, because blocks may contain any other metadata.
     """
-    # Errors of the class come first. A misspelt key that one of them names is not reported again.
+    # The errors of the class come first. If one of them names a misspelt key, that key is not reported again.
     parsed: ModelT | None = None
     problems: list[str] = []
     try:
@@ -105,7 +105,7 @@ def parse_settings(
     except ValidationError as error:
         problems = _explained(error, block, origins, ())
     near = [line for line, key in _near_misses(model_class, settings, (), block, origins) if not _named(key, problems)]
-    # A class that forbids other keys reports a misspelt one as well, but without the hint.
+    # A class that forbids unknown keys also reports a misspelt key. Drop that report, because it has no suggestion.
     problems = [problem for problem in problems if not any(line.startswith(problem) for line in near)]
     if parsed is None or near:
         raise ConfigError("\n".join(problems + near))
@@ -113,12 +113,12 @@ def parse_settings(
 
 
 def problems_by_key(error: ValidationError) -> dict[str, str]:
-    """Return the problems of a command's parameters by dotted key."""
+    """Return the problems in a validation error by dotted key."""
     return problems_of(error.errors(include_url=False))
 
 
 def problems_of(details: Iterable[ErrorDetails]) -> dict[str, str]:
-    """Return the problems that pydantic lists, by dotted key."""
+    """Return the problems in pydantic's error details by dotted key."""
     problems: dict[str, list[str]] = {}
     for detail in _of_meant_members(details):
         first, *inner = map(str, _loc(detail) or ("",))
@@ -128,7 +128,7 @@ def problems_of(details: Iterable[ErrorDetails]) -> dict[str, str]:
 
 
 def with_known_fields(detail: Mapping[str, Any], body: object) -> dict[str, Any]:
-    """Return a problem of a request body. If it is an unknown field, add the known ones; `body` is the body's type."""
+    """Return an error detail for a request body of the type `body`. If a field is unknown, add the known fields."""
     model = _model_in(body)
     for part in detail["loc"][1:-1]:
         fields = _fields_of(model) if model else {}
@@ -165,9 +165,13 @@ def _explained(error: ValidationError, block: str, origins: Mapping[str, Origin]
 
 
 def _of_meant_members(details: Iterable[ErrorDetails]) -> list[ErrorDetails]:
-    """Return the problems, without those of a union's other members if the value is only too low for one."""
+    """Return the problems that concern the union member that a value is meant for.
+
+    If a value is only too low for one member, omit the other members: 0 for `PositiveInt | dict` is reported as too
+    low, and not also as not a mapping.
+    """
     found = list(details)
-    # The problems in another server's reply have lists as places.
+    # Convert each location, because it is a list if the problems come from another server's JSON reply.
     too_low = [tuple(detail["loc"]) for detail in found if detail["type"] in LOWER_BOUNDS]
 
     def is_of_another_member(detail: ErrorDetails) -> bool:
@@ -184,12 +188,12 @@ def _sentence(problems: list[str]) -> str:
 
 
 def _loc(detail: ErrorDetails) -> tuple[int | str, ...]:
-    """Return the location of a problem. If an item of a list is missing, this is the list."""
+    """Return the location of a problem. For a missing list item, return the location of the list."""
     return detail["loc"][:-1] if detail["type"] == "missing" and isinstance(detail["input"], list) else detail["loc"]
 
 
 def _written_part(loc: tuple[str, ...], origins: Mapping[str, Origin]) -> tuple[str, ...]:
-    """Return a pydantic location without the names of union members, which are not in the YAML."""
+    """Return a pydantic location without names of union members, which the YAML does not contain."""
     path: tuple[str, ...] = ()
     for part in loc:
         if ".".join((*path, part)) in origins or not _UNION_MEMBER.match(part):
@@ -198,7 +202,7 @@ def _written_part(loc: tuple[str, ...], origins: Mapping[str, Origin]) -> tuple[
 
 
 def place_of(path: tuple[str, ...], origins: Mapping[str, Origin]) -> str:
-    """Return the place of a key, or of the nearest block above it if the key comes from an interpolation."""
+    """Return the file and line of a key, or of the nearest block above if they are unknown, as in an interpolation."""
     above = (origins.get(".".join(path[:count])) for count in range(len(path), -1, -1))
     return str(next(filter(None, above), "the configuration"))
 
@@ -256,7 +260,7 @@ def _near_misses(
     """Yield a message for each misspelt key, and the key."""
     fields = _fields_of(model_class)
     if model_class.model_config.get("extra") != "allow":
-        # The YAML spells out defaults to be overridden, so a field at its default counts as unset.
+        # Config files often write out defaults for users to override, so a field at its default counts as unset.
         unset = [name for name, field in fields.items() if name not in settings or settings[name] == field.default]
         for key in settings:
             if key in fields or key in METADATA_KEYS:

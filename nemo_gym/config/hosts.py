@@ -1,4 +1,4 @@
-"""Hosts: which ones only this machine can reach, and which ones lead to it."""
+"""Host addresses: loopback addresses, wildcard addresses, and addresses of this machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_any_address(host: str) -> bool:
 
 
 def loopback_of(host: str) -> str:
-    """Return a host by which its own machine can call it: loopback instead of 0.0.0.0 and ::."""
+    """Return the host by which processes on the same machine can call a server: loopback for 0.0.0.0 and ::."""
     if not is_any_address(host):
         return host
     return "::1" if ":" in host else "127.0.0.1"
@@ -55,30 +55,33 @@ def _addresses(host: str) -> set[str]:
 
 
 def is_of_this_machine(address: str) -> bool:
-    """Return whether an IP address is one of this machine's; False for a name."""
+    """Return whether an IP address belongs to this machine. Return False for a host name."""
     try:
-        # A packet to an address of the machine itself has it as its source, too.
+        # A packet to an address of this machine has the same address as its source.
         return ipaddress.ip_address(address).is_loopback or source_towards(address).partition("%")[0] == address
     except (ValueError, OSError):
         return False
 
 
 def outward(host: str) -> str:
-    """Return a host by which other machines may reach this one: for 0.0.0.0 and ::, the address of its default route.
+    """Return a host by which other machines may reach this one.
 
-    Without a route, it is the machine's name.
+    For 0.0.0.0 and ::, return the source address of the default route, or the machine's name if there is no route.
     """
     if not is_any_address(host):
         return host
     try:
-        # Addresses of documentation, to which only the default route leads.
+        # Addresses that are reserved for documentation, so that only the default route leads to them.
         return source_towards("2001:db8::1" if ":" in host else "192.0.2.1")
     except OSError:
         return socket.gethostname()
 
 
 def source_towards(host: str) -> str:
-    """Return the address of this machine from which it reaches a host. Raise `OSError` without a route or a name."""
+    """Return the address from which this machine reaches a host.
+
+    Raise `OSError` if there is no route to the host, or if its name cannot be resolved.
+    """
     kind, _, _, _, address = socket.getaddrinfo(host, DISCARD_PORT, type=socket.SOCK_DGRAM)[0]
     with socket.socket(kind, socket.SOCK_DGRAM) as probe:
         # Sends no packet: the kernel only selects the source address.
@@ -88,9 +91,10 @@ def source_towards(host: str) -> str:
 
 @lru_cache(maxsize=1)
 def this_machine() -> str:
-    """Return an id of this machine's network: processes with the same one may call each other over unix sockets.
+    """Return an id of this machine and its network namespace, or an empty string if it is unknown.
 
-    Containers that share a folder of sockets, but not the network, are machines of their own.
+    Processes with the same id may call each other over unix sockets. Containers with separate networks have different
+    ids, even if they share the folder of the sockets.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

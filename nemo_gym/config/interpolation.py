@@ -1,7 +1,7 @@
 """Resolve `${…}` interpolations and explain the ones that cannot be resolved.
 
-OmegaConf is imported inside functions: it takes longer to import than the rest of this package together, and
-every server process imports the package.
+OmegaConf is imported inside functions, because every server process imports this package, and OmegaConf takes longer
+to import than everything else in it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Unresolved(NamedTuple):
     problem: str
     """One sentence that starts with the file and line."""
     undefined: str | None
-    """The missing top-level key, if that is the reason."""
+    """The top-level key that is not defined, if that is the reason."""
     lacks_variable: bool = False
     """Whether the reason is an environment variable that is not set."""
 
@@ -45,7 +45,7 @@ class _Cause(NamedTuple):
 
 
 class _CannotResolveError(Exception):
-    """OmegaConf could not resolve a value; the message is OmegaConf's own."""
+    """Raised if OmegaConf cannot resolve a value. The message is OmegaConf's."""
 
 
 class Resolver:
@@ -55,7 +55,7 @@ class Resolver:
         self._tree = tree
 
     def value(self, path: Path) -> object:
-        """Return the fully resolved plain value at a path. Raise ConfigInterpolationError."""
+        """Return the plain value at a path. Raise ConfigInterpolationError if a part of it cannot be resolved."""
         found, unresolved = self.resolve(path)
         if unresolved:
             raise ConfigInterpolationError("\n".join(one.problem for one in unresolved))
@@ -67,7 +67,7 @@ class Resolver:
         return self._resolved_tree(at(self._tree, path), path, unresolved), unresolved
 
     def origins(self, path: Path) -> dict[str, Origin]:
-        """Return the place of each value below a path; for a reference, the place of its target."""
+        """Return the file and line of each value below a path. For a `${…}` reference, return those of its target."""
         return origins(at(self._tree, path), self._tree)
 
     def _resolved_tree(self, node: Node, path: Path, unresolved: list[Unresolved]) -> object:
@@ -123,7 +123,10 @@ class Resolver:
             raise _CannotResolveError(str(error).splitlines()[0]) from error
 
     def _why(self, path: Path, reason: str) -> Unresolved:
-        """Follow a value to its missing part; `reason` is OmegaConf's message, the fallback explanation."""
+        """Return why a value cannot be resolved, and which references lead from it to the cause.
+
+        `reason` is OmegaConf's message, which is shown if no better explanation is found.
+        """
         start = f"{at(self._tree, path).origin}: {dotted(path)}"
         trail = [path]
         while not isinstance(cause := self._cause(trail[-1], reason), _Cause):
@@ -136,7 +139,7 @@ class Resolver:
         return Unresolved(path, f"{start}{way} {cause.sentence}", cause.undefined, cause.lacks_variable)
 
     def _cause(self, path: Path, reason: str) -> _Cause | Path:
-        """Return why a value cannot be resolved, or the path of the value that it refers to and that has the cause."""
+        """Return why a value cannot be resolved, or the path of an unresolvable value that it refers to."""
         text = str(at(self._tree, path).value)
         for name in _ENVIRONMENT.findall(text):
             if name not in os.environ:
@@ -183,7 +186,7 @@ class Resolver:
 
 
 def _absolute(reference: str, path: Path) -> Path:
-    """Return the absolute path of a reference: one leading dot is its own mapping, each further dot one level up."""
+    """Return the absolute path of a reference. One leading dot is its own mapping, each further dot one level up."""
     name = reference.lstrip(".")
     dots = len(reference) - len(name)
     return (*path[: len(path) - dots], *split_key(name)) if dots else split_key(name)

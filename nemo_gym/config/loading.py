@@ -57,10 +57,10 @@ def load(
     """Read a configuration from all its sources into one frozen value.
 
     Later sources win: the files of `paths` with their includes, `env.yaml`, `initial`, and `overrides`, which are
-    words such as `+a.b=1` or `~c`. `dotenv_path` is read instead of the `env.yaml` of the search roots. `stand_in` has
-    the lowest priority, and is ignored if another source defines `policy_model`. Without `needs_variables`, servers
-    may have `unset_variables`, because commands that do not start them need none. Raise a subclass of ConfigError
-    that names the file, the line and the key, and says how to fix them.
+    command-line arguments such as `+a.b=1` or `~c`. `dotenv_path` is read instead of the `env.yaml` of the
+    search roots. `stand_in` has the lowest priority, and is ignored if another source defines `policy_model`. If
+    `needs_variables` is false, servers may have `unset_variables`, because a command that does not start them does not
+    need these. Raise a subclass of ConfigError that names the file, the line and the key, and says how to fix them.
     """
     sources = gather(paths, overrides, initial, dotenv_path, skip_dotenv, stand_in=stand_in)
     paired = with_other_agent(follow_directives(sources.tree))
@@ -121,7 +121,7 @@ def load(
 
 
 def _plain_values(tree: Node, resolver: Resolver, names: set[str]) -> tuple[dict[str, object], list[Unresolved]]:
-    """Return the resolvable top-level values that are not servers, and the problems of the others."""
+    """Return the top-level values that are not servers, and the problems of those that cannot be resolved."""
     values: dict[str, object] = {}
     problems = list[Unresolved]()
     for key in tree.mapping:
@@ -147,7 +147,10 @@ def _build_all(
     *,
     needs_variables: bool,
 ) -> _Built:
-    """Build all valid servers and collect the problems of the others. `names` are those that this machine starts."""
+    """Build all valid servers and collect the problems of the others.
+
+    `names` are the servers that this machine starts; None means all.
+    """
     built = _Built({}, [], [])
     others = [block for block in blocks if block.node.origin.line]
     for block in blocks:

@@ -1,4 +1,4 @@
-"""The key `model_cache`: keep the replies of model endpoints on disk, and answer equal requests from there."""
+"""The key `model_cache`: keep the replies of model endpoints on disk, and answer equal requests from the disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ MODEL_CACHE_KEY = "model_cache"
 
 
 def model_cache_of(config: object) -> Path | None:
-    """Return the folder of a configuration's cache, None without one. `config` may be a mock in published tests."""
+    """Return the cache folder that a configuration sets, or None.
+
+    Ignore a `config` that is not a mapping, because it may be a mock in tests of published folders.
+    """
     folder = config.get(MODEL_CACHE_KEY) if isinstance(config, Mapping) else None
     return Path(folder) if isinstance(folder, str) and folder else None
 

@@ -19,7 +19,7 @@ from nemo_gym.jsonl import JsonObject
 
 
 class Origin(NamedTuple):
-    """The place of a value: a file and its line (from 1), or the command line (line 0)."""
+    """The place where a value is set: a file and its line (from 1), or the command line (line 0)."""
 
     file: str
     line: int
@@ -29,7 +29,7 @@ class Origin(NamedTuple):
 
 
 class Frozen(BaseModel):
-    """An immutable model."""
+    """The base class of the configuration's immutable models."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
@@ -61,7 +61,7 @@ class DatasetSource(Frozen):
     """A location to download a dataset from."""
 
     type: Literal["huggingface", "gitlab", "url"]
-    """The kind of place."""
+    """The kind of location: a dataset at Hugging Face, a GitLab package or a URL."""
     repo_id: str | None = None
     """The dataset at Hugging Face, as `organization/name`."""
     dataset_name: str | None = None
@@ -69,13 +69,13 @@ class DatasetSource(Frozen):
     version: str | None = None
     """The version of the GitLab package."""
     artifact_fpath: str | None = None
-    """The file in the dataset or package."""
+    """The path of the file in the dataset or package."""
     url: str | None = Field(default=None, pattern="^https?://[^/]+/.*[^/]$")
-    """The address of the file, with `https://` or `http://`."""
+    """The URL of the file, with `https://` or `http://`."""
     revision: str | None = None
     """The branch, tag or commit of a Hugging Face dataset; by default its main branch."""
     sha256: str | None = Field(default=None, pattern="^[0-9a-fA-F]{64}$")
-    """The hash that the file must have; by default the one it had when it was first downloaded."""
+    """The SHA-256 hash that the file must have. Default: the hash of the file when it was first downloaded."""
 
     @model_validator(mode="after")
     def _has_the_fields_of_its_hub(self) -> Self:
@@ -93,12 +93,12 @@ def _is_complete(source: Mapping[str, object]) -> bool:
 
 
 class DatasetConfig(Frozen):
-    """One dataset of an agent. Keys beyond these are ignored."""
+    """One dataset of an agent. Unknown keys are ignored."""
 
     name: str
     """A name for messages and lists."""
     type: Literal["train", "validation", "example", "benchmark"]
-    """The purpose. A collection names it as its `split`."""
+    """The purpose of the dataset. A collection selects datasets by it with `split`."""
     jsonl_fpath: str
     """The file of the rows, one JSON object per line."""
     num_repeats: int = Field(default=1, ge=1)
@@ -118,9 +118,9 @@ class DatasetConfig(Frozen):
     prepare_args: Mapping[str, object] = Field(default_factory=dict)
     """Arguments of `prepare`."""
     prepare_dependencies: tuple[str, ...] = ()
-    """Packages that the script needs. If one is not installed, the script runs in an environment of its own."""
+    """Packages that the script needs. If one is not installed, the script runs in its own virtual environment."""
     size: int | None = Field(default=None, ge=1)
-    """Number of rows, for the list of benchmarks until the file exists."""
+    """Number of rows, which the list of benchmarks shows until the file exists."""
 
     @model_validator(mode="before")
     @classmethod
@@ -174,7 +174,7 @@ class ServerConfig(Frozen):
     """One server instance of the configuration."""
 
     name: str
-    """The instance name: the top-level key."""
+    """The name of the instance, which is its top-level key."""
     type: ServerType
     implementation: str
     entrypoint: str
@@ -182,37 +182,37 @@ class ServerConfig(Frozen):
     """`<root>/<type>/<implementation>`, the folder of the entrypoint."""
     host: str
     port: int = 0
-    """0 until the launcher has bound a socket, unless the configuration sets a port."""
+    """The port; 0 until the launcher has bound a socket, unless the configuration sets a port."""
     port_is_fixed: bool = False
     advertised_host: str = ""
-    """The host by which other machines reach it; empty for `host`."""
+    """The host by which other machines reach the server; empty if it is `host`."""
     advertised_port: int = 0
-    """The port by which other machines reach it; 0 for `port`."""
+    """The port by which other machines reach the server; 0 if it is `port`."""
     num_workers: int | None = None
     settings: JsonObject
     """The block under the implementation as plain values, interpolations resolved. Agents also get the run-wide
     `skip_verification` keys. The address is included only if the YAML sets it."""
     origins: Mapping[str, Origin] = Field(default_factory=dict, repr=False)
-    """The place of each dotted key below the block (`datasets.0.name`); "" is the block itself."""
+    """The file and line of each dotted key below the block (`datasets.0.name`); "" is the block itself."""
     datasets: tuple[DatasetConfig, ...] = ()
     isolated: bool = False
-    """Whether it always runs in a virtual environment of its own."""
+    """Whether the server always runs in its own virtual environment."""
     ray: RayNeeds = RayNeeds()
-    """What it needs of a Ray cluster, if `launcher` is `ray`."""
+    """The resources and nodes of each process of the server, if `launcher` is `ray`."""
     scheme: str = "http"
     """`https` if the run has TLS."""
     unset_variables: tuple[str, ...] = ()
-    """A message per setting that reads an environment variable which is not set. The setting is None, and the server
+    """A message for each setting that reads an unset environment variable. Such a setting is None, and the server
     cannot start."""
 
     @property
     def url(self) -> str:
-        """The address at which it listens."""
+        """The URL at which the server listens."""
         return http_url(self.host, self.port, self.scheme)
 
     @property
     def local_host(self) -> str:
-        """The host by which processes on its machine reach it."""
+        """The host by which processes on the same machine reach the server."""
         return loopback_of(self.host)
 
 
@@ -220,32 +220,32 @@ DEFAULT_HEAD_SERVER_PORT = 11000
 
 
 class HeadConfig(Frozen):
-    """The head server's address."""
+    """The address and the other settings of the head server."""
 
     host: str = "127.0.0.1"
-    """The address on which it listens. Default: `default_host`."""
+    """The address on which the head server listens. Default: `default_host`."""
     port: int = Field(default=DEFAULT_HEAD_SERVER_PORT, ge=0, le=65535)
-    """Its port; 0 for any free one."""
+    """The port of the head server; 0 for any free port."""
     advertised_host: str = ""
-    """The host by which other machines reach it. Default: `host`."""
+    """The host by which other machines reach the head server. Default: `host`."""
     port_is_fixed: bool = False
     expose_secrets: bool = False
-    """Return the configuration with its secrets, if only this machine can reach the head server."""
+    """Return the configuration with its secrets. Ignored if other machines can reach the head server."""
     tls: Tls | None = None
     """The `tls` block of the configuration."""
 
     @property
     def url(self) -> str:
-        """The address at which its own machine reaches it, or at which others do if this one joins the run."""
+        """The URL at which the head server listens, or the one to join if another machine has the head server."""
         return self.url_at(self.host)
 
     @property
     def outward_url(self) -> str:
-        """The address by which other machines reach it, or probably do if it listens on all addresses."""
+        """The URL by which other machines reach the head server. It is a guess if `host` is 0.0.0.0 or ::."""
         return self.url_at(self.advertised_host or outward(self.host))
 
     def url_at(self, host: str) -> str:
-        """Return its address with another host."""
+        """Return the URL of the head server with another host."""
         return http_url(host, self.port, scheme_of(self.tls))
 
 
@@ -260,7 +260,7 @@ DEFAULT_PORT_RANGE = PortRange(10_001, 20_000)
 
 
 class WrittenAddress(NamedTuple):
-    """The places of a host and a port, each as `file:line: dotted.key`; empty if not written anywhere."""
+    """The places that set a host and a port, each as `file:line: dotted.key`; empty if nothing sets them."""
 
     host: str = ""
     port: str = ""
@@ -269,23 +269,23 @@ class WrittenAddress(NamedTuple):
 RUN_ID_KEY = "_ng_run_id"
 """Key of the run id in the configuration that the head server returns."""
 MEMBER_KEY = "_ng_member"
-"""Key of the part of the run that the head server belongs to, in the same configuration."""
+"""Key of the id of the head server's part of the run, in the same configuration."""
 SHORTCUTS_KEY = "_ng_shortcuts"
-"""Key of the unix sockets of the run's servers in the same configuration."""
+"""Key of the unix sockets of the run's servers, in the same configuration."""
 WRITTEN_ADDRESSES = ("default_host", "head_server.host", "head_server.port", "tls")
 
 
 class RunConfig(Frozen):
-    """Everything from the YAML, `env.yaml` and the command line, read once."""
+    """The whole configuration of a run, read once from YAML files, `env.yaml` and the command line."""
 
     servers: Mapping[str, ServerConfig]
     head: HeadConfig = HeadConfig()
     aliases: Mapping[str, str] = Field(default_factory=dict)
-    """Other names of agents (`environment_servers` blocks), each with its agent instance."""
+    """Other names of agents (`environment_servers` blocks), each with the name of its agent."""
     paired_agents: tuple[str, ...] = ()
     """The agents that `agent_config` adds."""
     replaced_agents: Mapping[str, str] = Field(default_factory=dict)
-    """The agents that it removes, each with the one that runs its rows."""
+    """The agents that `agent_config` replaces, each with the agent that runs its rows instead."""
     replicas: int = 1
     """The number of processes of each server that does not set its own `num_workers`."""
     port_range: PortRange = DEFAULT_PORT_RANGE
@@ -295,11 +295,11 @@ class RunConfig(Frozen):
     raw: Mapping[str, Any] = Field(default_factory=dict, repr=False)
     """The merged configuration as plain Python, interpolations unresolved (the published YAML form)."""
     origins: Mapping[str, Origin] = Field(default_factory=dict, repr=False)
-    """The places of those `WRITTEN_ADDRESSES` that are set."""
+    """The file and line of each key in `WRITTEN_ADDRESSES` that is set."""
     config_paths: tuple[str, ...] = ()
     """Every file that was read, in merge order."""
     notes: tuple[str, ...] = ()
-    """What the user should know before the servers start."""
+    """Messages to show to the user before the servers start."""
     run_token: str | None = Field(default=None, repr=False)
     """The token that started servers require; None if the run is open."""
     tls: Tls | None = None
@@ -307,7 +307,7 @@ class RunConfig(Frozen):
     run_id: str = ""
     """Unique id of the run; empty before it starts."""
     shortcuts: Mapping[str, str] = Field(default_factory=dict)
-    """Unix sockets of servers, by all their names: local calls over them cost half as much as over TCP. Servers
+    """Unix sockets of servers, by name and alias, because local calls over them cost half as much as over TCP. Servers
     with several processes have none."""
     only: frozenset[str] | None = None
     """The servers that this machine starts; None for all. Other machines start the others."""
@@ -323,7 +323,7 @@ class RunConfig(Frozen):
 
     @property
     def spans_machines(self) -> bool:
-        """Whether other machines may have servers of the run, or call them at an advertised address."""
+        """Whether other machines may start servers of the run, or call them."""
         is_advertised = self.head.advertised_host or any(
             each.advertised_host or each.advertised_port for each in self.servers.values()
         )
@@ -345,7 +345,7 @@ class RunConfig(Frozen):
         return [name for name, server in self.by_any_name() if server.type == AGENT_TIER]
 
     def written_address(self, server: ServerConfig | None) -> WrittenAddress:
-        """Return the places of a server's address; None is the head server."""
+        """Return the places that set a server's address. Pass None for the head server."""
         if server is None:
             block, places = "head_server", {key.rpartition(".")[2]: at for key, at in self.origins.items()}
         else:
@@ -356,7 +356,7 @@ class RunConfig(Frozen):
         return WrittenAddress(**written)
 
     def server(self, name: str) -> ServerConfig:
-        """Return the server with this name or alias. Raise ServerRefNotFoundError."""
+        """Return the server with this name or alias. Raise ServerRefNotFoundError if there is none."""
         found = self.servers.get(self.aliases.get(name, name))
         if found is None:
             hint = did_you_mean_or_all(name, [*self.servers, *self.aliases], "servers", if_none=ADD_A_FILE)

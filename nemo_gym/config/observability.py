@@ -23,7 +23,7 @@ class ModelCallCaptureConfig(BaseModel):
 
     observability_enabled: bool = False
     model_call_capture_dir: Path | None = None
-    """Absolute, because each server runs in its own folder."""
+    """The folder of the records. The path is absolute, because each server runs in its own folder."""
 
     @property
     def store_dir(self) -> Path | None:
@@ -32,7 +32,7 @@ class ModelCallCaptureConfig(BaseModel):
 
     @classmethod
     def of(cls, config: Mapping[str, object] | None) -> Self:
-        """Read the two keys; recording is off by default. Raise `ConfigError` if it is on without a folder."""
+        """Read the two keys; recording is off by default. Raise `ConfigError` if it is on without a valid folder."""
         if config is None or not is_enabled(config):
             return cls()
         folder = config.get(CAPTURE_DIR_KEY)
@@ -44,7 +44,7 @@ class ModelCallCaptureConfig(BaseModel):
 def is_enabled(config: Mapping[str, object] | None) -> bool:
     """Return whether a configuration enables recording.
 
-    Only a literal `True` counts, because `config` may be a mock in tests of published folders.
+    Only a literal `True` counts, because `config` may be a mock, with truthy values, in tests of published folders.
     """
     return config is not None and config.get(ENABLED_KEY) is True
 

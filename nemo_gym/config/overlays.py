@@ -1,4 +1,4 @@
-"""Blocks of files that only change a server of another file, which a run may or may not include."""
+"""Overlays: blocks that only change a server of another file, and are ignored if a run does not include that file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nemo_gym.config.tree import Node
 
 
 class Overlay(NamedTuple):
-    """A block without an entrypoint, after all files were merged: the run does not include its server."""
+    """A block that still has no entrypoint after all files are merged, because no file defines its server."""
 
     name: str
     tier: str
@@ -20,9 +20,9 @@ class Overlay(NamedTuple):
 
 
 def is_overlay(block: Node, tier: str) -> bool:
-    """Return whether a block has no entrypoint, not even at a wrong place or misspelt.
+    """Return whether a block has no entrypoint, not even a misplaced or misspelt one.
 
-    A block that was typed on the command line is meant to change a server, so its absence is a mistake.
+    A block from the command line is not an overlay, because it is a mistake if the server that it changes is missing.
     """
     held = block.mapping[tier]
     levels = (block, held, *held.mapping.values())
@@ -32,7 +32,7 @@ def is_overlay(block: Node, tier: str) -> bool:
 
 
 def notes_of_overlays(overlays: Sequence[Overlay], servers: Iterable[ServerConfig]) -> list[str]:
-    """Return a note for each overlay whose name is probably a typo for that of a server."""
+    """Return a note for each overlay whose name is probably a misspelt server name."""
     tiers = {server.name: server.type for server in servers}
     notes = []
     for overlay in overlays:

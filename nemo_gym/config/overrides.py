@@ -1,4 +1,4 @@
-"""Command-line words that change the configuration: `+a.b=1`, `++a=1`, `a=1`, `~a`."""
+"""Command-line arguments that change the configuration: `+a.b=1`, `++a=1`, `a=1`, `~a`."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _WORD = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]*)(?:(?P<equals>=)(?P<value
 _KEY = re.compile(r"[^\s.\[\]{}'\"=,+~][^\s\[\]{}'\"=,]*(?:\[\d+\][^\s\[\]{}'\"=,]*)*")
 
 _ENTRY = re.compile(r"([\w-]+\s*:\s*)(?!\$\{)[^,{}\[\]]+")
-"""A mapping entry inside a word; the group is the key and the colon."""
+"""Matches a mapping entry inside an override. The group is the key with the colon."""
 
 TYPED = "command line: "
 LONGEST_CHAIN = 20
-"""Blocks that inherit from each other in a longer chain are taken for a cycle."""
+"""Maximum number of blocks that inherit from each other in a chain. A longer chain is taken for a cycle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One command-line word, read but not yet applied."""
+    """One override from the command line, parsed but not yet applied."""
 
     word: str
-    """The word for messages, with secrets hidden."""
+    """The override as the user typed it, for messages, with secrets hidden."""
     action: Literal["set", "change", "delete"]
     """`+k=v` and `++k=v` set a key, `k=v` changes an existing key, `~k` deletes it."""
     path: tuple[str, ...]
     value: Node | None
-    """None for a deletion without a value."""
+    """The value on the right of `=`; None for a deletion without `=`."""
 
     @property
     def origin(self) -> Origin:
@@ -48,9 +48,9 @@ def is_typed(origin: Origin) -> bool:
 
 
 def parse_override(word: str) -> Override:
-    """Parse one word of Hydra's override grammar. Raise OverrideError with the word and the problem."""
+    """Parse one override in Hydra's grammar. Raise OverrideError with the override and the problem."""
     match = _WORD.fullmatch(word)
-    assert match is not None  # the pattern takes any text
+    assert match is not None  # the regex matches any text
     sign, key, text = match["sign"] or "", match["key"].strip(), match["value"]
     shown = _shown(word, key, text)
     if key.startswith("-") or not _KEY.fullmatch(key) or key.endswith(".") or ".." in key:
@@ -67,7 +67,7 @@ def parse_override(word: str) -> Override:
 
 
 def apply_override(tree: Node, override: Override) -> Node:
-    """Return the tree after one override. Raise OverrideError if it does not fit the tree."""
+    """Return the tree with one override applied. Raise OverrideError if the override does not fit the tree."""
     if override.action == "delete":
         return _deleted(tree, override)
     if override.action == "change" and not _is_defined(tree, override.path):
@@ -186,7 +186,7 @@ def _is_defined(tree: Node, parts: Path, depth: int = 0) -> bool:
 
 
 def _suggest_key(tree: Node, parts: Path) -> str:
-    """Suggest a similar key: in the same block, else the same name elsewhere, else a similar name and path.
+    """Suggest a similar key in the same block, or else the same name in another block, or else a similar path.
 
     A block above the key is never suggested, because its whole content would be replaced or deleted.
     """

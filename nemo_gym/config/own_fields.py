@@ -1,6 +1,6 @@
-"""Fields that a folder's config class declares under the name of a setting that we added later.
+"""Name clashes between settings that this package added and fields of a server folder's config class.
 
-This exists only for server folders that were written for the published package: the folder's own meaning wins.
+A folder that was written for the published package may use such a name for a field of its own. The field then wins.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ ADDED_SETTINGS = frozenset({
 
 
 def own_fields(folder: Path, keys: Collection[object]) -> frozenset[str]:
-    """Return those of a block's keys that belong to the folder's config class and not to us.
+    """Return the keys of a block that are in `ADDED_SETTINGS`, but that the folder's config class defines itself.
 
-    The folder's modules are read, not imported, because a configuration is loaded before its servers start. A config
-    class is one whose base class has a name that ends with `Config`.
+    The folder's modules are parsed, not imported, because a configuration is loaded before its servers start. A class
+    counts as a config class if the name of a base class ends with `Config`.
     """
     added = ADDED_SETTINGS.intersection(map(str, keys))
     # Most blocks have none of these keys, so no file is read for them.

@@ -31,13 +31,13 @@ OF_THE_ENVIRONMENT = (RESOURCES_SERVER, MODEL_SERVER, ALLOWED_AGENTS, ALLOWED_MO
 
 
 class Paired(NamedTuple):
-    """A tree whose environments have the other agent."""
+    """A configuration tree after `agent_config` was applied."""
 
     tree: Node
     replaced: dict[str, str]
-    """The new agent by the name of each one that it replaces."""
+    """The name of the new agent, by the name of the agent that it replaces."""
     added: tuple[str, ...] = ()
-    """The new agents."""
+    """Names of the new agents."""
 
 
 class _Agent(NamedTuple):
@@ -48,7 +48,7 @@ class _Agent(NamedTuple):
 
     @property
     def environment(self) -> str:
-        """The name of its resources server."""
+        """The name of the agent's resources server; empty if it has none."""
         held = self.settings.mapping.get(RESOURCES_SERVER)
         return str(held.mapping["name"].value) if held and "name" in held.mapping else ""
 
@@ -61,15 +61,15 @@ class _Template(NamedTuple):
 
     agent: _Agent
     is_default: bool
-    """Whether the file has the name of the agent's folder, so that an environment's own block of it comes first."""
+    """Whether the file is named after the agent's folder. If so, environments keep their own block of this agent."""
     rest: Node
-    """The other entries that its settings refer to."""
+    """The other top-level entries of the file, without servers that the agent does not refer to."""
 
 
 def with_other_agent(tree: Node) -> Paired:
-    """Return the tree with the agent of `agent_config` in place of those of its environments.
+    """Return the tree with the agent of each environment replaced by the agent of `agent_config`.
 
-    Environments that have this agent already keep it. Raise ConfigError if the file does not define one agent.
+    An environment that already has this agent keeps it. Raise ConfigError if the file does not define one agent.
     """
     given = tree.mapping.get(AGENT_CONFIG)
     if given is None or given.value is None:
@@ -129,7 +129,7 @@ def _blocks_of(tree: Node, tier: str) -> Iterator[tuple[str, _Agent]]:
 
 
 def _agents_in(tree: Node) -> dict[str, _Agent]:
-    """Return the agents that play in an environment themselves."""
+    """Return the agents that have a resources server. Skip agents that delegate to an `agent_server`."""
     return {
         name: each
         for name, each in _blocks_of(tree, AGENT_TIER)
@@ -138,7 +138,7 @@ def _agents_in(tree: Node) -> dict[str, _Agent]:
 
 
 def _agents_for_servers(tree: Node, agent: _Agent) -> Iterator[tuple[str, _Agent]]:
-    """Yield an empty agent for each resources server of a tree without agents."""
+    """Yield an agent with only a resources server for each resources server of a tree that has no agents."""
     for name, server in _blocks_of(tree, RESOURCES_TIER):
         origin = server.settings.origin
         reference = node_of({"type": RESOURCES_TIER, "name": name}, origin)
@@ -146,7 +146,7 @@ def _agents_for_servers(tree: Node, agent: _Agent) -> Iterator[tuple[str, _Agent
 
 
 def _alias_of(agent: str, origin: Origin) -> Node:
-    """Return the block of another name of an agent, so that running servers accept rows of the old one, too."""
+    """Return a block that defines an alias of an agent, so that rows that name the replaced agent are accepted."""
     reference = {"entrypoint": "app.py", AGENT_SERVER: {"type": AGENT_TIER, "name": agent}}
     return node_of({ENVIRONMENT_SERVERS: {LEGACY: reference}}, origin)
 
@@ -162,7 +162,7 @@ def _name(name: str, old: _Agent, new: _Agent, tree: Node) -> str:
 
 
 def _is_free(name: str, agent: _Agent, tree: Node) -> bool:
-    """Return whether a tree lacks this name, or has only values for an agent of this folder."""
+    """Return whether a name is unused, or names a block of the same agent folder without an environment."""
     if name not in tree.mapping:
         return True
     known = dict(_blocks_of(tree, AGENT_TIER)).get(name)
@@ -170,7 +170,7 @@ def _is_free(name: str, agent: _Agent, tree: Node) -> bool:
 
 
 def _check_not_typed(name: str, old: _Agent, new: str) -> None:
-    """Raise ConfigError if the command line changes a setting that gets lost."""
+    """Raise ConfigError if the command line changes a setting of a replaced agent, because it would have no effect."""
     for key, node in old.settings.without(*OF_THE_ENVIRONMENT).mapping.items():
         typed = next((each.origin for _, each in walk(node) if is_typed(each.origin)), None)
         if typed and name != new:
@@ -181,7 +181,11 @@ def _check_not_typed(name: str, old: _Agent, new: str) -> None:
 
 
 def _joined(known: Node | None, agent: _Agent, old: _Agent) -> Node:
-    """Return the block of an agent with the environment of an old one. Values of a known block of it win."""
+    """Return the block of the new agent with the environment of the old one.
+
+    The values of a block that already has the new name (`known`) win. If that is the block of the old agent, only its
+    values from the command line win.
+    """
     kept = {str(key): node for key, node in old.settings.mapping.items() if key in OF_THE_ENVIRONMENT}
     settings = agent.settings.updated(**kept)
     before = dict(_blocks_of(Node({"": known}, known.origin), AGENT_TIER)).get("") if known else None
@@ -195,7 +199,7 @@ def _joined(known: Node | None, agent: _Agent, old: _Agent) -> Node:
 
 
 def _typed(node: Node) -> Node:
-    """Return the entries that the command line sets."""
+    """Return only those entries of a tree that the command line sets."""
     entries = {
         key: _typed(child)
         for key, child in node.mapping.items()
@@ -205,7 +209,7 @@ def _typed(node: Node) -> Node:
 
 
 def _all_datasets(own: Node, others: Node) -> Node:
-    """Return a list of datasets with those of another list whose type and file it lacks."""
+    """Return the datasets of `own`, and those of `others` whose type and file `own` does not contain."""
     if not isinstance(own.value, list) or not isinstance(others.value, list):
         return own
     known = {_identity(each) for each in own.value}

@@ -23,13 +23,13 @@ class Part(NamedTuple):
     names: frozenset[str] | None
     """Names of the servers to start; None for all."""
     head: HeadConfig | None
-    """The head server to join; None if this machine has the run's own."""
+    """The head server to join; None if this machine starts the run's head server."""
 
 
 def part_of(
     values: Mapping[str, object], known: Collection[str], tls: Tls | None, places: Mapping[str, Origin]
 ) -> Part:
-    """Return the part that `only` and `join` select of the known servers. Raise `ConfigError` if they are invalid."""
+    """Return the part of the run that `only` and `join` select. Raise `ConfigError` if one of them is invalid."""
     return Part(_names(values.get(ONLY_KEY), known, places), _head(values.get(JOIN_KEY), tls, places))
 
 
@@ -43,7 +43,7 @@ def _names(given: object, known: Collection[str], places: Mapping[str, Origin]) 
             f"{place}: {ONLY_KEY} must list the servers that this machine starts, such as [mcqa, mcqa_simple_agent], "
             f"or be '{NO_SERVER}' for the head server alone, but is {given!r}."
         )
-    # A list may hold lists of the command line's form, as `--only a,b --only c` does.
+    # An item may itself be a comma-separated list, as in `--only a,b --only c`.
     names = [name.strip() for word in words for name in word.split(",") if name.strip()]
     if names == [NO_SERVER]:
         return frozenset()

@@ -24,7 +24,7 @@ from nemo_gym.errors import ConfigError, PortTakenError
 NOWHERE = WrittenAddress()
 
 KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
-"""A link that is down for 20 s breaks no call. A machine that is lost ends its calls after 30 s."""
+"""TCP options. Calls survive a network outage of 20 s. Calls to a machine that is lost fail after 30 s."""
 
 _RANGE_TRIES = 200
 _SHOWN_WORDS = 4
@@ -41,12 +41,12 @@ def bind(
     written: WrittenAddress = NOWHERE,
     is_shared: bool = False,
 ) -> socket.socket:
-    """Return a bound socket that does not listen yet; port 0 takes any free one, within the range if given.
+    """Return a bound socket that does not listen yet. For port 0, take a free port, from `port_range` if it is given.
 
-    With `is_shared`, other processes of this user may bind the port too; it must still be free at first.
+    With `is_shared`, other processes of this user may bind the port later, but it must be free now.
 
-    Raise PortTakenError with the origin of the port (else the instance) and, if known, the process that holds
-    it. Raise ConfigError for a host or port that cannot be bound at all.
+    Raise PortTakenError if the port is taken. It names the place that sets the port, or else the instance, and the
+    process that holds the port if that is known. Raise ConfigError for a host or port that cannot be bound at all.
     """
     if port == 0 and port_range:
         bound = _bind_in_range(host, port_range, instance, written)
@@ -127,13 +127,13 @@ def notice_lost_machines(sock: socket.socket) -> None:
     """Let a connection fail within half a minute if the other machine is gone. Accepted connections inherit this."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEP_ALIVE.items():
-        # Not every system has all of them.
+        # Not every operating system has all of these options.
         if (option := getattr(socket, name, None)) is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _bind_in_range(host: str, ports: PortRange, instance: str, written: WrittenAddress) -> socket.socket:
-    # The default head server port stays free for a later run.
+    # Skip the default port of the head server, to leave it free for a later run.
     candidates = [port for port in range(ports.low, ports.high + 1) if port != DEFAULT_HEAD_SERVER_PORT]
     for port in random.sample(candidates, min(len(candidates), _RANGE_TRIES)):
         try:
@@ -167,7 +167,7 @@ def _refusal(error: OSError, host: str, port: int, instance: str, written: Writt
 
 
 def _holder(port: int) -> int | None:
-    """Return the process that listens on a port, if this user may see it."""
+    """Return the pid of the process that listens on a port, or None if this user may not see it."""
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -188,7 +188,7 @@ def _holder(port: int) -> int | None:
 
 
 def _command(pid: int) -> str:
-    """Return a short command line of a process: `python bin/ng_run +config_paths=[…]`."""
+    """Return the shortened command line of a process, with secrets masked: `python bin/ng_run +config_paths=[…]`."""
     try:
         text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
     except OSError:

@@ -16,7 +16,7 @@ from nemo_gym.jsonl import JsonObject
 
 
 class OtherServer(NamedTuple):
-    """The address of another server."""
+    """The type and the address of another server of the run."""
 
     type: ServerType
     implementation: str
@@ -42,39 +42,39 @@ class ProcessSettings(BaseModel):
     origins: dict[str, Origin] = Field(default_factory=dict)
     plain: JsonObject = Field(default_factory=dict)
     addresses: dict[str, OtherServer] = Field(default_factory=dict)
-    """The other servers by all their names."""
+    """The other servers, by name and alias."""
     aliases: dict[str, str] = Field(default_factory=dict)
     """Other names of agents, each with its instance, if the run has several machines."""
     shortcuts: dict[str, str] = Field(default_factory=dict)
-    """Unix sockets where some of them also listen."""
+    """Unix sockets on which some of the other servers also listen, by name and alias."""
     head: BaseServerConfig
     cookie_secret: str
-    """Signs the session cookies; the same for all workers."""
+    """The key that signs session cookies; the same for all workers."""
     run_token: str | None = Field(default=None, repr=False)
-    """Sent with every call between servers; None if the run is open."""
+    """The token that is sent with every call between servers; None if the run is open."""
     tls: Tls | None = None
     """The `tls` block, if the servers speak TLS."""
     run_id: str = ""
-    """Sent with every call; calls meant for another run are rejected."""
+    """The run's id, sent with every call. Calls that are meant for another run are rejected."""
     member: str = ""
     """Unique id of this machine's part of the run; empty if the run has one machine."""
     environment: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Variables that the process adds to its environment after it has started, so that others cannot read them."""
+    """Environment variables that the process sets after its start, so that other users cannot read them."""
     num_workers: int = 1
-    """Number of processes that serve it."""
+    """Number of processes of this server."""
     number: int = 0
-    """Index of this process among them."""
+    """Index of this process among the processes of the server."""
     sockets: list[str] = Field(default_factory=list)
     """Path of each worker's own unix socket, by worker number; empty for a single worker."""
     log_file: str = ""
-    """The path of its log, for failure messages; empty if the launcher does not write one."""
+    """The path of this process's log, for failure messages; empty if the launcher does not write one."""
     dry_run: bool = False
     ready_timeout_s: float | None = None
-    """Seconds after which the launcher gives up; None if nothing waits for the process."""
+    """Seconds after which the launcher gives up waiting for this process; None if no launcher waits."""
 
     @classmethod
     def of(cls, run: RunConfig, server: ServerConfig, *, cookie_secret: str, **extra: object) -> Self:
-        """Return the settings of one server, once all addresses are known; `extra` are fields of this class."""
+        """Return the settings of one server, once all addresses are known. `extra` sets further fields."""
         return cls(
             name=server.name,
             type=server.type,
@@ -113,12 +113,12 @@ class ProcessSettings(BaseModel):
 
 
 class ServerInstance(BaseModel):
-    """One running server."""
+    """A running server, as the head server lists it."""
 
     process_name: str
     server_type: str
     name: str
-    """The implementation."""
+    """The server's implementation, which is the name of its folder."""
     dir_path: str
     entrypoint: str
     host: str
@@ -128,9 +128,9 @@ class ServerInstance(BaseModel):
     config_path: str
     """The instance's name in the configuration."""
     start_time: float
-    """Seconds since the epoch."""
+    """The time of the start in seconds since the epoch."""
     num_workers: int = 1
-    """Number of processes that serve it."""
+    """Number of processes of the server."""
     restarts: int = 0
     """Number of times that one of its processes died and was restarted."""
     pids: list[int] = Field(default_factory=list)
@@ -138,20 +138,20 @@ class ServerInstance(BaseModel):
     sockets: list[str] = Field(default_factory=list)
     """Each worker's own unix socket; empty for a single worker."""
     advertised_host: str = ""
-    """The host by which other machines reach it, if that is not `host`."""
+    """The host by which other machines reach the server, if that is not `host`."""
     advertised_port: int = 0
-    """The port by which other machines reach it; 0 for `port`."""
+    """The port by which other machines reach the server; 0 if it is `port`."""
     machine: str = ""
-    """The name of its machine; empty if the run has only one."""
+    """The name of the server's machine; empty if the run has only one machine."""
     member: str = ""
-    """The part of the run that has it; empty if the run has one machine."""
+    """Id of the part of the run that has this server; empty if the run has one machine."""
     shortcut: str = ""
-    """The unix socket on which it listens too, after the id of its machine and a colon; empty without one."""
+    """The unix socket on which the server also listens, as `<machine id>:<path>`; empty if there is none."""
     needs_one_process: bool = False
-    """Whether its processes could not share its work, so that it may run on one machine only."""
+    """Whether several processes could not share the server's work, so that it may run on one machine only."""
 
     def reached_at(self, host: str) -> Self:
-        """Return this instance at its advertised address, else with this host if it listens on all addresses."""
+        """Return this instance with the address at which callers that reached its machine by `host` can call it."""
         if not self.advertised_host and not self.advertised_port and not is_any_address(self.host):
             return self
         reached = self.advertised_host or (host if is_any_address(self.host) else self.host)
@@ -161,13 +161,13 @@ class ServerInstance(BaseModel):
 
     @property
     def where(self) -> str:
-        """Its process ids, with its machine if the run has several."""
+        """The server's process ids, with its machine if the run has several machines."""
         pids = " ".join(map(str, self.pids or [self.pid]))
         return f"{pids} on {self.machine}" if self.machine else pids
 
     @classmethod
     def of(cls, server: ServerConfig, *, pids: list[int], sockets: list[str], started_at: float, **extra: Any) -> Self:
-        """Return the entry of a running server. `started_at` is in seconds since the epoch; `extra` are fields."""
+        """Return the entry of a running server. `started_at` is in seconds since the epoch."""
         return cls(
             process_name=server.name,
             server_type=server.type,
@@ -190,27 +190,27 @@ class ServerInstance(BaseModel):
 
 
 class HeadSettings(BaseModel):
-    """Settings of the head server. A restarted server follows as a `ServerInstance` on the same pipe."""
+    """Settings of the head server. When a server restarts, its new `ServerInstance` follows on the same pipe."""
 
     kind: Literal["head"] = "head"
     host: str
     port: int
     instances: list[ServerInstance]
-    """The servers of its own machine."""
+    """The servers on the head server's machine."""
     expected: dict[str, OtherServer] = Field(default_factory=dict)
     """All servers of the configuration, if other machines may have some of them."""
     run_id: str = ""
     config_yaml: str
-    """Masked, unless the run exposes its secrets on a loopback address."""
+    """The configuration, with masked secrets unless the run exposes them on a loopback address."""
     endpoints: list[str] = Field(default_factory=list)
     """Endpoints of the model servers; the run is ready once each of them has answered."""
     run_token: str | None = Field(default=None, repr=False)
-    """Required with every call to the head server; None if the run is open."""
+    """The token that calls to the head server must carry; None if the run is open."""
     allowed_hosts: frozenset[str] = frozenset()
-    """Other names by which browsers and proxies may call it."""
+    """Additional host names by which browsers and proxies may call the head server."""
     tls: Tls | None = None
-    """The `tls` block, if it speaks TLS."""
+    """The `tls` block, if the head server speaks TLS."""
 
 
 ChildSettings = Annotated[ProcessSettings | HeadSettings, Field(discriminator="kind")]
-"""The first line in the pipe of a new process."""
+"""The settings that a new process reads from the first line in its pipe."""

@@ -29,12 +29,12 @@ HF_TOKEN_KEY_NAME = "hf_token"
 RESULTS_DIR_KEY_NAME = "results_dir"
 TASK_SOURCE_KEY_NAME = "task_source"
 CONFIG_PATH_ENV_VAR = "NEMO_GYM_CONFIG_PATH"
-"""Holds a server's name in its own process."""
+"""Environment variable with the server's name, set in the process of that server."""
 
 _OVERRIDE = re.compile(r"(\+\+|\+|~)?[A-Za-z_][\w.-]*=|~")
-"""Matches command-line words for the configuration; a script may have other arguments of its own."""
+"""Matches command-line arguments that change the configuration. Other arguments belong to the script."""
 
-# Published folders read it from anywhere, so it cannot be passed to them. Our own code never reads it.
+# A global, because published folders read the configuration from anywhere, so it cannot be passed to them.
 _of_process: list[DictConfig] = []
 
 
@@ -68,9 +68,9 @@ class GlobalConfigDictParserConfig(BaseModel):
     """A value for `initial_global_config_dict` that makes the model settings optional."""
 
     dotenv_path: Path | None = None
-    """Replaces the first `env.yaml` in the search roots."""
+    """The file to read instead of the first `env.yaml` in the search roots."""
     initial_global_config_dict: DictConfig | None = None
-    """Merged over the files; may list them in `config_paths`."""
+    """Values that override those of the files. May list the files in `config_paths`."""
     skip_load_from_cli: bool = False
     skip_load_from_dotenv: bool = False
     hide_secrets: bool = False
@@ -84,7 +84,7 @@ class GlobalConfigDictParserConfig(BaseModel):
         return OmegaConf.create(dict(given)) if isinstance(given, Mapping) else given
 
     def load(self, *, require_servers: bool = False, needs_variables: bool = True) -> RunConfig:
-        """Read all sources. Raise a subclass of `ConfigError` that gives the place and the remedy."""
+        """Read all sources. Raise a subclass of `ConfigError` that names the place and says how to fix it."""
         words = [] if self.skip_load_from_cli else [word for word in sys.argv[1:] if _OVERRIDE.match(word)]
         return load(
             (),
@@ -109,7 +109,7 @@ class GlobalConfigDictParser:
         return view_of(config.load(needs_variables=False), hide_secrets=config.hide_secrets)
 
     def parse_no_environment(self, initial_global_config_dict: Mapping[str, object] | None = None) -> DictConfig:
-        """Parse this mapping alone."""
+        """Parse this mapping only, without the command line and `env.yaml`."""
         return self.parse(
             GlobalConfigDictParserConfig(
                 initial_global_config_dict=initial_global_config_dict,
@@ -157,7 +157,7 @@ def published_defaults(plain: Mapping[str, Any]) -> dict[str, object]:
 
 
 def view_of(run: RunConfig, *, hide_secrets: bool = False) -> DictConfig:
-    """Return a run's configuration as one read-only mapping; servers have their address as far as known."""
+    """Return a run's configuration as one read-only mapping. Servers have a host, and a port if it is known."""
     head = {"host": run.head.host, "port": run.head.port}
     raw: dict[str, Any] = {**run.raw, **published_defaults(run.plain), "head_server": head}
     for server in run.servers.values():
@@ -177,8 +177,8 @@ def get_global_config_dict(
     """Return this process's configuration, read-only.
 
     A server sees its own block, the top-level values and the addresses of other servers. A process that started
-    servers sees the same. Any other process loads its sources once: by default `env.yaml` and its own command line
-    (`+config_paths=[…]`, `+key=value`).
+    servers sees the whole configuration. Any other process loads its sources once: by default `env.yaml` and its own
+    command line (`+config_paths=[…]`, `+key=value`).
     """
     if not _of_process:
         yaml_text = os.environ.get(CONFIG_DICT_ENV_VAR)
@@ -190,10 +190,10 @@ def get_global_config_dict(
 
 
 def module_config(module: str) -> DictConfig:
-    """Call `get_global_config_dict` through a module's own name for it.
+    """Call the `get_global_config_dict` of a module, which a test may have replaced.
 
-    Tests of published folders patch the function in the module that they import. Callers reached through that
-    module must therefore use the patched function.
+    Tests of published folders patch the function in the module that they import, so code that is reached through that
+    module must call the patched function.
     """
     replaced: Callable[[], DictConfig] = getattr(
         sys.modules.get(module), "get_global_config_dict", get_global_config_dict

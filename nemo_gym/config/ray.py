@@ -1,4 +1,4 @@
-"""The resources and nodes that a server needs of a Ray cluster, with names as in Ray."""
+"""The resources and nodes that a server needs in a Ray cluster. The settings have the same names as in Ray."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class RayNeeds(BaseModel):
     memory: int = Field(default=0, ge=0)
     """Bytes of memory that Ray reserves; 0 for none."""
     resources: dict[str, float] = Field(default_factory=dict)
-    """Amounts of the cluster's own resources."""
+    """Amounts of custom resources of the cluster."""
     label_selector: dict[str, str] = Field(default_factory=dict)
     """Labels that the node must have."""
     node: str | None = None
-    """The IP address of the only node that may run it."""
+    """The IP address of the only node that may run the server."""
     strategy: Strategy | None = None
     """How its processes are placed. Default: `SPREAD` for several processes, otherwise Ray's `DEFAULT`."""
 

@@ -44,7 +44,7 @@ _HINTS = {
 
 
 class _Loader(BaseLoader):
-    """A loader with OmegaConf's scalars: `1e-3` is a number, a date is text."""
+    """A YAML loader that reads scalars like OmegaConf: `1e-3` is a number, and a date is text."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -55,7 +55,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(_FLOAT, re.X
 
 
 def shown(path: Path) -> str:
-    """Return a path for messages: relative if it is inside the working folder, else in full."""
+    """Return a path for messages: relative if it is inside the working folder, and unchanged otherwise."""
     working = Path.cwd()
     return str(path.relative_to(working)) if path.is_relative_to(working) else str(path)
 

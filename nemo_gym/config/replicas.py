@@ -13,7 +13,7 @@ AUTO = "auto"
 
 
 def replicas_of(plain: Mapping[str, object], places: Mapping[str, Origin]) -> int:
-    """Return the value of `replicas`; `auto` is the number of cores. Raise `ConfigError` for an invalid one."""
+    """Return the number of processes that `replicas` sets. Raise `ConfigError` if the value is invalid."""
     if "placement" in plain:
         raise ConfigError(
             f"{places['placement']}: placement is not a setting: each server runs in its own processes. Remove it, "

@@ -16,11 +16,11 @@ class SourceKeys:
     config_paths: list[str]
     """The YAML files to merge, in order; a file may include others with the same key. Also `--config FILE`."""
     _inherit_from: str
-    """In any block: take over the block at this dotted path, which is removed. The block's own keys win."""
+    """In any block: inherit the keys of the block at this dotted path, and remove that block. Own keys win."""
     _copy: str
     """In any block: the same as `_inherit_from`, but the other block is kept."""
     _delete_key: str | list[str]
-    """In any block: remove these keys, as dotted paths, from what the files and the two keys above give it."""
+    """In any block: remove the keys at these dotted paths, after the files are merged and keys are inherited."""
     error_on_almost_servers: bool = True
     """Whether a block that resembles a server but is invalid is an error. Otherwise it is skipped with a warning."""
 
@@ -29,11 +29,11 @@ class AddressKeys:
     """Addresses and access."""
 
     default_host: str = "127.0.0.1"
-    """The host of servers that do not set one. Other machines can reach a run only through another address."""
+    """The host of servers that do not set one. With the default, other machines cannot reach the run."""
     advertised_host: str | None = None
     """The host by which other machines reach this machine's servers, if that is not the one on which they listen."""
     only: list[str] | str | None = None
-    """The servers to start on this machine; other machines start the others. `none` is for the head server alone. Also
+    """The servers to start on this machine; other machines start the others. `none` starts only the head server. Also
     `--only`."""
     join: str | None = None
     """The head server of the run that this machine's servers join, such as `http://10.0.0.5:11000`. Also `--join`."""
@@ -48,15 +48,15 @@ class AddressKeys:
     disallowed_ports: list[int] = []  # noqa: RUF012 - never changed
     """Ports that `find_open_port` does not return to server folders that call it."""
     tls: JsonObject | None = None
-    """The certificate of this machine's servers, which then speak TLS, and the authority that callers trust, see
+    """The certificate with which this machine's servers speak TLS, and the authority that callers trust; see
     below."""
     run_token: str | Literal[False] | None = None
-    """The token that calls to the servers must carry, at least 16 characters. By default, a run that other machines
-    can reach makes its own. `false` opens the run to everyone who can reach it."""
+    """The token that calls to the servers must carry: at least 16 characters. By default, a run that other machines
+    can reach creates a token. `false` opens the run to everyone who can reach it."""
     loopback_requires_token: bool = False
-    """Require the token on loopback addresses, too, because other accounts share the machine."""
+    """Require the token on loopback addresses, too, for a machine that other users share."""
     allowed_hosts: list[str] = []  # noqa: RUF012
-    """Further host names by which browsers and proxies may call the servers."""
+    """Additional host names by which browsers and proxies may call the servers."""
     allow_policy_override: bool = False
     """Whether a row may name the endpoint, the key and the model of its model calls."""
 
@@ -65,7 +65,7 @@ class ModelKeys:
     """The policy model."""
 
     policy_base_url: str | list[str]
-    """The URL of the policy's endpoint, including `/v1`. A list is used in turn. Also `--model-url`."""
+    """The URL of the policy's endpoint, including `/v1`. The URLs of a list are used in turn. Also `--model-url`."""
     policy_api_key: str
     """The endpoint's key. Keep it in `env.yaml`, because others can see command lines. Also `--model-api-key`."""
     policy_model_name: str
@@ -73,19 +73,19 @@ class ModelKeys:
     policy_model: JsonObject
     """The model server that shipped configs refer to. The config of a model server defines it."""
     model_cache: str | None = None
-    """An absolute folder that keeps the endpoint's replies, to answer equal requests. For evaluations only."""
+    """The absolute path of a folder that stores the endpoint's replies, to answer equal requests. Not for training."""
 
 
 class PairingKeys:
     """Another agent or model for an environment."""
 
     agent_config: str | None = None
-    """The file of an agent that replaces those of the environments. Also `--agent-type NAME[/FLAVOR]`."""
+    """The config file of an agent that replaces the agents of the environments. Also `--agent-type NAME[/FLAVOR]`."""
     allow_unsupported_pairing: bool = False
     """Run agents and models that an environment does not allow, with a warning. Also
     `--allow-unsupported-pairing`."""
     unsupported_pairings: list[str] = []  # noqa: RUF012 - never changed
-    """These warnings, in the configuration of a running run."""
+    """The warnings about such pairings. The run itself adds them to its configuration."""
 
 
 class ProcessKeys:
@@ -96,16 +96,16 @@ class ProcessKeys:
     process_start_method: Literal["fork", "spawn"] = "fork"
     """How servers start. Forking is faster; `spawn` is for folders whose imports do not survive a fork."""
     launcher: Literal["local", "ray"] = "local"
-    """What starts the servers: this machine, or the nodes of a Ray cluster. Also `--launcher`."""
+    """Where the servers start: on this machine, or on the nodes of a Ray cluster. Also `--launcher`."""
     ray_head_node_address: str | None = None
-    """The Ray cluster of `launcher: ray`, and for folders that use Ray, as `HOST:6379`. By default, Ray is started on
+    """The Ray cluster for `launcher: ray` and for folders that use Ray, as `HOST:6379`. By default, Ray is started on
     this machine."""
     ray_copies_code: bool = True
-    """Copy the server folders outside the installation to the nodes. `false` if they have them at the same paths."""
+    """Copy server folders outside the installation to the nodes. `false` if the nodes have them at the same paths."""
     results_dir: str = "results"
-    """A folder for results, for server folders that read this key. It starts at the working directory."""
+    """A folder for results, for server folders that read this key. A relative path starts at the working directory."""
     cache_dir: str = "cache"
-    """The folder of caches, such as separate Python environments. It starts at the working directory."""
+    """The folder of caches, such as separate environments. A relative path starts at the working directory."""
     uv_cache_dir: str | None = None
     """The cache folder of uv, which installs the separate environments."""
     uv_venv_dir: str | None = None
@@ -119,11 +119,11 @@ class ProcessKeys:
     global_aiohttp_connector_limit: int = 0
     """The maximum number of open connections of a server's own HTTP session; 0 for no limit."""
     global_aiohttp_connector_limit_per_host: int = 0
-    """The same per host."""
+    """The same limit for the connections to one host."""
     global_aiohttp_client_request_debug: bool = False
-    """For server folders that read this key. Nothing else does."""
+    """Only for server folders that read this key. This package ignores it."""
     sandbox: JsonObject
-    """The provider of sandboxes and its options, such as `{docker: {…}}`, for folders with a `sandbox_provider`."""
+    """The provider of sandboxes and its options, such as `{docker: {…}}`, for servers that set `sandbox_provider`."""
 
 
 class RolloutKeys:
@@ -132,11 +132,11 @@ class RolloutKeys:
     observability_enabled: bool = False
     """Record every model call of each rollout in `model_call_capture_dir`."""
     model_call_capture_dir: str | None = None
-    """The folder of these records. An absolute path, because each server runs in its own folder."""
+    """The folder of these records. The path must be absolute, because each server runs in its own folder."""
     token_id_capture: JsonObject
-    """Token ids of model calls, recorded for training, see below."""
+    """Record the token ids of model calls for training; see below."""
     skip_verification: bool = False
-    """Do not grade: every agent that does not set it itself returns `skip_verification_reward`."""
+    """Do not grade: agents return `skip_verification_reward`, unless their own block sets this key to `false`."""
     skip_verification_reward: float = 0.0
     """The reward of rollouts that are not graded."""
 
@@ -149,7 +149,7 @@ class ExportKeys:
     wandb_name: str | None = None
     """The name of the run in the project."""
     wandb_api_key: str | None = None
-    """The key of the account."""
+    """The API key of the Weights & Biases account."""
     mlflow_tracking_uri: str | None = None
     """The MLflow server. A run is exported if all `mlflow_` keys are set."""
     mlflow_tracking_token: str | None = None
@@ -165,7 +165,7 @@ class ExportKeys:
     hf_token: str | None = None
     """The Hugging Face token for datasets that are not public."""
     gitlab_url: str | None = None
-    """The address of the GitLab project's API. Default: the part of `mlflow_tracking_uri` that names it."""
+    """The address of the GitLab project's API. Default: the API address in `mlflow_tracking_uri`."""
     gitlab_token: str | None = None
     """The token for the project. Default: `mlflow_tracking_token`."""
 
@@ -178,7 +178,7 @@ class IgnoredKeys:
     allow_openai_version_skew: object
     """Folders may use any version of `openai`."""
     python_version: object
-    """Separate environments use the Python of the command."""
+    """Separate environments use the Python that runs the command."""
     pip_install_verbose: object
     """The output of an installer is shown if it fails."""
     uv_pip_set_python: object
@@ -194,7 +194,7 @@ class IgnoredKeys:
     global_aiohttp_tcp_keepalive_probes: object
     """See `global_aiohttp_tcp_keepalive_idle_seconds`."""
     rollout_collection_driver: object
-    """There is one collector."""
+    """There is only one collector."""
 
 
 KEY_TABLES: tuple[type, ...] = (
@@ -210,4 +210,4 @@ _COMMAND_KEYS = frozenset({
 TOP_LEVEL_KEYS = _COMMAND_KEYS.union(*(table.__annotations__ for table in KEY_TABLES))
 """The top-level keys that any command accepts."""
 RESERVED_KEYS = TOP_LEVEL_KEYS - {"policy_model", "sandbox"}
-"""Those that are never server instances."""
+"""Top-level keys that are never the names of servers."""

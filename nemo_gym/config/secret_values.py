@@ -66,9 +66,9 @@ def secrets_of(run: RunConfig) -> SecretValues:
 
 
 def handed_environment(own: Mapping[str, object], others: Collection[Mapping[str, object]]) -> dict[str, str]:
-    """Return the variables to add to the environment of the server process with the settings `own`.
+    """Return the secret environment variables for the server process with the settings `own`.
 
-    Omit variables whose value is a secret of the `others` but not its own.
+    Omit a variable if its value is a secret in the settings of `others`, but not in `own`.
     """
     theirs, its_own = SecretValues.of(*others), SecretValues.of(own)
     return {

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from nemo_gym.config.settings import SERVER_TYPES
 
 REQUIREMENTS = ("requirements.txt", "pyproject.toml")
-"""Each server folder has one of these, which distinguishes it from a folder of its parent's data or modules."""
+"""Every server folder contains one of these files. A subfolder without them holds data or modules of its parent."""
 DEEPEST = 4
 
 
@@ -17,7 +17,7 @@ class ServerFolder(NamedTuple):
     """The parts of a server folder's path."""
 
     root: Path
-    """The folder from which modules are imported: `resources_servers.mcqa.app`."""
+    """The folder on the import path, so that modules have names such as `resources_servers.mcqa.app`."""
     tier: str
     implementation: str
 
@@ -27,7 +27,7 @@ class ServerFolder(NamedTuple):
 
     @classmethod
     def of(cls, folder: Path) -> ServerFolder:
-        """Split a path at the nearest folder above it that is named after a server type, or else two levels up."""
+        """Split a path at its nearest parent that is named after a server type, or two levels up if there is none."""
         for above in folder.parents:
             if above.name in SERVER_TYPES:
                 return cls(above.parent, above.name, folder.relative_to(above).as_posix())
@@ -35,7 +35,7 @@ class ServerFolder(NamedTuple):
 
 
 def nested_folders(tier_folder: Path) -> Iterator[Path]:
-    """Yield the server folders that are deeper than directly in the folder of a server type."""
+    """Yield the server folders that are two or more levels below the folder of a server type."""
     for depth in range(2, DEEPEST + 1):
         found = {path.parent for name in REQUIREMENTS for path in tier_folder.glob("/".join(["*"] * depth + [name]))}
         for folder in sorted(found):

@@ -61,7 +61,7 @@ class RunDefaults(NamedTuple):
 
 
 class Block(NamedTuple):
-    """One server block with its implementation; its settings are not read yet."""
+    """One server block, before its settings are parsed."""
 
     name: str
     tier: str
@@ -96,7 +96,7 @@ class _Generic(BaseModel):
 
 
 def join_dummy_models(tree: Node) -> Node:
-    """Return the tree with each `dummy_model` merged into the real model next to it."""
+    """Return the tree with each `dummy_model` merged into the real model in the same block."""
     for name, block in tree.mapping.items():
         models = block.mapping.get(MODEL_TIER)
         if models is None or DUMMY_MODEL not in models.mapping or len(models.mapping) != 2:
@@ -108,16 +108,16 @@ def join_dummy_models(tree: Node) -> Node:
 
 
 class Found(NamedTuple):
-    """The blocks of a tree that have a tier."""
+    """The blocks of a tree that are servers, almost servers or overlays."""
 
     blocks: list[Block]
     almost: list[str]
-    """One message per block that is almost a server."""
+    """One message for each block that resembles a server but is invalid."""
     overlays: list[Overlay]
 
 
 def find_blocks(tree: Node) -> Found:
-    """Return the server blocks of a tree, those that are almost servers, and the overlays of absent servers.
+    """Return the server blocks, messages about blocks that are almost servers, and the overlays.
 
     Raise DuplicateServerError if one name has two tiers or two implementations.
     """
@@ -223,8 +223,8 @@ def parse_server(
 ) -> tuple[ServerConfig | None, list[str], list[Unresolved]]:
     """Return one server, or None with its problems and its unresolved values. `others` are the servers to suggest.
 
-    A server that another machine starts (`is_elsewhere`) may have values that only that machine can resolve. Without
-    `needs_variables`, settings of the server's own class may read environment variables that are not set.
+    A server that another machine starts (`is_elsewhere`) may have values that only that machine can resolve. If
+    `needs_variables` is false, settings of the server's own class may read environment variables that are not set.
     Raise UnknownImplementationError if its folder or entrypoint does not exist.
     """
     places = resolver.origins(block.path)
@@ -275,13 +275,13 @@ def parse_server(
 
 
 def _may_wait(unresolved: Unresolved) -> bool:
-    """Return whether a value is needed only when its server starts."""
+    """Return whether a value may stay unresolved until its server starts."""
     setting = unresolved.path[3] if len(unresolved.path) > 3 else ""
     return unresolved.lacks_variable and setting not in _Generic.model_fields
 
 
 def _unknown_server(block: Block, others: Sequence[Block]) -> str:
-    """Return the message for a block that only the command line has, but without an entrypoint."""
+    """Return the message for a block without an entrypoint that only the command line defines."""
     same_folder = [other.name for other in others if other.path[1:] == block.path[1:]]
     hint = (
         f" Did you mean '{same_folder[0]}'?"
@@ -335,7 +335,10 @@ def default_host(plain: Mapping[str, object], places: Mapping[str, Origin]) -> s
 
 
 def advertised_host(plain: Mapping[str, object], places: Mapping[str, Origin]) -> str:
-    """Return the host by which other machines reach this one's servers; empty if unset. Raise ConfigError."""
+    """Return the host by which other machines reach this one's servers; empty if unset.
+
+    Raise ConfigError if it is not text, or if it is a wildcard address such as 0.0.0.0.
+    """
     given = _host_in("advertised_host", plain, places)
     if is_any_address(given):
         raise ConfigError(

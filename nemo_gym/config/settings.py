@@ -16,27 +16,27 @@ AGENT_TIER: ServerType = "responses_api_agents"
 MODEL_TIER: ServerType = "responses_api_models"
 RESOURCES_TIER: ServerType = "resources_servers"
 POLICY_MODEL = "policy_model"
+"""The model server that shipped configs refer to."""
 USED_IN_CHECKS = "used_in_checks"
-"""The key of a model server that `ng_check` calls itself."""
+"""The key of a model server by which `ng_check` calls the server instead of a fake judge."""
 MODEL_FLAGS = {
     "policy_base_url": "--model-url",
     "policy_api_key": "--model-api-key",
     "policy_model_name": "--model",
 }
 """The flags of the commands that start models."""
-"""The model server that shipped configs refer to."""
 DUMMY_MODEL = "dummy_model"
 """An implementation without a folder, so that a configuration can be read without a model."""
 SAMPLE_MODEL = "sample_model"
-"""The model server without an endpoint: a random policy."""
+"""The implementation of a model server that needs no endpoint: a random policy."""
 ENVIRONMENT_SERVERS = "environment_servers"
-"""The key, in the position of a tier, of a block that defines an alias of an agent."""
+"""The key that replaces the server type in a block that defines an alias of an agent."""
 
 
 DEPTH_KEY = "max_request_depth"
 """The key of a server's limit on the nesting depth of a request."""
 GROUP_KEY = "group_verification"
-"""The key of a resources server that verifies all rollouts of a task together."""
+"""The key in the block of a resources server that verifies all rollouts of a task together."""
 
 
 class Domain(StrEnum):
@@ -101,13 +101,13 @@ class BaseRunServerConfig(BaseServerConfig):
     domain: Domain | None = None
     """The subject of the environment, for lists."""
     advertised_host: str | None = None
-    """The host by which other machines reach it, if that is not `host`."""
+    """The host by which other machines reach the server, if that is not `host`."""
     advertised_port: int | None = Field(default=None, ge=1, le=65535)
-    """The port by which other machines reach it, if that is not `port`."""
+    """The port by which other machines reach the server, if that is not `port`."""
     isolated: bool = False
-    """Run it in its own virtual environment, with the packages of its requirements.txt."""
+    """Run the server in its own virtual environment, with the packages of its requirements.txt."""
     ray: RayNeeds = RayNeeds()
-    """The resources and nodes of each of its processes, if `launcher` is `ray`."""
+    """The resources and nodes for each process of the server, if `launcher` is `ray`."""
     workers: int | None = Field(default=None, ge=1)
     """Same as `num_workers`: the number of processes. A rollout stays with the process that has its session."""
     max_requests_in_flight: int | None = Field(default=None, ge=1)
@@ -119,13 +119,13 @@ class BaseRunServerConfig(BaseServerConfig):
     max_request_depth: int | None = Field(default=None, ge=1)
     """Maximum nesting depth of brackets in a request body (default 100)."""
     start_timeout_s: float | None = Field(default=None, gt=0)
-    """Seconds that it may take to start, if that is longer than `ready_timeout_s`, for example to load a model."""
+    """Seconds that the server may take to start, for example to load a model, if longer than `ready_timeout_s`."""
     blocking_threads: int | None = Field(default=None, ge=1)
     """Number of threads for handlers that are plain functions (default 32)."""
 
 
 class BaseRunServerInstanceConfig(BaseRunServerConfig):
-    """A server with its instance name."""
+    """Settings of a server, with the name of its instance."""
 
     name: str
 
@@ -136,7 +136,7 @@ class GroupVerification(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     timeout_s: float = Field(default=600.0, gt=0)
-    """Seconds that a rollout waits for the others. Then those that have arrived are verified."""
+    """Seconds that a rollout waits for the others of its task. Then the rollouts that have arrived are verified."""
     size: int | None = Field(default=None, ge=2)
     """The number of rollouts per task, for callers that do not send it. A collection sends its number of repeats."""
 
@@ -164,12 +164,12 @@ class BaseResponsesAPIAgentConfig(BaseRunServerInstanceConfig):
     token_id_capture: bool = False
     """Record the token ids of this agent's model calls, if the block `token_id_capture` is enabled."""
     agent_session_idle_s: float = Field(default=21600.0, gt=0)
-    """Seconds after which an agent session is closed whose caller has not closed it."""
+    """Seconds without a call after which an agent session is closed, if its caller has not closed it."""
 
 
 class BaseResponsesAPIModelConfig(BaseRunServerInstanceConfig):
     """Settings of a model server."""
 
     used_in_checks: bool = False
-    """Whether `ng_check` calls this server as a judge, instead of a fake judge that always agrees. It must need no
-    network and always give the same answer."""
+    """Whether `ng_check` calls this server as a judge, instead of a fake judge that always agrees. Such a
+    server must not need a network, and must always give the same answer."""

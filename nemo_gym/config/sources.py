@@ -37,21 +37,21 @@ class EnvYaml:
 
     path: Path | None
     searched: tuple[Path, ...]
-    """The searched paths; empty if the file was not to be read."""
+    """The searched paths; empty if the search was skipped."""
     tree: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """All sources merged, directives and interpolations still in place."""
+    """All sources merged. Directives are not applied and interpolations not resolved yet."""
 
     tree: Node
     files: tuple[str, ...]
     env: EnvYaml
     defined: frozenset[str]
-    """The top-level keys that are defined elsewhere than on the command line."""
+    """The top-level keys that any source defines, except the command line."""
     surroundings: Mapping[str, frozenset[str]]
-    """For each file that is only included: the files that include it, with all files that these include."""
+    """For each file that is included but not listed directly: the files that include it, and all files below these."""
 
 
 def gather(
@@ -151,7 +151,7 @@ def _read_env_yaml(dotenv_path: Path | None, skip: bool) -> EnvYaml:
     nothing = Node({}, Origin(ENV_YAML, 0))
     if skip:
         return EnvYaml(None, (), nothing)
-    # Frameworks may pass the path of a file that does not exist.
+    # The path may lead to no file, because frameworks pass one without checking it.
     places = (dotenv_path,) if dotenv_path is not None else tuple(root / ENV_YAML for root in search_roots())
     found = next((place for place in places if place.is_file()), None)
     return EnvYaml(found, places, read_yaml(found) if found else nothing)
@@ -165,14 +165,14 @@ class _Files:
         self._known = known
         self._read: dict[Path, Node] = {}
         self._depths: dict[Path, int] = {}
-        """How many files must be opened to find a file: 0 for those of the command line."""
+        """The include depth of each file: 0 if it is listed directly, 1 if such a file includes it, and so on."""
         self._open: list[Path] = []
         self._included: dict[Path, list[Path]] = {}
 
     def trees(self) -> list[Node]:
-        """Return the content of each file without the servers that a less deeply included file replaces.
+        """Return the content of each file, without the servers that a less deeply included file replaces.
 
-        It replaces those that have the same name but another implementation. So a file can include a default model,
+        A server replaces one of the same name that has another implementation. So a file can include a default model,
         and another file can define the model to use instead.
         """
         trees: list[Node] = []
@@ -185,7 +185,7 @@ class _Files:
         return trees
 
     def surroundings(self) -> dict[str, frozenset[str]]:
-        """Return, for each file that is only included, the files that include it, with all that these include."""
+        """Return the value of `Sources.surroundings`."""
         found: dict[str, frozenset[str]] = {}
         for path, depth in self._depths.items():
             if depth:
@@ -194,7 +194,7 @@ class _Files:
         return found
 
     def _below(self, paths: Iterable[Path]) -> set[Path]:
-        """Return these files and all that they include."""
+        """Return these files and all files that they include, directly or indirectly."""
         found: set[Path] = set()
         owed = list(paths)
         while owed:
@@ -249,7 +249,7 @@ class _Files:
 
 
 def _replaces(outer: Node, name: Key, block: Node) -> bool:
-    """Return whether a tree defines the server of a deeper file's block, with another implementation."""
+    """Return whether `outer` defines the server of a deeper file's `block` with another implementation."""
     defined = _implementations(outer.mapping[name]) if name in outer.mapping else set()
     known = _implementations(block)
     return bool(defined and known) and defined.isdisjoint(known) and (MODEL_TIER, DUMMY_MODEL) not in known
@@ -261,7 +261,7 @@ def _implementations(block: Node) -> set[tuple[Key, Key]]:
 
 
 def _find_config(item: Node, text: str, near: Path | None) -> Path:
-    """Return the file for a path from the first search root that has it, else from the including file's folder."""
+    """Return the file for a path from the first search root that has it, or else from the folder `near`."""
     relative = Path(text).expanduser()
     roots = [Path()] if relative.is_absolute() else [*search_roots(), *([near] if near else [])]
     places = list(dict.fromkeys(root / relative for root in roots))

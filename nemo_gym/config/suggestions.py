@@ -8,7 +8,7 @@ from difflib import get_close_matches
 CERTAINLY_MEANT = 0.85
 """Similarity cutoff: accepts `temprature` for `temperature`, but not `top_k` for `top_p`."""
 SHORTEST_SWAP = 4
-"""In a shorter word, swapped letters may well be another word."""
+"""Minimum length of words that are compared by swapped letters: shorter ones are too often two different words."""
 ADD_A_FILE = "Add a file that defines one to config_paths."
 
 

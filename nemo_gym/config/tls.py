@@ -16,14 +16,14 @@ SYSTEM = "system"
 
 
 class TlsBlock(BaseModel):
-    """The settings of the block."""
+    """The settings of the `tls` block."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     ca: str = Field(min_length=1)
     """The PEM file of the authorities that clients trust, or `system` for those of the operating system."""
     cert: str | None = None
-    """The PEM file of the certificate of this machine's servers, with the intermediate ones after it. Leave it out
+    """The PEM file of the certificate of this machine's servers, followed by intermediate certificates. Omit the key
     on a machine that only calls servers."""
     key: str | None = None
     """The PEM file of the certificate's key, without a passphrase."""
@@ -37,7 +37,7 @@ class TlsBlock(BaseModel):
 
 
 class Tls(TlsBlock):
-    """The block with absolute paths, and the names of the certificate."""
+    """The `tls` block with absolute paths, and the host names in the certificate."""
 
     names: tuple[str, ...] = ()
     """The host names and addresses for which this machine's certificate is valid."""
@@ -48,14 +48,14 @@ class Tls(TlsBlock):
         block = config.get(TLS_KEY)
         if not isinstance(block, Mapping) or not block.get("ca"):
             return None
-        # Lists of OmegaConf are not lists for pydantic.
+        # Convert the names, because pydantic does not accept a list of OmegaConf.
         return cls(**{**block, "names": tuple(block.get("names") or ())})
 
     def name_at(self, host: str) -> str:
-        """Return the name that the certificate of a server at this host must have.
+        """Return the name to check in the certificate of a server at this host.
 
-        It is the host itself. A certificate rarely has the loopback addresses, so at an address of this machine the
-        first name of the machine's own certificate counts, too.
+        Usually, it is the host itself. Certificates rarely contain loopback addresses. For an address of this machine
+        that its certificate does not contain, it is therefore the first name in that certificate.
         """
         if not self.names or _normal(host) in map(_normal, self.names):
             return host
@@ -63,7 +63,7 @@ class Tls(TlsBlock):
 
     @property
     def _own_name(self) -> str:
-        # Any name below a wildcard will do.
+        # For a wildcard name, any name that matches it will do.
         return self.names[0].replace("*", "local", 1)
 
 

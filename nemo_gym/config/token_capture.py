@@ -1,4 +1,4 @@
-"""The `token_id_capture` block: record the token ids of model calls apart from their texts."""
+"""The `token_id_capture` block: settings for recording the token ids of model calls."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ TOKEN_CAPTURE_KEY = "token_id_capture"
 
 
 class TokenCaptureConfig(BaseModel):
-    """The settings of the block."""
+    """The settings of the `token_id_capture` block."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: StrictBool = False
     """Whether anything is recorded."""
     all_agents: StrictBool = False
-    """Whether the calls of all agents are recorded. Otherwise those whose own block sets `token_id_capture`."""
+    """Whether to record the calls of all agents. If not, only agents whose own block sets `token_id_capture`."""
     dir: Path | None = None
-    """The folder of the records. Absolute, because each server runs in its own folder."""
+    """The folder of the records. The path must be absolute, because each server runs in its own folder."""
     sink: str | None = None
     """The class that stores the tokens, `module:Class`; by default files in `dir`."""
     sink_kwargs: JsonObject = Field(default_factory=dict)
     """Arguments for the class that `sink` names."""
     rebuild_response: StrictBool = True
-    """Whether `response.output` of a result gets the recorded tokens."""
+    """Whether to add the recorded tokens to `response.output` of each result."""
     max_mask_fraction: float | None = Field(default=None, ge=0, le=1, strict=True)
-    """A run ends if more than this share of its rollouts is masked because tokens are missing."""
+    """A run stops if more than this share of its rollouts is masked because tokens are missing."""
     mask_fraction_min_samples: int = Field(default=50, ge=1, strict=True)
-    """The number of rollouts from which `max_mask_fraction` applies."""
+    """The number of rollouts after which `max_mask_fraction` is checked."""
 
     @field_validator("sink")
     @classmethod
@@ -61,7 +61,7 @@ class TokenCaptureConfig(BaseModel):
     def of(cls, config: object) -> TokenCaptureConfig:
         """Return the block of a configuration; disabled if it has none.
 
-        Only a literal `True` enables it, because `config` may be a mock in tests of published folders.
+        Only a literal `True` enables it, because `config` may be a mock, with truthy values, in published tests.
         """
         block = config.get(TOKEN_CAPTURE_KEY) if isinstance(config, Mapping) else None
         if not isinstance(block, Mapping) or block.get("enabled") is not True:
@@ -79,7 +79,7 @@ def _class_path(text: str) -> tuple[str, str]:
 
 
 def check_token_capture(block: object, places: Mapping[str, Origin]) -> None:
-    """Raise `ConfigError` if a block is invalid. `places` has the place of each of its keys."""
+    """Raise `ConfigError` if a block is invalid. `places` maps its keys to their file and line."""
     try:
         TokenCaptureConfig.model_validate({} if block is None else block)
     except ValidationError as error:

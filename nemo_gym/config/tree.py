@@ -124,7 +124,7 @@ def locate(node: Node, parts: Path) -> Path | None:
 
 
 def at(node: Node, path: Path) -> Node:
-    """Return the value at a path from `locate` or `walk`."""
+    """Return the value at a path from `locate` or `walk`. Raise `KeyError` if it does not exist."""
     for part in path:
         found = child_of(node, part)
         if found is None:

@@ -111,7 +111,7 @@ class _Reader:
         return match[1].replace("\\" + quote, quote).replace("\\\\", "\\")
 
     def _bare(self, ends: str) -> str:
-        """Read text up to one of the ends; `${…}` and `\\x` may contain them."""
+        """Read text up to a character in `ends`. These characters may occur inside `${…}` and after a backslash."""
         start, depth = self._next, 0
         while (sign := self._peek()) and (depth or sign not in ends):
             if sign == "\\":

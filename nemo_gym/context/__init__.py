@@ -1,1 +1,1 @@
-"""The rollout that the current task works for, and its deadline."""
+"""The context of the current asyncio task: the rollout that it works for, its deadline and its policy."""

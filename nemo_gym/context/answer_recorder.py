@@ -1,4 +1,4 @@
-"""How the answer to the current model call is recorded, for code between the author's method and the reply."""
+"""The recorder for the answer to the current model call, which runs after the author's method, before the reply."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Protocol
 
 
 class AnswerRecorder(Protocol):
-    """Records the answer to one call."""
+    """A recorder for the answer to one model call."""
 
     async def record(self, answer: object) -> None:
-        """Store the tokens of an answer, which must not be passed on before."""
+        """Store the tokens of an answer. The answer must not be sent before this returns."""
 
     def skip(self) -> None:
-        """Accept that the call failed, so that there is no answer."""
+        """Record nothing, because the call failed and there is no answer."""
 
 
 recorder: ContextVar[AnswerRecorder | None] = ContextVar("nemo_gym_token_recorder", default=None)

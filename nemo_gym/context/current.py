@@ -16,15 +16,15 @@ class Work(NamedTuple):
 
     rollout_id: str | None = None
     ends_at: float | None = None
-    """The deadline by the monotonic clock; None without one."""
+    """The deadline by the monotonic clock; None if there is no deadline."""
     waits: list[Wait] | None = None
-    """The waits in progress, for a timeout's message; None if not recorded."""
+    """The operations that are being awaited, for the message of a timeout; None if they are not recorded."""
     on_reply: Callable[[Any], None] | None = None
-    """Called with the `Reply` to each call of another server; None if nothing observes them."""
+    """Called with the `Reply` to each call to another server; None if nothing observes the replies."""
     policy: Policy | None = None
     """The policy that the rollout's row names; None for the configured one."""
     group: bytes | None = None
-    """The header with the rollout's place in its group; None if it is verified alone."""
+    """The header with the rollout's place in its group; None if the rollout is verified alone."""
 
 
 NO_WORK = Work()
@@ -43,14 +43,14 @@ end_work = _work.reset
 
 
 class Wait:
-    """An operation being awaited. One that the deadline interrupts stays recorded, for the error message."""
+    """An operation that is being awaited. If the deadline interrupts it, it stays recorded, for the error message."""
 
     __slots__ = ("_recorded", "trouble", "what")
 
     def __init__(self, what: str) -> None:
         self.what = what
         self.trouble = ""
-        """Why it had to be retried."""
+        """Why the operation had to be retried; empty if it was not."""
         self._recorded = current_work().waits
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The deadline of the current task's rollout. The remaining time travels with every call between our servers."""
+"""The deadline of the current task's rollout. Every call between our servers sends the remaining time."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from contextvars import Token
 from nemo_gym.context.current import Work, begin_work, current_work, end_work
 
 CLOCK_SLACK_S = 0.005
-"""Timers may fire this much early."""
+"""Seconds by which a timer may fire too early."""
 GRACE_S = 5.0
-"""Enough for a server to delete a session."""
+"""Seconds that are enough for a server to delete a session."""
 
 
 def time_left_s() -> float | None:
-    """Return the seconds until the deadline, negative after it; None without a deadline."""
+    """Return the seconds until the deadline, negative after it. Return None if there is no deadline."""
     ends_at = current_work().ends_at
     return None if ends_at is None else ends_at - time.monotonic()
 
 
 class deadline_in:  # noqa: N801 - reads as what it does: `with deadline_in(5):`
-    """Set a deadline in `seconds` for everything awaited inside. An earlier deadline stays; None changes nothing."""
+    """Context manager that sets a deadline `seconds` from now. An earlier deadline stays. None sets no deadline."""
 
     __slots__ = ("_seconds", "_token")
 
@@ -70,7 +70,7 @@ def time_left_for_callee(left_s: float) -> float:
 
 
 def read_time_left(value: bytes) -> float | None:
-    """Parse the seconds in a caller's header; None if they are invalid."""
+    """Parse the remaining seconds in a caller's header. Return None if they are invalid."""
     try:
         seconds = float(value)
     except ValueError:

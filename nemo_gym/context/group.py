@@ -1,4 +1,4 @@
-"""The group of rollouts that are verified together. It travels in a header of every call for one of them."""
+"""The group of rollouts that are verified together. Every call for such a rollout names the group in a header."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
 GROUP_HEADER = "x-nemo-gym-group"
 """Header with a rollout's place in its group: `<group>;<size>;<member>`, members counted from 0."""
 GROUP_MEMBERS_PATH = "/groups/members"
-"""Route of a resources server for news of members that will not arrive, or were verified earlier, and of the end.
+"""Route of a resources server that receives a `GroupMembersRequest`.
 
-Not a single segment, so that a model cannot call it like a tool.
+The path has two segments, so that a model cannot call the route as a tool.
 """
 LEAST_GROUP = 2
-"""The number of rollouts that can be compared with each other."""
+"""The smallest group: a single rollout cannot be compared with others."""
 
 
 class GroupPlace(NamedTuple):
@@ -48,13 +48,13 @@ class GroupPlace(NamedTuple):
 
 
 class GroupMembersRequest(BaseModel):
-    """News of members of a group, by their numbers."""
+    """A message about members of a group, by their numbers, so that the server does not wait for them."""
 
     group: str
     absent: dict[int, str] = Field(default_factory=dict)
     """Members that will not arrive, with the reasons."""
     present: dict[int, JsonObject] = Field(default_factory=dict)
-    """Verify requests of members that have their result. The others are compared with them."""
+    """Verify requests of members that already have a result. The other members are compared with them."""
     over: bool = False
     """Whether no member will arrive any more, so that the group can be forgotten."""
 

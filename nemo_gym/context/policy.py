@@ -1,4 +1,4 @@
-"""The policy that a row names instead of the configured one. It travels in a header of calls between servers."""
+"""The policy that a row names instead of the configured one. It is sent in a header of calls between servers."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _URL = re.compile(r"https?://[!-\"$->@-~]+")
 _API_KEY = re.compile(r"[!-~]+")
 
 
-# Without a repr, because it would show the key.
+# `repr=False`, because a repr would show the API key.
 @dataclass(frozen=True, repr=False)
 class Policy:
-    """An endpoint, its key and the name of its model. None means the configured value."""
+    """A policy: its endpoint, its API key and its model's name. A field that is None keeps the configured value."""
 
     base_url: str | None = None
     """The endpoint's address, up to and including `/v1`."""
     api_key: str | None = None
     model: str | None = None
     servers: frozenset[str] = frozenset()
-    """Names of the servers that receive it with each call. A model server passes it on to none."""
+    """Names of the servers to which calls send the policy. Empty in a model server, which does not pass it on."""
 
     @classmethod
     def of_fields(cls, fields: JsonObject) -> Policy | None:
@@ -41,7 +41,7 @@ class Policy:
 
     @property
     def fields(self) -> JsonObject:
-        """The fields of a row that names this policy."""
+        """The fields by which a row names this policy."""
         named = {POLICY_URL_KEY: self.base_url, POLICY_API_KEY: self.api_key, POLICY_MODEL_KEY: self.model}
         return {key: value for key, value in named.items() if value is not None}
 

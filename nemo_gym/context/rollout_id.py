@@ -1,4 +1,4 @@
-"""The id of the rollout that the current task works for. It travels in a header of every call, or in a path."""
+"""The id of the rollout that the current task works for. Every call names it in a header or in its path."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ TOKEN_CAPTURE_PATH_SEGMENT = "training-token-capture"
 TOKEN_CAPTURE_SEGMENT = f"/{TOKEN_CAPTURE_PATH_SEGMENT}"
 TOKEN_CAPTURE_SCOPE_KEY = "nemo_gym.captures_tokens"
 PREFIXED_PATH_SCOPE_KEY = "nemo_gym.prefixed_path"
-"""The path of a request before its prefix was removed, which handlers find in `request.url.path`."""
+"""Key of a request's path with the prefix that was removed. Handlers find this path in `request.url.path`."""
 
 
 def current_rollout_id() -> str | None:
-    """Return the id of the current rollout, or None outside of one."""
+    """Return the id of the current rollout, or None if there is none."""
     return current_work().rollout_id
 
 
 class rollout_context:  # noqa: N801 - published under this name, and used as `with rollout_context(id):`
-    """Run everything awaited inside for this rollout."""
+    """Context manager that makes a rollout the current one for everything awaited inside."""
 
     __slots__ = ("_rollout_id", "_token")
 
@@ -47,20 +47,20 @@ class rollout_context:  # noqa: N801 - published under this name, and used as `w
 
 
 def rollout_path_prefix(rollout_id: str | None, *, token_capture: bool = False) -> str:
-    """Return the path prefix of a rollout, `/ng-rollout/<id>`; empty without an id."""
+    """Return the path prefix of a rollout, `/ng-rollout/<id>`, or an empty string if there is no id."""
     if not rollout_id:
         return ""
     return f"{ROLLOUT_PREFIX}{rollout_id}{TOKEN_CAPTURE_SEGMENT if token_capture else ''}"
 
 
 def apply_rollout_prefix(base_url: str, rollout_id: str | None, *, token_capture: bool = False) -> str:
-    """Return a server's address with the prefix of a rollout; unchanged without an id."""
+    """Return a server's URL with the path prefix of a rollout, or the URL unchanged if there is no id."""
     prefix = rollout_path_prefix(rollout_id, token_capture=token_capture)
     return base_url.rstrip("/") + prefix if prefix else base_url
 
 
 def strip_rollout_prefix(scope: Scope) -> str | None:
-    """Remove `/ng-rollout/<id>` from a request's path and return the id, or None without such a prefix.
+    """Remove `/ng-rollout/<id>` from a request's path and return the id. Return None if there is no such prefix.
 
     Handlers also find the id in `request.path_params["rollout_id"]`.
     """
@@ -75,7 +75,7 @@ def strip_rollout_prefix(scope: Scope) -> str | None:
         rest = rest.removeprefix(TOKEN_CAPTURE_SEGMENT) or "/"
         scope[TOKEN_CAPTURE_SCOPE_KEY] = True
     scope[PREFIXED_PATH_SCOPE_KEY] = path
-    # As a route's own pattern would set it.
+    # A route with `{rollout_id}` in its path would set the same parameter.
     scope["path_params"] = {**scope.get("path_params", {}), ROLLOUT_PARAMETER: rollout_id}
     scope["path"] = rest
     scope["raw_path"] = quote(rest).encode()
@@ -83,7 +83,7 @@ def strip_rollout_prefix(scope: Scope) -> str | None:
 
 
 def move_rollout_id(scope: Scope) -> str | None:
-    """Like `strip_rollout_prefix`, but name the rollout in a header for the inner layers."""
+    """Move the rollout id from a request's path to a header, for the inner layers. Return the id, or None."""
     rollout_id = strip_rollout_prefix(scope)
     if rollout_id is not None:
         name = ROLLOUT_HEADER.encode()

@@ -1,4 +1,4 @@
-"""The promises of an environment's folder, and the checks that test them."""
+"""The contract of an environment's folder: its promises, and the checks that test them."""
 
 from __future__ import annotations
 

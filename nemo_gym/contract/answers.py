@@ -9,9 +9,10 @@ from nemo_gym.schemas.responses import Response
 from nemo_gym.testing import call, reply
 
 HUGE = 300_000
-"""In characters: longer than any real answer, to reveal grading that is slower than linear."""
+"""The number of characters of a huge answer: more than any real answer has, to reveal grading that is slower than
+linear."""
 BLANK_LINES = 150_000
-"""A pattern such as `^\\s*Answer` needs time quadratic in their number."""
+"""The number of lines in an answer of blank lines. A regex such as `^\\s*Answer` takes time quadratic in it."""
 
 NO_TOOL = "no_such_tool"
 ODD_ARGUMENTS = (

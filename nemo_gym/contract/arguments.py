@@ -8,13 +8,14 @@ from typing import Any
 
 UNKNOWN = "no_such_value"
 MOST_LEVELS = 8
-"""A schema may contain itself."""
+"""The maximum depth of the arguments, because a schema may contain itself."""
 
 
 def odd_arguments(parameters: Mapping[str, Any]) -> Iterator[str]:
     """Yield odd arguments of a tool with this JSON Schema, as a model would write them.
 
-    Malformed arguments do not reach a tool's code. These do, unless the schema has a rule for formats or patterns.
+    Unlike malformed arguments, these are valid and reach the tool's code. A schema with a format or pattern may still
+    reject them.
     """
     shared = parameters.get("$defs") or {}
     for text in (UNKNOWN, ""):
@@ -24,7 +25,7 @@ def odd_arguments(parameters: Mapping[str, Any]) -> Iterator[str]:
 def _object_of(schema: Mapping[str, Any], text: str, shared: Mapping[str, Any], levels: int) -> dict[str, object]:
     properties = schema.get("properties") or {}
     required = [name for name in properties if name in (schema.get("required") or ())]
-    # Optional values are given once, and only at the top level, because a schema may contain itself.
+    # Give optional values in only one of the two sets, and only at the top level, because a schema may contain itself.
     given = properties if text and levels == MOST_LEVELS else required
     return {name: _value_of(properties[name], text, shared, levels - 1) for name in given}
 

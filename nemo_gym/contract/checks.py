@@ -1,4 +1,4 @@
-"""The checks of an environment's promises, made by playing in it."""
+"""The checks of an environment's promises. Most of them play rollouts on an in-process server."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from nemo_gym.web.failures import fault_in
 
 EXAMPLES = 5
 VERIFY_LIMIT_S = 10.0
-"""A limit for any answer, because slow grading delays all other rollouts."""
+"""The maximum time to grade any answer, because slow grading delays all other rollouts."""
 PARALLEL_ROWS = 16
 SHOWN = 3
 WITHOUT_AGENT = "resources_only.yaml"
-"""A config for programs that call the resources server themselves."""
+"""The name of a config that may lack an agent. It is for programs that call the resources server themselves."""
 PLAIN_REPLY: Solution = ["I am sure that the answer is 42."]
 
 
@@ -73,9 +73,10 @@ class Checkup:
         return await self.graded(partial(play, server, row, items, self.rivals(row, items)))
 
     def rivals(self, row: JsonObject, items: Solution | None) -> list[Response]:
-        """Return the answers with which a server with `verify_group` compares an attempt.
+        """Return the answers with which an attempt is graded in a group, for a server with `verify_group`.
 
-        They are empty for the oracle's attempt, and the oracle's for any other.
+        The oracle's attempt gets empty answers as its rivals. Any other attempt gets answers of the oracle. For a
+        server without groups, there are no rivals.
         """
         size = self.environment.group_size
         if size is None:
@@ -155,7 +156,7 @@ async def _tools_are_described(checkup: Checkup) -> str:
     bare = [tool.name for tool in tools if not tool.description]
     problems = [f"without a docstring: {', '.join(bare)}"] if bare else []
     folder = f"{checkup.environment.folder.resolve()}/"
-    # A misspelled hook breaks other promises, too, but without its name.
+    # Name misspelled hooks here, because the other promises that they break do not mention the hook.
     problems += [hook.removeprefix(folder) for hook in misspelled_hooks(checkup.environment.server_class)]
     for tool in tools:
         for name, schema in tool.parameters["properties"].items():
@@ -183,7 +184,7 @@ async def _rows_are_valid(checkup: Checkup) -> str:
         if missing:
             problems.append(f"{place} names tools that the server lacks: {', '.join(missing)}")
         for method in ("seed_session", "verify"):
-            # A rollout ends at the first method that rejects its row.
+            # Report only the first method that rejects the row, because a rollout ends there.
             faults = _faults(routes.get(f"/{method}"), row, f"{method} of {checkup.environment.name}")
             if faults:
                 problems.append(f"{place}: {'; '.join(faults)}")
@@ -193,7 +194,7 @@ async def _rows_are_valid(checkup: Checkup) -> str:
 
 
 def _faults(route: object, row: JsonObject, needed_by: str) -> list[str]:
-    """Return the reasons for which a route's body rejects a row."""
+    """Return the reasons why a row is not a valid request body of a route."""
     if not isinstance(route, APIRoute) or route.body_field is None:
         return []
     body = {PARAMS_KEY: {"input": []}, **row, "response": reply().model_dump(mode="json")}
@@ -280,7 +281,7 @@ async def _is_graded_for_each_row(checkup: Checkup, server: SimpleServer, name: 
         if not math.isfinite(played.reward):
             raise Broken(f"row {number}, {name}: the reward is {played.reward}")
         if played.verify_s > VERIFY_LIMIT_S:
-            # The other rows would take as long.
+            # Skip the other rows, because they would take as long.
             checkup.slow.append((played.verify_s, f"row {number}, {name}"))
             return
 
@@ -340,9 +341,9 @@ CHECKS: dict[str, Check] = {
 async def check_environment(
     environment: Environment, tasks: Sequence[Task] = (), *, for_publishing: bool = True
 ) -> list[Finding]:
-    """Run the checks over the examples and these further tasks, even if some of them fail.
+    """Run all checks on the example rows and on these further tasks. A failed check does not end the run.
 
-    Without `for_publishing`, leave out what only a published folder needs.
+    If `for_publishing` is false, skip the check for the parts that only a published folder needs.
     """
     examples = [Task(f"row {number}", row) for number, row in enumerate(environment.rows, start=1)]
     checkup = Checkup(environment, [*examples, *tasks])
@@ -369,18 +370,18 @@ def _fault(environment: Environment, error: Exception) -> str:
 
 @contextmanager
 def _naming(rows: str) -> Iterator[None]:
-    """Begin the message of an error in this block with the rows that were played."""
+    """Add a prefix to the message of an error in this block: the rows that were played."""
     try:
         yield
     except SignatureError:
-        # It concerns the server, not the row.
+        # Do not name the row, because the error concerns the server.
         raise
     except NemoGymError as error:
         raise Broken(f"{rows}: {error}") from error
 
 
 async def _each_row(tasks: Sequence[Task], problem_of: Callable[[Task], Awaitable[str | None]]) -> None:
-    """Raise `Broken` with the first problems of the rows. A limited number of rows is played at once."""
+    """Call `problem_of` for each row, a limited number at once. Raise `Broken` with the first problems, if any."""
     gate = asyncio.Semaphore(PARALLEL_ROWS)
 
     async def gated(task: Task) -> str | None:

@@ -46,18 +46,18 @@ COMPOSED_CONFIG = "config.yaml"
 
 @dataclass(frozen=True)
 class Oracle:
-    """A folder's `oracle.py`."""
+    """The functions that a folder's `oracle.py` defines."""
 
     solve: Callable[[JsonObject], Solution]
     full_reward: Callable[[JsonObject], float]
     """The reward of a perfect attempt: 1, unless `oracle.py` defines a function of this name."""
     asks_for_something: Callable[[JsonObject], bool]
-    """Whether doing nothing must earn less: yes, unless `oracle.py` defines a function of this name."""
+    """Whether doing nothing must earn less than the full reward: yes, unless `oracle.py` defines this function."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """A folder's server as its config describes it."""
+    """A resources server as the config of an environment's folder describes it, with its example rows and oracle."""
 
     folder: Path
     name: str
@@ -65,14 +65,14 @@ class Environment:
     server_class: type[SimpleServer]
     settings: Mapping[str, object]
     rows: tuple[JsonObject, ...]
-    """The example rows, as they are sent."""
+    """The example rows as they are sent to the server: with prompts applied and media loaded."""
     oracle: Oracle | None
     declared_reward: DeclaredReward
     models: tuple[Callable[[], SimpleServer], ...]
-    """Makers of the model servers with `used_in_checks`."""
+    """Functions that create the model servers with `used_in_checks: true` in their config."""
     run: RunConfig
     overrides: tuple[str, ...] = ()
-    """The words of the command line that opened the environment."""
+    """The overrides of the command line with which the environment was opened."""
 
     @property
     def group_size(self) -> int | None:
@@ -86,14 +86,14 @@ class Environment:
         return [reply("")] * ((self.group_size or 1) - 1)
 
     def load(self, config: Path) -> RunConfig:
-        """Load one config of the folder with the files from elsewhere and the values of the command line."""
+        """Load one config of the folder, with the command line's overrides and its config files from elsewhere."""
         files: list[str | Path] = [
             config,
             *(path for path in _given_files(self.overrides) if not self._contains(path)),
         ]
         words = {word: parse_override(word) for word in self.overrides}
         defined = gather(files, (), None, None, skip_dotenv=False).defined
-        # Another config of the folder may lack a server whose settings the command line changes.
+        # Skip overrides of servers that this config lacks, because they may be meant for another config of the folder.
         fitting = [
             word
             for word, given in words.items()
@@ -110,7 +110,7 @@ class Environment:
         return found is not None and self.folder.resolve() in found.resolve().parents
 
     def server(self, *, judge_agrees: bool = True) -> SimpleServer:
-        """Return a fresh server. Its judge, if any, always returns the first label, or always the last."""
+        """Return a fresh server. If it has a judge, the judge always agrees, or never if `judge_agrees` is false."""
         kind = self.server_class.model_fields["config"].annotation
         fields = kind.model_fields if is_class_of(kind, BaseModel) else {}
         defaults = {name: field.default for name, field in fields.items()}
@@ -124,7 +124,7 @@ class Environment:
 def open_environment(folder: Path, overrides: Sequence[str] = ()) -> Iterator[Environment]:
     """Open the environment of a folder; its modules can be imported until the block ends.
 
-    `overrides` are command-line words: `++name.resources_servers.….key=value` changes the config,
+    `overrides` are command-line arguments: `++name.resources_servers.….key=value` changes the config,
     `+config_paths=[…]` selects another one. Raise `ConfigError`, `LaunchError` or `DataError` if it cannot be opened.
     """
     run = _load(folder, overrides)
@@ -134,7 +134,10 @@ def open_environment(folder: Path, overrides: Sequence[str] = ()) -> Iterator[En
 
 @contextmanager
 def open_configs(files: Sequence[str], overrides: Sequence[str] = ()) -> Iterator[Environment]:
-    """Open the environment of configs with one resources server, like `open_environment`."""
+    """Open the environment that these config files define together, like `open_environment`.
+
+    Raise `DataError` if they do not define exactly one resources server.
+    """
     given = [*files, *_given_files(overrides)]
     run = load([*files, *_model_for(given)], overrides, require_servers=True, needs_variables=False)
     servers = run.servers_of("resources_servers")
@@ -154,7 +157,7 @@ def open_server(
 ) -> Iterator[Environment]:
     """Open the environment of one resources server of a run, like `open_environment`.
 
-    `folder` is that of the environment. If it has no oracle of its own, the server's applies.
+    `folder` is the folder of the environment. If it has no `oracle.py`, that of the server's folder is used.
     """
     check_variables([server])
     search_path = list(sys.path)
@@ -175,12 +178,12 @@ def open_server(
             folder, server.name, server_class, server.settings, rows, oracle, declared, models, run, words
         )
     finally:
-        # A server's process searches its own folder first; this process may open many folders.
+        # Restore the import path. Loading a server puts its folder first, and this process may open many folders.
         sys.path[:] = search_path
 
 
 def _models_in_checks(run: RunConfig, server: ServerConfig) -> Iterator[Callable[[], SimpleServer]]:
-    """Yield makers of the model servers with `used_in_checks` that a server refers to."""
+    """Yield, for each model server with `used_in_checks` that a server refers to, a function that creates it."""
     for referred in called_by(server, run):
         if referred.type == MODEL_TIER and referred.settings.get(USED_IN_CHECKS) is True:
             check_variables([referred])
@@ -204,14 +207,14 @@ def _load(folder: Path, overrides: Sequence[str]) -> RunConfig:
 def _given_files(overrides: Sequence[str]) -> list[str]:
     """Return the paths that the command line lists in `config_paths`."""
     values = [given.value for word in overrides if (given := parse_override(word)).path[0] == CONFIG_PATHS]
-    # Loading reports a value that is not a list of paths.
+    # Ignore a value that is not a list of paths, because loading the config reports it.
     return [str(item.value) for value in values if value and isinstance(value.value, list) for item in value.value]
 
 
 def _model_for(files: Sequence[str | Path]) -> list[str]:
     """Return the file of a sample model, unless one of the files itself defines the policy model."""
     found = [path for file in files if (path := find(file, Path.is_file))]
-    # A model that a file only includes is replaced, because the check does not need its settings.
+    # Replace a model that is defined only in an included file, because the check does not need its settings.
     return [] if any(POLICY_MODEL in read_yaml(path).mapping for path in found) else [SAMPLE_MODEL]
 
 
@@ -226,7 +229,7 @@ def own_configs(folder: Path) -> list[Path]:
 
 
 def own_config(folder: Path) -> Path:
-    """Return the config named after the folder, else its only one."""
+    """Return the config named after the folder, or its only config. Raise `DataError` if there is neither."""
     configs = own_configs(folder)
     named = [path for path in configs if path.stem == folder.name]
     if not named and len(configs) != 1:
@@ -245,7 +248,7 @@ def own_servers(run: RunConfig, folder: Path) -> list[ServerConfig]:
 
 
 def example_rows(run: RunConfig, server_name: str) -> Iterator[JsonObject]:
-    """Yield the example rows of all agents that use this server, with prompts applied."""
+    """Yield the example rows of all agents that use this server, with prompts applied and media loaded."""
     for agent in agents_of(run, server_name):
         for dataset in [each for each in agent.datasets if each.type == "example"]:
             prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None

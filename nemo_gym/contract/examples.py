@@ -18,9 +18,9 @@ ROLLOUTS_FILE = "example_rollouts.jsonl"
 
 
 async def example_rollouts(environment: Environment) -> list[JsonObject]:
-    """Return one result per example row, always the same.
+    """Return one graded rollout per example row, played by the oracle. Every call returns the same results.
 
-    Raise `DataError` if there is no oracle, or if playing twice gives different results.
+    Raise `DataError` if there is no oracle, or if playing a row twice gives different results.
     """
     oracle = environment.oracle
     if oracle is None:
@@ -64,5 +64,5 @@ async def _steady(
 async def _graded(server: SimpleServer, row: JsonObject, solution: Solution, rivals: Sequence[Response]) -> JsonObject:
     played = await play(server, row, solution, rivals)
     graded = played.graded.model_dump(mode="json", exclude_unset=True)
-    # The results keep the request as it is in the row.
+    # Leave out the graded request if the row has one, because the results keep the request as it is in the row.
     return {name: value for name, value in graded.items() if name != PARAMS_KEY or name not in row}

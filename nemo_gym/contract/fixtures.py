@@ -1,4 +1,4 @@
-"""Test cases for a verifier, read from a file: full or zero reward, malformed, deterministic."""
+"""Test cases for a verifier, read from a file: answers with full or zero reward, malformed ones, and determinism."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DUE = {"full_reward": 1.0, "zero_reward": 0.0}
 
 
 class VerifierCase(BaseModel):
-    """One line of the file."""
+    """A request to a verifier, and the reward or error that is expected. The file has one per line."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -27,9 +27,9 @@ class VerifierCase(BaseModel):
     request: JsonObject
     """The request to `verify`."""
     expected_reward: float | None = None
-    """By default 1 for `full_reward`, 0 for `zero_reward`, and any for `determinism`."""
+    """Default: 1 for `full_reward`, 0 for `zero_reward`, and any reward for `determinism`."""
     expected_error: str | None = None
-    """A part of `<error class>: <message>`."""
+    """A text that `<error class>: <message>` must contain."""
 
     @model_validator(mode="after")
     def _expects_one_thing(self) -> VerifierCase:
@@ -72,7 +72,7 @@ class ExercisedCase(NamedTuple):
 async def exercise_verifier_fixture(fixture: VerifierFixture) -> list[ExercisedCase]:
     """Run every case with the verifier.
 
-    Raise `AssertionError` that lists all failed cases, or `DataError` if the file is empty or unreadable.
+    Raise an `AssertionError` that lists all failed cases, or a `DataError` if the file is empty or invalid.
     """
     cases = list(_cases_of(Path(fixture.cases_path)))
     exercised = [await _exercise(fixture, case) for case in cases]

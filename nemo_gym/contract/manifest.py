@@ -1,4 +1,4 @@
-"""The `manifest.yaml` of an environment, and the reward that it declares: its range, and its better end."""
+"""The `manifest.yaml` of an environment. It declares the range of the rewards, and whether higher ones are better."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Profile = Literal["custom-gym-verifier", "custom-gym-agent-loop", "external-agen
 
 
 class DeclaredReward(BaseModel):
-    """The declared reward."""
+    """The range of the rewards, if it is declared, and whether higher rewards are better."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -91,6 +91,9 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def declared_reward(folder: Path) -> DeclaredReward:
-    """Return what a folder's manifest declares; without one, nothing. Raise `DataError` if it is invalid."""
+    """Return the reward that a folder's manifest declares, or the defaults if there is no manifest.
+
+    Raise `DataError` if the manifest is invalid.
+    """
     path = folder / MANIFEST_FILE
     return read_manifest(path).reward if path.is_file() else DeclaredReward()

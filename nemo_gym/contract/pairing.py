@@ -1,4 +1,4 @@
-"""Which agents fit an environment, and why another one does not: from what their classes and the rows declare."""
+"""Find out which agents fit an environment, and why others do not, from their classes, settings and example rows."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Fit(NamedTuple):
 
     agent: str
     is_own: bool
-    """Whether the environment's config has it."""
+    """Whether the environment's own config uses this agent."""
     problems: list[str]
-    """Why it does not fit."""
+    """The reasons why the agent does not fit; empty if it fits."""
 
 
 def fits(config: str, agents: list[Component]) -> list[Fit]:
-    """Return for each of these agents whether it fits the environment of a config, with its default settings."""
+    """Return for each of these agents whether it fits the environment of a config, with the agent's default config."""
     run = load_for_metrics([config], [])
     own = {agent.implementation for agent, _ in players(run.servers)}
     return [Fit(each.name, each.name in own, _problems_of(config, each)) for each in agents]
@@ -59,7 +59,7 @@ def _problems_of(config: str, agent: Component) -> list[str]:
 
 
 def misfits(run: RunConfig) -> list[str]:
-    """Return why agents that the command line has chosen do not fit their environments.
+    """Return the reasons why agents that the command line has chosen do not fit their environments.
 
     Raise `LaunchError` if a class cannot be imported, `DataError` if the example rows are missing.
     """
@@ -72,7 +72,7 @@ class _Misfit(NamedTuple):
 
 
 def _all_misfits(run: RunConfig) -> Iterator[_Misfit]:
-    # An agent of the environment's own config fits by its author's choice.
+    # Check only agents that the command line has chosen. The environment's author has chosen the others.
     added = ((agent, server) for agent, server in players(run.servers) if agent.name in run.paired_agents)
     for agent, server in added:
         with open_server(run, server, server.folder) as environment:
@@ -103,7 +103,10 @@ def _misfits(environment: Environment, server: ServerConfig, agent: ServerConfig
 
 
 def _declared_exclusion(kind: type[SimpleServer], server: ServerConfig, agent: ServerConfig) -> list[str]:
-    """Return a message if the config class of a resources server, as in release 0.7, allows only other agents."""
+    """Return a message if the config class of a resources server excludes an agent.
+
+    In release 0.7, such a class lists the allowed agents. The list in a config takes precedence.
+    """
     allowed = getattr(_config_class(kind), ALLOWED_AGENTS, None)
     if not isinstance(allowed, list | tuple | set | frozenset) or ALLOWED_AGENTS in server.settings:
         return []
@@ -111,7 +114,7 @@ def _declared_exclusion(kind: type[SimpleServer], server: ServerConfig, agent: S
 
 
 def _other_routes(environment: Environment, kind: type[SimpleServer]) -> Iterator[str]:
-    """Yield a message if an agent plays with other routes than the environment."""
+    """Yield a message if the environment lacks the routes that an agent calls, or declares other ones for rollouts."""
     called: tuple[str, ...] | None = getattr(kind, "EPISODE_ROUTES", None)
     if called is None:
         return

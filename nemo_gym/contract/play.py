@@ -1,4 +1,4 @@
-"""Play a given attempt on an in-process server: make its calls, send its texts, grade the result."""
+"""Play a given attempt on an in-process server: make its tool calls, and grade the attempt with their outputs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def play(server: SimpleServer, row: JsonObject, items: Solution, rivals: S
 async def grade_alone(
     server: SimpleServer, row: JsonObject, response: Response, rivals: Sequence[Response] = ()
 ) -> Played:
-    """Seed a session, and grade a response in it."""
+    """Seed a session, and grade a response in it without making its tool calls."""
     async with rollout(server, **row) as attempt:
         return await grade(attempt, response, rivals)
 
@@ -48,7 +48,7 @@ async def grade(attempt: Attempt, response: Response, rivals: Sequence[Response]
 
 
 async def act(attempt: Attempt, items: Solution) -> Response:
-    """Make the calls among the items, and return them as a response with the tools' outputs."""
+    """Make the tool calls among the items. Return all items as a response, with each tool's output after its call."""
     response = reply(*_with_ids(items))
     output: list[object] = []
     for item in response.output:

@@ -42,7 +42,7 @@ from nemo_gym.web.failures import fault_in
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 DETAILS_KEY = "x-nemo-gym"
-"""The key for everything that is not about the row."""
+"""The key in the schema for everything that does not describe the row, such as tools and settings."""
 ROW_ROUTES = ("/seed_session", "/reset", "/verify")
 """The routes that receive a row."""
 RESPONSE_KEY = "response"
@@ -82,8 +82,8 @@ async def schema_of(environment: Environment) -> JsonObject:
 
 
 def _bodies(server: SimpleServer) -> list[type[BaseModel]]:
-    """Return the body classes of the routes that receive a row. That of a session has the row in its `task_data`."""
-    # Only the first route for a path is ever called.
+    """Return the body classes of the routes that receive a row, without those whose `task_data` is the row."""
+    # Reverse the routes, so that the first one for a path is kept. It is the only one that is ever called.
     routes = {getattr(route, "path", ""): route for route in server.setup_webserver().routes[::-1]}
     found = (routes.get(path) for path in ROW_ROUTES)
     bodies = (each.body_field for each in found if isinstance(each, APIRoute))
@@ -106,7 +106,7 @@ def class_of(run: RunConfig, server: ServerConfig) -> type[SimpleServer]:
 
 
 def bodies_of_agent(kind: type[SimpleServer]) -> list[type[BaseModel]]:
-    """Return the classes that describe the row in an agent's `run`."""
+    """Return the classes of the parameters in which an agent's `run` receives the row."""
     parameters = Handler.of(kind.run).open_parameters if issubclass(kind, SimpleResponsesAPIAgent) else []
     return [each.annotation for each in parameters if is_class_of(each.annotation, BaseModel)]
 
@@ -133,7 +133,7 @@ def field_docstrings(model: type) -> dict[str, str]:
         try:
             (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
         except (OSError, TypeError, SyntaxError):
-            # Classes that were not written in a file.
+            # Skip classes whose source is not in a file.
             continue
         if isinstance(body, ast.ClassDef):
             found |= _docstrings(body.body)
@@ -153,7 +153,7 @@ def _docstrings(statements: list[ast.stmt]) -> Iterator[tuple[str, str]]:
 
 
 class _Lenient(GenerateJsonSchema):
-    """Describes types that JSON Schema does not know as any value, and leaves out titles that repeat names."""
+    """A generator that allows any value for types unknown to JSON Schema, and leaves out titles that repeat names."""
 
     def field_title_should_be_set(self, schema: object) -> bool:
         return False
@@ -171,7 +171,10 @@ def _schema(title: str, fields: Fields) -> JsonObject:
 
 
 def _add_request(row: JsonObject, environment: Environment) -> None:
-    """Add the request to the model, or the fields that every prompt of the environment's datasets uses."""
+    """Add `responses_create_params`, the request to the model, to the schema of a row.
+
+    If every dataset of the environment has a prompt, require the fields that the prompts use instead of the request.
+    """
     datasets = [dataset for agent in agents_of(environment.run, environment.name) for dataset in agent.datasets]
     prompts = {dataset.prompt_config for dataset in datasets}
     request: JsonObject = {"type": "object", "description": "The request to the model: input, tools, sampling."}
@@ -198,7 +201,7 @@ def tools_of(server: SimpleServer, examples: Iterable[JsonObject]) -> dict[str, 
     """Return the tools by name: those of the server, and those that only the example rows define."""
     own = listed_tools(server)
     found = list[McpTool | Tool](own)
-    # A route that cannot be a tool, for example because its path contains any name. The rows define such tools.
+    # Ignore a route that cannot be a tool, for example because its path matches any name. The rows define such tools.
     with suppress(SignatureError):
         found += harvest(server.setup_webserver(), own, not_tools=getattr(server, "NOT_TOOLS", RESERVED_NAMES)).tools
     tools = {
@@ -231,7 +234,7 @@ def _add_undeclared(row: JsonObject, examples: Iterable[JsonObject]) -> None:
 
 
 async def _added(environment: Environment, server: SimpleServer) -> tuple[JsonObject, str | None]:
-    """Return the fields that grading adds to a row with their types, and why some may be missing."""
+    """Return the types of the fields that grading adds to a row, and the reason if some fields may be missing."""
     declared = _schema("response", _response_fields(server))["properties"]
     if not environment.rows:
         return declared, "the environment has no example row to play"

@@ -14,7 +14,7 @@ from nemo_gym.jsonl import JsonObject, read_lines, read_raw_lines
 
 
 class Task(NamedTuple):
-    """A row, and its place for messages."""
+    """A row to play, and its location for error messages."""
 
     place: str
     """`file:line`, or the number of an example."""
@@ -29,7 +29,7 @@ def tasks_in(path: Path) -> list[Task]:
 
 
 def sample_of(environment: Environment, type_: str, path_of: PathOf, *, count: int, seed: int) -> list[Task]:
-    """Return `count` rows of the environment's datasets of a type, drawn with this seed, with their prompts applied.
+    """Return `count` random rows of the environment's datasets of type `type_`, with their prompts applied.
 
     All rows are returned if there are fewer. Raise `DataError` if there is no such dataset.
     """
@@ -41,7 +41,7 @@ def sample_of(environment: Environment, type_: str, path_of: PathOf, *, count: i
     ]
     if not sources:
         raise no_dataset(environment.run, f"dataset={type_}", type_)
-    # Configs may name one file for several agents.
+    # Use each file once, because a config may name one file for several agents.
     own = list({each.path: each for each in sources}.values())
     sizes = [sum(1 for _ in read_raw_lines(each.path)) for each in own]
     total = sum(sizes)

@@ -1,1 +1,1 @@
-"""Datasets before a run: prompts, skills, checks, and collecting a config's files."""
+"""Prepare datasets before a run: download or make their files, check the rows, and apply prompts and skills."""

@@ -1,4 +1,4 @@
-"""Show that a long preparation is still at work: a line every few seconds, unless something else shows it."""
+"""Show that a long preparation is still running: log a line every few seconds, unless a progress bar is shown."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 EVERY_S = 10.0
-"""Seconds between two lines."""
+"""The minimum number of seconds between two lines."""
 
 logger = logging.getLogger(__name__)
 
 
 class _Activity:
-    """When something last happened, and when the user last saw it."""
+    """The time of the last progress, and the time when the user last saw some progress."""
 
     at = seen_at = -math.inf
 
@@ -33,29 +33,29 @@ class _Activity:
 
 
 _ACTIVITY = _Activity()
-"""Shared by this process, because a script's downloads run below the frames of the code that reports on it."""
+"""The state of the whole process. A script and its downloads share it, so that they do not both log lines."""
 
 
 def began() -> None:
-    """Note that a download has begun. Its first line is not due at once, unless it follows another one."""
+    """Record that a download has begun. Its first line is delayed, unless another download has just been active."""
     _ACTIVITY.began()
 
 
 def show(text: str) -> None:
-    """Log a line, unless the last one is too recent. A warning, because commands show only these."""
+    """Log a line, unless the last one is too recent. Log it as a warning, because commands show only warnings."""
     if _ACTIVITY.is_due():
         _ACTIVITY.saw()
         logger.warning("%s", text)
 
 
 def seen() -> None:
-    """Note that the user has seen progress elsewhere, such as on a progress bar."""
+    """Record that the user has just seen progress elsewhere, such as on a progress bar."""
     _ACTIVITY.saw()
 
 
 @contextmanager
 def shown(what: str) -> Iterator[None]:
-    """Show regularly that `what` is still running."""
+    """Log regularly that `what` is still running, until the block ends."""
     began_at, is_done = time.monotonic(), threading.Event()
 
     def tick() -> None:

@@ -1,4 +1,4 @@
-"""Extract files from zip archives of others, without trusting the names and sizes in them."""
+"""Extract files from downloaded zip archives, without trusting the file names and sizes in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from nemo_gym.errors import DataError
 MOST_BYTES = 16 * 2**30
 """Maximum size of all extracted files together."""
 PART_BYTES = 1 << 20
-# RuntimeError: an encrypted file. NotImplementedError: an unknown compression. UnicodeDecodeError: a file's name.
+# RuntimeError is raised for an encrypted file, NotImplementedError for an unknown compression, and UnicodeDecodeError
+# for the name of a file.
 DAMAGES = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, UnicodeDecodeError,
 )  # fmt: skip
@@ -31,7 +32,7 @@ def extract(
 
     `place` gets the path of each file in the archive, and returns its path in the folder, or None to leave it out.
     Each file is written atomically, or kept if it is already there with the same content. Raise `DataError` if the
-    archive is damaged or encrypted, if a path leads out of the folder, or if there are more than `most_bytes`.
+    archive is damaged or encrypted, if a path leads out of the folder, or if all files together exceed `most_bytes`.
     """
     try:
         with zipfile.ZipFile(archive) as opened:
@@ -47,7 +48,7 @@ def extract(
     except DAMAGES as error:
         raise _unreadable(archive, error) from error
     except OSError as error:
-        # bz2 reports damage so.
+        # bz2 reports a damaged archive as an OSError without an error number.
         if error.errno is None:
             raise _unreadable(archive, error) from error
         raise DataError(
@@ -64,7 +65,7 @@ def _unreadable(archive: Path, error: Exception) -> DataError:
 def _placed(
     archive: Path, opened: zipfile.ZipFile, folder: Path, place: Callable[[PurePosixPath], Path | str | None]
 ) -> dict[Path, zipfile.ZipInfo]:
-    """Return the files to extract by their new paths."""
+    """Return the archive members to extract, by the paths to which to extract them."""
     members: dict[Path, zipfile.ZipInfo] = {}
     for member in opened.infolist():
         target = None if member.is_dir() else place(PurePosixPath(member.filename))
@@ -85,7 +86,8 @@ def _extract(opened: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> No
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        # Reading never yields more than the size in the archive's directory, so the sum above is a bound.
+        # Do not count the bytes. zipfile never returns more than the size in the archive's directory, and `extract`
+        # has checked the sum of these sizes.
         with opened.open(member) as source, partial.open("wb") as target:
             while part := source.read(PART_BYTES):
                 target.write(part)

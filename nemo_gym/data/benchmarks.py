@@ -58,9 +58,9 @@ class BenchmarkConfig(BaseModel):
         return cls(name=_name_of(path), path=path, agent_name=agent.name, num_repeats=repeats, dataset=dataset)
 
     def prepare(self, **arguments: object) -> Path:
-        """Create the dataset with the script's `prepare(**arguments)` and return its path.
+        """Create the dataset with the script's `prepare(**arguments)` and return the path of its file.
 
-        Raise `DataError` if the script is missing or its file is not the one named in the YAML.
+        Raise `DataError` if the script is missing, or if it returns another file than the YAML names.
         """
         program = self._program()
         target = next(iter([*self._roots(), *paths.search_roots()])) / self.dataset.jsonl_fpath
@@ -75,7 +75,7 @@ class BenchmarkConfig(BaseModel):
             )
         if not made.is_file():
             raise DataError(f"{program}: prepare() returned '{made}' but did not write this file.")
-        # Without `arguments`: what one command asks for stays until the config changes.
+        # Do not record `arguments`, so that a file made with a command's own arguments stays until the config changes.
         record_arguments(made, self.dataset.prepare_args)
         return made
 
@@ -88,12 +88,15 @@ class BenchmarkConfig(BaseModel):
         return found
 
     def _roots(self) -> list[Path]:
-        """Return the folder that contains `benchmarks/`, the base of this benchmark's relative paths."""
+        """Return the folder that contains `benchmarks/`, the base of this benchmark's relative paths, as a list.
+
+        The list is empty if the YAML is not below a folder `benchmarks/`.
+        """
         return [parent.parent for parent in self.path.resolve().parents if parent.name == BENCHMARKS][-1:]
 
 
 def find_benchmarks() -> Iterator[BenchmarkConfig]:
-    """Yield the benchmarks in the search roots' `benchmarks/` by name. For equal names the first root wins."""
+    """Yield the benchmarks in the search roots' `benchmarks/`, sorted by name. For equal names the first root wins."""
     return map(BenchmarkConfig.from_config_path, benchmark_files().values())
 
 
@@ -102,7 +105,7 @@ def benchmark_files() -> dict[str, Path]:
     found: dict[str, Path] = {}
     for root in paths.search_roots():
         for path in sorted((root / BENCHMARKS).rglob("*.yaml")):
-            # Loading a config is slow, and prompts are YAML files too.
+            # Look for the text instead of loading the config, because that is slow and prompts are YAML files, too.
             if BENCHMARKS in path.relative_to(root).parts[:-2] and "type: benchmark" in path.read_text("utf-8"):
                 found.setdefault(_name_of(path), path)
     return dict(sorted(found.items()))
@@ -127,7 +130,7 @@ def benchmarks_of(run: RunConfig) -> list[BenchmarkConfig]:
 def benchmark_of(agent: ServerConfig, dataset: DatasetConfig) -> BenchmarkConfig:
     """Return the benchmark that a dataset of type `benchmark` belongs to."""
     place = f"datasets.{agent.datasets.index(dataset)}"
-    # The agent may be inherited from an environment's config, so ask for the dataset's own file first.
+    # The agent may be inherited from an environment's config. So prefer the file in which the dataset itself is.
     file = agent.origins.get(place, agent.origins[""]).file
     return BenchmarkConfig._of(Path(file).resolve(), agent, dataset)
 
@@ -139,7 +142,7 @@ def prepare_all(
     processes: int = 1,
     notice: Callable[[str], None],
 ) -> Iterator[Path | UserError]:
-    """Create the dataset of each benchmark, up to `processes` at once. Yield each one's path, or its error."""
+    """Create the dataset of each benchmark, up to `processes` at once. Yield the path or the error of each dataset."""
     attempt = partial(_attempt, arguments=arguments)
     if processes == 1 or len(benchmarks) < 2:
         for benchmark in benchmarks:
@@ -154,7 +157,7 @@ def prepare_all(
 
 
 def _first_line(benchmark: BenchmarkConfig) -> str:
-    """Return the line that precedes a preparation."""
+    """Return the line that is shown before a preparation."""
     return f"preparing benchmark '{benchmark.name}' …"
 
 
@@ -176,6 +179,6 @@ def _name_of(path: Path) -> str:
 
 
 def _parts_in_benchmarks(path: Path) -> tuple[str, ...]:
-    """Return the parts of a path below `benchmarks/`, without the suffix; outside of it, the last two."""
+    """Return the parts of a path below `benchmarks/`, without the suffix. Return the last two of any other path."""
     parts = path.with_suffix("").parts
     return parts[len(parts) - parts[::-1].index(BENCHMARKS) :] if BENCHMARKS in parts else parts[-2:]

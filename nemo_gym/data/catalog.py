@@ -23,7 +23,7 @@ from nemo_gym.jsonl import JsonObject, read_raw_lines
 ENVIRONMENTS = "environments"
 DEFAULT_FLAVOR = "config"
 ALIKE = 0.7
-"""Cutoff of `difflib` similarity, below that of `sudoko` and `sudoku`."""
+"""The minimum similarity (`difflib`) for a match. The misspelling `sudoko` is still similar enough to `sudoku`."""
 
 Notice = Callable[[str], None]
 
@@ -49,7 +49,7 @@ class Component:
     num_repeats: int | None = None
     """How often each row of a benchmark is run."""
     rows: int | None = None
-    """The number of a benchmark's rows, if its config or its file says so."""
+    """The number of a benchmark's rows, or None if neither its config nor an existing file has the number."""
     license: str | None = None
     """The licence of a benchmark's data."""
     is_prepared: bool | None = None
@@ -75,7 +75,10 @@ def servers(tier: ServerType, notice: Notice) -> list[Component]:
 
 
 def environments(notice: Notice) -> list[Component]:
-    """Return the configs with an agent: those of resources servers, of `environments/` and of benchmarks."""
+    """Return the configs of resources servers, of `environments/` and of benchmarks that define an agent.
+
+    They are sorted by name.
+    """
     described = (_described(name, "environment", path, notice) for name, path in _environment_configs())
     with_agents = (each for each in described if each is not None and each.agents)
     found: dict[str, Component] = {}
@@ -143,7 +146,7 @@ def _described(name: str, kind: str, path: Path, notice: Notice) -> Component | 
         return None
     blocks = _with_included(path) or own
     component = Component(name, kind, path)
-    # The config's own domain and description come before those of the files that it includes.
+    # The config's own domain and description override those of the files that it includes, so apply them last.
     for found in (blocks, own):
         for tier in reversed(SERVER_TYPES):
             for _, settings in _implementations(found, tier):
@@ -162,7 +165,7 @@ def _described(name: str, kind: str, path: Path, notice: Notice) -> Component | 
 
 
 def _with_data(component: Component, dataset: JsonObject) -> Component:
-    """Return a component with the size, the licence and the state of a benchmark's data."""
+    """Return a component with the row count, the repeats, the licence and the state of a benchmark's data."""
     size, repeats = dataset.get("size"), dataset.get("num_repeats", 1)
     file = paths.find(str(dataset.get("jsonl_fpath")), Path.is_file)
     rows = size if isinstance(size, int) else sum(1 for _ in read_raw_lines(file)) if file else None
@@ -188,7 +191,7 @@ def _implementations(blocks: JsonObject, tier: str) -> Iterator[tuple[str, JsonO
 
 
 def _with_included(path: Path) -> JsonObject:
-    """Return a config's top level with the files that it includes; empty if one of them cannot be read."""
+    """Return a config's top level merged with the files that it includes, or {} if one of them cannot be read."""
     try:
         top: JsonObject = plain(follow_directives(gather([path], (), None, None, skip_dotenv=True).tree))
     except ConfigError:
@@ -197,7 +200,10 @@ def _with_included(path: Path) -> JsonObject:
 
 
 def _blocks(path: Path, notice: Notice) -> JsonObject:
-    """Return a config's top level, unresolved. If it is unreadable, report that and return an empty mapping."""
+    """Return a config's own top level, without the files that it includes.
+
+    If the config cannot be read, pass the error to `notice` and return {}.
+    """
     try:
         top: JsonObject = plain(read_yaml(path))
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Requests to a chat assistant, each with a good answer, for generators whose environments have no single solution."""
+"""Generate requests to a chat assistant, each with one good answer, for environments without a single solution."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Task(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that neighbours are invited to."""
+    """An event to which neighbours are invited, its place, and an item to bring."""
 
     title: str
     place: str
@@ -42,7 +42,7 @@ EVENTS = (
 
 
 class Topic(NamedTuple):
-    """Something to explain: notes, and sentences that contain them."""
+    """A topic to explain, notes about it, and an explanation that contains the notes."""
 
     name: str
     notes: str

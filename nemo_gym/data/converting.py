@@ -1,4 +1,4 @@
-"""Convert the lines of a file, and leave out the bad ones if the user asks for it."""
+"""Convert the lines of a file. If the user passes `--skip-bad`, leave out lines that cannot be converted."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 MOST_REPORTED = 20
-"""Skipped lines that are reported one by one; further ones are only counted."""
+"""The number of skipped lines that are logged one by one. Further ones are only counted."""
 
 
 def convert_each(items: Iterable[Item], convert: Callable[[Item], Made], *, skip_bad: bool = False) -> Iterator[Made]:
     """Yield the result for each item, such as the row for a line of a file.
 
-    If `convert` raises `DataError`, raise it with a note about `--skip-bad`. With `skip_bad`, leave such items out and
-    log them. Raise `DataError` if none is left.
+    If `convert` raises `DataError`, raise it with a note about `--skip-bad`. With `skip_bad`, leave out and log such
+    items instead, and raise `DataError` only if no item could be converted.
     """
     made = skipped = 0
     for item in items:
@@ -47,7 +47,7 @@ def convert_each(items: Iterable[Item], convert: Callable[[Item], Made], *, skip
 def convert_lines(
     path: Path, convert: Callable[[Line], JsonObject], *, skip_bad: bool = False
 ) -> Iterator[JsonObject]:
-    """Yield the row of each line of a JSON Lines file, like `convert_each`."""
+    """Yield the converted row of each line of a JSON Lines file. Bad lines are handled as in `convert_each`."""
     return convert_each(
         read_raw_lines(path),
         lambda line: convert(Line(line.number, line.raw, parse_row(line.raw, path, line.number))),

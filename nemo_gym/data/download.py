@@ -1,4 +1,4 @@
-"""Download one file over HTTP: bounded waits, retries, a progress bar on a terminal, and its hash."""
+"""Download one file over HTTP, with timeouts, retries, a progress bar on a terminal, and the SHA-256 of the file."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from nemo_gym.http.redirects import client_of
 from nemo_gym.http.retries import seconds_of_retry_after
 
 CONNECT_S, SILENCE_S, LONGEST_S = 10.0, 60.0, 6 * 3600.0
-"""Time limits: to connect, between two parts of a file, and for a whole file."""
+"""Timeouts for the connection, between two chunks of a file, and for the whole file."""
 TRIES = 5
 BACKOFF = Backoff(first_s=0.5, factor=2, longest_s=120.0)
 BUSY = HTTPStatus.TOO_MANY_REQUESTS
 FIRST_SERVER_ERROR = 500
 COMMIT_HEADER, REASON_HEADER = "x-repo-commit", "x-error-message"
-"""Headers of the Hugging Face Hub: the commit of a file, and the reason of an error."""
+"""Response headers of the Hugging Face Hub with the commit of a file, and with the reason of an error."""
 
 logger = logging.getLogger(__name__)
 
@@ -42,11 +42,11 @@ class Downloaded(NamedTuple):
     sha256: str
     size: int
     commit: str | None
-    """The commit that the hub named."""
+    """The commit of the file, if the Hugging Face Hub has sent it."""
 
 
 class _Failed(Exception):
-    """A try failed, and another one may succeed."""
+    """An attempt failed, but a retry may succeed."""
 
     def __init__(self, reason: str, retry_after_s: float | None = None) -> None:
         super().__init__(reason)
@@ -65,7 +65,8 @@ def downloaded(
 ) -> Iterator[Downloaded]:
     """Download a file next to `path`, and remove it at the end unless the caller has renamed it.
 
-    Raise `DataError` if that fails: with the `advice` for the server's status, or else with `otherwise`.
+    If the download fails, raise `DataError`. Its message ends with the `advice` for the HTTP status. If there was no
+    connection, or all retries failed, it ends with `otherwise`.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +98,7 @@ def _persistently(once: Callable[[], Downloaded], url: str, otherwise: str, back
 
 
 def _once(url: str, partial: Path, headers: Mapping[str, str], advice: Mapping[int, str]) -> Downloaded:
-    # Compressed replies would not have the size that the progress bar shows.
+    # Ask for an uncompressed reply, because the size of a compressed one would not fit the progress bar.
     asked = {"Accept-Encoding": "identity"}
     timeout = httpx.Timeout(SILENCE_S, connect=CONNECT_S)
     try:
@@ -130,7 +131,7 @@ def _save(url: str, reply: httpx.Response, partial: Path) -> tuple[str, int]:
     digest, size, began_at = hashlib.sha256(), 0, time.monotonic()
     total = int(reply.headers.get("content-length") or 0)
     with _progress(url, total) as show, _open(partial) as write:
-        # Without a size, so that the time limit is checked whenever something arrives.
+        # Do not pass a chunk size, so that the timeout is checked whenever data arrives.
         for part in reply.iter_bytes():
             digest.update(part)
             size += len(part)
@@ -158,7 +159,10 @@ def _open(partial: Path) -> Iterator[Callable[[bytes], object]]:
 
 @contextmanager
 def _progress(url: str, total: int) -> Iterator[Callable[[int], object]]:
-    """Show a progress bar if standard error is a terminal, else a line from time to time."""
+    """Show a progress bar if standard error is a terminal, otherwise log a line from time to time.
+
+    Yield a function that is called with the number of bytes so far.
+    """
     if not sys.stderr.isatty():
         activity.began()
         of = f" of {total / 1e6:.1f}" if total else ""

@@ -37,7 +37,7 @@ PathOf = Callable[[ServerConfig, DatasetConfig], Path]
 
 
 def datasets_of_split(run: RunConfig, split: str, path_of: PathOf = file_of) -> list[AgentDataset]:
-    """Return the datasets of this type. Raise `DataError` if none is defined or a file is missing."""
+    """Return the agents' datasets of the type `split`. Raise `DataError` if there is none, or if a file is missing."""
     found = [
         AgentDataset(agent.name, dataset, path_of(agent, dataset))
         for agent in run.servers_of("responses_api_agents")
@@ -63,8 +63,8 @@ def rows_of(
 ) -> Iterator[JsonObject]:
     """Yield the rows of all datasets with their agent, prompt and media folder applied.
 
-    With `copies`, yield each row `num_repeats` times, as its dataset requires. `replaced_agents` has the agents of
-    rows that another one runs.
+    With `copies`, yield each row as often as `num_repeats` of its dataset says. `replaced_agents` maps the name of an
+    agent to the name of the agent that runs its rows instead.
     """
     for each in datasets:
         for _, row in numbered_rows_of(each):
@@ -75,7 +75,7 @@ def rows_of(
 
 
 def numbered_rows_of(source: AgentDataset) -> Iterator[tuple[int, JsonObject]]:
-    """Yield the rows of a dataset, with their agent, prompt and media folder applied, and their line numbers."""
+    """Yield each row of a dataset with its line number. The agent, the prompt and the media folder are applied."""
     agent, dataset, path = source
     prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
     for number, _, row in read_lines(path):
@@ -89,7 +89,7 @@ def numbered_rows_of(source: AgentDataset) -> Iterator[tuple[int, JsonObject]]:
 
 
 def missing_file(agent: ServerConfig, dataset: DatasetConfig, advice: str) -> str:
-    """Return the message for a dataset without its file, with the config line that names the file."""
+    """Return the error message for a dataset whose file is missing, with the config line that names the file."""
     places = ", ".join(map(str, paths.search_roots()))
     origin = agent.origins.get(f"datasets.{agent.datasets.index(dataset)}.jsonl_fpath")
     place = f"{origin}: {agent.name}.datasets" if origin else f"{agent.name}.datasets"

@@ -44,7 +44,7 @@ class Project(NamedTuple):
         return cls(str(url).rstrip("/"), str(token))
 
     def upload(self, file: Path, name: str, version: str) -> str:
-        """Upload a file to a package and return its name there."""
+        """Upload a file to a version of the package `name`, and return the file's name in the package."""
         with _failing_as(f"{file}: upload as {name} {version}"), self._client() as client, file.open("rb") as body:
             client.put(self.file(name, version, file.name), content=body).raise_for_status()
         return file.name
@@ -91,7 +91,7 @@ class Project(NamedTuple):
         return client_of(self.url, self.headers, TIMEOUT_S)
 
     def file(self, name: str, version: str, file: str) -> str:
-        """Return the address of a package's file."""
+        """Return the URL of a file in a package."""
         return f"{self.url}/packages/generic/{quote(name, safe='')}/{quote(version, safe='')}/{quote(file)}"
 
 

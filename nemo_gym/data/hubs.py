@@ -17,9 +17,10 @@ Notice = Callable[[str], None]
 def download(
     dataset: DatasetConfig, target: Path, plain: Mapping[str, object], *, hub: str | None, notice: Notice
 ) -> None:
-    """Download a dataset's file to `target`, from this hub (`huggingface` or `gitlab`) or else from its source.
+    """Download a dataset's file to `target`, from `hub` (`huggingface` or `gitlab`), or if None, from its source.
 
-    Raise `DataError` if the dataset does not name a source there, or if the download fails.
+    A source of type `url` is used with any hub. Raise `DataError` if the dataset does not name a source on this hub,
+    or if the download fails.
     """
     source = _source_on(dataset, hub)
     notice(f"fetching dataset '{dataset.name}' to {target} …")
@@ -35,7 +36,7 @@ def download(
 
 
 def described(dataset: DatasetConfig, source: DatasetSource, target: Path) -> str:
-    """Return the origin of a dataset's file, with its size if that is known."""
+    """Describe for a message where a dataset's file comes from, with the size of the file if it is known."""
     if source.type == "gitlab":
         return f"package {source.dataset_name} {source.version} on GitLab ({source.artifact_fpath})"
     if source.type == "huggingface" and source.artifact_fpath is None:

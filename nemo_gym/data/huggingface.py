@@ -20,14 +20,14 @@ from nemo_gym.http.probe import Trouble, trouble_of
 
 REACHABLE_S = 10.0
 OFFLINE, ENDPOINT, TOKEN = "HF_HUB_OFFLINE", "HF_ENDPOINT", "HF_TOKEN"
-"""Environment variables that the library reads."""
+"""Environment variables that the library `huggingface_hub` reads."""
 LIBRARY = "huggingface_hub"
 SPLITS = ("train", "validation", "test", "benchmark", "example")
-"""The splits whose files are known by their names."""
+"""The splits whose file is found by its name, `<split>.jsonl`."""
 
 
 def upload(settings: MigrateToHuggingFace) -> str:
-    """Publish a file as a split of a dataset, add that to its collection, and return its repo id."""
+    """Publish a file as a split of a dataset, add the dataset to its collection, and return the dataset's repo id."""
     if not settings.input_jsonl_fpath.is_file():
         raise DataError(f"input_jsonl_fpath: file '{settings.input_jsonl_fpath}' not found. Check the path.")
     repo = repo_id_of(settings)
@@ -64,7 +64,7 @@ def download(
 
 
 def file_of_split(repo_id: str, split: str, revision: str) -> str:
-    """Return the path of a split's file in a dataset. Raise `DataError` if it does not have one."""
+    """Return the path of a split's file in a dataset. Raise `DataError` if the dataset does not have such a file."""
     what = f"dataset '{repo_id}': download of {split}"
     hub = _reachable_hub(what)
     with _failing_as(what):
@@ -75,14 +75,14 @@ def file_of_split(repo_id: str, split: str, revision: str) -> str:
 
 
 def token_of_process() -> str | None:
-    """Return the token of HF_TOKEN, or else the configured one."""
+    """Return the token in the environment variable HF_TOKEN, or else the configured token, or else None."""
     plain = maybe_get_global_config_dict()
     configured = plain.get(HF_TOKEN_KEY_NAME) if plain else None
     return os.environ.get(TOKEN) or (str(configured) if configured else None)
 
 
 def is_forbidden() -> bool:
-    """Return whether the user has forbidden to use the hub."""
+    """Return whether the user has forbidden access to the hub with the environment variable HF_HUB_OFFLINE."""
     return os.environ.get(OFFLINE, "").upper() in ("1", "ON", "YES", "TRUE")
 
 
@@ -151,7 +151,7 @@ def _library() -> ModuleType:
 
 
 def _reachable_hub(what: str) -> ModuleType:
-    """Return the library. Raise `DataError` if the hub cannot be reached, which the library would try for long."""
+    """Return the library. Raise `DataError` if the hub is unreachable, because the library would retry for long."""
     if is_forbidden():
         raise DataError(f"{what}: the environment variable {OFFLINE} forbids it. Unset it: unset {OFFLINE}")
     hub = _library()
@@ -161,7 +161,7 @@ def _reachable_hub(what: str) -> ModuleType:
 
 
 def unreachable() -> str | None:
-    """Return a description of the problem if the hub cannot be reached."""
+    """Return a description of the problem if the hub cannot be reached, or else None."""
     address = os.environ.get(ENDPOINT) or "https://huggingface.co"
     trouble = trouble_of(address, REACHABLE_S, path="")
     reached = trouble in (None, Trouble.UNTRUSTED)

@@ -1,4 +1,4 @@
-"""The record of a dataset's file: the arguments that it was made with, and its inputs."""
+"""Records of how dataset files were made: with which arguments, and from which input files."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ KIND = "prepare"
 
 
 def record_arguments(path: Path, arguments: Mapping[str, object]) -> None:
-    """Write `<file>.prepare.json`: the `prepare_args` that a new file was made with, its SHA-256, and its inputs."""
+    """Record in `<file>.prepare.json` with which `prepare_args` a new file was made, with the SHA-256 of the file.
+
+    Inputs that `record_inputs` has recorded for the file are kept.
+    """
     _write(path, {**_record_of(path), "prepare_args": _plain(arguments)})
 
 
 def was_made_with(path: Path, arguments: Mapping[str, object]) -> bool:
-    """Return whether a file was made with these `prepare_args` and was not changed since."""
+    """Return whether a file was made with these `prepare_args` and has not changed since then."""
     return _record_of(path).get("prepare_args") == _plain(arguments)
 
 
@@ -31,9 +34,10 @@ def record_inputs(path: Path, *sources: Path) -> None:
 
 
 def why_outdated(path: Path, arguments: Mapping[str, object]) -> str | None:
-    """Return why a file must be made again to fit these `prepare_args` and its present inputs, None if it fits.
+    """Return why a file is outdated: made with other `prepare_args`, or from inputs that have changed since.
 
-    A file without a record fits, and so does one that was replaced since, for example by hand.
+    Return None if the file is up to date. This includes a file without a record, and a file that was replaced after
+    it was made, for example by hand.
     """
     record = _record_of(path)
     if record.get("prepare_args", _plain(arguments)) != _plain(arguments):
@@ -46,7 +50,7 @@ def why_outdated(path: Path, arguments: Mapping[str, object]) -> str | None:
 
 
 def _record_of(path: Path) -> JsonObject:
-    """Return the record about a file; empty without one, or if the file was replaced since."""
+    """Return the record about a file, or {} if there is no record or the file was replaced since it was made."""
     try:
         record = read_sidecar(path, KIND)
         return record if record is not None and record["sha256"] == sha256_of(path) else {}

@@ -11,14 +11,15 @@ from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 
 CLOSE = 5e-3
-"""Tolerance for numbers from 1, which are rounded to two decimals."""
+"""The tolerance for numbers of at least 1. Metrics files round these to two decimals."""
 CLOSE_BELOW_1 = 5e-4
 
 
 def contradictions(path: Path, measured: Mapping[str, object]) -> Iterator[str]:
-    """Yield how the values of an earlier metrics file differ from those measured. Keys that it lacks are ignored.
+    """Yield how the values of an earlier metrics file differ from the values measured now.
 
-    Yield nothing if the file does not exist. Raise `DataError` if it is not a JSON object.
+    Keys that only `measured` has are ignored. Yield nothing if the file does not exist. Raise `DataError` if it is not
+    a JSON object.
     """
     if path.is_file():
         yield from _differences(earlier_metrics(path), measured, "")

@@ -1,7 +1,7 @@
-"""Images and sounds that the rows of a dataset name as files, and that a model receives as data.
+"""Replace the names of image and audio files in a dataset's rows by the files' content, which the model receives.
 
-A content part names its file as `image_path` or `audio_path`, relative to the dataset's folder. Such a row stays small
-in every file of a run; its files are read when it is sent.
+A content part names its file as `image_path` or `audio_path`, relative to the dataset's folder. The files are read
+only when the row is sent, so the row stays small in every file of a run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.row import MEDIA_DIR_KEY, PARAMS_KEY
 
 LARGEST_BYTES = 20 * 1024 * 1024
-"""The size limit of a file. Hosted endpoints accept no larger ones."""
+"""The size limit of a file, because hosted endpoints do not accept larger files."""
 
 Convert = Callable[[str, str], JsonObject]
 
@@ -35,9 +35,9 @@ def _audio(format_: str, data: str) -> JsonObject:
 class _Kind(NamedTuple):
     part_type: str
     data_keys: tuple[str, ...]
-    """The fields of a part that contains, or otherwise names, its data."""
+    """The fields that contain the data of a part, or refer to it."""
     formats: dict[str, str]
-    """The name of each file extension's format."""
+    """The format for each file extension."""
     converted: Convert
 
 
@@ -58,14 +58,14 @@ _BEGINNINGS = {
     "wav": rb"RIFF....WAVE",
     "mp3": rb"ID3|\xff[\xe2-\xff]",
 }
-"""What the files of each format begin with, as a pattern."""
+"""A regular expression for the first bytes of the files of each format."""
 _LONGEST_BEGINNING = 12
 
 
 def with_media_dir(row: JsonObject, folder: Path) -> JsonObject:
-    """Return a row with the folder of the files that it names. A row that names none is returned as it is.
+    """Add the dataset's folder to a row that names files, because their paths are relative to this folder.
 
-    The row's own statement of that folder is not trusted.
+    A folder that the row itself gives is replaced or removed, because a dataset must not choose the folder.
     """
     if next(_places(row), None) is not None:
         return {**row, MEDIA_DIR_KEY: str(folder)}
@@ -73,7 +73,7 @@ def with_media_dir(row: JsonObject, folder: Path) -> JsonObject:
 
 
 def with_media(row: JsonObject) -> JsonObject:
-    """Return a row of `with_media_dir` with the content of its files in place of their names.
+    """Return a row with the content of its files in place of their names. `with_media_dir` must have set the folder.
 
     Raise `DataError` if a file cannot be sent.
     """
@@ -81,9 +81,9 @@ def with_media(row: JsonObject) -> JsonObject:
 
 
 def with_empty_media(row: JsonObject) -> JsonObject:
-    """Check the files of a row like `with_media`, but do not read them in full: their content is empty in the result.
+    """Do the same as `with_media`, but check the files without reading them in full, and insert empty content.
 
-    Raise `DataError` also for a part that has neither data nor a file, for example because of a misspelled key.
+    Also raise `DataError` for a part that has neither data nor a file, for example because of a misspelled key.
     """
     for place in _parts(row):
         _check_part(place)
@@ -91,7 +91,10 @@ def with_empty_media(row: JsonObject) -> JsonObject:
 
 
 def check_embedded(row: JsonObject, name: str) -> None:
-    """Raise `InvalidTask` if a row, of this name, names files. The rows of a program do not have a folder."""
+    """Raise `InvalidTask` if a row names files, because rows that a program passes have no folder for relative paths.
+
+    `name` is the row's name in the message.
+    """
     if (place := next(_places(row), None)) is not None:
         raise InvalidTask(
             f"{name}: {place} names a file. Pass rows with files through with_media(with_media_dir(row, folder)) of "
@@ -137,7 +140,7 @@ class _Part(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A part that names a file."""
+    """The position of a content part that names a file, and the file's path."""
 
     item: int
     part: int
@@ -212,7 +215,7 @@ def _file_of(place: _Place, folder: Path) -> Path:
 def _checked_file(place: _Place, path: str, folder: Path) -> Path:
     formats = _KINDS[place.key].formats
     file = folder / path
-    # A dataset of unknown origin must not send other files of this machine to an endpoint.
+    # Reject files outside the folder, because a malicious dataset must not send other files to an endpoint.
     if Path(path).is_absolute() or not file.resolve().is_relative_to(folder.resolve()):
         leads_out = not Path(path).is_absolute() and ".." not in Path(path).parts
         advice = "Copy the file that this link leads to." if leads_out else "Use a path relative to it."

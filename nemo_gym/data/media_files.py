@@ -18,7 +18,7 @@ _OWN_NAME = re.compile(r"\w+_[0-9a-f]{16}\.\w+", re.ASCII)
 class MediaFiles:
     """The files of the rows in `rows.jsonl`, in the folder `rows_images` or `rows_audio`.
 
-    A file's name contains a hash of its content, so a rerun never changes a file that earlier rows name.
+    A file's name contains a hash of its content. So a rerun never changes a file that the rows of an earlier run name.
     """
 
     def __init__(self, output: Path, media: Media) -> None:
@@ -30,7 +30,7 @@ class MediaFiles:
         name = f"{prefix}_{hashlib.sha256(data).hexdigest()[:16]}.{extension}"
         self._saved.add(name)
         file = self._folder / name
-        # An interrupted write must leave nothing incomplete under the name.
+        # Write to a temporary file first, because an interrupted write must not leave an incomplete file.
         partial = self._folder / f".{name}.{os.getpid()}.partial"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -23,20 +23,21 @@ DOWNLOAD = "Add +should_download=true to download it."
 
 @dataclass(frozen=True)
 class Obtainer:
-    """Finds the file of a dataset, and makes or downloads it if it is missing."""
+    """Settings to find the file of a dataset, and to make or download it if it is missing."""
 
     run: RunConfig
     notice: Callable[[str], None]
     may_download: bool = True
     hub: str | None = None
-    """The only hub from which to download; by default the one of the dataset's source."""
+    """The only hub from which to download. By default, each dataset is downloaded from its own source."""
     remade: set[Path] = field(default_factory=set)
-    """The files that were made again, so that earlier metrics do not apply to them."""
+    """The files that were made again. Their earlier metrics are outdated."""
 
     def path_of(self, agent: ServerConfig, dataset: DatasetConfig) -> Path:
-        """Return the path of a dataset's file, which is made again if its `prepare_args` or its input have changed.
+        """Return the path of a dataset's file. Make the file again if its `prepare_args` or its inputs have changed.
 
-        Raise `DataError` in one line if it is missing and cannot be made, or must be downloaded but may not be.
+        Raise `DataError` if the file is missing and cannot be made, or if it must be downloaded and `may_download` is
+        False.
         """
         found = paths.find(dataset.jsonl_fpath, Path.is_file)
         if found is not None:
@@ -93,9 +94,10 @@ class Obtainer:
 
 
 def target_of(relative: str) -> Path:
-    """Return the target path, in the search root that already has the deepest of the path's folders.
+    """Return the path at which to write a dataset's file.
 
-    The installation needs two of them, such as `resources_servers/mcqa`: its own `data/` is not the user's.
+    Choose the search root that already has the most of the path's folders. Choose the installation only if it has at
+    least two of them, such as `resources_servers/mcqa`, because its own `data/` is not the user's.
     """
     path = Path(relative)
     for folder in path.parents:

@@ -1,4 +1,4 @@
-"""Whether `fetch` may download files, or only use those that exist."""
+"""A setting that forbids downloads, so that `fetch` may only use files that already exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _allowed = ContextVar("downloads_allowed", default=True)
 
 
 class DownloadNeeded(DataError):
-    """A file must be downloaded first, which the command was not asked to do."""
+    """A file must be downloaded, but the command does not allow downloads."""
 
 
 def downloads_allowed() -> bool:

@@ -1,4 +1,4 @@
-"""Prepare a configuration's datasets: check the rows, compute metrics, compare with earlier ones, collate."""
+"""Prepare the datasets of a configuration: check rows, compute metrics, compare earlier metrics, collate files."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def prepare(
 ) -> list[Collated]:
     """Check, measure and collate every dataset of the mode's types.
 
-    `remade` are files that `path_of` has made again. Their metrics replace the earlier ones.
+    `remade` are files that `path_of` has made again. Their metrics replace earlier ones without a comparison.
 
-    Raise `DataError` before collating anything if a file is missing, rows are invalid or metrics contradict earlier
-    ones. All invalid rows are counted, and the first ones are listed.
+    If a file is missing, a row is invalid, or metrics contradict earlier ones, raise `DataError` before collating
+    anything. The message has the number of invalid rows, and lists the first ones.
     """
     datasets, depths = _in_scope(run, settings, path_of), TaskRules.of_run(run).depths
     kinds = _task_data(run, datasets) if settings.task_data_validation else {}
@@ -107,7 +107,7 @@ def _in_scope(run: RunConfig, settings: PreparationSettings, path_of: PathOf) ->
 
 
 def unobtainable_files(run: RunConfig) -> list[str]:
-    """Return a message for each dataset whose file is missing, and that no command downloads or creates."""
+    """Return a message for each dataset whose file is missing and cannot be downloaded or made by a command."""
     return [
         missing_file(agent, dataset, "Copy it there, or add a source.")
         for agent in run.servers_of("responses_api_agents")
@@ -194,7 +194,7 @@ def _measure_all(datasets: Sequence[AgentDataset], *, overwrite: bool, remade: C
 
 
 def _has_outdated_metrics(path: Path, metrics: Path, dataset: DatasetConfig) -> bool:
-    """Return whether another command has made a file again since its metrics were written."""
+    """Return whether another command has made a file again, with other `prepare_args` than its metrics name."""
     arguments = dataset.prepare_args
     if not (metrics.is_file() and was_made_with(path, arguments)):
         return False

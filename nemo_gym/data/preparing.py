@@ -1,4 +1,4 @@
-"""The framework's part of a folder's `prepare.py`: its command line and the shared data that it reads."""
+"""Helpers for a folder's `prepare.py`: a command line for its function, and the shared data files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHARED_HELP = {
     "split": "rows of one split only; the two splits have no row in common",
     "skip_bad": "leave out lines that cannot be converted, and report them",
 }
-"""Help texts of the usual parameters, for functions that do not describe them."""
+"""Help texts of common parameters, for functions that do not describe these themselves."""
 
 INTERRUPTED = 130
 """The exit code for Ctrl-C, as in shells."""
@@ -35,7 +35,7 @@ _PARAMETER_LINE = re.compile(r"^(?P<indent> *)(?P<name>\w+): +(?P<text>\S.*(?:\n
 
 
 def run_prepare(prepare: Callable[..., object], arguments: Sequence[str] | None = None) -> None:
-    """Call `prepare` with the arguments of the command line, or with those given.
+    """Call `prepare` with the arguments of the command line, or with `arguments` if given.
 
     Each parameter becomes a flag: `dim_room: tuple[int, int]` becomes `--dim-room 7 7`. A parameter without a default
     is required, a sequence's flag may be repeated, and a bool's takes no value. Help texts come from
@@ -77,7 +77,7 @@ def _summary_of(path: Path) -> str:
 
 
 def _parser_of(prepare: Callable[..., object]) -> argparse.ArgumentParser:
-    # A flag that is not given leaves its parameter to the function's own default.
+    # Suppress argparse's defaults, so that the function's own default applies if a flag is not given.
     parser = argparse.ArgumentParser(description=_summary(prepare), argument_default=argparse.SUPPRESS)
     lines = _PARAMETER_LINE.finditer(inspect.getdoc(prepare) or "")
     described = {line["name"]: " ".join(line["text"].split()) for line in lines}
@@ -90,7 +90,7 @@ def _parser_of(prepare: Callable[..., object]) -> argparse.ArgumentParser:
             f"--{name.replace('_', '-')}",
             dest=name,
             required=parameter.default is parameter.empty,
-            # Argparse formats help texts with `%`.
+            # Double each `%`, because argparse formats help texts with `%`.
             help=f"{text}{_default_note(parameter.default)}".strip().replace("%", "%%"),
             **options,
         )
@@ -110,7 +110,7 @@ def _split_annotated(annotation: object) -> tuple[object, str | None]:
 
 
 def _options(annotation: object, parameter: inspect.Parameter) -> dict[str, Any]:
-    """Return the options of `add_argument` that read values of a type."""
+    """Return the keyword arguments of `add_argument` for a parameter of this type."""
     if get_origin(annotation) in (Union, UnionType):
         not_none = [member for member in get_args(annotation) if member is not NoneType]
         annotation = not_none[0] if len(not_none) == 1 else annotation

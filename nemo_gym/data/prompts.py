@@ -28,7 +28,7 @@ class PromptConfig(BaseModel):
     user: str
     """The user message. `{field}` inserts a field of the row; `{{` and `}}` are literal braces."""
     system: str | None = None
-    """A system message before it, with the same placeholders."""
+    """A system message before the user message, with the same placeholders."""
 
     @field_validator("user", "system")
     @classmethod
@@ -38,7 +38,7 @@ class PromptConfig(BaseModel):
         except ValueError as error:
             raise ValueError(f"{error}; double each literal brace: {{{{ or }}}}") from error
         for name in names:
-            # A quote begins the key of a JSON object that the template shows.
+            # A name that starts with a quotation mark is the key of a JSON object in the template, not a field.
             if name.strip()[:1] in ("", "'", '"') or name[0].isdecimal():
                 raise ValueError(
                     f"'{{{name}}}' does not name a field of the row; double each literal brace: {{{{ or }}}}"
@@ -49,7 +49,8 @@ class PromptConfig(BaseModel):
 def load_prompt_config(path: str | Path) -> PromptConfig:
     """Find a prompt file in the search roots and read it.
 
-    Raise `ConfigPathNotFoundError` (a `FileNotFoundError`) if it does not exist, `DataError` if it is invalid.
+    Raise `ConfigPathNotFoundError` (a `FileNotFoundError`) if the file does not exist, and `DataError` if it is
+    invalid.
     """
     found = paths.find(path, Path.is_file)
     if found is None:
@@ -60,7 +61,7 @@ def load_prompt_config(path: str | Path) -> PromptConfig:
 
 @lru_cache(maxsize=64)
 def _read_prompt(found: Path, changed_at: int) -> PromptConfig:
-    """Read a prompt file. Cached per modification time, because agents load their prompt in every rollout."""
+    """Read a prompt file. Cache it per modification time, because agents load their prompt in every rollout."""
     try:
         content = yaml.safe_load(found.read_text("utf-8-sig"))
         if isinstance(content, dict):
@@ -79,19 +80,19 @@ def _read_prompt(found: Path, changed_at: int) -> PromptConfig:
 
 
 def _check_keys(content: dict[object, object], found: Path) -> None:
-    """Raise `DataError` for a misspelled key. Prompts of published folders may have further ones."""
+    """Raise `DataError` for a misspelled key. Accept other unknown keys, because published prompts have some."""
     for key in content:
         meant = closest(str(key), PromptConfig.model_fields, CERTAINLY_MEANT)
         if meant is not None and meant not in content:
             raise DataError(f"{found}: '{key}' is not a key of a prompt. Did you mean '{meant}'?")
 
 
-# Published tests clear the cache between prompts of the same name.
+# Published tests call `load_prompt_config.cache_clear()` between prompts of the same name.
 load_prompt_config.cache_clear = _read_prompt.cache_clear  # type: ignore[attr-defined]
 
 
 def fill_prompt(cfg: PromptConfig, row: Mapping[str, object]) -> list[dict[str, str]]:
-    """Return the prompt's messages for a row. `KeyError` names the missing field and those that the row has."""
+    """Return the prompt's messages for a row. Raise `KeyError` if the row lacks a field, with the fields it has."""
     parts = (("system", cfg.system), ("user", cfg.user))
     try:
         return [
@@ -136,7 +137,7 @@ class MaterializePromptsConfig(BaseModel):
 def materialize_prompts(input_jsonl_fpath: str | Path, prompt: PromptConfig, output_jsonl_fpath: str | Path) -> int:
     """Write a file's rows with the prompt's messages as their input and return their number.
 
-    The output is written atomically. Raise `DataError`, with the line, if the prompt does not fit a row.
+    The output is written atomically. If the prompt does not fit a row, raise `DataError` with the line of the row.
     """
     source = paths.find(input_jsonl_fpath, Path.is_file) or Path(input_jsonl_fpath)
     validate_prompt_compatibility(read_rows(source), prompt)

@@ -9,7 +9,7 @@ from nemo_gym.http.json_depth import DEEPEST_ROW, is_deeper_than
 
 
 def check_depth(raw: bytes, path: Path, number: int, accepted: int) -> None:
-    """Raise `DataError` with its place if a row nests deeper than its servers accept, or than can be written again."""
+    """Raise `DataError` with the line if a row nests deeper than its servers accept, or than can be serialized."""
     most = min(accepted, DEEPEST_ROW)
     if is_deeper_than(raw, most):
         advice = "Flatten the row, or write a part of it as text."

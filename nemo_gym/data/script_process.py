@@ -1,4 +1,4 @@
-"""Run a `prepare.py` in an environment of its own, for packages that the framework does not need."""
+"""Run a `prepare.py`, in a separate Python environment if it needs packages that are not installed."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ logger = logging.getLogger(__name__)
 
 
 def run_script(script: Script, arguments: Mapping[str, object]) -> Path:
-    """Return the path that the script's `prepare(**arguments)` returns.
+    """Run the script's `prepare(**arguments)` and return the path that it returns.
 
-    If one of its dependencies is not installed, it runs in an environment of its own. Raise `DataError` in one
-    paragraph if that cannot be made, or if the script fails.
+    If one of its dependencies is not installed, run it in a separate Python environment that has them. Raise
+    `DataError` if this environment cannot be made, or if the script fails.
     """
     python = _own_python(script.program, script.dependencies, script.log)
     if python:
@@ -43,9 +43,9 @@ def run_script(script: Script, arguments: Mapping[str, object]) -> Path:
 
 
 def _own_python(program: Path, dependencies: Sequence[str], log: Path) -> Path | None:
-    """Return the interpreter of an environment with the packages, or None if this process has them all.
+    """Return the interpreter of an environment with the packages, or None if this process has all of them.
 
-    Raise `DataError` in one paragraph if they cannot be installed; the output of the installer is then in the log.
+    If they cannot be installed, write the output of the installer to the log and raise `DataError`.
     """
     if not dependencies:
         return None
@@ -80,7 +80,7 @@ def _parsed(program: Path, dependency: str) -> Requirement:
 
 
 def _run_elsewhere(python: Path, script: Script, arguments: Mapping[str, object]) -> Path:
-    # The script's output goes to standard error, because only the command knows what its own output is.
+    # Send the script's output to standard error, because standard output is for the result of the command.
     logger.warning("running %s in an environment of its own, %s …", script.program, python.parent.parent)
     given = {**script._asdict(), "arguments": arguments, "downloads": downloads_allowed()}
     config = maybe_get_global_config_dict()
@@ -104,9 +104,10 @@ def _run_elsewhere(python: Path, script: Script, arguments: Mapping[str, object]
 
 
 def _serve(asked: Path, answer: Path) -> None:
-    """Run the script that one file describes, and write its result to another one."""
+    """Run the script that the file `asked` describes, and write its result to the file `answer`."""
     given = json.loads(asked.read_text("utf-8"))
-    # A script may read the configuration (`get_hf_token`), which this process could not load.
+    # Set a configuration with the token only. A script may read it (`get_hf_token`), and this process cannot load the
+    # configuration of the command.
     set_process_config(OmegaConf.create({HF_TOKEN_KEY_NAME: os.environ.get("HF_TOKEN")}))
     arguments, downloads = given.pop("arguments"), given.pop("downloads")
     paths = {key: Path(given[key]) for key in ("program", "log")}

@@ -1,4 +1,4 @@
-"""Run a folder's `prepare.py`, and report its errors in one paragraph."""
+"""Run a folder's `prepare.py`, and report its errors in one paragraph instead of a traceback."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ USES_HUB = re.compile(r"^\s*(?:from|import) +(?:datasets|huggingface_hub)\b", re
 EXTRA_OF = {
     "datasets": "full", "huggingface_hub": "hub", "PIL": "vision", "ray": "ray", "reasoning_gym": "reasoning-gym",
 }  # fmt: skip
-"""The extra that brings a package, for scripts that need more than the core."""
+"""The extra of `nemo-gym` that installs a package, for scripts that need more than the core dependencies."""
 
 
 class Script(NamedTuple):
@@ -44,10 +44,11 @@ class Script(NamedTuple):
     """The setting that contains the arguments."""
 
     def run_here(self, arguments: Mapping[str, object]) -> Path:
-        """Return the path that `prepare(**arguments)` returns.
+        """Run `prepare(**arguments)` in this process, and return the path that it returns.
 
-        A script may import other files by their names in a checkout. Arguments are converted to the types of the
-        parameters. Raise `DataError` in one paragraph if the script fails; its traceback is then in the log.
+        The script may import modules such as `benchmarks.x.prepare` by their names in a checkout. Arguments are
+        converted to the types of the parameters. If the script fails, write its traceback to the log and raise
+        `DataError`.
         """
         hub_problem = _hub_problem(self.program)
         with _importing_from(self.program), self._failing(hub_problem):
@@ -65,7 +66,7 @@ class Script(NamedTuple):
         return function
 
     def _checked(self, function: Callable[..., object], arguments: Mapping[str, object]) -> dict[str, object]:
-        """Return the arguments in the types of the function's parameters."""
+        """Return the arguments, converted to the types of the function's parameters."""
         signature = inspect.signature(function)
         try:
             signature.bind(**arguments)
@@ -76,7 +77,7 @@ class Script(NamedTuple):
         try:
             hints = get_type_hints(function)
         except NameError:
-            # Types that only type checkers import.
+            # The types are imported for type checkers only, so do not convert the arguments.
             hints = {}
         return {name: self._converted(name, value, hints.get(name, Any)) for name, value in arguments.items()}
 
@@ -84,7 +85,7 @@ class Script(NamedTuple):
         try:
             converted: object = TypeAdapter(annotation).validate_python(value)
         except PydanticUserError:
-            # Classes of the script's own.
+            # Pydantic cannot convert to classes that the script itself defines.
             return value
         except ValidationError as error:
             problem = error.errors()[0]["msg"]
@@ -93,7 +94,7 @@ class Script(NamedTuple):
 
     @contextmanager
     def _failing(self, hub_problem: str | None) -> Iterator[None]:
-        """Turn an error of the script into a `DataError` that names the line, and the package or the host."""
+        """Convert an error of the script to a `DataError` with the line of the error and advice."""
         try:
             yield
         except UserError:
@@ -135,9 +136,9 @@ def _is_of_network(error: BaseException) -> bool:
 
 
 def _hub_problem(program: Path) -> str | None:
-    """Return why the hub that a script uses cannot be reached.
+    """Return why the hub cannot be reached, or None if it can be reached or the script does not use it.
 
-    Its libraries then use only their caches, because they would try each file for half a minute.
+    If the hub cannot be reached, make its libraries use only their caches. They would try each file for half a minute.
     """
     if not USES_HUB.search(program.read_text("utf-8")) or (problem := huggingface.unreachable()) is None:
         return None
@@ -146,14 +147,17 @@ def _hub_problem(program: Path) -> str | None:
 
 
 def root_of(program: Path) -> Path | None:
-    """Return the folder that contains `benchmarks/`, `resources_servers/`, … with this file: the base of its paths."""
+    """Return the base of a script's paths: the folder of the `benchmarks/`, `resources_servers/`, … that it is in.
+
+    Return None if it is not in such a folder.
+    """
     tiers = (BENCHMARKS, ENVIRONMENTS, *SERVER_TYPES)
     return next((each.parent for each in reversed(program.resolve().parents) if each.name in tiers), None)
 
 
 @contextmanager
 def _importing_from(program: Path) -> Iterator[None]:
-    """Put the roots on `sys.path`, because scripts import each other by their names in a checkout."""
+    """Add the script's root and the search roots to `sys.path`, because scripts import each other by full names."""
     root = root_of(program)
     search_path = list(sys.path)
     roots = [*([root] if root else []), *paths.search_roots()]

@@ -1,4 +1,4 @@
-"""Records about the files of a dataset: `<file>.<kind>.json` is about `<file>`."""
+"""Read and write records about dataset files. `<file>.<kind>.json` is a record about `<file>`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import orjson
 from nemo_gym.jsonl import JsonObject
 
 SOURCE_KIND = "source"
-"""The kind of the record of where a file was downloaded from."""
+"""The kind of record that says from where a file was downloaded."""
 
 
 def sidecar_of(path: Path, kind: str) -> Path:
@@ -20,7 +20,7 @@ def sidecar_of(path: Path, kind: str) -> Path:
 
 
 def read_sidecar(path: Path, kind: str) -> JsonObject | None:
-    """Return a file's record, None without one. Raise `ValueError` if it is not a JSON object."""
+    """Return a file's record, or None if it has none. Raise `ValueError` if the record is not a JSON object."""
     file = sidecar_of(path, kind)
     if not file.is_file():
         return None
@@ -31,7 +31,7 @@ def read_sidecar(path: Path, kind: str) -> JsonObject | None:
 
 
 def write_sidecar(path: Path, kind: str, record: JsonObject) -> None:
-    """Replace a file's record."""
+    """Write a file's record. Replace an earlier record atomically."""
     file = sidecar_of(path, kind)
     partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
     partial.write_bytes(orjson.dumps(record, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

@@ -26,7 +26,7 @@ class SkillsConfig(BaseModel):
 class SkillMetadata(BaseModel):
     """The front matter of a SKILL.md."""
 
-    # YAML parses `version: 1.0` as a number.
+    # Convert numbers to strings, because YAML parses `version: 1.0` as a number.
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
     name: str
@@ -69,8 +69,7 @@ def hash_skill_dir(path: str | Path) -> str:
 def load_skill_directory(path: str | Path) -> SkillsRef:
     """Find a folder in the search roots and return its skills.
 
-    Raise `ConfigPathNotFoundError` (a `FileNotFoundError`) if the folder does not exist, `DataError` if it does not
-    contain a skill.
+    Raise `SkillsNotFoundError` if the folder does not exist, and `DataError` if it does not contain a skill.
     """
     folder = _found(path)
     skills = [parse_skill_md(file) for file in sorted(folder.glob("*/SKILL.md"))]

@@ -1,4 +1,4 @@
-"""Public files on GitHub, the Hugging Face Hub or elsewhere: fetched once, and verified from then on."""
+"""Download public files from GitHub, the Hugging Face Hub or elsewhere once, and verify their hash in later runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from nemo_gym.data.sidecars import SOURCE_KIND, read_sidecar, sha256_of, sidecar
 from nemo_gym.errors import DataError
 
 MIRROR_ENV_VAR = "NEMO_GYM_MIRROR"
-"""A base URL under which each host is a folder: `<mirror>/raw.githubusercontent.com/…`."""
+"""The environment variable for the base URL of a mirror, which has a folder for each host.
+
+For example, it serves `<mirror>/raw.githubusercontent.com/…`."""
 HUGGINGFACE = "https://huggingface.co"
 
 
@@ -73,28 +75,29 @@ class Record(NamedTuple):
     """The contents of `<file>.source.json`: the origin of a file, and its hash."""
 
     address: str
-    """The file's address, as its source gives it."""
+    """The file's original address, even if it was downloaded from a mirror."""
     revision: str | None
-    """The commit that the hub named, else the revision that was asked for."""
+    """The commit that the hub reported, or else the revision of the source."""
     sha256: str
     size: int
     date: str
 
 
 def fetch(source: Source, *, folder: Path) -> Path:
-    """Return a source's file in `folder`. It is downloaded unless it is there already.
+    """Return the path of a source's file in `folder`. Download the file if it is not there yet.
 
-    `<file>.source.json` records its SHA-256, and later calls verify that. Raise `DataError` if the file cannot be
-    downloaded, or if its hash is not the recorded one or the source's own `sha256`. A file that was copied there by
-    hand is accepted. Gated datasets need a token: HF_TOKEN, or hf_token in the configuration.
+    `<file>.source.json` records its SHA-256, which later calls verify. Raise `DataError` if the file cannot be
+    downloaded, or if its hash differs from the source's `sha256`, or from the recorded hash if `sha256` is None. A
+    file that was copied there by hand is accepted. Gated datasets need a token: HF_TOKEN, or hf_token in the
+    configuration.
     """
     return fetch_to(source, folder / name_of(source))
 
 
 def fetch_to(source: Source, path: Path, *, headers: Mapping[str, str] | None = None) -> Path:
-    """Do the same as `fetch`, but under a name of the caller's choice.
+    """Do the same as `fetch`, but save the file as `path`.
 
-    `headers` are for a private server, which a mirror does not replace.
+    `headers` are for a private server. If they are given, no mirror is used.
     """
     record = read_record(path)
     is_about_another = record is not None and record.address != source.url
@@ -115,7 +118,7 @@ def fetch_to(source: Source, path: Path, *, headers: Mapping[str, str] | None = 
 
 
 def size_note(source: Source, path: Path) -> str:
-    """Return the size that the file had when it was last downloaded, in brackets; empty if it never was."""
+    """Return the size of the file at its last download, as text in brackets, or "" if it was never downloaded."""
     record = read_record(path)
     return f" ({sized(record.size)})" if record and record.address == source.url else ""
 
@@ -137,7 +140,7 @@ def name_of(source: Source) -> str:
 
 
 def hub_address() -> str:
-    """Return the address of the Hugging Face Hub, which may be replaced by a variable."""
+    """Return the address of the Hugging Face Hub, which the environment variable HF_ENDPOINT may replace."""
     return (os.environ.get(huggingface.ENDPOINT) or HUGGINGFACE).rstrip("/")
 
 
@@ -187,7 +190,7 @@ def _advice_if_forbidden(source: HuggingFace, token: str | None) -> str:
 
 
 def _check(source: Source, record: Record | None, found: str, path: Path, where: Path | str) -> None:
-    """Raise `DataError` if the hash `found` is not the expected one. `where` is the file or address that has it."""
+    """Raise `DataError` if the hash `found` is not the expected one. `where` is the file or URL with this hash."""
     file = sidecar_of(path, SOURCE_KIND)
     is_here = where == path
     if source.sha256 and found != source.sha256.lower():

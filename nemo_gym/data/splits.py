@@ -1,4 +1,4 @@
-"""Train and validation rows of a generator, without a row in common."""
+"""Split generated rows into train and validation rows that have no row in common."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Split = Literal["train", "validation"]
 Row = TypeVar("Row")
 
 PARTS = 11
-"""One part of so many is for validation."""
+"""One of this many parts of the rows is for validation."""
 DRAWS_PER_ROW, MORE_DRAWS = 200, 10_000
 
 
@@ -24,21 +24,21 @@ def split_rows(
 ) -> Iterator[Row]:
     """Yield `count` distinct rows of a split from a stream of generated rows, which may be endless.
 
-    Without a split, yield the first `count` rows as they are.
+    If `split` is None, yield the first `count` rows as they are.
 
     A row's hash decides its split, so the splits have no row in common, even if they were made with different
-    seeds and counts. Pass `key` if a row has fields that do not belong to the task, such as a number: it returns the
-    part of the row, as JSON, that is hashed.
+    seeds and counts. Pass `key` if a row has fields that do not belong to the task, such as a row number. It returns
+    the part of the row to hash, which must be serializable as JSON.
 
-    Raises `DataError` if `count` is below 1, and if the stream ends or brings nothing new for
-    `200 * count + 10,000` rows.
+    Raises `DataError` if `count` is below 1. With a split, also raises it if the stream ends too early, or yields no
+    new row of the split for `200 * count + 10,000` rows.
     """
     check_count(count)
     return islice(rows, count) if split is None else _rows_of(rows, split, count, key)
 
 
 def check_count(count: object) -> None:
-    """Raise `DataError` if a number of rows is below 1, because it would replace a file by an empty one."""
+    """Raise `DataError` if a number of rows is below 1, because it would replace the output by an empty file."""
     if isinstance(count, int) and count < 1:
         raise DataError(f"count: must be at least 1, found {count}.")
 

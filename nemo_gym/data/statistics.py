@@ -1,4 +1,4 @@
-"""Statistics of a dataset's rows for its metrics file: their number, and the spread of each numeric field."""
+"""Statistics of a dataset's rows for its metrics file: the number of rows, and the spread of each numeric field."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ EXAMPLES_KEY = "Number of examples"
 
 
 def dataset_statistics(rows: Iterable[JsonObject]) -> JsonObject:
-    """Return `Number of examples`, the spread of each number, and the unique count of each string field."""
+    """Return the number of rows, the spread of each numeric field, and the number of unique values of string fields.
+
+    The spread has the count, average, minimum, maximum and standard deviation.
+    """
     count = 0
     numbers: dict[str, list[float]] = {name: [] for name in _counted({})}
     texts: dict[str, list[str]] = {}
@@ -44,7 +47,7 @@ def write_metrics(path: Path, metrics: JsonObject) -> None:
 
 
 def _counted(params: JsonObject) -> dict[str, float | None]:
-    """Return the numbers taken from a request, None for absent parts."""
+    """Return numbers that describe the request of a row, such as the number of tools; None if the part is absent."""
     return {
         "Number of tools": len(params["tools"]) if params.get("tools") else None,
         "Json-dumped number of words (proxy for token count)": len(json.dumps(params).split()),
@@ -54,7 +57,7 @@ def _counted(params: JsonObject) -> dict[str, float | None]:
 
 
 def _turns(messages: object) -> int | None:
-    """Return the number of user messages."""
+    """Return the number of user messages; 1 for an input that is a string, and None if there is no input."""
     if isinstance(messages, list):
         return sum(1 for message in messages if message.get("role") == "user")
     return None if messages is None else 1

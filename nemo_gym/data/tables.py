@@ -1,4 +1,4 @@
-"""Read the tables in which public data comes: Parquet, CSV, JSON Lines and JSON, also compressed with gzip."""
+"""Read tables of public datasets: Parquet, CSV, JSON Lines and JSON. The latter three may be compressed with gzip."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 
 BATCH_ROWS = 256
-"""Rows of a Parquet file that are in memory at once."""
+"""The number of rows of a Parquet file that are in memory at once."""
 
 
 class _Row(NamedTuple):
     place: str
-    """The file, with the line or the number of the row."""
+    """The location for messages: the file, with the line or the number of the row."""
     fields: Mapping[str, object]
 
 
 def read_table(path: Path, columns: Mapping[str, Any]) -> Iterator[JsonObject]:
-    """Yield these columns of a file's rows: `{"question": str, "options": list[str], "image": str | None}`.
+    """Yield these columns of a file's rows. `columns` is like `{"question": str, "image": str | None}`.
 
     The formats are `.parquet`, `.csv`, `.jsonl` or `.json` (a list of objects), and the latter three also
-    with `.gz`. A CSV file without a header is read if the columns are numbered: `{"0": str, "1": str}`.
+    with `.gz`. For a CSV file without a header, number the columns: `{"0": str, "1": str}`.
 
-    Raise `DataError` with the file, the row and the column if a column is missing or a value has another type, and
-    with the file if it is missing or invalid.
+    Raise `DataError` if the file is missing or invalid, if a column is missing, or if a value has another type. The
+    message has the file, and the row and the column if these are known.
     """
     suffix = "".join(Path(path.name.removesuffix(".gz")).suffixes[-1:])
     if suffix not in _READERS:
         raise DataError(f"{path}: a table must be one of {', '.join(_READERS)}. Convert the file.")
     types: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(type_) for name, type_ in columns.items()}
-    # A CSV file contains nothing but text.
+    # Convert the values of a CSV file to the types of the columns, because it contains only strings.
     is_strict = suffix != ".csv"
     for row in _READERS[suffix](path, list(columns)):
         yield {name: _value(row, name, adapter, is_strict) for name, adapter in types.items()}
@@ -137,7 +137,7 @@ def _unreadable(path: Path, kind: str, error: Exception) -> DataError:
         return DataError(f"{path}: file not found. Check the path, or create the file.")
     reason = (error.strerror if isinstance(error, OSError) else None) or error
     problem = f"{path}: cannot be read as {kind} ({reason})."
-    # Only files that were downloaded have a record of their source.
+    # A file with a record of its source was downloaded, so it can be downloaded again.
     if sidecar_of(path, SOURCE_KIND).is_file():
         return DataError(f"{problem} Delete the file to download it again.")
     return DataError(f"{problem} Correct or replace the file.")

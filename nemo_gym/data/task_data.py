@@ -1,4 +1,4 @@
-"""The class `TaskData` in a folder's `task_data.py`, which release 0.7 uses for the row's own fields."""
+"""Validate the rows' own fields with the class `TaskData` of a folder's `task_data.py`, as release 0.7 does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ CLASS = "TaskData"
 
 
 def task_data_class(folder: Path) -> type[BaseModel] | None:
-    """Return the class of a folder; None without the file. Raise `DataError` if the file does not define it."""
+    """Return the `TaskData` class of a folder, or None if the folder has no `task_data.py`.
+
+    Raise `DataError` if the file cannot be imported or does not define the class.
+    """
     path = folder / FILE
     if not path.is_file():
         return None
@@ -33,7 +36,7 @@ def task_data_class(folder: Path) -> type[BaseModel] | None:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     earlier = sys.modules.get(name)
-    # Pydantic resolves annotations that are written as text in the registered module.
+    # Register the module, because pydantic looks up the names in string annotations in `sys.modules`.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -49,7 +52,10 @@ def task_data_class(folder: Path) -> type[BaseModel] | None:
 
 
 def task_data_of_agents(run: RunConfig) -> dict[str, type[BaseModel]]:
-    """Return the class of each agent's resources server, by the agent's name. Agents without one are left out."""
+    """Return the `TaskData` class of each agent's resources server, by the agent's name.
+
+    Agents whose resources server has no such class are left out.
+    """
     found: dict[str, type[BaseModel]] = {}
     for agent in run.servers_of("responses_api_agents"):
         reference = agent.settings.get("resources_server")
@@ -64,7 +70,7 @@ def task_data_of_agents(run: RunConfig) -> dict[str, type[BaseModel]]:
 
 
 def problems_of_task_data(row: JsonObject, kind: type[BaseModel]) -> str | None:
-    """Return what is wrong with a row's own fields; None if they are valid."""
+    """Return the problems of a row's own fields, or None if they are valid."""
     try:
         kind.model_validate(own_fields(row))
     except ValidationError as error:

@@ -1,1 +1,1 @@
-"""Manifests that run the servers of a config, and a collection, in containers."""
+"""Manifests that run the servers of a config in containers, and a collection if one is given."""

@@ -15,10 +15,10 @@ from nemo_gym.errors import UsageError
 from nemo_gym.rollouts.job import CollectJob, EndToEndJob
 
 RESULTS = "/results"
-"""The volume of the image, to which its user may write."""
+"""The path of the results volume in the image, to which the image's user may write."""
 ROWS_FILE = "rows.jsonl"
 LARGEST_ROWS = 700_000
-"""In bytes. A ConfigMap holds one megabyte, including the config."""
+"""Maximum size of the rows in bytes. They share a ConfigMap of at most one megabyte with the config."""
 COLLECTION_KEYS = {*CollectJob.model_fields, *EndToEndJob.model_fields}
 _SET_HERE = {
     "input_jsonl_fpath",
@@ -32,14 +32,14 @@ _SET_HERE = {
 
 
 class Collection(NamedTuple):
-    """One collection."""
+    """The collection that a manifest starts."""
 
     words: tuple[str, ...]
-    """The command's words without the program and the address of the head server."""
+    """The arguments of the command, without the address of the head server."""
     rows: str | None
     """The content of the input file; None if it is already in the cluster."""
     values: Mapping[str, object]
-    """Its other settings, not checked yet."""
+    """The collection settings that the config sets, not validated yet."""
 
 
 def collection_of(run: RunConfig, settings: DeploySettings) -> Collection | None:
@@ -63,11 +63,11 @@ def collection_of(run: RunConfig, settings: DeploySettings) -> Collection | None
 
 
 def _rows(given: Path) -> tuple[str, str | None]:
-    """Return the path of the rows in the container, and their text if they are here."""
+    """Return the path of the rows in the container, and their text if the file is on this machine."""
     found = paths.find(given, Path.is_file)
     if found is None:
         if given.is_absolute():
-            # In the volume of the results, for example.
+            # The file may exist only in the container, for example in the volume of the results.
             return str(given), None
         raise UsageError(
             f"--input {given}: the file does not exist. A file in the volume of the results has a path such as "

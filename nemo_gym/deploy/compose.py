@@ -37,7 +37,7 @@ def compose_file(plan: Plan) -> Object:
 def _server(plan: Plan, part: Part) -> Object:
     found = _service(plan, serve_words(plan, part, HEAD_URL), part, part.needs)
     found["restart"] = "unless-stopped"
-    # The head server is ready only when the others have joined it, and they wait for this check.
+    # Check only that the head server is alive. It is ready once the others have joined, but they wait for this check.
     path = "livez" if part is plan.head else "readyz"
     check = ["CMD", "python3", "-I", "/opt/nemo_gym/bin/healthy.py", f"http://127.0.0.1:{part.port}/{path}"]
     found["healthcheck"] = {"test": check, "interval": "2s", "timeout": "5s", "start_period": "600s", "retries": 5}
@@ -63,7 +63,7 @@ def _service(plan: Plan, words: list[str], part: Part | None, needs: Needs) -> O
     }
     found: Object = {
         "image": plan.settings.image,
-        # Compose replaces ${NAME}.
+        # Escape the dollar sign, because Compose replaces ${NAME}.
         "command": [word.replace("$", "$$") for word in words],
         "working_dir": CONFIG_FOLDER,
         "user": f"{USER}:{USER}",

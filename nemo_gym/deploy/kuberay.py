@@ -23,7 +23,7 @@ from nemo_gym.deploy.references import Needs
 
 RAY_PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001}
 NODE_MEMORY = 2 * 2**30
-"""What Ray's own processes need on a node."""
+"""Bytes of memory that Ray's own processes need on a node."""
 OBJECT_STORE = {"object-store-memory": "100000000"}
 """Small, because rollouts do not pass through Ray's object store, which is in /tmp here."""
 TRIES = 6
@@ -46,7 +46,7 @@ def _ray_job(plan: Plan) -> Object:
     cluster = {
         "rayVersion": plan.settings.ray_version,
         "headGroupSpec": {
-            # No server runs on the head node, which collects.
+            # The head node only collects, so Ray must not start servers on it.
             "rayStartParams": {"dashboard-host": "0.0.0.0", "num-cpus": "0", **OBJECT_STORE},
             "template": _head_template(plan),
         },
@@ -63,7 +63,7 @@ def _ray_job(plan: Plan) -> Object:
     }
     spec = {
         "entrypoint": entrypoint(plan),
-        # Each try is a new cluster, and resumes.
+        # Each retry starts a new cluster, and resumes the collection.
         "backoffLimit": TRIES,
         "shutdownAfterJobFinishes": True,
         "ttlSecondsAfterFinished": 600,
@@ -83,7 +83,7 @@ def _template(plan: Plan, component: str, pod: Object) -> Object:
 
 
 def _ray_container(plan: Plan, name: str, env: list[Object], resources: Object) -> Object:
-    # KubeRay writes the command.
+    # Omit the command, because KubeRay sets it.
     return {key: value for key, value in container(plan, name, [], env, resources).items() if key != "args"}
 
 
@@ -107,7 +107,7 @@ def _worker_template(plan: Plan) -> Object:
 
 
 def _shares(plan: Plan) -> list[tuple[int, int, int]]:
-    """Return cores, bytes and GPUs: those of each server process, and of all of them divided by the nodes."""
+    """Return the cores, bytes and GPUs of each server process, and then the total divided by the number of nodes."""
     each = [_per_process(part) for part in plan.servers for _ in range(part.pods * part.processes)]
     total = [math.ceil(sum(amounts) / plan.settings.ray_workers) for amounts in zip(*each, strict=True)]
     return [(math.ceil(cpus), memory, gpus) for cpus, memory, gpus in each] + [(total[0], total[1], total[2])]

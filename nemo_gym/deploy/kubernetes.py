@@ -29,12 +29,12 @@ GRACE_S = 30
 COLLECTOR_GRACE_S = 60
 TRIES = 6
 USAGE_ERROR = 2
-"""The exit code of a command that was called wrongly, which another try does not change."""
+"""Exit code of a command with invalid arguments, which is not retried, because it would fail again."""
 NOTHING = Needs({}, ())
 
 
 def kubernetes_objects(plan: Plan) -> list[Object]:
-    """Return all objects of a run, in the order in which they are best created."""
+    """Return all objects of a run, in the order in which they should be created."""
     deployments = [_deployment(plan, part) for part in plan.parts]
     collection = _collection(plan) if plan.collection else []
     return [
@@ -48,7 +48,7 @@ def kubernetes_objects(plan: Plan) -> list[Object]:
 
 
 def config_map(plan: Plan) -> Object:
-    """Return the ConfigMap with the config, and with the rows if they are here."""
+    """Return the ConfigMap with the config, and with the rows if they are part of the manifest."""
     rows = plan.collection.rows if plan.collection else None
     data = {CONFIG_FILE: plan.config_text, **({ROWS_FILE: rows} if rows is not None else {})}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(plan, "config"), "data": data}
@@ -66,7 +66,7 @@ def _head_service(plan: Plan) -> Object:
 
 
 def _disruption_budget(plan: Plan, part: Part) -> Object:
-    # Rollouts of an evicted server are tried again, but a new head server is a new run.
+    # Servers may be evicted, because their rollouts are retried. The head server may not, as a new one is a new run.
     spec = {
         "maxUnavailable": 0 if part is plan.head else 1,
         "selector": {"matchLabels": component_labels(plan, part.component)},
@@ -92,7 +92,7 @@ def _deployment(plan: Plan, part: Part) -> Object:
     }
     spec = {
         "replicas": part.pods,
-        # Two head servers would be two runs.
+        # Stop the old head server before the new one starts, because two head servers would be two runs.
         **({"strategy": {"type": "Recreate"}} if is_head else {}),
         "selector": {"matchLabels": component_labels(plan, part.component)},
         "template": template,
@@ -104,7 +104,7 @@ def _deployment(plan: Plan, part: Part) -> Object:
 
 
 def claim(plan: Plan) -> Object:
-    """Return the claim for the volume of the results."""
+    """Return the PersistentVolumeClaim for the results."""
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": plan.settings.storage}}}
     return {
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata(plan, "results"), "spec": spec
@@ -139,11 +139,11 @@ def _collection(plan: Plan) -> list[Object]:
             "action": "FailJob",
             "onExitCodes": {"containerName": "collector", "operator": "In", "values": [USAGE_ERROR]},
         },
-        # An eviction is not a failure of the collection.
+        # Do not count an eviction as a try, because it is not a failure of the collection.
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     ]
     spec = {
-        # Each try resumes, so that only rollouts that are not scored yet run again.
+        # Each try resumes the collection, so it runs only the rollouts that are not scored yet.
         "backoffLimit": TRIES,
         "podFailurePolicy": {"rules": rules},
         "template": {

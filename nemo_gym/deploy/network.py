@@ -1,4 +1,4 @@
-"""NetworkPolicies of a run: each part may reach only those that it calls."""
+"""NetworkPolicies of a run: each part may reach only the parts that it calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NODE_LOCAL_DNS = "169.254.20.10/32"
 
 
 def network_policies(plan: Plan) -> list[Object]:
-    """Return a policy that forbids the run's pods everything but DNS, and one per part that opens its paths."""
+    """Return a policy that allows the run's pods only DNS, and one policy per part that allows its connections."""
     everyone = {"matchLabels": {"app.kubernetes.io/instance": plan.settings.deployment}}
     default = {"podSelector": everyone, "policyTypes": ["Ingress", "Egress"], "ingress": [], "egress": [_dns()]}
     policies = [_policy(plan, "default", default)]
@@ -39,7 +39,7 @@ def _policy(plan: Plan, name: str, spec: Object) -> Object:
 def _rules_of(plan: Plan, part: Part) -> Object:
     if part is plan.head:
         callers = [component_labels(plan, each.component) for each in plan.servers] + [collector_labels(plan)]
-        # Its readiness is that of all servers, so it asks them.
+        # The head server is ready if all servers are, so it must reach all of them.
         called = list(plan.servers)
     else:
         callers = [component_labels(plan, each.component) for each in plan.servers if part.component in each.calls]

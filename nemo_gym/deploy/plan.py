@@ -28,10 +28,10 @@ from nemo_gym.paths import INSTALL_ROOT
 
 HEAD = "head"
 COLLECTOR = "collect"
-"""Components that are not servers of the config."""
+"""`HEAD` and `COLLECTOR` are the components that are not servers of the config."""
 HEAD_PORT = DEFAULT_HEAD_SERVER_PORT
 LONGEST_COMPONENT = 25
-"""In characters, so that the names of objects and pods fit into labels of 63."""
+"""Maximum length of a component, so that the names of objects and pods fit into labels of 63 characters."""
 CONFIG_FOLDER = "/config"
 """The working folder of all containers, in which they find the config and env.yaml."""
 CONFIG_FILE = "config.yaml"
@@ -41,26 +41,28 @@ SET_BY_MANIFEST = {
     ONLY_KEY, JOIN_KEY, CONFIG_PATHS, REPLICAS_KEY, "advertised_host", "launcher", "nemo_gym_log_dir",
     "port_range_low", "port_range_high", "use_absolute_ip", "ray_head_node_address",
 }  # fmt: skip
-"""Top-level keys that belong to one machine or to the manifest, not to the config of all containers."""
+"""Top-level keys that the containers' config omits, because they belong to one machine or to the manifest."""
 
 
 class Part(NamedTuple):
     """One server of the run, or the head server."""
 
     server: str
-    """The server's name in the config; 'none' for the head server alone."""
+    """The server's name in the config; 'none' for the head server."""
     component: str
-    """The same as a DNS label."""
+    """The server's name as a DNS label."""
     port: int
     pods: int = 1
     processes: int = 1
     """The number of processes in each pod."""
     cpus: float | None = None
+    """Cores of all processes of a pod; None if the config does not set them."""
     memory: int | None = None
+    """Bytes of memory of all processes of a pod; None if the config does not set them."""
     gpus: int = 0
-    """Of all processes of a pod, as are `cpus` and `memory`, which are None if the config does not set them."""
+    """GPUs of all processes of a pod."""
     calls: tuple[str, ...] = ()
-    """The components that it calls, besides the head server."""
+    """The components that this part calls, besides the head server."""
     needs: Needs = Needs({}, ())
     is_agent: bool = False
     endpoint_ports: tuple[int, ...] | None = ()
@@ -68,7 +70,7 @@ class Part(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Everything that the manifests of one run show."""
+    """Everything that the manifests of one run are made from."""
 
     settings: DeploySettings
     command: str
@@ -99,7 +101,7 @@ def plan_of(files: Sequence[str], words: Sequence[str], settings: DeploySettings
     sources = gather(files, words, None, None, skip_dotenv=True)
     check_no_secrets(sources.tree)
     _check(sources.tree, words)
-    # The containers get the token from the Secret.
+    # Remove the token, because the containers get it from the Secret.
     without_token = [f"~{RUN_TOKEN_KEY}"] if RUN_TOKEN_KEY in sources.tree.mapping else []
     # No server starts here, so values that only env.yaml or the cluster defines may be missing.
     run = load(files, [*words, *without_token, f"++{ONLY_KEY}=none"], skip_dotenv=True, require_servers=True)
@@ -182,7 +184,7 @@ def _sandbox(block: Mapping[str, Any], tree: Node) -> list[Node]:
 
 
 def _endpoint_ports(server: ServerConfig, block: Mapping[str, Any], tree: Node) -> tuple[int, ...] | None:
-    """Return the ports of the endpoints that a model server calls; None if the config leaves one open."""
+    """Return the ports of the endpoints that a model server calls; None if the config does not define all of them."""
     ports = set[int]()
     for key, written in block.items():
         if not key.endswith("base_url") or not written:
@@ -198,7 +200,7 @@ def _endpoint_ports(server: ServerConfig, block: Mapping[str, Any], tree: Node) 
 
 
 def _loopback_endpoints(run: RunConfig) -> Iterator[str]:
-    """Yield a note for each endpoint whose address is that of the container itself."""
+    """Yield a note for each endpoint at a loopback address, because that is the container itself."""
     for server in run.servers_of(MODEL_TIER):
         for key, given in server.settings.items():
             urls = given if isinstance(given, list) else [given]
@@ -227,7 +229,7 @@ def _for_containers(
     changed: dict[str, Any] = {
         **own,
         "default_host": given if is_any_address(given) else "0.0.0.0",
-        # Nothing else can be written to.
+        # In a server's container, only /tmp is writable.
         "cache_dir": "/tmp/cache",
         "results_dir": "/tmp/results",
     }

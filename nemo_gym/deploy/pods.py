@@ -16,7 +16,7 @@ ENV_YAML = "env.yaml"
 TOKEN_VARIABLE = "NEMO_GYM_RUN_TOKEN"
 CPUS, MOST_CPUS = 0.5, 2.0
 MEMORY, MOST_MEMORY = 512 * 2**20, 2 * 2**30
-"""The share of a process whose `ray` block does not set it: reserved, and at most."""
+"""Reserved and maximum cores and bytes of a process whose `ray` block does not set them."""
 JOIN_TIMEOUT_S = 900
 
 
@@ -45,7 +45,7 @@ def wait_words(url: str) -> list[str]:
 
 
 def literal(words: list[str]) -> list[str]:
-    """Return words that Kubernetes passes on unchanged, although it replaces `$(NAME)`."""
+    """Escape `$(NAME)`, which Kubernetes would replace, so that these arguments reach the command unchanged."""
     return [word.replace("$(", "$$(") for word in words]
 
 
@@ -97,7 +97,7 @@ def container(plan: Plan, name: str, words: list[str], env: list[Object], resour
 
 
 def volumes_of(plan: Plan, needs: Needs, *, has_rows: bool = False) -> list[Object]:
-    """Return the volume with the config, and with env.yaml if the container needs values of it."""
+    """Return the volumes of a pod: /tmp and the config, with env.yaml if the container needs values from it."""
     items = [CONFIG_FILE, *([ROWS_FILE] if has_rows else [])]
     sources: list[Object] = [
         {"configMap": {"name": f"{plan.settings.deployment}-config", "items": [{"key": k, "path": k} for k in items]}}
@@ -124,7 +124,7 @@ def _from_secret(plan: Plan, name: str, key: str, *, may_be_missing: bool) -> Ob
 
 
 def resources_of(part: Part | None) -> Object:
-    """Return the resources that a part's container reserves, and its limits. None is the collector."""
+    """Return the reserved resources and the limits of a part's container. None is a container without a server."""
     processes = part.processes if part else 1
     cpus, most_cpus = (part.cpus, part.cpus) if part and part.cpus else (CPUS * processes, MOST_CPUS * processes)
     memory = part.memory if part and part.memory else None

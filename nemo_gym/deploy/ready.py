@@ -16,7 +16,7 @@ TIMEOUT_S = 10.0
 def missing_servers(url: str) -> str | None:
     """Return the servers for which a run still waits; None if all of them answer."""
     try:
-        # Because the run is in the same network, a proxy of the environment does not apply.
+        # Ignore the environment's proxy settings, because the run is in the same network.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{url}/readyz", timeout=TIMEOUT_S):
             return None
@@ -31,7 +31,7 @@ def missing_servers(url: str) -> str | None:
 
 
 def wait_until_ready(url: str, timeout_s: float) -> str | None:
-    """Wait until the run at this URL is ready. Return the missing servers after the timeout."""
+    """Wait until the run at this URL is ready, and return None. After the timeout, return the missing servers."""
     deadline, noted = time.monotonic() + timeout_s, ""
     while (missing := missing_servers(url)) is not None:
         if time.monotonic() >= deadline:
@@ -44,7 +44,7 @@ def wait_until_ready(url: str, timeout_s: float) -> str | None:
 
 
 def main(words: list[str]) -> int:
-    """Wait as the command line says. Return 0 if the run is ready, 1 after the timeout."""
+    """Run the command. Return 0 if the run is ready, 1 after the timeout, and 2 if the arguments are invalid."""
     if len(words) != 2 or not words[1].replace(".", "", 1).isdigit():
         print("usage: python -m nemo_gym.deploy.ready URL SECONDS", file=sys.stderr)  # noqa: T201
         return 2

@@ -13,7 +13,7 @@ _REFERENCE = re.compile(r"\$\{\s*([^${}:,\s]+)\s*\}")
 
 
 class Needs(NamedTuple):
-    """The values that a part needs from its surroundings."""
+    """The values that a part needs from outside the config files."""
 
     variables: Mapping[str, bool]
     """Environment variables, and whether each may be missing."""
@@ -31,7 +31,7 @@ def needs_of(tree: Node, *blocks: Node) -> Needs:
             for name, default in _VARIABLE.findall(text):
                 variables[name] = bool(default) and variables.get(name, True)
             for key in _REFERENCE.findall(text):
-                # A key that starts with a dot is in the same block.
+                # A key that starts with a dot refers to the same block, so it is not followed.
                 if key.startswith(".") or key in seen:
                     continue
                 seen.add(key)

@@ -18,7 +18,7 @@ COMPOSE_FILE = "compose.yaml"
 
 
 def rendered(plan: Plan) -> dict[str, str]:
-    """Return the files of a plan by name. The first one is the manifest; others only belong to a Compose file."""
+    """Return the files of a plan by name. The first is the manifest. Only a Compose file needs the others."""
     if plan.settings.target == "compose":
         rows = plan.collection.rows if plan.collection else None
         files = {COMPOSE_FILE: _header(plan) + _as_yaml(compose_file(plan)), CONFIG_FILE: plan.config_text}
@@ -37,13 +37,13 @@ def _header(plan: Plan) -> str:
     keys += [f"{name} (optional)" for name in sorted(optional - required)]
     keys += [f"{ENV_YAML} (which sets {', '.join(wanted)})"] if wanted else []
     needed = "the variables or files" if is_compose else f"the Secret {plan.secret} with"
-    # A comment has one line.
+    # Remove line breaks, because a YAML comment has only one line.
     command = plan.command.replace("\n", " ")
     return f"# {command}\n# Needs {needed} {', '.join(keys)}.\n"
 
 
 class _Dumper(yaml.SafeDumper):
-    """Write texts of several lines as they are, and no aliases."""
+    """A YAML dumper that does not write aliases. Texts with several lines become literal blocks."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

@@ -10,7 +10,7 @@ from nemo_gym.config.tree import Node, Path, dotted, walk
 from nemo_gym.errors import ConfigError
 
 _INTERPOLATION = re.compile(r"\$\{[^${},]*(?:,([^${}]*))?\}")
-"""An interpolation, perhaps with a default value."""
+"""Matches an interpolation. The group is the default value, if there is one."""
 _SCHEME = re.compile(r"(?i)\b(?:bearer|basic|token)\b")
 
 
@@ -30,7 +30,7 @@ def _is_secret(path: Path, value: object) -> bool:
     is_secret = any(is_secret_key(str(key)) for key in path)
     if not isinstance(value, str):
         return is_secret and bool(SecretValues.of({"secret": value}))
-    # The values of interpolations are elsewhere, but their defaults are here.
+    # The value of an interpolation is elsewhere, but its default is part of the config.
     written = [_INTERPOLATION.sub(" ", value), *_INTERPOLATION.findall(value)]
     if is_secret:
         return any(SecretValues.of({"secret": _SCHEME.sub("", text).strip()}) for text in written)

@@ -12,7 +12,7 @@ from nemo_gym.version import __version__
 
 Target = Literal["kubernetes", "kuberay", "compose"]
 _SHAPES = {
-    # Shorter than a label may be, because the names of servers follow it.
+    # Shorter than the limit of a label, because the names of servers are appended.
     "deployment": (r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?", "at most 30 small letters, digits and '-', first a letter"),
     "namespace": (r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "at most 63 small letters, digits and '-'"),
     "storage": (r"\d+(\.\d+)?([KMGTP]i?)?", "a size such as 10Gi"),
@@ -29,14 +29,14 @@ class DeploySettings(BaseModel):
     image: str = Field(default=f"nemo-gym:{__version__}", min_length=1)
     """The image with nemo_gym and your environments."""
     deployment: str = "nemo-gym"
-    """The name of the run in the cluster. All objects have names that start with it."""
+    """The name of the run in the cluster. The names of all objects start with it."""
     namespace: str | None = None
     """The namespace of the objects. By default kubectl's."""
     secret: str | None = None
     """The Secret that you create, with the run token and the endpoints' keys. Default: <deployment>-secrets."""
     input_jsonl_fpath: Path | None = None
     """The tasks to collect. They become part of the manifest, unless the absolute path exists only in the container.
-    By default, the run only serves."""
+    By default, the run only serves, and does not collect."""
     split: Literal["train", "validation", "benchmark", "example"] | None = None
     """For kuberay: the type of the agents' datasets to collect."""
     agent_name: str | None = None

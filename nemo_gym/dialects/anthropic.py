@@ -44,7 +44,7 @@ def response_params_of_messages(params: anthropic.AnthropicCreateParams) -> Resp
     """Convert a request to Responses, setting only fields that were given.
 
     Fields without an equivalent (`stop_sequences`, `top_k`, a thinking budget) are left out. Raise `DataError` for
-    tools that run at Anthropic and their results, because without them the task would change.
+    Anthropic's server-side tools and their results, because without them the task would change.
     """
     fields: JsonObject = {
         "input": [item for message in params.messages for item in items_of_message(message)],
@@ -172,7 +172,7 @@ def _arguments(tool_input: JsonObject) -> str:
     unreadable = tool_input.get(UNREADABLE_ARGUMENTS)
     if len(tool_input) == 1 and isinstance(unreadable, str):
         return unreadable
-    # With spaces, as models write it, so that the model sees its call as it wrote it.
+    # With a space after each comma and colon, as models write, so that a model sees its call as it wrote it.
     return json.dumps(tool_input, ensure_ascii=False)
 
 
@@ -190,7 +190,7 @@ def _tool_output(content: str | list[anthropic.ContentBlock] | None) -> str | li
 
 
 def message_of_response(response: Response) -> anthropic.AnthropicMessage:
-    """Convert a response to Messages, without items of tools that ran at the endpoint."""
+    """Convert a response to Messages, without items of server-side tools."""
     return anthropic.AnthropicMessage(
         id=response.id,
         model=response.model,
@@ -255,7 +255,8 @@ def _usage(usage: ResponseUsage | None) -> anthropic.AnthropicUsage:
     )
 
 
-# Reasoning in both directions. Clients return the signature unread, so it carries what a thinking block lacks.
+# Reasoning in both directions. Clients return a signature unchanged, so it carries the fields that a thinking block
+# does not have.
 
 
 class _Seal(NamedTuple):

@@ -30,7 +30,7 @@ from nemo_gym.schemas.responses import IncompleteDetails, Response, ResponseCrea
 
 _CONTENT: TypeAdapter[list[anthropic.ContentBlock]] = TypeAdapter(list[anthropic.ContentBlock])
 PAUSED = "pause_turn"
-"""The stop reason of an answer that its endpoint continues if it is sent back."""
+"""The stop reason of an unfinished answer. The endpoint continues the answer if the client sends it back."""
 INCOMPLETE_REASONS = {
     "max_tokens": "max_output_tokens", "model_context_window_exceeded": "max_output_tokens",
     PAUSED: "max_output_tokens", "refusal": "content_filter",
@@ -39,7 +39,7 @@ INCOMPLETE_REASONS = {
 
 
 def response_of_message(message: JsonObject, params: ResponseCreateParams) -> Response:
-    """Convert the answer to a request. Raise `DataError` if its content does not have the format of the API."""
+    """Convert a Messages answer to a response to `params`. Raise `DataError` if its content has an invalid format."""
     reason = INCOMPLETE_REASONS.get(message.get("stop_reason") or "")
     status: Status = "incomplete" if reason else "completed"
     output = items_of_content(_blocks(message))
@@ -71,9 +71,9 @@ def _blocks(message: JsonObject) -> list[anthropic.ContentBlock]:
 
 
 def items_of_content(content: Iterable[anthropic.ContentBlock]) -> list[OutputItem]:
-    """Convert the blocks of an answer in order; adjacent texts are one message. Without any, return an empty message.
+    """Convert the blocks of an answer in order. Adjacent text blocks become one message.
 
-    Blocks of tools that ran at Anthropic are left out.
+    Blocks of server-side tools, which Anthropic executes, are left out. If no item remains, return one empty message.
     """
     items: list[OutputItem] = []
     for is_text, blocks in groupby(content, key=lambda block: isinstance(block, anthropic.TextBlock)):
@@ -106,7 +106,7 @@ def _reasoning(text: str, seal: str) -> ReasoningItem:
 
 
 def usage_of_message(usage: JsonObject | None) -> ResponseUsage | None:
-    """Convert token counts. Anthropic counts the tokens of its cache apart from the other input tokens."""
+    """Convert token counts. Anthropic's `input_tokens` does not include tokens of its cache, so add them."""
     if usage is None:
         return None
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
@@ -121,6 +121,6 @@ def usage_of_message(usage: JsonObject | None) -> ResponseUsage | None:
 
 
 def joined(earlier: JsonObject, later: JsonObject) -> JsonObject:
-    """Return a paused answer with its continuation."""
+    """Join a paused answer and its continuation. Concatenate their content and add their token counts."""
     usage = sum_of_counts(earlier.get("usage"), later.get("usage"))
     return {**later, "content": [*earlier["content"], *later["content"]], "usage": usage}

@@ -1,4 +1,4 @@
-"""Put together the answer that a Messages endpoint sends as events."""
+"""Assemble the answer of a Messages endpoint from a stream of server-sent events."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ STATUSES = {
     "not_found_error": 404, "request_too_large": 413, "rate_limit_error": 429, "api_error": 500, "timeout_error": 504,
     "overloaded_error": 529,
 }  # fmt: skip
-"""The status that an endpoint answers for each type of error, if the error does not happen within a stream."""
+"""The HTTP status of each error type. An error within a stream has a type, but no status of its own."""
 
 
 def message_of_events(text: bytes) -> JsonObject | None:
-    """Return the message whose events are in a reply, or None if the reply has neither events nor a JSON object.
+    """Assemble the message from a reply's events. A reply that is a JSON object is returned as the message.
 
-    Raise `EndpointError` for an error event, with the status of its type, and if the stream ends too early.
+    Return None if the reply has neither events nor a JSON object. Raise `EndpointError` for an error event, with the
+    status of its type, and if an event is malformed or the stream ends too early.
     """
     if text.lstrip()[:1] == b"{":
         return _object(text)
@@ -93,7 +94,7 @@ class _Stream:
     def _complete(self, index: int) -> None:
         text = self.arguments.pop(index, "")
         if text:
-            # A model that reached its limit leaves an unfinished text.
+            # The text is invalid JSON if the model reached its token limit. It is then kept as text.
             value = _object(text.encode())
             self.blocks[index]["input"] = {UNREADABLE_ARGUMENTS: text} if value is None else value
 

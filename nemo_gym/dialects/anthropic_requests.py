@@ -32,10 +32,10 @@ from nemo_gym.schemas.items import (
 from nemo_gym.schemas.responses import ResponseCreateParams
 
 THINKING, REDACTED_THINKING = "thinking", "redacted_thinking"
-"""The kinds of thinking blocks: the part before the colon in `encrypted_content` of their reasoning items."""
+"""The types of thinking blocks. The `encrypted_content` of their reasoning items starts with the type and a colon."""
 NOT_SUPPORTED = ("background", "conversation", "previous_response_id", "prompt", "top_logprobs")
 EFFORTS = {"minimal": "low"}
-"""Efforts of requests whose names differ at Anthropic."""
+"""Anthropic's names of reasoning efforts, if they differ from those of Responses."""
 SYSTEM_ROLES = ("system", "developer")
 PART_TYPES = ("input_text", "output_text", "input_image", "input_file", "input_audio", "input_video")
 _FOREIGN_ID_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
@@ -49,16 +49,16 @@ class MessageSettings(NamedTuple):
     max_tokens: int
     """The limit for requests without `max_output_tokens`, because Messages requires one."""
     strict_tools: bool = False
-    """Whether to send the `strict` of tools, which older models reject."""
+    """Whether to send the tools' `strict` field, which older models reject."""
     thinking_budgets: dict[str, int] | None = None
-    """Tokens to think by the effort of a request. None: the effort itself is sent, which older models reject."""
+    """Thinking budgets in tokens, by effort. If None, the effort itself is sent, which older models reject."""
 
 
 def message_params(params: ResponseCreateParams, settings: MessageSettings) -> JsonObject:
     """Convert a request to the body of a Messages request, without `model`.
 
-    Raise `DataError` for content that it does not support: hosted tools and their items, sound, video, `top_logprobs`
-    and conversations that are stored at the endpoint.
+    Raise `DataError` for content that Messages does not support: hosted tools and their items, audio, video,
+    `top_logprobs` and conversations that are stored at the endpoint.
     """
     if unsupported := [name for name in NOT_SUPPORTED if getattr(params, name)]:
         raise DataError(f"the request sets {', '.join(unsupported)}, which the Messages API does not support")
@@ -191,9 +191,9 @@ def _system_blocks(item: EasyInputMessage | Message | OutputMessage) -> list[Jso
 
 
 def thinking_blocks(item: ReasoningItem) -> list[JsonObject]:
-    """Return the thinking block that became this item, unchanged.
+    """Return a list with the original thinking block of a reasoning item.
 
-    Return an empty list for reasoning from elsewhere, because the endpoint rejects it without its own signature.
+    For reasoning of other endpoints, return an empty list, because Anthropic rejects blocks without its signature.
     """
     kind, colon, seal = (item.encrypted_content or "").partition(":")
     if colon and kind == THINKING:
@@ -242,7 +242,7 @@ def _source(data: str | None, url: str | None, file_id: str | None, kind: str) -
     if file_id is not None:
         return {"type": "file", "file_id": file_id}
     if data is not None:
-        # Without a media type, as older clients send files.
+        # Assume a PDF, because older clients send files without a media type.
         return {"type": "base64", "media_type": "application/pdf", "data": data}
     raise DataError(f"an {kind} part needs data, a URL or a file_id")
 

@@ -25,7 +25,7 @@ from nemo_gym.schemas.items import HostedItem, InputItem, OutputItem
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
 
 PUBLISHED_NAME = "nemo_gym.responses_converter"
-"""The module from which published folders import the converter, and in which their tests replace `uuid4`."""
+"""The module from which published server folders import the converter. Their tests patch `uuid4` there."""
 
 
 CALLS_OF_HOSTED_TOOLS = frozenset(
@@ -54,7 +54,7 @@ class ResponsesConverter(BaseModel):
     """Whether reasoning of an answer becomes a reasoning item, from a separate field (`reasoning_content`,
     `reasoning`) or `<think>…</think>`. Otherwise it is part of the message's text, as `<think>…</think>`."""
     sends_media: bool = False
-    """Whether images and other parts of tool outputs follow in a user message. Otherwise they are an error."""
+    """Whether to send images and other media of tool outputs in a user message. Otherwise they are an error."""
     new_id: NewId = new_id
     """The function that makes ids, with the prefixes `rs`, `msg` and `resp`, and `call` if the endpoint gave no id."""
     chat_request: type[ChatCompletionCreateParams] = ChatCompletionCreateParams
@@ -63,7 +63,7 @@ class ResponsesConverter(BaseModel):
     def responses_to_chat_completion_create_params(
         self, responses_create_params: ResponseCreateParams
     ) -> ChatCompletionCreateParams:
-        """Convert a request to Chat Completions. Raise `DataError` for content that it does not support."""
+        """Convert a request to Chat Completions. Raise `DataError` for content that this API does not support."""
         return chat_params(
             responses_create_params,
             keeps_tokens=self.return_token_id_information,
@@ -74,7 +74,7 @@ class ResponsesConverter(BaseModel):
     def chat_completion_to_responses_create_params(
         self, chat_completion_create_params: ChatCompletionCreateParams
     ) -> ResponseCreateParams:
-        """Convert a request to Responses. Raise `DataError` for content that it does not support."""
+        """Convert a request to Responses. Raise `DataError` for content that this API does not support."""
         return response_params(
             chat_completion_create_params, new_id=self.new_id, keeps_tokens=self.return_token_id_information
         )
@@ -109,7 +109,7 @@ class ResponsesConverter(BaseModel):
         return items_of_messages(messages, new_id=self.new_id, keeps_tokens=self.return_token_id_information)
 
     def with_reasoning_in_content(self, message: JsonObject) -> JsonObject:
-        """Return an assistant's message with its reasoning in the content, which any client can read."""
+        """Return an assistant's message with its reasoning moved into the content, which any client can read."""
         rest = {name: value for name, value in message.items() if name not in REASONING_FIELDS}
         reasoning = separate_reasoning(message)
         if reasoning is not None:
@@ -131,7 +131,7 @@ def _as_json(value: BaseModel | JsonObject) -> JsonObject:
 def split_responses_input_output_items(items: Sequence[InputItem]) -> tuple[list[InputItem], list[InputItem]]:
     """Split items into those before the assistant's first item and the rest.
 
-    Outputs of tools and replies to approval requests are not the assistant's, but its calls of hosted tools are.
+    Tool outputs and replies to approval requests are not items of the assistant. Calls of hosted tools are.
     """
     split_at = next((index for index, item in enumerate(items) if _begins_output(item)), len(items))
     return list(items[:split_at]), list(items[split_at:])

@@ -32,7 +32,7 @@ NewId = Callable[[str], str]
 INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 REASONING_ALIASES = ("reasoning_output_tokens",)
 CACHED_ALIASES = ("cached_input_tokens", "cache_read_input_tokens")
-"""Names that some endpoints use at the top level of a usage."""
+"""Other names of these counts, which some endpoints report at the top level of `usage`."""
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 ECHOED = (
     "background", "conversation", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
@@ -100,7 +100,7 @@ def usage_of_completion(usage: JsonObject | None) -> ResponseUsage | None:
 
 
 def usage_detail(usage: object, group: str, name: str, *aliases: str) -> int | None:
-    """Return the count `name` in a group of a usage, or the first of its aliases at the top level; None if unknown."""
+    """Return the count `name` in a group of `usage`, else its first alias at the top level, else None."""
     counts = (_field(_field(usage, group), name), *(_field(usage, alias) for alias in aliases))
     return next((count for count in counts if _is_count(count)), None)
 
@@ -151,7 +151,7 @@ def _reasoning_and_text(message: JsonObject, splits_reasoning: bool) -> Thought:
     if not splits_reasoning:
         return Thought([], text if separate is None else wrapped_in_think_tags([separate]) + text)
     if separate is not None:
-        # The endpoint has separated the two, so a tag in the text is meant as text.
+        # The endpoint has separated reasoning and text, so a `<think>` tag in the text is ordinary text.
         return Thought([separate], text)
     return split_thinking(text)
 

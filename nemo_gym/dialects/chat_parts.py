@@ -26,7 +26,7 @@ _INPUT_PARTS: TypeAdapter[list[InputPart]] = TypeAdapter(list[InputPart])
 
 
 def chat_parts(content: str | Sequence[InputPart]) -> str | list[JsonObject]:
-    """Return a message's content for Chat Completions."""
+    """Convert a message's content from Responses to Chat Completions."""
     return content if isinstance(content, str) else [_chat_part(part) for part in content]
 
 
@@ -56,7 +56,7 @@ def _chat_part(part: InputPart) -> JsonObject:
 
 
 def input_parts(content: str | list[JsonObject] | None) -> str | list[InputPart]:
-    """Return a message's content from Chat Completions."""
+    """Convert a message's content from Chat Completions to Responses."""
     if content is None or isinstance(content, str):
         return content or ""
     return _INPUT_PARTS.validate_python([_input_part(part) for part in content])
@@ -102,15 +102,15 @@ class ToolContent(NamedTuple):
     """A tool's output for Chat Completions."""
 
     content: str | list[JsonObject]
-    """The content of the tool message: only text, because OpenAI rejects any other part there."""
+    """The content of the tool message. It has only text, because OpenAI rejects other parts in tool messages."""
     media: list[JsonObject]
-    """The images, sounds and files, for a user message after the tool messages."""
+    """The images, audio, video and files, to be sent in a user message after the tool messages."""
 
 
 def tool_content(output: str | list[object], *, sends_media: bool) -> ToolContent:
     """Convert a tool's output. Entries that are not message parts become JSON text.
 
-    Raise `UnsupportedContentError` for entries that are not text, unless `sends_media`.
+    Raise `UnsupportedContentError` for objects that are not text parts, unless `sends_media` is true.
     """
     if isinstance(output, str):
         return ToolContent(output, [])

@@ -117,7 +117,7 @@ def _chat_tool(tool: JsonObject) -> JsonObject:
             f"the request has a tool of type '{tool['type']}', which Chat Completions does not support; "
             "use function tools with this model server"
         )
-    # Few engines know `strict`, and it would change the answers of those that do.
+    # Do not send `strict`. Few engines support it, and it would change the answers of those that do.
     unsent = {"type", "strict"}
     function = {key: value for key, value in tool.items() if key not in unsent and value is not None}
     return {"type": "function", "function": function}
@@ -136,7 +136,10 @@ class _Turn:
     tokens: JsonObject = field(default_factory=dict)
 
     def ends_before(self, item: InputItem) -> bool:
-        """Return whether this turn is complete: it has tokens, or text without calls and the item is not a call."""
+        """Return whether the item begins another turn.
+
+        A turn ends if it has tokens, or if it has text but no calls and the item is not a call.
+        """
         if self.tokens:
             return True
         return bool(self.texts or self.refusals) and not self.calls and not isinstance(item, FunctionToolCall)
@@ -154,7 +157,7 @@ class _Turn:
             self.tokens = {name: value for name in TOKEN_METADATA_FIELDS if (value := getattr(item, name)) is not None}
 
     def messages(self) -> list[JsonObject]:
-        """Return the chat message, or nothing if there is only reasoning that is not kept."""
+        """Return a list with the chat message, or an empty list if there is only reasoning that is not kept."""
         if not (self.texts or self.calls or (self.reasoning and self.keeps_reasoning)):
             return []
         message: JsonObject = {"role": "assistant", "content": self._content()}
@@ -177,15 +180,15 @@ class ConversationState:
 
     return_token_id_information: bool
     uses_reasoning_parser: bool = True
-    """Without effect: it concerns answers only. Published folders may pass it."""
+    """Ignored, because it concerns answers only. It exists because published server folders may pass it."""
     keeps_reasoning: bool = True
     sends_media: bool = False
-    """Whether images and other parts of tool outputs follow in a user message. Otherwise they are an error."""
+    """Whether to send images and other media of tool outputs in a user message. Otherwise they are an error."""
     messages: list[JsonObject] = field(default_factory=list)
     """The finished messages, without the assistant's current turn."""
     _turn: _Turn | None = None
     _media: list[JsonObject] = field(default_factory=list)
-    """Images and other parts of the last tool outputs, which follow them in a user message."""
+    """Images and other media of the last tool outputs, to be sent after them in a user message."""
 
     def add(self, item: InputItem) -> None:
         if isinstance(item, FunctionCallOutput):
@@ -203,7 +206,7 @@ class ConversationState:
         self._turn.add(item)
 
     def flush_assistant(self) -> None:
-        """End the assistant's turn, if there is one, and the list of tool outputs."""
+        """End the assistant's turn, if there is one, and append the pending media of tool outputs."""
         self._end_turn()
         self._flush_media()
 
@@ -219,7 +222,7 @@ class ConversationState:
             self._media += [{"type": "text", "text": f"Output of the tool call {item.call_id}:"}, *media]
 
     def _flush_media(self) -> None:
-        # Endpoints accept no other message between the outputs of one turn's calls.
+        # Called only after the last output, because endpoints accept no other message between a turn's tool outputs.
         if self._media:
             self.messages.append({"role": "user", "content": self._media})
             self._media = []

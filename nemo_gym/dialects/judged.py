@@ -1,4 +1,4 @@
-"""Requests to a generative reward model, whose chat template knows the answers to compare as roles of their own."""
+"""Requests to a generative reward model, whose chat template has special roles for the answers to compare."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from nemo_gym.schemas.responses import ResponseCreateParams
 
 JudgedRole = Literal["response_1", "response_2", "principle"]
 JUDGED_ROLES: tuple[str, ...] = get_args(JudgedRole)
-"""The two answers to compare, and the principle by which to compare them."""
+"""The roles of the two answers to compare, and of the principle by which to compare them."""
 
 
 class JudgedMessage(EasyInputMessage):
-    """An answer to compare, or the principle."""
+    """A message with an answer to compare, or with the principle of the comparison."""
 
     role: JudgedRole  # type: ignore[assignment]
 

@@ -1,4 +1,4 @@
-"""Convert the streaming Responses requests of other clients to the fields that every model server reads."""
+"""Convert streaming Responses requests of third-party clients to the fields that every model server supports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class QualifiedName(NamedTuple):
 
 
 class PlainRequest(NamedTuple):
-    """A request without streaming, and the client's names of its flattened functions."""
+    """A request without streaming, and the client's names of its flattened functions by flat name."""
 
     fields: JsonObject
     names: dict[str, QualifiedName]
@@ -38,7 +38,7 @@ def plain_request(body: Mapping[str, object], known_fields: Container[str]) -> P
 
     Unknown fields and nulls are dropped. Tools in namespaces are flattened, and tools offered in mid-conversation are
     offered from the start. Leading system and developer messages become instructions, because chat templates accept
-    them in one place only. Malformed content is kept, so that strict validation rejects it.
+    only one system message. Malformed content is kept, so that strict validation rejects it later.
     """
     fields: JsonObject = {
         name: value
@@ -62,7 +62,7 @@ def plain_request(body: Mapping[str, object], known_fields: Container[str]) -> P
 
 
 def with_client_names(response: Response, names: Mapping[str, QualifiedName]) -> Response:
-    """Return the response with each flattened call under its namespace and name."""
+    """Return the response with the client's namespace and name in each call of a flattened function."""
     if not names:
         return response
     return response.model_copy(update={"output": [_with_client_name(item, names) for item in response.output]})

@@ -43,7 +43,7 @@ def events_of_response(response: Response) -> Iterator[bytes]:
 
 
 def _with_counts(response: Response) -> Response:
-    """Return a response without unknown token counts, because clients of streams reject nulls there."""
+    """Return a response with 0 for unknown token counts, because clients of streams reject nulls there."""
     if response.usage is None:
         return response
     of_input, of_output = response.usage.input_tokens_details, response.usage.output_tokens_details
@@ -70,7 +70,7 @@ def failed_response(message: str, *, model: str | None) -> Response:
 
 
 def chunks_of_completion(completion: ChatCompletion, *, include_usage: bool = False) -> Iterator[bytes]:
-    """Yield the message and the end of each choice as `chat.completion.chunk`, optionally the usage, then `[DONE]`."""
+    """Yield two chunks per choice (the message and its end), the usage if it is requested, then `[DONE]`."""
     head = completion.model_dump(exclude={"choices", "usage", "object"}, exclude_none=True)
     head |= {"object": "chat.completion.chunk"}
     # If usage is requested, every other chunk has a null `usage`.

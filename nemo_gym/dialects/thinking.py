@@ -17,14 +17,14 @@ class Thought(NamedTuple):
 
 
 def wrapped_in_think_tags(reasoning: Iterable[str]) -> str:
-    """Return the paragraphs, each in its own tags, without empty ones."""
+    """Return the paragraphs, each in its own `<think>` tags. Leave out empty paragraphs."""
     return "".join(f"<think>{text}</think>" for text in reasoning if text)
 
 
 def split_thinking(text: str) -> Thought:
     """Split the reasoning from a text, keeping white space so that wrapping it again gives the same tokens.
 
-    A lone closing tag ends reasoning that starts with the text, because a chat template may write the opening tag.
+    Text before a lone closing tag is reasoning, because a chat template may have written the opening tag.
     An unclosed block extends to the end, because the model may have been cut off while thinking.
     """
     blocks = THINK_BLOCK.findall(text)

@@ -1,1 +1,1 @@
-"""Decide between runs: intervals, comparisons, gates, and evaluations of one's own."""
+"""Decide between runs: confidence intervals, comparisons, gates, human labels, and benchmarks from tables."""

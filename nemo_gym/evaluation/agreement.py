@@ -13,7 +13,7 @@ Table = Mapping[tuple[str, str], float]
 
 
 class Pair(NamedTuple):
-    """The grader's verdict and a person's label of one rollout, and the group from which it was drawn."""
+    """The grader's verdict on one rollout, a person's label, and the stratum from which the rollout was sampled."""
 
     stratum: str
     verdict: str
@@ -38,16 +38,16 @@ class Agreement(NamedTuple):
     accuracy: Estimate
     """The share of the run's rollouts on which verdict and label agree."""
     kappa: Estimate
-    """Cohen's kappa: the same, corrected for agreement by chance."""
+    """Cohen's kappa: the accuracy, corrected for agreement by chance."""
     shares: Mapping[str, tuple[float, Estimate]]
-    """For each label, its share among the grader's verdicts, and the share that people would give."""
+    """For each label, its share of the grader's verdicts, and its estimated share of people's labels."""
 
 
 def agreement(pairs: Sequence[Pair], sizes: Mapping[str, int], labels: Sequence[str], *, seed: int = 0) -> Agreement:
-    """Return the agreement. `sizes` has the number of rollouts in each stratum, by which its pairs are weighted.
+    """Return the agreement of verdicts with labels. `sizes` are the weights: the rollouts per stratum.
 
-    The intervals are posterior intervals with a prior of one observation per stratum, spread over its possible labels.
-    For one stratum and two labels that is Jeffreys' interval. Raise `ValueError` without a pair.
+    The intervals are posterior intervals. Their prior is one observation per stratum, spread over its possible labels.
+    For one stratum and two labels, this is Jeffreys' interval. Raise `ValueError` if there are no pairs.
     """
     if not pairs:
         raise ValueError("agreement needs at least one labelled rollout")
@@ -80,7 +80,7 @@ def accuracy_of(table: Table) -> float:
 
 
 def cohens_kappa(table: Table) -> float | None:
-    """Return Cohen's kappa of a table of pairs, or None if all verdicts and labels are the same one."""
+    """Return Cohen's kappa of a table of pairs, or None if all verdicts and labels are the same."""
     total = sum(table.values())
     verdicts: dict[str, float] = {}
     labels: dict[str, float] = {}
@@ -92,9 +92,9 @@ def cohens_kappa(table: Table) -> float | None:
 
 
 def fleiss_kappa(ratings: Iterable[Sequence[str]]) -> float | None:
-    """Return Fleiss' kappa of verdicts that each rollout got the same number of times, at least twice.
+    """Return Fleiss' kappa of repeated verdicts. Each rollout must have the same number of them, at least two.
 
-    None if there are no rollouts, or if all verdicts are the same one.
+    Return None if there are no rollouts, or if all verdicts are the same.
     """
     counts: Counter[str] = Counter()
     agreeing, rollouts, times = 0.0, 0, 0
@@ -135,7 +135,7 @@ def _share(table: Table, label: str) -> float:
 
 
 def _estimate(value: float | None, drawn: list[float]) -> Estimate:
-    """Return a value with the interval of the draws, which always contains it."""
+    """Return a value with the 95 % interval of the draws, widened if necessary to contain the value."""
     ordered = sorted(drawn)
     low, high = ordered[int(0.025 * len(ordered))], ordered[int(0.975 * len(ordered))]
     return Estimate(value, low, high) if value is None else Estimate(value, min(low, value), max(high, value))

@@ -1,4 +1,4 @@
-"""The texts and the JSON that report agreement with people, and a judge's own variance."""
+"""Text and JSON reports of a grader's agreement with people, and of a judge's own variance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nemo_gym.evaluation.verdicts import WHOLE
 from nemo_gym.jsonl import JsonObject
 
 FEW = 30
-"""With fewer labels, the intervals say little."""
+"""With fewer labels than this, the intervals are too wide to be useful, so the report asks for more labels."""
 
 
 def agreement_text(report: Report) -> str:

@@ -1,4 +1,4 @@
-"""The import of numpy, with the remedy if it is not installed. Only the comparison of runs needs it."""
+"""Import numpy, or raise `LaunchError` with the install command. Only the comparison of runs needs numpy."""
 
 from __future__ import annotations
 

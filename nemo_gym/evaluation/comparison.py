@@ -26,7 +26,7 @@ from nemo_gym.evaluation.tasks import (
 TASKS_NAMED = 10
 ROUNDING = 1e-9
 ACCURACY = "accuracy"
-"""Another name of the reward for rollouts without a field of this name."""
+"""In a gate, an alias of the reward, unless the rollouts have a field of this name."""
 
 
 class ChangedTask(NamedTuple):
@@ -44,13 +44,13 @@ class Estimate:
     a: float
     b: float
     difference: PairedDifferences
-    """B minus A, task by task."""
+    """The differences B minus A, task by task."""
     p_value: float
-    """Of the paired permutation test."""
+    """The p-value of the paired permutation test."""
     noise: float | None
-    """The difference that two runs of equal models stay below with 95 %; None without repeats."""
+    """The difference that two runs of equal models stay below with 95 % probability. None if it is unknown."""
     most_lost: list[ChangedTask]
-    """The tasks with the largest drop."""
+    """The tasks with the largest drop, at most `TASKS_NAMED`."""
 
     @property
     def tasks(self) -> int:
@@ -70,19 +70,19 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a comparison."""
+    """The comparison of one metric of one agent, over all tasks or over one subset."""
 
     agent: str
     subset: str | None
     metric: str
     scored: Estimate | None
-    """From the scored rollouts only; None if no task has scored rollouts in both runs."""
+    """The estimate from scored rollouts only. None if no task has scored rollouts in both runs."""
     failed_as_zero: Estimate | None
-    """With 0 for each failed rollout; None if no rollout failed."""
+    """The estimate with 0 for each failed rollout. None if no rollout failed."""
 
     @property
     def estimate(self) -> Estimate:
-        """From the scored rollouts if possible, else with 0 for each failed one."""
+        """The estimate from scored rollouts if there is one, else the estimate with 0 for each failed rollout."""
         estimate = self.scored or self.failed_as_zero
         assert estimate is not None, "a row has one of them"
         return estimate
@@ -90,7 +90,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A run compared with the first one."""
+    """The comparison of a run (B) with the first run (A)."""
 
     a: RunScores
     b: RunScores
@@ -107,7 +107,7 @@ class Selection:
     by: str | None = None
     """The row field whose values are the subsets."""
     metrics: Sequence[str] = ()
-    """The metrics. Default: the reward, pass@k, and the fields that are scores."""
+    """The metrics to compare. Default: the reward, pass@k, and each field that is a score between 0 and 1."""
     pass_at: int | None = None
     """The k of pass@k. Default: the usual number of repeats."""
 
@@ -161,9 +161,12 @@ def _usual_metrics(pair: Pair, pass_at: int | None) -> list[str]:
 
 
 def _is_score(pair: Pair, name: str) -> bool:
-    """Return whether a field is between 0 and 1, and neither another copy of the reward nor echoed from the rows."""
+    """Return whether a field is a score: between 0 and 1, not a copy of the reward, and not echoed from the rows.
+
+    A field with the same values in both runs counts as echoed.
+    """
     if not (pair.a.rollouts and pair.b.rollouts):
-        return False  # Whether it is echoed is unknown.
+        return False  # Without rollouts in both runs, an echoed field cannot be recognized.
     if any(each.fields[name].low < 0 or each.fields[name].high > 1 for each in (pair.a, pair.b)):
         return False
     values, rewards = _values(pair, name), _values(pair, REWARD)
@@ -177,7 +180,7 @@ def _values(pair: Pair, name: str) -> tuple[Floats, Floats]:
 
 
 def row_of(pair: Pair, subset: Subset, metric: str) -> Row | None:
-    """Compare one metric over some tasks. Return None if the two runs do not have it for any of them."""
+    """Compare one metric over some tasks. Return None if no task has the metric in both runs."""
     scored = _estimate(pair, subset, metric, failed_as_zero=False)
     has_failed = bool(pair.a.failed[subset.at_a].any() or pair.b.failed[subset.at_b].any())
     as_zero = _estimate(pair, subset, metric, failed_as_zero=True) if has_failed else None
@@ -196,7 +199,7 @@ def _estimate(pair: Pair, subset: Subset, metric: str, *, failed_as_zero: bool) 
         return None
     a, b = in_a.values[known], in_b.values[known]
     span = _span(pair, metric, a, b)
-    # Sums in another order differ by rounding, which is not a change.
+    # Ignore rounding errors, because the same values summed in another order differ slightly.
     differences = np.where(np.abs(b - a) > ROUNDING * span, b - a, 0.0)
     return Estimate(
         a=float(a.mean()),
@@ -213,7 +216,7 @@ def _estimate(pair: Pair, subset: Subset, metric: str, *, failed_as_zero: bool) 
 
 
 def _span(pair: Pair, metric: str, a: Floats, b: Floats) -> float:
-    """Return the largest difference that a task could have: 1 for shares, else the range of the values and 0."""
+    """Return the largest difference that a task could have: 1 for shares, else the range of all values and 0."""
     if k_of(metric) is not None or all(each.fields[metric].is_binary for each in (pair.a, pair.b)):
         return 1.0
     return float(max(a.max(), b.max(), 0.0) - min(a.min(), b.min(), 0.0))

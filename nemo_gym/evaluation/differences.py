@@ -13,9 +13,9 @@ from nemo_gym.evaluation.resampling import distances
 from nemo_gym.metrics.student import two_sided_quantile
 
 FEW_TASKS = 8
-"""With fewer tasks, too many draws of a bootstrap consist of equal differences."""
+"""With fewer tasks than this, the bootstrap is not used. Too many draws would consist of equal differences."""
 FEW_OTHERS = 10
-"""If most tasks have the same difference, so many others are needed for a draw to have some of them."""
+"""If most tasks have the same difference, the bootstrap needs this many others. Else many draws miss them all."""
 POWER = 0.8
 
 Method = Literal["bootstrap", "student", "score"]
@@ -30,7 +30,7 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True)
 class PairedDifferences:
-    """The differences of tasks that two runs share, B minus A."""
+    """The differences, B minus A, of the tasks that two runs share."""
 
     values: Floats
     span: float
@@ -44,9 +44,9 @@ class PairedDifferences:
     def method(self) -> Method:
         """The method of the interval.
 
-        - `score`: if each task was won, lost or unchanged as a whole, as with single yes-or-no answers, and if few
-          tasks differ from most. It adds one task won and one lost, so that few changes do not look like certainty
-          (Bonett and Price).
+        - `score`: if each task was won, lost or unchanged as a whole, as with single yes-or-no answers. Also if most
+          tasks have the same difference, and fewer than `FEW_OTHERS` have another. The method adds one task won and
+          one lost (Bonett and Price), so that few changes do not look like certainty.
         - `student`: for fewer than `FEW_TASKS` tasks.
         - `bootstrap`: the cluster bootstrap, symmetric and studentized, for all others.
         """
@@ -59,7 +59,7 @@ class PairedDifferences:
 
     @cached_property
     def standard_error(self) -> float:
-        """The standard error of the mean; infinite for a single task unless its method is `score`."""
+        """The standard error of the mean; infinite for a single task unless the method is `score`."""
         if self.method == "score":
             adjusted = self._with_one_won_and_lost
             return float(adjusted.std() / sqrt(len(adjusted)))
@@ -71,14 +71,14 @@ class PairedDifferences:
         if self.method == "score":
             centre = float(self._with_one_won_and_lost.mean())
             half = NormalDist().inv_cdf((1 + level) / 2) * self.standard_error
-            # The interval contains the observed mean and no impossible value.
+            # Extend the interval to the observed mean, and clip it to the possible values.
             low, high = min(centre - half, self.mean), max(centre + half, self.mean)
             return Bounds(max(low, -self.span), min(high, self.span))
         half = self._quantile(level) * self.standard_error if self.standard_error else 0.0
         return Bounds(self.mean - half, self.mean + half)
 
     def detectable(self, level: float = 0.95) -> float:
-        """Return the smallest true difference that this number of tasks shows with a probability of `POWER`."""
+        """Return the smallest true difference that this many tasks detect with a probability of `POWER`."""
         degrees = inf if self.method == "score" else len(self.values) - 1
         return (two_sided_quantile(level, degrees) + NormalDist().inv_cdf(POWER)) * self.standard_error
 

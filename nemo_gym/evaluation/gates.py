@@ -41,11 +41,11 @@ class Gate:
 
     @property
     def condition(self) -> tuple[object, ...]:
-        """The gate without the spelling of its text."""
+        """The gate without its text, so that other spellings of the same gate are equal."""
         return (self.agent, self.subset, self.metric, self.operator, self.limit)
 
     def verdict(self, bounds: Bounds) -> Verdict:
-        """Return `holds` or `violated` if all of the interval agrees, else `undecided`."""
+        """Return `holds` if the whole interval meets the condition, `violated` if none of it, else `undecided`."""
         ends = [self._is_met(end) for end in bounds]
         return "holds" if all(ends) else "undecided" if any(ends) else "violated"
 
@@ -57,7 +57,7 @@ class Gate:
 
 
 class Decision(NamedTuple):
-    """What became of a gate for one of the compared runs."""
+    """The verdict on a gate for one of the compared runs."""
 
     gate: Gate
     run: str
@@ -66,13 +66,13 @@ class Decision(NamedTuple):
     bounds: Bounds
     level: float
     tasks_needed: int | None
-    """The number of tasks that would probably decide an undecided gate, if the difference is as it seems."""
+    """The number of tasks with which an undecided gate would hold, if the true difference is the observed one."""
     with_failed_as_zero: bool
-    """Whether the failed rollouts, counted as 0, have decided the verdict."""
+    """Whether the verdict comes from the estimate with 0 for each failed rollout."""
 
 
 def parse_gate(text: str) -> Gate:
-    """Parse `[AGENT[SUBSET].]METRIC >= NUMBER`. Raise `UsageError` with the place of a mistake."""
+    """Parse `[AGENT[SUBSET].]METRIC >= NUMBER`. Raise `UsageError` with the column of a mistake."""
     operator = _OPERATOR.search(text)
     if operator is None:
         raise _wrong(text, len(text), "a comparison (>=, >, <=, <) is missing")
@@ -100,9 +100,9 @@ def _wrong(text: str, column: int, problem: str) -> UsageError:
 def decide(gates: Sequence[Gate], comparisons: Sequence[Comparison]) -> list[Decision]:
     """Decide each gate for each compared run.
 
-    The intervals have the level 1 - `ERROR` / m for m intervals in all (Bonferroni), so all decided gates are right
-    together with a probability of at least 1 - `ERROR`. With failed rollouts, a gate on a score must hold both without
-    them and with 0 for each.
+    Each of the m intervals has the level 1 - `ERROR` / m (Bonferroni). All decided gates are therefore right together
+    with a probability of at least 1 - `ERROR`. If rollouts failed, a gate on a score must hold twice: without the
+    failed rollouts, and with 0 for each of them.
     """
     cases = [(gate, each, _row_of(gate, each)) for gate in gates for each in comparisons]
     level = 1 - ERROR / max(1, sum(len(_estimates(row)) for _, _, row in cases))
@@ -152,7 +152,7 @@ def _row_of(gate: Gate, comparison: Comparison) -> Row:
 
 
 def _pair_of(gate: Gate, comparison: Comparison) -> Pair:
-    """Return the agents that the gate names: all together, one by its name, or the only one whose name begins so."""
+    """Return the pair that a gate names: all agents, one agent, or the only agent whose name starts that way."""
     names = {pair.name: pair for pair in comparison.pairs}
     if gate.agent in (None, OVERALL):
         return comparison.pairs[-1]

@@ -1,4 +1,4 @@
-"""Try a run's model endpoints and a few of its rollouts before the whole run, and forecast what that will cost."""
+"""Check a run's model endpoints and try a few of its rollouts, and forecast the time and cost of the whole run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nemo_gym.schemas.row import Row
 from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS
 
 ANSWER_TOKENS = 1024
-"""Enough for a model that thinks before its answer."""
+"""The maximum number of output tokens. It is enough for a model that reasons before it answers."""
 NUMBER = 7
 TOOL: JsonObject = {
     "type": "function",
@@ -41,7 +41,7 @@ TOOL: JsonObject = {
 
 
 class Finding(NamedTuple):
-    """The result of one check of a server."""
+    """The result of one check, of a server or of the price file."""
 
     server: str
     check: str
@@ -50,7 +50,7 @@ class Finding(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """A rollout that was tried."""
+    """A rollout that was run as a trial, with its record and its duration."""
 
     agent: str
     record: Record
@@ -58,7 +58,7 @@ class Tried(NamedTuple):
 
     @property
     def is_scored(self) -> bool:
-        """Whether it ended with a reward."""
+        """Whether the rollout ended with a reward."""
         return self.record.outcome is Outcome.SCORED
 
     @property
@@ -68,14 +68,14 @@ class Tried(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """What a whole run will probably need, by the rollouts that were tried."""
+    """The estimated tokens, cost and time of a whole run, extrapolated from the trial rollouts."""
 
     rollouts: int
     tokens: Tokens | None
-    """None if the endpoint does not report tokens."""
+    """The tokens of the whole run. None if the endpoint does not report tokens."""
     cost: float | None
     seconds: float
-    """With the run's number of parallel rollouts, if the endpoint keeps its speed; at least that of one rollout."""
+    """The time with the run's number of parallel rollouts, but at least that of the slowest scored rollout."""
 
 
 async def check_models(
@@ -141,7 +141,7 @@ def _user(text: str) -> list[JsonObject]:
 
 
 async def _ask(client: ServerClient, model: str, params: Mapping[str, object], timeout_s: float) -> JsonObject:
-    """Return a model server's answer. Raise `RolloutError` with its reason, such as a rejected key."""
+    """Return a model server's answer. Raise `RolloutError` with the reason if the call fails."""
     data = dump_json({**params, "max_output_tokens": ANSWER_TOKENS})
     timeouts = Timeouts(read_s=timeout_s, total_s=timeout_s)
     with rollout_context("health-check"):
@@ -157,7 +157,7 @@ async def _ask(client: ServerClient, model: str, params: Mapping[str, object], t
 
 
 async def try_rollouts(client: ServerClient, rows: Sequence[Row], *, timeout_s: float) -> list[Tried]:
-    """Run these rows as rollouts, all at once."""
+    """Run these rows as rollouts, all concurrently."""
     runner = Runner(client, rollout_timeout_s=timeout_s)
 
     async def tried(row: Row) -> Tried:
@@ -169,7 +169,7 @@ async def try_rollouts(client: ServerClient, rows: Sequence[Row], *, timeout_s: 
 
 
 def findings_of_rollouts(tried: Sequence[Tried]) -> list[Finding]:
-    """Return what was found for each agent: its rewards or why a rollout failed, and answers that were cut off."""
+    """Return findings for each agent: its rewards or why a rollout failed, and answers that were cut off."""
     by_agent: dict[str, list[Tried]] = {}
     for each in tried:
         by_agent.setdefault(each.agent, []).append(each)
@@ -196,7 +196,7 @@ def _finding_of_agent(agent: str, tried: Sequence[Tried]) -> Finding:
 
 
 def finding_of_prices(tried: Sequence[Tried], prices: PriceFile) -> Finding:
-    """Return whether the price file lists the models that have answered."""
+    """Check whether the price file lists all models that have answered."""
     usage = _usage_of(tried)
     if unpriced := usage.unpriced(prices):
         return Finding("prices", "list the models", False, f"no price for {', '.join(unpriced)}")
@@ -213,9 +213,9 @@ def _usage_of(tried: Sequence[Tried]) -> Usage:
 def forecast(
     tried: Sequence[Tried], planned: Mapping[str, int], parallel: int, prices: PriceFile | None
 ) -> Forecast | None:
-    """Return what `planned` rollouts per agent will probably need, None if no rollout was scored.
+    """Estimate the tokens, cost and time of `planned` rollouts per agent. Return None if no rollout was scored.
 
-    An agent without any scored rollout counts like the others together.
+    For an agent without scored rollouts, use the average over the scored rollouts of all agents.
     """
     scored = [each for each in tried if each.is_scored]
     if not scored:
@@ -239,7 +239,7 @@ def forecast(
 
 
 def described(forecast: Forecast | None, prices: PriceFile | None) -> str:
-    """Return the forecast as a line for people."""
+    """Return the forecast as a line of text."""
     if forecast is None:
         return "no forecast, because no rollout was scored"
     minutes, seconds = divmod(round(forecast.seconds), 60)

@@ -22,10 +22,10 @@ TIED = "tied"
 
 
 class Stability(NamedTuple):
-    """The verdicts on one question: the whole answer, or one criterion."""
+    """The stability of a judge's verdicts on the whole answer, or on one criterion."""
 
     fleiss_kappa: float | None
-    """None if all verdicts are the same one."""
+    """Fleiss' kappa of the verdicts. None if all verdicts are the same."""
     unstable: Interval
     """The share of rollouts whose verdicts are not all the same."""
 
@@ -35,9 +35,9 @@ class JudgeVariance(NamedTuple):
 
     repeats: int
     rollouts: int
-    """The rollouts that were graded each time. Only these count."""
+    """The number of rollouts that were graded every time. All statistics cover only these."""
     incomplete: int
-    """The rollouts that were not graded each time, because the judge failed."""
+    """The number of rollouts that are left out, because the judge failed at least once."""
     mean_rewards: tuple[float, ...]
     """The mean reward of each grading."""
     reward_std: float
@@ -51,7 +51,7 @@ class JudgeVariance(NamedTuple):
 
 
 class Regraded(NamedTuple):
-    """The gradings of one rollout."""
+    """All gradings of one rollout, with one entry per grading in each list."""
 
     strata: list[str]
     verdicts: list[dict[str, str]]
@@ -96,9 +96,10 @@ def _stability(verdicts: Sequence[Sequence[str]]) -> Stability:
 
 
 def majority_agreement(gradings: Mapping[TaskKey, Regraded], labels: Labels, rollouts: Path) -> dict[str, Agreement]:
-    """Return how well the most frequent verdicts agree with people's labels. Rollouts with a tie disagree.
+    """Return how well each rollout's most frequent verdict agrees with people's label.
 
-    `rollouts` is the file from which the labelled sample was drawn.
+    A rollout without a single most frequent verdict counts as a disagreement. `rollouts` is the file from which
+    the labelled sample was drawn.
     """
     pairs, sizes, choices = pairs_of(rollouts, labels)
     majority = {
@@ -108,7 +109,7 @@ def majority_agreement(gradings: Mapping[TaskKey, Regraded], labels: Labels, rol
     return {
         name: agreement([pair._replace(verdict=majority[key][name]) for key, pair in graded], sizes, choices[name])
         for name, own in pairs.items()
-        # The judge may have failed on some rollouts each time.
+        # Skip rollouts without any verdict, because the judge failed each time.
         if (graded := [(key, pair) for key, pair in own if name in majority.get(key, ())])
     }
 

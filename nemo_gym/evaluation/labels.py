@@ -23,16 +23,16 @@ from nemo_gym.schemas.row import Row, TaskKey, check_whole
 
 ID, NOTES = "rollout", "notes"
 CRITERION = "label: "
-"""The beginning of the column of a criterion's labels."""
+"""The prefix of the name of a column for a criterion's labels."""
 LONGEST_CELL = 32_000
-"""Characters. Excel's limit is 32,767."""
+"""The maximum number of characters in a cell. Excel's limit is 32,767."""
 PROBLEMS_SHOWN = 10
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t")
-"""Spreadsheet programs run a cell that begins with one of these as a formula, and a model may have written it."""
+"""Spreadsheet programs run a cell that starts with one of these as a formula, so text from models is escaped."""
 
 
 class SampleJob(NamedTuple):
-    """What to draw, and where to write it."""
+    """The sample to draw from a rollouts file, and the file to write it to."""
 
     rollouts: Path
     output: Path
@@ -41,7 +41,7 @@ class SampleJob(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """How many rollouts there are, and how many of them were drawn, by verdict."""
+    """The numbers of all rollouts and of the drawn rollouts, by verdict."""
 
     all: Mapping[str, int]
     drawn: Mapping[str, int]
@@ -49,7 +49,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Labels:
-    """The labels of a file: rows by the id of their rollout."""
+    """The rows of a file of labels, keyed by rollout id."""
 
     path: Path
     rows: Mapping[str, SheetRow]
@@ -70,7 +70,7 @@ class Report(NamedTuple):
     labelled: int
     in_file: int
     unlabelled_strata: Mapping[str, int]
-    """Verdicts of which no rollout is labelled, with the number of their rollouts. The estimates do not cover them."""
+    """Verdicts without any labelled rollout, each with its number of rollouts. The estimates do not cover these."""
     by_name: Mapping[str, Agreement]
 
 
@@ -90,11 +90,11 @@ def write_sample(job: SampleJob) -> Sample:
     drawn = _draw(places, job.size, rng)
     chosen = {number for numbers in drawn.values() for number in numbers}
     rows = [_sheet_row(line.row, names) for line in read_lines(job.rollouts) if line.number in chosen]
-    # In the order of the file, the verdicts of one model's easy tasks could be guessed.
+    # Shuffle the rows, because in the order of the file, people could guess verdicts from the rows nearby.
     rng.shuffle(rows)
     partial = job.output.with_name(f".{job.output.name}.partial")
     job.output.parent.mkdir(parents=True, exist_ok=True)
-    # The mark at the beginning makes spreadsheet programs read UTF-8.
+    # The byte order mark of `utf-8-sig` makes spreadsheet programs read the file as UTF-8.
     with partial.open("w", encoding="utf-8-sig", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
@@ -123,7 +123,7 @@ def read_labels(path: Path) -> Labels:
 
 
 class Labelled(NamedTuple):
-    """The labelled rollouts of a run, by the name of their verdict: a criterion, or `label`."""
+    """The labelled rollouts of a run, keyed by the name of the verdict: a criterion, or `label` for the whole."""
 
     pairs: Mapping[str, list[tuple[TaskKey, Pair]]]
     sizes: Mapping[str, int]
@@ -149,7 +149,10 @@ def agreement_with(rollouts: Path, labels: Labels, *, seed: int = 0) -> Report:
 
 
 def pairs_of(rollouts: Path, labels: Labels) -> Labelled:
-    """Match labels with a run's verdicts. Raise `DataError` if a label is bad, has no rollout, or there is none."""
+    """Match labels with a run's verdicts.
+
+    Raise `DataError` if a label is bad or has no rollout, or if no cell is filled in.
+    """
     graded: dict[str, Graded] = {}
     sizes: Counter[str] = Counter()
     seen: dict[str, set[str]] = {}
@@ -175,7 +178,7 @@ def pairs_of(rollouts: Path, labels: Labels) -> Labelled:
 
 
 def _draw(places: Mapping[str, list[tuple[int, int]]], size: int, rng: random.Random) -> dict[str, list[int]]:
-    """Draw line numbers, as many of each stratum as possible in turn, and different tasks first."""
+    """Draw line numbers from the strata in turn, and within each stratum from different tasks first."""
     waiting = {stratum: _different_tasks_last(each, rng) for stratum, each in sorted(places.items())}
     drawn: dict[str, list[int]] = {stratum: [] for stratum in waiting}
     left = min(size, sum(map(len, waiting.values())))
@@ -188,7 +191,7 @@ def _draw(places: Mapping[str, list[tuple[int, int]]], size: int, rng: random.Ra
 
 
 def _different_tasks_last(places: list[tuple[int, int]], rng: random.Random) -> list[int]:
-    """Return the lines in random order, but second rollouts of a task before first ones."""
+    """Return the lines in random order, but with repeats of a task first, because `_draw` takes from the end."""
     shuffled = rng.sample(places, len(places))
     earlier: Counter[int] = Counter()
     ranked: list[tuple[int, int]] = []
@@ -212,7 +215,7 @@ def _sheet_row(rollout: JsonObject, names: Mapping[str, None]) -> dict[str, str]
 
 def _safe(text: str) -> str:
     cut = text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}… (cut here)"
-    # A surrogate cannot be written as UTF-8.
+    # Replace surrogates, because they cannot be encoded as UTF-8.
     plain = cut.encode("utf-8", "replace").decode("utf-8")
     return f"'{plain}" if plain.startswith(FORMULA_SIGNS) else plain
 
@@ -229,7 +232,7 @@ def _key(rollout: JsonObject, path: Path, number: int) -> TaskKey:
 
 
 def _id_of(rollout: JsonObject) -> str:
-    """Return an id that spreadsheet programs take for a text. It has the task, the repeat and a hash of the answer."""
+    """Return the task, the repeat and a hash of the answer as an id that spreadsheet programs do not reformat."""
     key = Row(rollout).key
     digest = hashlib.sha256(_answer_of(rollout).encode("utf-8", "replace")).hexdigest()[:8]
     return f"t{key.task}-r{key.repeat}-{digest}"
@@ -244,7 +247,7 @@ def _answer_of(rollout: JsonObject) -> str:
 
 
 def _question_of(rollout: JsonObject) -> str:
-    """Return the question of a row, or else the texts of its prompt."""
+    """Return the row's `question` field, or else the text of its prompt."""
     if isinstance(question := rollout.get("question"), str):
         return question
     asked = (Row(rollout).params or {}).get("input")
@@ -267,7 +270,7 @@ def _check_ids(labels: Labels, graded: Mapping[str, object], rollouts: Path) -> 
 
 
 def _given(labels: Labels, choices: Mapping[str, tuple[str, ...]]) -> dict[tuple[str, str], str]:
-    """Return the labels that are filled in, by rollout and name."""
+    """Return the labels that are filled in, keyed by rollout id and verdict name."""
     given: dict[tuple[str, str], str] = {}
     problems: list[str] = []
     for rollout, row, name, cell in _filled(labels, list(choices)):

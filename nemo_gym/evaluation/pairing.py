@@ -15,10 +15,10 @@ TASKS_SHOWN = 3
 
 @dataclass(frozen=True)
 class Subset:
-    """Some of the tasks that both runs have, with their places in each."""
+    """Some of the tasks that both runs have, with their indices in run A (`at_a`) and in run B (`at_b`)."""
 
     name: str | None
-    """The value of the subset's field; None for all tasks."""
+    """The value of the row field that defines the subset; None for all shared tasks."""
     tasks: list[Hashable]
     at_a: Integers
     at_b: Integers
@@ -26,7 +26,7 @@ class Subset:
 
 @dataclass(frozen=True)
 class Pair:
-    """One agent in both runs."""
+    """The scores of one agent, or of all agents together, in both runs."""
 
     name: str
     a: AgentScores
@@ -41,7 +41,7 @@ class Pair:
         """Pair the tasks of an agent."""
         a, b = a.with_fields_of(b), b.with_fields_of(a)
         place_in_b = {task: place for place, task in enumerate(b.tasks)}
-        # Sorted, because rollouts end in any order, and the random draws should not depend on that.
+        # Sort the tasks, because rollouts end in any order, and the random draws should not depend on it.
         at_a = sorted(
             (place for place, task in enumerate(a.tasks) if task in place_in_b), key=lambda place: repr(a.tasks[place])
         )
@@ -57,12 +57,12 @@ class Pair:
 
     @property
     def is_scored(self) -> bool:
-        """Whether a task has scored rollouts in both runs."""
+        """Whether at least one task has scored rollouts in both runs."""
         in_a, in_b = self.a.fields[REWARD].counts[self.shared.at_a], self.b.fields[REWARD].counts[self.shared.at_b]
         return bool(((in_a > 0) & (in_b > 0)).any())
 
     def subsets(self) -> list[Subset]:
-        """Return all tasks, and then each subset by name. A task without a value is in no subset."""
+        """Return first the subset of all tasks, and then the named subsets. Not every task is in a named subset."""
         places_of: dict[str, list[int]] = {}
         for place, (a, b) in enumerate(zip(self.shared.at_a, self.shared.at_b, strict=True)):
             if name := self.a.subsets[a] or self.b.subsets[b]:
@@ -75,9 +75,10 @@ class Pair:
 
 
 def pairs_of(a: RunScores, b: RunScores) -> list[Pair]:
-    """Return the agents that both runs have, and all of them together if there are several.
+    """Return a pair for each agent that both runs have, and, if there are several, one for all of them together.
 
-    Two runs with one agent each are paired even if its name differs. Raise `DataError` if nothing can be paired.
+    If each run has only one agent, pair the two even if their names differ. Raise `DataError` if no agent
+    or no task is in both runs.
     """
     names = {name: name for name in a.agents if name in b.agents}
     if not names and len(a.agents) == len(b.agents) == 1:
@@ -105,7 +106,7 @@ def _examples(a: RunScores, b: RunScores) -> str:
 
 
 def _together(agents: dict[str, AgentScores]) -> AgentScores:
-    """Return the tasks of several agents as those of one, with the fields that all of them have."""
+    """Merge the scores of several agents as if they were one agent. Keep only the fields that all of them have."""
     first, *others = agents.values()
     shared = [name for name in first.fields if all(name in each.fields for each in others)]
     return AgentScores(

@@ -1,4 +1,7 @@
-"""The paired permutation test: how often a difference this large occurs if the names of the two runs are arbitrary."""
+"""The paired permutation test: how often a difference this large occurs by chance.
+
+To simulate chance, the sign of each task's difference is flipped at random, as if A and B were swapped for that task.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,15 @@ from nemo_gym.evaluation.arrays import Floats, np
 from nemo_gym.evaluation.resampling import DRAWS, DRAWS_AT_ONCE, SEED, support_of
 
 EXACT_TASKS = 16
-"""Up to this many changed tasks, all flips of their signs are enumerated."""
+"""For up to this many changed tasks, all sign flips are enumerated. For more, they are drawn at random."""
 ROUNDING = 1e-9
 
 
 def permutation_p_value(differences: Floats) -> float:
-    """Return the two-sided p-value of a mean difference of 0. Exact for few changed tasks and for equal sizes."""
+    """Return the two-sided p-value of the hypothesis that the mean difference is 0.
+
+    The p-value is exact if few tasks changed, or if all changes have the same size.
+    """
     changed = differences[differences != 0]
     if not len(changed):
         return 1.0

@@ -19,7 +19,7 @@ from nemo_gym.jsonl import JsonObject, write_rows
 Grader = Literal["exact", "number", "choice", "regex", "contains", "judge", "rubric"]
 
 COMPARED: tuple[Grader, ...] = ("exact", "number", "choice", "regex", "contains")
-"""The graders that need no judge."""
+"""The graders that do not need a judge model."""
 EXAMPLES = 5
 MOST_OPTIONS = 50
 PROBLEMS_SHOWN = 10
@@ -27,13 +27,13 @@ PROBLEMS_SHOWN = 10
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of the table that have a meaning. All others become the rows' `metadata`."""
+    """The names of the columns that a benchmark uses. All other columns become the rows' `metadata`."""
 
     question: str
     answer: str | None = None
-    """Only `rubric` can do without answers."""
+    """The column of expected answers. Only the grader `rubric` works without one."""
     options: str | None = None
-    """For `choice`: the answers to choose from, separated by `|`. By default all answers of the table."""
+    """For `choice`: the column of options, separated by `|`. By default, all answers in the table are options."""
     subset: str | None = None
     """Metrics are also computed per value of this column."""
 
@@ -56,9 +56,9 @@ def write_questions(
     subset: str | None = None,
     script: Path | None = None,
 ) -> Path:
-    """Write a table's questions as rows, and the first of them as `example.jsonl` next to them. Return `output`.
+    """Write a table's questions as rows to `output`, and the first few to `example.jsonl` next to it. Return `output`.
 
-    The table and the script that calls this are recorded as inputs, so that `ng eval run` notices a change.
+    Record the table and the calling `script` as inputs, so that `ng eval run` notices if they change.
     """
     rows = questions_of(source, Columns(question, answer, options, subset), grader).rows
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The report of a comparison: its texts for the terminal and for Markdown, and the whole of it as JSON."""
+"""The report of a comparison: text for the terminal and for Markdown, and all results as JSON."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ NOT_SCORED_CELLS = [*["–"] * 7, "0"]
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a comparison has found."""
+    """The results of a comparison: the compared runs, differences between their setups, gates and waivers."""
 
     comparisons: Sequence[Comparison]
     setups: Sequence[Sequence[SetupDifference]]
-    """For each comparison."""
+    """The differences between the setups of the two runs, for each comparison."""
     decisions: Sequence[Decision]
     waivers: Sequence[Waiver]
     today: date
@@ -48,11 +48,11 @@ class Report:
 
     @property
     def is_violated(self) -> bool:
-        """Whether a gate without a valid waiver does not hold."""
+        """Whether a gate is violated or undecided, and has no valid waiver."""
         return any(self.waiver_of(each) is None for each in self.decisions if each.verdict != "holds")
 
     def waiver_of(self, decision: Decision) -> Waiver | None:
-        """Return the waiver that excuses a gate."""
+        """Return the valid waiver of a gate, or None."""
         return waiver_of(decision.gate, self.waivers, self.today)
 
     def as_dict(self) -> JsonObject:
@@ -89,7 +89,7 @@ class Report:
 
 
 class Section(NamedTuple):
-    """One agent of a comparison as texts: a heading, a table, and lines below it."""
+    """The text about one agent of a comparison: a heading, a table, and lines below the table."""
 
     heading: str
     columns: list[str]
@@ -98,7 +98,7 @@ class Section(NamedTuple):
 
 
 def sections(comparison: Comparison, letter: str) -> Iterator[Section]:
-    """Yield the texts of each agent. `letter` is the name of the second run in the columns."""
+    """Yield a section per agent. `letter` names the second run, as in the column headers."""
     unscored = [pair.name for pair in comparison.pairs if not pair.is_scored]
     for pair in comparison.pairs:
         rows = [row for row in comparison.rows if row.agent == pair.name]
@@ -115,7 +115,7 @@ def sections(comparison: Comparison, letter: str) -> Iterator[Section]:
 
 
 def gate_lines(report: Report) -> Iterator[str]:
-    """Yield a line per gate, and one about their error."""
+    """Yield a line per gate, and a last line about the confidence of all decisions together."""
     marks = {"holds": "✓", "violated": "✗", "undecided": "?"}
     for each in report.decisions:
         run = f" in {each.run}" if len(report.comparisons) > 1 else ""

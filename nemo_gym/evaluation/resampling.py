@@ -1,4 +1,4 @@
-"""The paired cluster bootstrap: how far the mean difference of resampled tasks lies from the observed one.
+"""The paired cluster bootstrap: how far the mean difference of resampled tasks is from the observed mean.
 
 A draw resamples whole tasks, each with all its rollouts, so that repeats never count as independent observations.
 """
@@ -14,15 +14,15 @@ DRAWS = 10_000
 SEED = 0
 DRAWS_AT_ONCE = 1_000
 TASKS_PER_VALUE = 10
-"""With more tasks per distinct difference, drawing the count of each difference is faster than drawing tasks."""
+"""With more tasks per distinct difference than this, drawing the count of each difference is faster."""
 MOST_VALUES = 256
-"""More distinct differences are merged."""
+"""If there are more than this many distinct differences, neighbours are merged to save time."""
 NEGLIGIBLE = 1e-12
 """A variance below this share of the largest squared value is a rounding error."""
 
 
 class Support(NamedTuple):
-    """Distinct values in ascending order, and how many tasks have each."""
+    """Distinct values in ascending order, and how many tasks have each value."""
 
     values: Floats
     counts: Integers
@@ -42,10 +42,10 @@ def support_of(values: Floats) -> Support:
 
 
 def distances(differences: Floats) -> Floats:
-    """Return, in ascending order, the distance of each draw's mean from the observed one, in its standard errors.
+    """Return, in ascending order, how far each draw's mean is from the observed mean, in standard errors.
 
     Dividing by the draw's own standard error corrects for few tasks and for skewed differences. A draw of equal
-    differences has an infinite distance, unless its mean is the observed one.
+    differences has an infinite distance, unless its mean is the observed mean.
     """
     centred = differences - differences.mean()
     negligible = NEGLIGIBLE * max(float((centred**2).max()), np.finfo(float).tiny)
@@ -61,7 +61,7 @@ def distances(differences: Floats) -> Floats:
 
 
 def _drawn(values: Floats) -> Iterator[tuple[Floats, Floats]]:
-    """Yield the means of the draws, and the means of their squares."""
+    """Yield chunks of draws: the mean of the values in each draw, and the mean of their squares."""
     generator, tasks = np.random.default_rng(SEED), len(values)
     support = support_of(values)
     draws_tasks = tasks <= TASKS_PER_VALUE * len(support.values)

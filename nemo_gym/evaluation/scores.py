@@ -1,4 +1,4 @@
-"""Read the numbers of a run's rollouts: one pass over its file, with only numbers kept in memory."""
+"""Read the numeric fields of a run's rollouts, in one pass over the file. Only the numbers are kept in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nemo_gym.schemas.row import TASK_INDEX_KEY, Row
 
 REWARD = "reward"
 WORTH_A_PROCESS_BYTES = 32_000_000
-"""Reading a smaller file takes less time than starting a process."""
+"""Files smaller than this do not justify another process, because they are read faster than it starts."""
 NO_SUBSET = ""
 NO_REWARD = "no reward"
 
@@ -42,7 +42,7 @@ class Field:
 
     @classmethod
     def without_values(cls, tasks: int) -> Field:
-        """Return a field that no rollout of these tasks has."""
+        """Return a field without values for this number of tasks."""
         return _field(np.zeros(0, dtype=np.int64), np.zeros(0), tasks)
 
 
@@ -56,7 +56,7 @@ class AgentScores:
     failed: Integers
     """The number of failed rollouts of each task."""
     subsets: list[str]
-    """The subset of each task, empty if its rows do not have the field."""
+    """The name of each task's subset, or an empty string if the task is not in any subset."""
     failed_by_cause: dict[str, int]
 
     @property
@@ -65,7 +65,7 @@ class AgentScores:
         return int(self.fields[REWARD].counts.sum())
 
     def with_fields_of(self, other: AgentScores) -> AgentScores:
-        """Return the same scores. If every rollout failed, they get the other's fields, without values."""
+        """Return these scores. If every rollout failed, they get the fields of `other`, but without values."""
         if self.rollouts:
             return self
         return replace(self, fields={name: Field.without_values(len(self.tasks)) for name in other.fields})
@@ -80,7 +80,7 @@ class RunScores:
 
 
 def read_runs(paths: Sequence[Path], *, key: str | None = None, by: str | None = None) -> list[RunScores]:
-    """Return the numbers of several runs. Large files are read in parallel. See `read_run`."""
+    """Return the numbers of several runs, as `read_run` does. Large files are read in parallel."""
     large = [path for path in paths if path.exists() and path.stat().st_size >= WORTH_A_PROCESS_BYTES]
     workers = min(len(large), os.cpu_count() or 1)
     if workers < 2:
@@ -93,7 +93,7 @@ def read_run(path: Path, key: str | None = None, by: str | None = None) -> RunSc
     """Return the numbers of a run's scored rollouts, and its failures from `<stem>_failures.jsonl`.
 
     A task is identified by its index, or by the row field `key`. Its subset is the value of the field `by`. Raise
-    `DataError` with the line of a rollout whose task is unknown, and for a rollout that occurs twice.
+    `DataError` if the task of a rollout is unknown, or if a rollout occurs twice.
     """
     agents: dict[str, _Columns] = {}
     failures = RunFiles(results=path).failures
@@ -141,7 +141,7 @@ class _Columns:
     """The cause of the last failed attempt of each rollout."""
 
     def add(self, task: Hashable, row: Row, by: str | None) -> None:
-        """Add a rollout. One without a reward counts as failed."""
+        """Add a rollout. A rollout without a reward counts as failed."""
         if row.failure_class is not None or row.reward is None:
             self.fail(task, row, by)
             return
@@ -167,7 +167,7 @@ class _Columns:
         return code
 
     def _repeat(self, row: Row) -> int:
-        # Rollouts of other programs may lack the number.
+        # Rollouts from other programs may lack the repeat index, so each gets a unique negative one.
         index = row.repeat_index
         return -1 - len(self.repeats) - len(self.failures) if index is None else index
 

@@ -1,4 +1,4 @@
-"""What besides the subject of the comparison differs between two runs, according to their run records."""
+"""Find the differences between the setups of two runs, according to their run records."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class SetupDifference(NamedTuple):
 
     @property
     def is_intended(self) -> bool:
-        """Whether this is what runs are usually compared for: another policy model."""
+        """Whether the difference is another policy model, which is the usual purpose of a comparison."""
         return self.kind == "model"
 
 
 def setup_differences(a: Path, b: Path) -> list[SetupDifference]:
-    """Return the differences between the run records of two runs. A missing record is one, too."""
+    """Return the differences between the run records of two runs. A missing record also counts as a difference."""
     records = [read_record(RunFiles(results=path).record) for path in (a, b)]
     missing = [
         SetupDifference("record", f"{RunFiles(results=path).record} is missing, so its settings are not compared")
@@ -50,7 +50,7 @@ def _differences(a: RunRecord, b: RunRecord) -> Iterator[SetupDifference]:
     if _digest(a.prompt) != _digest(b.prompt):
         yield SetupDifference("prompt", f"{_shown(a.prompt)} → {_shown(b.prompt)}")
     if a.input.sha256 != b.input.sha256:
-        text = f"{_shown(a.input)} → {_shown(b.input)}. If tasks have other places in it, pair them with --key"
+        text = f"{_shown(a.input)} → {_shown(b.input)}. If the order of the tasks differs, pair them with --key"
         yield SetupDifference("data", text)
     params = [record.settings.get("responses_create_params") or {} for record in (a, b)]
     for key in sorted({*params[0], *params[1]}):
@@ -64,7 +64,7 @@ def _differences(a: RunRecord, b: RunRecord) -> Iterator[SetupDifference]:
     if (a.regraded is None) != (b.regraded is None):
         again = "A" if a.regraded else "B"
         yield SetupDifference("settings", f"only {again} was graded again, so the servers' settings are not compared")
-    # The hash includes the settings of models, so it says nothing new if these differ.
+    # Skip the hash if the models differ, because it includes their settings and therefore differs too.
     elif not models and a.config_hash != b.config_hash:
         yield SetupDifference("settings", "the settings of the servers (config_hash)")
 

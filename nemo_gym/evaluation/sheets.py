@@ -1,4 +1,4 @@
-"""Read tables that people keep: CSV, Excel and JSON Lines files, with the row numbers that their programs show."""
+"""Read tables from CSV, Excel and JSON Lines files, with the row numbers that spreadsheet programs show."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Sheet:
     rows: tuple[SheetRow, ...]
 
     def column(self, name: str) -> str:
-        """Return the spelling of a column's name in the header, ignoring case. Raise `DataError` if it is missing."""
+        """Return a column's name as the header spells it. Ignore case. Raise `DataError` if the column is missing."""
         if name in self.columns:
             return name
         alike = [column for column in self.columns if column.casefold() == name.strip().casefold()]
@@ -49,7 +49,7 @@ class Sheet:
 
 
 def read_sheet(path: Path) -> Sheet:
-    """Read a table. Raise `DataError`, with the row, if it cannot be read as one."""
+    """Read a table from a file. Raise `DataError`, with the row of the mistake, if it is not a valid table."""
     if not path.is_file():
         raise DataError(f"{path}: file not found. Check the path.")
     suffix = path.suffix.lower()

@@ -13,17 +13,17 @@ PASS_AT = "pass@"
 
 
 class TaskValues(NamedTuple):
-    """One value per task, NaN for a task without any."""
+    """One value per task. It is NaN for a task that does not have the metric."""
 
     values: Floats
     variance: float | None
-    """The variance of their mean if only the rollouts were sampled again; None if it is unknown."""
+    """The variance of the values' mean if the rollouts of the same tasks are sampled again. None if unknown."""
 
 
 def task_values(scores: AgentScores, metric: str, places: Integers, *, failed_as_zero: bool) -> TaskValues | None:
-    """Return the metric of the tasks at these places, None if the rollouts do not have it.
+    """Return the metric of the tasks at these indices, or None if the rollouts do not have the metric.
 
-    The metric is a numeric field, whose task value is its mean, or `pass@<k>`.
+    The metric is either a numeric field, which is averaged over a task's rollouts, or `pass@<k>`.
     """
     if metric in scores.fields:
         return mean_values(scores, metric, places, failed_as_zero=failed_as_zero)
@@ -44,7 +44,7 @@ def mean_values(scores: AgentScores, name: str, places: Integers, *, failed_as_z
 
 
 def k_of(metric: str) -> int | None:
-    """Return the k of the metric `pass@<k>`, None for any other metric."""
+    """Return the k of the metric `pass@<k>`, or None for any other metric."""
     k = metric.removeprefix(PASS_AT)
     return int(k) if metric.startswith(PASS_AT) and k.isdecimal() and int(k) else None
 
@@ -60,9 +60,9 @@ def most_repeats(scores: AgentScores) -> int:
 
 
 def noise_floor(a: float | None, b: float | None) -> float | None:
-    """Return the difference that two runs of equal models stay below with 95 %, from the variances of their means.
+    """Return the difference that two runs of equal models stay below with a probability of 95 %.
 
-    Return None if one of them is unknown, because no task was repeated.
+    `a` and `b` are the variances of the runs' means. Return None if one of the variances is unknown.
     """
     return None if a is None or b is None else NormalDist().inv_cdf(0.975) * sqrt(a + b)
 

@@ -10,18 +10,18 @@ WHOLE = "label"
 """The name of the verdict on a whole answer."""
 YES, NO, PARTLY = "yes", "no", "partly"
 LABEL_SETS = ((YES, NO), (YES, NO, PARTLY), ("correct", "incorrect", "not attempted"))
-"""People choose from the first of these that contains all verdicts, or else from the verdicts themselves."""
+"""People choose from the first set that contains all verdicts of a run, or else from the verdicts themselves."""
 SPELLINGS: Mapping[str, Sequence[str]] = {
     YES: ("y", "1", "true", "correct", "right", "met", "pass", "ja", "oui", "sí"),
     NO: ("n", "0", "false", "incorrect", "wrong", "not met", "fail", "nein", "non"),
     PARTLY: ("0.5", "partial", "half"),
     "not attempted": ("not_attempted", "na"),
 }
-"""Other spellings that people use."""
+"""Other spellings of a label that are accepted."""
 
 
 def verdicts_of(rollout: JsonObject) -> dict[str, str]:
-    """Return a rollout's verdicts: one per criterion by its name, or one on all of it, named `label`."""
+    """Return a rollout's verdicts: one per criterion, keyed by its name, or one on the whole answer, keyed `label`."""
     criteria = rollout.get("criteria")
     if (
         isinstance(criteria, list)
@@ -34,13 +34,16 @@ def verdicts_of(rollout: JsonObject) -> dict[str, str]:
 
 
 def stratum_of(rollout: JsonObject) -> str:
-    """Return the group from which a sample draws: the verdict on the whole answer, or that of its reward."""
+    """Return the group to which a rollout belongs when a sample is drawn: the verdict on the whole answer.
+
+    If the rollout has only verdicts on criteria, the group depends on the reward: `yes`, `no` or `partly`.
+    """
     verdicts = verdicts_of(rollout)
     return verdicts[WHOLE] if verdicts.keys() == {WHOLE} else _of_reward(rollout)
 
 
 def choices_for(verdicts: Iterable[str]) -> tuple[str, ...]:
-    """Return the labels from which people choose."""
+    """Return the labels from which people choose, given all verdicts of the grader."""
     seen = set(verdicts)
     return next((labels for labels in LABEL_SETS if seen <= set(labels)), tuple(sorted(seen)))
 

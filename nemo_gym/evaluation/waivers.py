@@ -1,4 +1,4 @@
-"""Waivers: known regressions that do not violate their gate until a date."""
+"""Waivers: known regressions whose gates may be violated until a date."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLE = (
 
 
 class Waiver(BaseModel):
-    """A known regression."""
+    """A known regression, with the gate that it may violate until a date."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,7 +35,7 @@ class Waiver(BaseModel):
         return today > self.until
 
     def covers(self, gate: Gate) -> bool:
-        """Return whether this is the waiver of a gate."""
+        """Return whether the waiver is for a gate. The texts of the two may be spelled differently."""
         return parse_gate(self.gate).condition == gate.condition
 
 
@@ -71,5 +71,5 @@ def _waiver(entry: object, place: str) -> Waiver:
 
 
 def waiver_of(gate: Gate, waivers: Sequence[Waiver], today: date) -> Waiver | None:
-    """Return the valid waiver of a gate."""
+    """Return the first waiver of a gate that has not expired, or None."""
     return next((each for each in waivers if each.covers(gate) and not each.is_expired(today)), None)

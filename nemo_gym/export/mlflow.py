@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from nemo_gym.export.shipment import COLUMN, ExportFailed, Shipment
 
 _UNUSABLE = re.compile(r"[^\w\-. :/]")
-"""Characters that MLflow rejects in metric names. `pass@1[avg-of-4]` has three."""
+"""A character that MLflow rejects in metric names, such as `@`, `[` and `]` in `pass@1[avg-of-4]`."""
 
 
 def send(shipment: Shipment, settings: Mapping[str, str]) -> None:

@@ -13,7 +13,7 @@ COLUMN = "rollout"
 
 
 class ExportFailed(UserError):
-    """An experiment tracker did not accept a run."""
+    """The error if a run cannot be sent to an experiment tracker, for example because its package is missing."""
 
 
 class Shipment(NamedTuple):
@@ -22,7 +22,7 @@ class Shipment(NamedTuple):
     config: Mapping[str, object]
     metrics: Mapping[str, float | str]
     rollouts_file: Path | None
-    """None if rollouts are not to be sent."""
+    """The file of rollouts. None if rollouts are not to be sent."""
 
     def rollouts(self) -> list[str]:
         """Return each rollout as a JSON line, for a table with a single column."""

@@ -1,4 +1,4 @@
-"""Tools that verifiers share: extract and compare answers, ask a judge, run untrusted code and slow jobs.
+"""Helpers for verifiers: extract and compare answers, ask a judge model, and run untrusted code and slow jobs.
 
 Names are imported on first use, so a worker process imports only what its job needs.
 """

@@ -12,10 +12,10 @@ ANSWER_START, ANSWER_END = "<answer>", "</answer>"
 
 
 def actions_in(text: str, names: Iterable[str]) -> list[str]:
-    r"""Return the actions that a text names as its answer, in order and as `names` spells them.
+    r"""Return the actions that the answer in a text names, in order and as spelled in `names`.
 
-    The answer is the last `<answer>…</answer>`, else the last `\boxed{…}`, else the last line that names an action.
-    Case is ignored, names must be whole words, and the model's reasoning is removed first.
+    The answer is the last `<answer>…</answer>`. If there is none, it is the last `\boxed{…}`, or else the last line
+    that names an action. Case is ignored, names must be whole words, and the model's reasoning is removed first.
     """
     spelt = {name.casefold(): name for name in names}
     pattern = _pattern(tuple(sorted(spelt, key=len, reverse=True)))
@@ -38,6 +38,6 @@ def _last_tagged(text: str) -> str | None:
 
 @lru_cache(maxsize=64)
 def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
-    # The 3 in 3.5 or -3 is part of another number.
+    # Do not match within a number: the 3 in 3.5 or -3 is not the action 3.
     words = "|".join(map(re.escape, names))
     return re.compile(rf"(?<![\w.-])(?:{words})(?![\w-]|\.\d)" if names else r"(?!)")

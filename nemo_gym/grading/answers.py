@@ -8,15 +8,15 @@ from nemo_gym.grading.text import INVISIBLE, normalised, strip_reasoning, unwrap
 
 _ANSWER_LINE = re.compile(rf"[\s{INVISIBLE}>*_`#-]{{0,20}}(?:final\s)?answer[*_`]{{0,4}}\s?[:：](.*)", re.IGNORECASE)
 _RULE = re.compile(r"[-*_=]{3,}")
-"""A line of Markdown between two parts of a text."""
+"""A horizontal rule of Markdown."""
 _QUOTES = "\"'“”‘’«»()[]<>"
 
 
 def final_answer(text: str) -> str | None:
-    """Return the text from the last "Answer:" at the beginning of a line to the end of its paragraph.
+    """Return the text from the last "Answer:" at the start of a line to the end of its paragraph, as one line.
 
-    If nothing follows in this paragraph, the next one is the answer. A reply of one line is an answer as a whole; a
-    longer reply without such a line does not have one (None).
+    If "Answer:" ends its paragraph, return the next paragraph. If no line starts with "Answer:", return a reply of a
+    single line as a whole, and None for a longer reply.
     """
     lines = [line.strip() for line in strip_reasoning(text).splitlines()]
     for place in range(len(lines) - 1, -1, -1):
@@ -27,7 +27,7 @@ def final_answer(text: str) -> str | None:
 
 
 def _paragraph(lines: list[str]) -> str | None:
-    """Return the first paragraph as one line, so that "or …" in a second line belongs to the answer."""
+    """Return the first paragraph as one line, so that a second line such as "or 5" belongs to the answer."""
     found: list[str] = []
     for line in lines:
         if plain := "" if _RULE.fullmatch(line) else unwrapped(line):
@@ -38,9 +38,9 @@ def _paragraph(lines: list[str]) -> str | None:
 
 
 def same_text(expected: str, answer: str, *, keeps_case: bool) -> bool:
-    """Return whether two texts differ only in markup, spacing, quotation marks and, unless it is kept, case.
+    """Return whether two texts are equal, apart from markup, spacing and outer quotation marks.
 
-    A curly apostrophe is the same as a straight one.
+    A difference in case counts only if `keeps_case`. A curly apostrophe equals a straight one.
     """
     return _plain(expected, keeps_case=keeps_case) == _plain(answer, keeps_case=keeps_case)
 

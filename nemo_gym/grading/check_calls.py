@@ -1,4 +1,4 @@
-"""Calls from a check to the function that it checks, in two processes that exchange only plain data.
+"""Let a check call the untrusted function that it checks, in another process, by exchanging only plain data.
 
 Both ends run in the sandbox of `ConfinedPython` and import only the standard library.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 ERROR_TAIL = 2_000
-"""Characters that are kept of a failure's text."""
+"""The maximum length of a failure's text, in characters."""
 ENDED = "the program ended before it answered the check"
 
 _ENDS_A_LOOP = frozenset({"StopIteration", "StopAsyncIteration", "GeneratorExit"})
@@ -20,7 +20,7 @@ _LARGEST_DECIMAL = 2**63
 
 
 class Pipes(NamedTuple):
-    """Both ends of the two pipes between a check and the function."""
+    """Both ends of the two pipes between the check's process and the function's process."""
 
     calls_read: int
     calls_write: int
@@ -29,7 +29,7 @@ class Pipes(NamedTuple):
 
 
 def answer_calls(function_of: Callable[[], Callable[..., object]], calls: int, answers: int) -> None:
-    """Answer the check's calls until it closes the pipe."""
+    """Run in the function's process: answer the calls of the check until the check closes the pipe."""
     function = function_of()
     with open(calls, "rb") as asked, open(answers, "wb") as replies:
         for line in asked:
@@ -43,15 +43,16 @@ def answer_calls(function_of: Callable[[], Callable[..., object]], calls: int, a
 
 
 def verdict(check: dict[str, str], pipes: Pipes) -> dict[str, str]:
-    """Run the check and return its verdict. The check calls the other process's function like a local one."""
+    """Run in the check's process: run the check, which calls the function like a local one, and return its verdict."""
     caller = _Caller(pipes)
     found = _verdict(check, caller)
-    # A check that expects exceptions must not accept a program that ended instead of raising one.
+    # Report an error even if the check passed: a check that expects an exception must not accept a program that ended
+    # without raising one.
     return {"verdict": "error", "why": ENDED} if caller.is_ended else found
 
 
 class _Caller:
-    """A caller of the function in the program's process."""
+    """The check's side of the pipes, which calls the function in the other process."""
 
     def __init__(self, pipes: Pipes) -> None:
         self.is_ended = False
@@ -103,9 +104,10 @@ def _text_of(error: BaseException) -> str:
 
 
 def _exception(names: list[str], text: str) -> Exception:
-    """Return an exception of the first of these classes that is built in, so that a check can expect it.
+    """Return an exception of the first built-in class among `names`, so that a check can expect it.
 
-    Exceptions that end a loop or the process become `RuntimeError`, because `map(candidate, …)` would swallow them.
+    `names` are the classes of the function's exception, the most specific one first. Exceptions that end a loop or the
+    process become `RuntimeError`, because a check that calls `map(candidate, …)` would swallow a `StopIteration`.
     """
     kinds = [getattr(builtins, name, None) for name in names]
     for kind in kinds if _ENDS_A_LOOP.isdisjoint(names) else ():
@@ -114,14 +116,15 @@ def _exception(names: list[str], text: str) -> Exception:
         try:
             return kind(text)
         except TypeError:
-            # `UnicodeDecodeError` and others have more parameters. A group cannot be made without its exceptions.
+            # `UnicodeDecodeError` and others require more arguments, so skip `__init__`. An exception group cannot be
+            # made without its exceptions, so try the next class.
             if not issubclass(kind, BaseExceptionGroup):
                 return kind.__new__(kind, text)
     return RuntimeError(f"{names[0]}: {text}")
 
 
 def _tagged(value: object) -> object:
-    """Return a value as JSON that keeps its type. Raise `TypeError` for anything but plain data."""
+    """Encode a value as JSON data that keeps its type. Raise `TypeError` for a value that is not plain data."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _LARGEST_DECIMAL:
         return {"int": hex(value)}
     if value is None or isinstance(value, bool | int | float | str):

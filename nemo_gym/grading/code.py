@@ -17,7 +17,7 @@ from nemo_gym.grading.confined import ConfinedPython, Program, Trial
 SPARE_OUTPUT_BYTES = 65_536
 SHOWN_CHARACTERS = 500
 
-# Possessive (`*+`), because backtracking over a line that is almost a fence takes cubic time.
+# The quantifiers are possessive (`*+`), because backtracking over a line that is almost a fence takes cubic time.
 _FENCE = re.compile(r"^[ \t]*+(?P<fence>`{3,}+|~{3,}+)[ \t]*+(?P<language>[^\s`]*+)[^\n`]*+$", re.MULTILINE)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?")
 
@@ -37,9 +37,10 @@ class TestResult(IntEnum):
 class CodeTests:
     """The tests of a program: an expected output for each input, or a check.
 
-    Without `function`, the program reads an input from stdin and prints the output. With it, each line of an input
-    is one argument as JSON, and the output is the result as JSON. `check` is code that calls the function and
-    asserts. `preamble` holds the task's imports and helpers; it runs before the program and before the check.
+    If `function` is None, the program reads an input from stdin and prints the output. Otherwise the function is
+    called: each line of an input is one argument as JSON, and the output is the returned value as JSON. `check` is
+    code that calls the function and contains assertions. `preamble` is code with the task's imports and helpers. It
+    runs before the program and before the check.
     """
 
     inputs: Sequence[str] = ()
@@ -50,7 +51,7 @@ class CodeTests:
 
 
 class FirstFailure(NamedTuple):
-    """The first test that did not pass, and why. Long texts are truncated."""
+    """The first test that did not pass, and the reason. Long texts are truncated."""
 
     test: int
     error_code: int
@@ -80,7 +81,7 @@ def last_code_block(text: str) -> str | None:
         if opening is None:
             opening = line
         elif line["fence"].startswith(opening["fence"]) and not line["language"]:
-            # A block within a list is indented like the list.
+            # Remove the indentation of a block in a list.
             inside = textwrap.dedent(text[opening.end() : line.start()]).strip("\n")
             found = inside if inside.strip() else found
             opening = None
@@ -93,7 +94,8 @@ async def grade_code(
     """Run a program's tests in one sandbox, with `trial_s` seconds for each and `total_s` for all.
 
     A program cannot forge its verdict: expected outputs stay outside the sandbox, and a check runs in a separate
-    process. After a test times out, the others are not run. Raise `EnvironmentFailed` if there is no sandbox.
+    process. After a test has timed out, the remaining tests are not run. Raise `EnvironmentFailed` if the program
+    cannot be confined or the sandbox does not start.
     """
     sources = [tests.preamble, code] if tests.preamble else [code]
     program = Program(
@@ -105,12 +107,15 @@ async def grade_code(
         tests.preamble,
     )
     ended = await python.run(program, trial_s=trial_s, total_s=total_s)
-    # Comparing long outputs would block the event loop.
+    # Grade in a thread, because comparing long outputs would block the event loop.
     return await asyncio.to_thread(_graded, ended, tests)
 
 
 def _allowed_bytes(expected: str) -> int:
-    """Return the output limit. It is rounded, because a program can measure it and must not learn the exact length."""
+    """Return the output limit in bytes.
+
+    The limit is rounded, because a program can measure it and must not learn the length of the expected output.
+    """
     return (2 * len(expected.encode(errors="replace")) // SPARE_OUTPUT_BYTES + 2) * SPARE_OUTPUT_BYTES
 
 
@@ -156,7 +161,7 @@ def _not_finished(trial: Trial) -> tuple[bool | int, str]:
 
 
 def same_output(printed: str, expected: str) -> bool:
-    """Return whether two outputs have the same lines. Outer spaces of a line are ignored, and 1.50 equals 1.5."""
+    """Return whether two outputs have equal lines. Leading and trailing spaces are ignored, and 1.50 equals 1.5."""
     ours, theirs = (text.strip().split("\n") for text in (printed, expected))
     return len(ours) == len(theirs) and all(
         left.strip() == right.strip() or _same_words(left.split(), right.split())

@@ -7,18 +7,18 @@ import re
 from nemo_gym.grading.numbers import NUMBER_WORDS, SCALES, number_in
 
 LONGEST = 1_000
-"""Characters at the end of a text that are searched."""
+"""The number of characters at the end of a text that are searched."""
 
 _DISPLAYED = re.compile(r"\s*(?:\$\$(.{1,500}?)\$\$|\\\[(.{1,500}?)\\\])[ \t]*", re.DOTALL)
 _SENTENCE_END = re.compile(r"\n|(?<=[.!?])(?<![A-Z][a-z]\.)\s+(?![a-z])")
-"""The end of a line, or of a sentence, but not of an abbreviation."""
+"""The end of a line or of a sentence. The full stop of an abbreviation such as "Dr." does not count."""
 _UNDECIDED = re.compile(
     r"\?[\s*_`\"')$]*\Z|n['’]t\b|\b(?:not|never|cannot|no|nor|neither|either|or|if|unless|whether|wrong|incorrect|doubt|"
     r"unlikely|could|may|might|between|least|most|than|over|under|except|assuming|calculate|compute|determine|evaluate|"
     r"find|simplify|solve|how|what)\b",
     re.IGNORECASE,
 )
-"""A sentence with one of these asks, denies, limits or leaves a choice."""
+"""The marks of a sentence that does not state one value: a question, a denial, a limit, a choice or an instruction."""
 _CORRECTED = re.compile(r",\s+(?:and\s+)?not\s+[^,]*\d[^,]*\Z", re.IGNORECASE)
 _LINK = re.compile(r"\b(?:is|are|was|were|be|equals?)\b|:")
 _FORMULA = re.compile(r"\$([^$\n]{1,500})\$(?!\d)|\\\((.{1,500}?)\\\)")
@@ -35,17 +35,18 @@ _CHOICE = re.compile(r"\s*(?:or|to|and|-|–|±|<|>|≤|≥)\s*[$€£]?\d|.*\?\
 _SCALE = re.compile(
     rf"\s*(?:{SCALES}|halves|thirds?|quarters?|plus|minus|negative|(?:times\s+)?{NUMBER_WORDS})\b", re.IGNORECASE
 )
-"""A word that makes the number before it another one."""
+"""A word that changes the value of the number before it, such as "million"."""
 _FACTORIAL = re.compile(r"[\s$]*\d+!+[\s$]*")
-"""In a sentence, the mark would be an exclamation."""
+"""A text that is only a factorial, such as `5!`. In a sentence, the `!` would be an exclamation mark."""
 _MARKS = " \t\r\n*_`.!,;"
 
 
 def concluded(text: str) -> str | None:
-    """Return the only value that the last sentence states, or None.
+    """Return the only value that the last sentence states, or None if there is none or more than one.
 
-    A calculation states its result. Otherwise, a sentence of several values states the one after its last equals sign,
-    else the one after its last "is" or colon. A question, a denial and a choice state none.
+    If the last equation of the sentence is a calculation, return its result. Otherwise, return the value after the
+    last equals sign, or else the value after the last "is" or colon, or else the only value of the sentence. A
+    question, a denial or a choice states no value.
     """
     if _FACTORIAL.fullmatch(text[-LONGEST:]):
         return text.strip(" \t\r\n$")
@@ -66,7 +67,10 @@ def concluded(text: str) -> str | None:
 
 
 def _calculated(sentence: str) -> str | None:
-    """Return the result of the calculation that is the sentence's last equation. A condition may come before it."""
+    """Return the result of a calculation such as `2 + 3 = 5` if it is the sentence's last equation, or else None.
+
+    Words such as "if", which make other sentences undecided, may come before the calculation.
+    """
     equations = list(_CALCULATION.finditer(sentence))
     if not equations or "=" in sentence[equations[-1].end() :]:
         return None

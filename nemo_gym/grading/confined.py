@@ -32,14 +32,17 @@ How = Literal["started", "finished", "failed", "out of time", "too much output",
 START_GRACE_S = 30.0
 """Seconds for a sandbox to start and to report on a busy machine, in addition to its trials."""
 ESCAPED_BYTE = 6
-"""The most bytes that one byte of output can take in a JSON string."""
+"""The maximum number of bytes that one byte of output takes in a JSON string."""
 REPORT_BYTES = 65_536
 GIVEN_UP = "the server is shutting down, or the call was cancelled"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one program. `memory_mb` is per process and, if control groups are available, for all together."""
+    """The limits of one program.
+
+    `memory_mb` limits each process and, if control groups are available, also all processes of the program together.
+    """
 
     memory_mb: int = 1024
     processes: int = 32
@@ -50,8 +53,8 @@ class Limits:
 class Program:
     """An untrusted program and its inputs. The sources run one after another in one module.
 
-    Without a `function`, the program reads each input from stdin. With one, each line of an input is an argument as
-    JSON, and the output is the result as JSON.
+    If `function` is None, the program reads each input from stdin and prints the output. Otherwise the function is
+    called: each line of an input is an argument as JSON, and the output is the returned value as JSON.
     """
 
     sources: Sequence[str]
@@ -60,8 +63,8 @@ class Program:
     """The output limit of each input, in bytes."""
     function: str | None = None
     check: str | None = None
-    """Code that calls the function and asserts, in a separate process that the program cannot reach. Arguments and
-    results must be plain data. There is one trial, and its output is the verdict."""
+    """Code that calls the function and contains assertions. It runs in a separate process that the program cannot
+    reach. Arguments and results must be plain data. There is only one trial, and its output is the verdict."""
     check_preamble: str = ""
     """Code that runs before the check, in the same namespace."""
 
@@ -77,21 +80,22 @@ class Trial(NamedTuple):
 
 @dataclass
 class _Slot:
-    """A slot for one sandbox: the user that it runs as, and its control group."""
+    """A slot for one sandbox: the user as which it runs, and its control group."""
 
     uid: int | None
     group: ControlGroup | None = None
 
 
 class _NotStarted(Exception):
-    """A sandbox that did not start its program; the message has its stderr."""
+    """A sandbox that did not start its program. The message is the sandbox's stderr, or the reason."""
 
 
 class ConfinedPython:
     """A runner of programs in bubblewrap sandboxes, `size` at a time, each in its own thread.
 
-    The available confinement is probed once. If there is no sandbox, programs are rejected with `EnvironmentFailed`.
-    With `allow_unconfined` they then run with resource limits only: as this user, with its files and its network.
+    The first call finds out how far this machine can confine programs. If it cannot start a sandbox, programs are
+    rejected with `EnvironmentFailed`. If `allow_unconfined` is set, such programs instead run with resource limits
+    only: as the server's user, with access to its files and its network.
     """
 
     def __init__(self, size: int, limits: Limits | None = None, *, allow_unconfined: bool = False) -> None:
@@ -108,7 +112,7 @@ class ConfinedPython:
         self._first_uid = random.randrange(len(SPARE_UIDS))
 
     async def level(self) -> Level:
-        """Return how programs are confined. The first call starts a sandbox to find out."""
+        """Return how far programs are confined. The first call starts a sandbox to find this out."""
         async with self._probing:
             if self._level is None:
                 self._level = await self._on_a_thread(self._probe)
@@ -118,7 +122,7 @@ class ConfinedPython:
     async def run(self, program: Program, *, trial_s: float, total_s: float) -> list[Trial]:
         """Run a program with each of its inputs in one sandbox, and return one trial per input.
 
-        A trial has `trial_s` seconds, and all together have `total_s`. After a timeout the remaining trials are
+        A trial may take `trial_s` seconds, and all trials together `total_s`. After a timeout the remaining trials are
         "not run". Raise `EnvironmentFailed` if programs cannot be confined or the sandbox does not start.
         """
         level = await self.level()
@@ -142,7 +146,7 @@ class ConfinedPython:
         self._threads, self._made, self._slots = None, [], []
 
     async def _on_a_thread(self, work: Callable[[Dialogue], _T]) -> _T:
-        """Return the result of the work. If cancelled, wait until its process has ended."""
+        """Run `work` in a thread and return its result. If cancelled, kill its process and wait until it has ended."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._size, thread_name_prefix="sandbox")
         dialogue = Dialogue()
@@ -171,7 +175,7 @@ class ConfinedPython:
                 if ended.output.strip() == "1":
                     return level
                 problem = ended.error
-            # Many machines do not allow control groups, so an `OSError` is expected.
+            # Try the next level, because many machines do not allow control groups and raise an `OSError`.
             except (_NotStarted, OSError) as error:
                 problem = str(error)
         return unconfined(problem)
@@ -210,7 +214,7 @@ class ConfinedPython:
         return [*ended, *[Trial("not run", error=error)] * (wanted - len(ended))]
 
     def _a_slot(self, level: Level) -> _Slot:
-        # Several threads share this list; `pop` is atomic, so each slot goes to one thread.
+        # No lock is needed. Several threads share this list, but `pop` is atomic, so each slot goes to one thread.
         with contextlib.suppress(IndexError):
             return self._slots.pop()
         number = next(self._numbers)
@@ -268,7 +272,7 @@ class ConfinedPython:
 
 
 def _most_bytes(program: Program) -> int:
-    """Return the most bytes that the sandbox can report if the program keeps its limits."""
+    """Return the maximum size of the sandbox's reports if the program's outputs are within their limits, in bytes."""
     printed = program.output_bytes if program.check is None else [trials.PIPE_CHUNK]
     return REPORT_BYTES + sum(ESCAPED_BYTE * each + 2 * REPORT_BYTES for each in printed)
 

@@ -19,11 +19,11 @@ LIBRARY = "math_verify"
 DEADLINE_S = 2.0
 MEMORY_LIMIT_BYTES = 4 << 30
 LONGEST_TEXT = 20_000
-"""Characters. Of a longer text only the end is searched, because the answer is there."""
+"""The number of characters at the end of a text that are searched, because the answer is at the end."""
 LONGEST_ANSWER = 200
-"""Characters of a text that consists only of an answer."""
+"""The maximum number of characters of a text that consists only of a number."""
 LONGEST_EXPRESSION = 2_000
-"""Characters. A longer expression is not equal, because comparing it would block a worker."""
+"""A longer expression, in characters, counts as not equal, because comparing it would block a worker."""
 
 _OPEN_BOX = re.compile(r"\\boxed\s*\{")
 _HASHES = re.compile(r"^####(.*\S)", re.MULTILINE)
@@ -34,23 +34,24 @@ _RELATION = re.compile(
     r"\\(?:not|neg|lnot|neq?|le|leq|leqslant|ge|geq|geqslant|lt|gt|ll|gg|nless|ngtr|to|mapsto|implies|iff|"
     r"(?:long)?rightarrow|(?:Long)?[Rr]ightarrow|l?or|vee|land|wedge)(?![A-Za-z])|[<>≤≥≠¬→⇒∨∧]"
 )
-"""A denial, an inequality, an implication or a choice. math-verify drops it and compares the number after it."""
+"""A symbol of negation, inequality, implication or choice. math-verify ignores it and compares the number after it."""
 _LIMITED = re.compile(
     r"\b(?:except|without|least|most|more|less|greater|fewer|above|below|under|over|than)\b", re.IGNORECASE
 )
-"""A word that limits a value. math-verify drops words."""
+"""A word that limits a value, such as "at least". math-verify ignores words."""
 _CHOICE = re.compile(r"(?<![\\A-Za-z])or(?![A-Za-z])", re.IGNORECASE)
 _ASIDE = re.compile(r"\(\s*or(?![A-Za-z])", re.IGNORECASE)
 _BRACKETED = re.compile(r"[(\[][^()\[\]]*[)\]]")
 _LIST = re.compile(r",|\\pm|±|(?<![\\A-Za-z])(?:or|and)(?![A-Za-z])", re.IGNORECASE)
 _BASE = re.compile(r"(?<![A-Za-z\d])[\dA-F]*\d\s*\)?\s*_\s*(?:\{([^{}]*)\}|(\w))")
-"""A number with the base of its digits, which math-verify drops."""
+"""A number with a base, such as `101_2`. math-verify ignores the base."""
 _EQUALS = re.compile(r"(?<![<>!:\\])=")
 _GROUPED = re.compile(r"(?<![\d.,(\[])\d{1,3}(?:,\d{3})+(?![\d,])")
-"""A number with thousands separators, which math-verify takes for a list."""
+"""A number with thousands separators. math-verify would parse it as a list."""
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 PROSE_WORDS = 3
-"""An expected answer of this many words is a statement. math-verify would compare only the formulas in it."""
+"""An expected answer of this many words is a statement, not an expression. Do not compare it with math-verify, which
+would compare only the formulas in it."""
 _COMMAND = re.compile(r"\\(?:text|mathrm|mbox|textbf)\s*\{[^{}]*\}|\\[A-Za-z]+")
 
 
@@ -59,16 +60,17 @@ class Comparison(NamedTuple):
 
     is_equal: bool
     extracted: str | None
-    """The answer as extracted; None if the text has none or the extraction took too long."""
+    """The answer as extracted from the text, or None if the text has no answer."""
     undecided: str | None = None
-    """The reason why math-verify did not decide; then `is_equal` is False."""
+    """The reason why math-verify did not decide, such as a timeout. In this case `is_equal` is False."""
 
 
 class MathEquality:
     """A comparison of answers by exact arithmetic, or else by math-verify in workers that can be killed.
 
-    `deadline_s` is the time limit of one math-verify comparison in seconds. There is one worker per core, at most
-    `max_workers`. Workers start when first needed. The constructor raises `LaunchError` without math-verify.
+    `deadline_s` is the timeout of one math-verify comparison in seconds. There is one worker per core, but at most
+    `max_workers`. Workers start when first needed. The constructor raises `LaunchError` if math-verify is not
+    installed.
     """
 
     def __init__(self, *, max_workers: int | None = None, deadline_s: float = DEADLINE_S) -> None:
@@ -81,10 +83,10 @@ class MathEquality:
     async def compare(self, expected: str, text: str) -> Comparison:
         """Compare the answer in a text with the expected one.
 
-        The answer is the content of the last `\\boxed{…}`, else the text after `####`, else a number that is the whole
-        text, else the only value that the last sentence states. Of boxes joined by "or" or the like, all must be equal
-        to the expected answer, or together be the expected list. A text with only an unclosed box is cut off: it has
-        no answer.
+        The answer is the first of these that exists: the content of the last `\\boxed{…}`, the text after `####`, the
+        whole text if it is a number, or the only value that the last sentence states. If boxes are joined, for example
+        by "or", each must equal the expected answer, or all together must equal the expected list. A text whose only
+        box is not closed was truncated, so it has no answer.
         """
         answers = _answers_in(strip_reasoning(text)[-LONGEST_TEXT:])
         if not answers:
@@ -95,7 +97,7 @@ class MathEquality:
                 break
         if compared.is_equal or len(answers) == 1:
             return compared
-        # The boxes are not the same value in several forms, so together they are a list.
+        # The boxes do not all have the expected value, so compare them as one list.
         return await self._compare_answer(expected, ", ".join(answers))
 
     async def _compare_answer(self, expected: str, answer: str) -> Comparison:
@@ -121,7 +123,7 @@ class MathEquality:
             return Comparison(False, answer, undecided=str(error))
 
     def close(self) -> None:
-        """End the workers; a later comparison starts new ones."""
+        """Kill the workers. A later comparison starts new ones."""
         self._workers.close()
 
 
@@ -131,8 +133,8 @@ def boxed(answer: str) -> str:
 
 
 def prepare_worker() -> None:
-    """Import math-verify and build its grammar, so that these seconds do not count as time of a comparison."""
-    # It warns that it has no time limit; the worker has one.
+    """Import math-verify and build its grammar, so that this time does not count towards a comparison's timeout."""
+    # Hide the library's warning that it runs without a timeout, because the worker has a timeout.
     logging.getLogger(LIBRARY).setLevel(logging.ERROR)
     compare_by_library(r"\frac{1}{2}", r"\boxed{0.5}")
 
@@ -166,7 +168,7 @@ def _ungrouped(text: str) -> str:
 
 
 def _says_something_else(expected: str, answer: str) -> bool:
-    """Return whether the answer, but not the expected one, has a part that changes a value and math-verify drops."""
+    """Return whether only the answer has a part that changes its value and that math-verify would ignore."""
     if any(mark.search(answer) and not mark.search(expected) for mark in (_RELATION, _LIMITED, CHANGES_VALUE, _ASIDE)):
         return True
     if _CHOICE.search(answer) and not _LIST.search(_BRACKETED.sub("", _ungrouped(expected))):
@@ -180,7 +182,10 @@ def _bases(text: str) -> set[str]:
 
 
 def _constants(expected: str, answer: str) -> list[str]:
-    """Return the constant sides of an answer that is an equation. All of them must equal an expected value."""
+    """Return the constant sides of an answer that is an equation, because each of them must equal the expected value.
+
+    If the expected answer is also an equation, return an empty list.
+    """
     sides = _EQUALS.split(answer)
     if len(sides) == 1 or _EQUALS.search(expected):
         return []

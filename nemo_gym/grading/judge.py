@@ -48,7 +48,7 @@ def _is_there(path: Path, info: ValidationInfo) -> Path:
 
 
 PromptFile = Annotated[Path, AfterValidator(_in_folder_first), AfterValidator(_is_there)]
-"""A text file in the server's folder, or else in one of the search roots."""
+"""The path of a text file, which is looked up first in the server's folder and then in the search roots."""
 
 
 class JudgeConfig(BaseModel):
@@ -57,24 +57,25 @@ class JudgeConfig(BaseModel):
     model_server: ModelServerRef
     """The model server of the judge, as `{type: responses_api_models, name: …}`."""
     prompt: PromptFile
-    """A template in which `{name}` is a field. Write a literal brace twice.
+    """The file of a template in which `{name}` is a field. Write a literal brace twice.
 
-    `{nonce}` is a code that no field contains. A template that puts fields between lines with this code can warn the
-    judge that an answer may imitate the rest of the prompt."""
+    `{nonce}` is a random-looking code that no field contains. Put fields between lines with this code to separate them
+    from the rest of the prompt, which an answer may imitate to deceive the judge."""
     system_message: str | None = None
     """A system message before the prompt."""
     labels: list[str] = Field(min_length=1)
-    """The possible verdicts; case is ignored. A reply's verdict is the label of the last sentence that begins or ends
-    with one. It does not count if that sentence denies, quotes or reports it, or if what follows contradicts it."""
+    """The possible verdicts; case is ignored. The verdict of a reply is the label of its last sentence that starts or
+    ends with a label. A label does not count if its sentence denies, quotes or reports it, or if a later sentence
+    contradicts it."""
     max_concurrency: int | None = Field(default=64, ge=1)
     """Maximum number of concurrent calls; null for no limit."""
     responses_create_params: ResponseCreateParams = ResponseCreateParams(input=[])
     """Sampling parameters of the judge; `input` is replaced."""
     votes: int = Field(default=1, ge=1)
-    """How many times the judge is asked. A label needs more than half of the readable verdicts."""
+    """How many times the judge is asked. A label wins if it has more than half of the votes that chose a label."""
     swap: tuple[str, str] | None = None
-    """Two fields whose values are swapped to detect a judge that favours a position. The first label counts only if
-    the judge gives it in both orders."""
+    """Two fields whose values are swapped to detect position bias. If the verdict is the first label, the judge is
+    asked again with the fields swapped, and the verdict counts only if it is the same in both orders."""
 
     @model_validator(mode="after")
     def _swapped_fields_are_in_prompt(self, info: ValidationInfo) -> JudgeConfig:
@@ -93,9 +94,9 @@ class JudgeConfig(BaseModel):
 
 
 def filled_with(*names: str) -> AfterValidator:
-    """Return an annotation for a `JudgeConfig` or a `PromptFile` whose judge is asked with these fields.
+    """Return an annotation for a `JudgeConfig` or a `PromptFile` that names the fields that the verifier fills in.
 
-    A prompt with another field is then reported at the start of the server and by `ng_validate`:
+    If the prompt has another field, server start and `ng_validate` report an error. For example:
     `judge: Annotated[JudgeConfig, filled_with("question", "answer")]`.
     """
 
@@ -110,7 +111,10 @@ def filled_with(*names: str) -> AfterValidator:
 
 
 def _fields_at_start(prompt: Path, info: ValidationInfo) -> list[str] | None:
-    """Return the fields of a prompt while a server's settings are checked; None otherwise, or if it has no file."""
+    """Return the fields of a prompt if a server's settings are being checked, or None otherwise.
+
+    Also return None if the prompt file does not exist, because `_is_there` reports that.
+    """
     if not (info.context or {}).get("checks_files") or paths.find(prompt, Path.is_file) is None:
         return None
     try:
@@ -125,12 +129,12 @@ def _unknown_field(prompt: Path, name: str, known: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class JudgeCall:
-    """One question to the judge, with its response."""
+    """One request to the judge, with the judge's response."""
 
     responses_create_params: ResponseCreateParams
     response: Response
     label: str | None
-    """None if the answer does not decide on a label."""
+    """The label that the answer decides on, or None if it does not decide on one."""
 
     @property
     def text(self) -> str:
@@ -150,15 +154,15 @@ class JudgeCall:
 class Verdict:
     """The judge's verdict.
 
-    `label` is None unless `outcome` is `agreed`. The other outcomes: no label has more than half of the votes
-    (`tied`), or the swapped question led to another label (`order_decides`).
+    `outcome` is `agreed` if a label has won. It is `tied` if no label has more than half of the votes, and
+    `order_decides` if the swapped fields led to another label. `label` is None unless the outcome is `agreed`.
     """
 
     label: str | None
     outcome: Outcome
     calls: tuple[JudgeCall, ...]
     was_swapped: bool = False
-    """Whether the question was asked again with its fields swapped, after the first label."""
+    """Whether the judge was asked again with the fields swapped, because its first verdict was the first label."""
 
     @property
     def text(self) -> str:
@@ -167,7 +171,7 @@ class Verdict:
 
 
 class Judge:
-    """A judge model that is asked through a prompt."""
+    """A judge model with a prompt, for repeated questions with different fields."""
 
     def __init__(self, config: JudgeConfig, client: ServerClient) -> None:
         self._config = config
@@ -177,7 +181,7 @@ class Judge:
         self._labels = LabelReader(config.labels)
 
     async def ask(self, **fields: str) -> Verdict:
-        """Return the verdict on these prompt fields.
+        """Ask the judge with these values of the prompt's fields, and return the verdict.
 
         Raise `JudgeFailed` if the judge does not answer, or if none of its answers decides on a label.
         """
@@ -196,7 +200,7 @@ class Judge:
             async with asyncio.TaskGroup() as group:
                 asked = [group.create_task(self._call(fields)) for _ in range(self._config.votes)]
         except ExceptionGroup as failures:
-            # Callers handle single errors, and the first one is reason enough.
+            # Raise only the first error, because callers do not handle exception groups.
             raise failures.exceptions[0] from failures
         calls = tuple(task.result() for task in asked)
         votes = Counter(call.label for call in calls if call.label is not None)
@@ -235,9 +239,9 @@ class Judge:
 
 
 def _nonce_of(fields: dict[str, str]) -> str:
-    """Return a code that no field contains, the same one for the same fields.
+    """Return a code that no field contains. The same fields always get the same code.
 
-    A field cannot be written so that it contains its own hash.
+    The code is a hash of all fields, so the author of a field cannot write this hash into the field.
     """
     return hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()[:NONCE_DIGITS]
 
@@ -259,5 +263,5 @@ def read_prompt(path: Path) -> str:
 
 
 def fields_of(template: str) -> list[str]:
-    """Return the names of a template's fields. Raise `ValueError` if it is not a template."""
+    """Return the names of a template's fields. Raise `ValueError` if the template has an unmatched brace."""
     return [name for _, name, _, _ in Formatter().parse(template) if name is not None]

@@ -25,18 +25,19 @@ async def call_judge(
     """Post to a judge's server and parse its reply as `response_model`. Raise `JudgeFailed` for any failure."""
     left_s = time_left_s()
     try:
-        # The judge's deadline is before the verifier's, so that there is time left to report its failure.
+        # Set the judge's deadline before the verifier's own, so that time is left to report a failure of the judge.
         with deadline_in(None if left_s is None else time_left_for_callee(left_s)):
             reply = await server_client.post(server_name=server_name, url_path=url_path, json=json)
         if not reply.ok:
             reading = reply.read()
             if not isawaitable(reading):
-                # A test double that only supports what `raise_for_status` needs.
+                # A test double without an async `read` only supports `raise_for_status`.
                 await raise_for_status(reply)
             body = await reading
             problem = problem_of_body(body)
             detail = problem.detail if problem else readable(body)
-            # Tests of published folders pass replies that only have `ok`, `cookies` and `read`.
+            # The status may be missing, because tests of published folders use fake replies that only have `ok`,
+            # `cookies` and `read`.
             status = getattr(reply, "status", "an error")
             raise JudgeFailed(f"the judge '{server_name}' answered {status}: {detail}", server=server_name)
         return response_model.model_validate(await get_response_json(reply))

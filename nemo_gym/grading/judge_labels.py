@@ -7,13 +7,13 @@ import re
 _SENTENCE_END = re.compile(r"\n|(?<=[.!?])\s+|(?<=[.!?][\"'*_`)])\s+")
 _TAG = re.compile(r"</?\w{1,30}>")
 _BARE = re.compile(r"[\s*_`\"'.:!()\[\]{}“”‘’]*")
-"""The marks that may surround a label that is a whole line."""
+"""The punctuation and markup that may surround a label on a line of its own."""
 _CLOSERS = r"[\s\"'*_`$”’)\]}]*"
 _GOES_ON = re.compile(
     rf"{_CLOSERS}(?:[.!]*{_CLOSERS}\Z|[,;:]|\s[-–—(]|\s(?:because|since|as|for|it|they|the|both|this|that|these)\b)",
     re.IGNORECASE,
 )
-"""The text after a label that is a verdict. A question, or a statement about the label, is not a verdict."""
+"""The text that may follow a verdict. Before other text, the label is part of a question or of another statement."""
 _NOT = r"(?:\b(?:not|never|no|cannot|neither|nor)\b|n['’]t\b)"
 _REPORTS = (
     r"(?:\A|[,;:])[\s*_]*(?:(?!(?:what|as|which)\b)[\w'’]+\s+){1,5}(?:wrote|writes|says|said|claims|claimed|states|asserts|"
@@ -28,22 +28,22 @@ _DENIED = re.compile(
     r"|\bor[\s\"“'*_`]*\Z",
     re.IGNORECASE,
 )
-"""The text before a label that denies it, or reports that another text has it.
+"""The text before a label that denies the label, or reports that another text contains it.
 
-In "they do not match: equal", the denial is of something else."""
+In "they do not match: equal", the label is not denied, because the colon ends the denial."""
 _CONDITIONAL_OR_QUOTED = re.compile(r"\A\s*>|\b(?:if|unless|otherwise)\b", re.IGNORECASE)
 _NEXT_CLAUSE = re.compile(r"\b(?:so|therefore|thus|hence|but|then)\b", re.IGNORECASE)
 _OPENS_QUOTE = re.compile(r"[\"“'`]\s*\Z")
 _NAMES_VERDICT = re.compile(r"(?:[:=]|\b(?:is|be|say|answer|verdict))[\s\"“'*_`]*\Z", re.IGNORECASE)
 _LONGEST_LEAD = 200
-"""Characters before a label that are searched for a denial."""
+"""The number of characters before a label that are searched for a denial."""
 _FIRST_MARK = 0xE000
-"""The first of the private characters that replace labels, so that a label counts as one character."""
+"""The first of the private-use characters that replace labels, so that regexes can treat a label as one character."""
 _PRIVATE = dict.fromkeys(range(_FIRST_MARK, 0xF900))
 
 
 class LabelReader:
-    """A search for the last verdict of a reply, given as one of these labels. Case is ignored."""
+    """A parser that finds the last verdict in a judge's reply. A verdict is one of `labels`; case is ignored."""
 
     def __init__(self, labels: list[str]) -> None:
         self._labels = labels
@@ -61,8 +61,8 @@ class LabelReader:
     def find(self, text: str) -> str | None:
         """Return the label as spelled in the config, or None if the reply does not decide on one.
 
-        A sentence decides on a label if it begins or ends with it, and does not deny, quote or report it. The
-        last such sentence counts, unless it or what follows contradicts it.
+        A sentence decides on a label if it starts or ends with the label, and does not deny, quote or report it. The
+        last such sentence counts, unless it mentions another label or a later sentence contradicts it.
         """
         marked = self._any.sub(lambda found: self._mark_of[found[0].casefold()], text.translate(_PRIVATE))
         verdict, bare = None, None
@@ -76,7 +76,7 @@ class LabelReader:
             is_bare = bool(_BARE.fullmatch(before) and _BARE.fullmatch(after))
             is_only = all(found[0] == last[0] for found in mentions)
             if is_only and (is_bare or _states(before, after)):
-                # Two labels one after the other, without a word between them, do not decide on the second.
+                # Two different labels in succession, without a word between them, do not decide on either.
                 verdict = last[0] if bare in (None, last[0]) else None
             elif not is_only or verdict != last[0] or _denies(before):
                 verdict = None
@@ -84,7 +84,7 @@ class LabelReader:
         return None if verdict is None else self._labels[ord(verdict) - _FIRST_MARK]
 
     def _is_meant(self, found: re.Match[str]) -> bool:
-        """Return whether a mention is of the label, and not of the same word in a sentence about something else."""
+        """Return whether a mention is the label, and not an ordinary use of the same word in a sentence."""
         return found[0] not in self._words or _GOES_ON.match(found.string, found.end()) is not None
 
 
@@ -102,5 +102,5 @@ def _denies(before: str) -> bool:
 
 
 def _edge(character: str) -> str:
-    """Return a word boundary if the label's edge is a letter, so that it does not match within a word."""
+    """Return a regex for a word boundary if a label's edge is a letter, so that the label does not match in a word."""
     return r"\b" if character.isalnum() or character == "_" else ""

@@ -2,7 +2,7 @@ r"""Parse numbers in plain text or LaTeX, and compare them exactly.
 
 Accepts `1,234.50`, `-3/4`, `1 1/2`, `\frac{3}{4}`, `2\frac{1}{2}`, `1.5 \times 10^{3}`, `6e-4`, `25\%` and `\$18`.
 Any of them may be followed by a unit in words: `18 dollars`, `5\text{ km/h}`, `90^\circ`.
-Words that deny the number, calculate with it or scale it are not a unit.
+Words that negate a number, calculate with it or scale it, such as "million", are not accepted as a unit.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from fractions import Fraction
 from typing import NamedTuple
 
 LONGEST = 200
-"""Characters. A longer text is not treated as a number."""
+"""The maximum number of characters. A longer text is not treated as a number."""
 LARGEST_EXPONENT = 300
 ROUNDED_DIGITS = 6
-"""A decimal with this many decimals or more equals any number that rounds to it."""
+"""A number with at least this many decimal places equals any number that rounds to it."""
 SIGNIFICANT_DIGITS = 4
-"""A decimal with fewer digits after its leading zeros does not equal a number that rounds to it."""
+"""A number with fewer significant digits does not equal a number that only rounds to it."""
 SCALES = (
     r"dozens?|hundreds?|thousands?|[mb]illions?|trillions?|quadrillions?|lakhs?|lacs?|crores?|myriads?|"
     r"mille|permille|basis\s+points?|half|(?:fif|six|seven|eigh|nin|ten|hundred|thousand)ths"
 )
-"""Words that multiply the number before them, as the alternatives of a pattern."""
+"""Words that multiply the number before them, as alternatives for a regex."""
 NUMBER_WORDS = (
     r"(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|"
     r"(?:twen|thir|for|fif|six|seven|eigh|nine)ty)"
@@ -33,7 +33,7 @@ CHANGES_VALUE = re.compile(
     rf"{SCALES}|(?<!\bin )(?<!\bfor )(?<!\bper )(?<![-(]){NUMBER_WORDS}(?!-(?!{NUMBER_WORDS})))(?![A-Za-z])|n['’]t\b",
     re.IGNORECASE,
 )
-"""A word that denies the number before it, or makes it another number, unlike that of `5 dollars for two tickets`."""
+"""A word that negates the number before it or changes its value. The "two" in `5 dollars for two tickets` does not."""
 
 _SPACE = re.compile(r"\\[,;:!> ]|\\q?quad(?![A-Za-z])|~")
 _DROPPED = re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])|\\?\$|[€£¥]|\{\}|\\[()\[\]]")
@@ -57,25 +57,25 @@ _NO_UNIT = re.compile(
     r"is|are|was|were|equals?|halves|thirds?|quarters?|[mbt]n|[mb]ln|"
     r"oder|ou|oppure|eller|lub|albo|nebo|vagy|veya|или|或者|または)\b"
 )
-"""Words that cannot be part of a unit, among them "or" in other languages, which hedges."""
+"""Words that cannot be part of a unit. "or" in several languages is one of them, because it leaves a choice."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 class Number(NamedTuple):
-    """A number as written."""
+    """A number with the unit and the precision with which it was written."""
 
     value: Fraction
-    """25 for `25%`."""
+    """The written value, which is 25 for `25%`."""
     is_percent: bool
     unit: str
     """The unit in lower case and without a plural s, or an empty string."""
     decimals: int
-    """Digits after the decimal point."""
+    """The number of decimal places."""
 
 
 def number_in(text: str) -> Number | None:
-    """Parse a text that is one number, with or without a unit and a currency sign. Return None for any other text."""
+    """Parse a text that is one number, with an optional unit and currency sign. Return None for any other text."""
     if len(text) > LONGEST:
         return None
     parts = _NUMBER.fullmatch(_without_latex(text))
@@ -94,8 +94,9 @@ def number_in(text: str) -> Number | None:
 def same_number(expected: str, answer: str) -> bool | None:
     """Return whether two texts are the same number, or None if one is not a number or their units differ.
 
-    A unit or percent sign that only one of them has is ignored: `18` is `18 dollars`, `25` and `0.25` are `25%`.
-    A number with six decimals or more, of them four significant, equals any number that rounds to it.
+    A unit or percent sign that only one text has is ignored: `18` equals `18 dollars`, and `25%` equals `25` and
+    `0.25`.
+    A number with at least six decimal places and four significant digits equals any number that rounds to it.
     """
     one, other = number_in(expected), number_in(answer)
     if one is None or other is None or (one.unit and other.unit and one.unit != other.unit):
@@ -107,9 +108,10 @@ def same_number(expected: str, answer: str) -> bool | None:
 
 
 def has_asked_unit(number: Number, expected: Number, question: str) -> bool:
-    """Return whether a unit consists of words of the expected one and of sentences that end in a question mark.
+    """Return whether the words of a number's unit are all in the expected number's unit or in the question.
 
-    So `6 crates` answers "How many crates are there?", and `6 twice`, `6 aut septem` and `6%` do not.
+    Only sentences that end in a question mark count as the question. So `6 crates` answers "How many crates are
+    there?", but `6 twice`, `6 aut septem` and `6%` do not.
     """
     asked = " ".join(sentence for sentence in _SENTENCE_END.split(question) if sentence.endswith("?"))
     return _unit_words(number) <= _unit_words(expected) | _words(asked)

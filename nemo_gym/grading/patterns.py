@@ -1,6 +1,6 @@
 """Search texts with regular expressions from a dataset, in processes that can be killed.
 
-A regular expression can run for hours. It holds the interpreter lock, so this process could not stop it.
+The search of a regular expression can take hours. It holds the interpreter lock, so its own process cannot stop it.
 """
 
 from __future__ import annotations
@@ -14,18 +14,21 @@ from nemo_gym.grading.workers import WorkerCrashed, WorkerPool, WorkerTimedOut
 TIME_LIMIT_S = 5.0
 LONGEST_TEXT = 20_000
 SIDE_BY_SIDE = 4
-"""Searches at the same time, so that a slow one does not delay other rollouts."""
+"""The number of simultaneous searches, so that a slow search does not delay other rollouts."""
 
 
 class PatternFailed(ValueError):
-    """A pattern that is not a regular expression or took too long; the message shows the pattern."""
+    """A pattern that is not a valid regular expression, took too long, or crashed its worker process.
+
+    The message shows the pattern.
+    """
 
 
 class PatternSearch:
-    """A search in worker processes, which start with the first search.
+    """A runner of regex searches in worker processes, which start with the first search.
 
-    `time_limit_s` is the time limit of one search in seconds. Only the last `longest_text` characters of a text are
-    searched: answers are at the end, and the time of a search can grow with the square of the length.
+    `time_limit_s` is the timeout of one search in seconds. Only the last `longest_text` characters of a text are
+    searched, because answers are at the end and the time of a search can grow with the square of the length.
     """
 
     def __init__(self, *, time_limit_s: float = TIME_LIMIT_S, longest_text: int = LONGEST_TEXT) -> None:
@@ -34,10 +37,10 @@ class PatternSearch:
         self._workers = WorkerPool(SIDE_BY_SIDE, time_limit_s)
 
     def last_match(self, pattern: str, text: str) -> str | None:
-        """Return the text that the pattern's last match captures, or None. Case is ignored.
+        """Return the text that the pattern's last match captures, or None if there is none. Case is ignored.
 
         The captured text is the first group that is not empty, or the whole match if the pattern has no groups. A
-        match that captures nothing is skipped. Blocks for up to the time limit, so call it in a thread. Raises
+        match that captures nothing is skipped. This blocks for up to the timeout, so call it in a thread. Raises
         `PatternFailed`.
         """
         with self._failures_of(pattern):
@@ -49,7 +52,7 @@ class PatternSearch:
             return await self._workers.run(last_capture, pattern, text[-self.longest_text :])
 
     async def matches_whole(self, pattern: str, text: str, *, keeps_case: bool = False) -> bool:
-        """Return whether the pattern matches a text from its beginning to its end. Raises `PatternFailed`.
+        """Return whether the pattern matches the whole text. Raises `PatternFailed`.
 
         A text longer than `longest_text` does not match.
         """
@@ -70,12 +73,12 @@ class PatternSearch:
             raise PatternFailed(f"the pattern {pattern!r} is not a regular expression: {error}") from error
 
     def close(self) -> None:
-        """End the worker processes; a later search starts new ones."""
+        """Kill the worker processes. A later search starts new ones."""
         self._workers.close()
 
 
 def last_capture(pattern: str, text: str) -> str | None:
-    """Do the search of `PatternSearch.last_match`, in a worker."""
+    """Do the search of `PatternSearch.last_match`. This function runs in a worker process."""
     found: str | None = None
     for match in re.finditer(pattern, text, re.IGNORECASE):
         captured = next((group for group in match.groups() if group), "") if match.re.groups else match[0]
@@ -84,5 +87,5 @@ def last_capture(pattern: str, text: str) -> str | None:
 
 
 def is_full_match(pattern: str, text: str, keeps_case: bool) -> bool:
-    """Do the search of `PatternSearch.matches_whole`, in a worker."""
+    """Do the search of `PatternSearch.matches_whole`. This function runs in a worker process."""
     return re.fullmatch(pattern, text, 0 if keeps_case else re.IGNORECASE) is not None

@@ -1,7 +1,7 @@
 """Read a rubric: the criteria of a Markdown file, each with a name, a weight and a description.
 
-A weight is in brackets after the name: `name (2): text`. With a word, such as `(weight 2)` or `(2 points)`, it may
-also begin or end the line or the description. Any other brackets are text.
+A weight is in brackets after the name: `name (2): text`. If the brackets contain a word, as in `(weight 2)` or
+`(2 points)`, they may also be at the start or end of the line or of the description. Other brackets are text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nemo_gym.errors import DataError
 ADVICE = "Write a criterion as '- name (2): when it is met'; the weight is 1 if it is left out."
 LONGEST_NAME = 60
 LARGEST_WEIGHT = 1000
-"""A larger number is a year or an amount."""
+"""A larger number is rejected, because it is probably a year or an amount."""
 
 _ITEM = re.compile(r"(?P<indent>\s*)(?:[-*+]|\d{1,3}[.)])\s+(?P<text>.*)")
 _HEADING = re.compile(r"(?P<level>#{1,6})\s+(?P<text>.*?)\s*#*")
@@ -36,7 +36,7 @@ _MARKS = " \t*_:–—-"
 
 @dataclass(frozen=True)
 class Criterion:
-    """One thing that an answer must do, and its share of the reward."""
+    """One requirement on an answer, and its weight in the reward."""
 
     name: str
     weight: float
@@ -46,13 +46,13 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Rubric:
-    """The criteria of a file, and the text before them, which describes the graded answers."""
+    """The criteria in a file, and the introduction before them, which describes the answers to grade."""
 
     introduction: str
     criteria: tuple[Criterion, ...]
 
     def reward(self, met: Iterable[str]) -> float:
-        """Return the share of the weights whose criteria are met."""
+        """Return the total weight of the criteria that are met, divided by the total weight of all criteria."""
         names = set(met)
         total = math.fsum(each.weight for each in self.criteria)
         return math.fsum(each.weight for each in self.criteria if each.name in names) / total
@@ -67,9 +67,10 @@ class _Block:
 
 
 def read_rubric(path: Path) -> Rubric:
-    """Read a rubric from the search roots. Raise `DataError`, with the line, if it is missing or has a mistake.
+    """Read a rubric from the search roots. If it is missing or has a mistake, raise `DataError` with the location.
 
-    Its list items are the criteria; without a list, its headings from the second level on, with the text below each.
+    Each list item is a criterion. If the file has no list, each heading from the second level on is a criterion,
+    together with the text below it.
     """
     found = paths.find(path, Path.is_file)
     if found is None:
@@ -126,7 +127,7 @@ def _criterion(block: _Block, number: int, path: Path) -> Criterion:
 
 
 def _weight_and_rest(head: str, where: str) -> tuple[float, str]:
-    """Return the weight in brackets and the text without it; text in other brackets stays."""
+    """Return the weight in brackets, or 1 if there is none, and the text without the weight. Keep other brackets."""
     for found in _WEIGHT.finditer(head):
         before, after = head[: found.start()].rstrip(), head[found.end() :].lstrip()
         is_numeric = _NUMBER.fullmatch(found["number"]) or _THOUSANDS.fullmatch(found["number"])
@@ -169,7 +170,7 @@ def _weight(found: re.Match[str], where: str) -> float:
 
 
 def _name_and_text(head: str, *, has_more: bool) -> tuple[str, str]:
-    """Split "**name**: text" or "name: text", "name - text". A short head without a text is the name."""
+    """Split `**name**: text`, `name: text` or `name - text`. A short head that cannot be split is a name."""
     if bold := _BOLD.match(head):
         return bold["name"].strip(_MARKS), head[bold.end() :].strip(_MARKS)
     if (parted := _SEPARATOR.search(head)) and parted.start() <= LONGEST_NAME:

@@ -1,7 +1,7 @@
 """Make the special tokens of chat templates harmless in texts that a policy wrote.
 
-A tokenizer turns `<|im_end|>` into the token that ends a turn, even within an answer. An answer could then end its own
-turn and add another one that praises it.
+A tokenizer turns `<|im_end|>` into the token that ends a turn, even within an answer. So in a judge's prompt, an
+answer could end its own turn and add another turn that praises the answer.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ BRACKETED = (
 )  # fmt: skip
 NUMBERED = ("<extra_id_", "<unused", "<reserved_", "<special_")
 PIPED = "<|"
-"""The beginning of `<|im_start|>`, `<|eot_id|>` and of most other special tokens."""
+"""The start of `<|im_start|>`, `<|eot_id|>` and most other special tokens."""
 INVISIBLE = "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]*"
 """Characters that some tokenizers remove before they look for special tokens."""
 FULL_WIDTH = 0xFEE0
-"""The distance of `＜` from `<`: some tokenizers normalise such characters first."""
+"""The code point distance of the full-width `＜` from `<`.
+
+Full-width forms count too, because some tokenizers normalise them before they look for special tokens."""
 
 
 class SpecialTokens:
-    """The known special tokens, and those that a model has besides."""
+    """The known special tokens, and `more` tokens that a specific model has."""
 
     def __init__(self, more: Iterable[str] = ()) -> None:
         tokens = sorted({PIPED, *NUMBERED, *BRACKETED, *more}, key=len, reverse=True)
-        # The lookahead skips most of a text ten times as fast as the alternatives.
+        # The lookahead for the first character makes the search ten times as fast as the alternatives alone.
         first = "".join(sorted({_either(token[0]) for token in tokens}))
         self._pattern = re.compile(f"(?=[{first}])(?:{'|'.join(map(_spelled, tokens))})", re.IGNORECASE)
 
@@ -38,8 +40,8 @@ class SpecialTokens:
         return self._pattern.search(text) is not None
 
     def escaped(self, text: str) -> str:
-        """Return the text with a space in each special token. A reader still recognizes it; a tokenizer does not."""
-        # Tokens may overlap, so that another one is left after the first pass.
+        """Return the text with a space in each special token, so that readers recognize it, but tokenizers do not."""
+        # Repeat, because tokens may overlap and then a pass leaves one of them.
         while self.occur_in(text):
             text = self._pattern.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
         return text
@@ -55,5 +57,5 @@ def _spelled(token: str) -> str:
 
 
 def _either(char: str) -> str:
-    """Return a character for a set in a pattern, and its full-width form if it has one."""
+    """Return a character for a regex character class, with its full-width form if it has one."""
     return re.escape(char) + (chr(ord(char) + FULL_WIDTH) if "!" <= char <= "~" else "")

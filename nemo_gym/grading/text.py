@@ -22,12 +22,12 @@ def _number_as_text(value: object) -> object:
 
 
 AnswerText = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | int | float)]
-"""The type of a row's answer: a text, or a number, which becomes its decimal digits."""
+"""The type of a row's answer: a string, or a number, which is converted to a string without an exponent."""
 
 INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
-"""Characters without width."""
+"""Zero-width characters."""
 WRAPPING_MARKS = f"*_`$ \t\r\n\u00a0\u202f{INVISIBLE}"
-"""Markdown and LaTeX marks, spaces and invisible characters around an answer that do not change it."""
+"""Markdown and LaTeX marks, whitespace and invisible characters. Around an answer, they do not change its meaning."""
 
 _BRACES = re.compile(r"\\boxed\s*\{|\\.|[{}]", re.DOTALL)
 _TEXT_COMMAND = re.compile(
@@ -41,7 +41,7 @@ _CONNECTOR = re.compile(
     r"|\b(?:or|and|either|also|maybe|perhaps|possibly|alternatively|even)\b)*",
     re.IGNORECASE,
 )
-"""The text between the boxes of a list."""
+"""The text between two boxes of the same list, such as a comma or "or"."""
 _DEEPEST_NESTING = 8
 _WORD_OR_PART = re.compile(r"\s+|\S{1,1000}")
 _STOP_AFTER_MARKS = re.compile(rf"(?<=[*_`$])\.[\s{INVISIBLE}]{{0,20}}\Z")
@@ -81,18 +81,19 @@ def strip_reasoning(text: str) -> str:
 
 
 def last_boxed(text: str) -> str | None:
-    r"""Return the content of the last complete `\boxed{…}` with its inner braces, or None.
+    r"""Return the content of the last complete `\boxed{…}` with its inner braces, or None if there is none.
 
-    Of nested boxes the inner one counts as the last. A box whose braces are not closed is skipped.
+    If boxes are nested, the inner box counts as the last. A box that is not closed is skipped.
     """
     boxes = _boxes(text)
     return text[boxes[-1].start : boxes[-1].end] if boxes else None
 
 
 def last_boxes(text: str) -> list[str]:
-    r"""Return the contents of the last list of `\boxed{…}`, such as the two of `\boxed{1} or \boxed{2}`.
+    r"""Return the contents of the last boxes that are joined as a list, such as `\boxed{1} or \boxed{2}`.
 
-    Most texts have a list of one, the same as `last_boxed`. A box with the same content as another is left out.
+    In most texts, the list has one box, which is that of `last_boxed`. Repeated contents are left out. Return an empty
+    list if there is no complete box.
     """
     boxes = _boxes(text)
     if not boxes:
@@ -111,13 +112,13 @@ def last_boxes(text: str) -> list[str]:
 
 class _Box(NamedTuple):
     opening: int
-    """The index of the command."""
+    r"""The index of `\boxed` in the text."""
     start: int
     end: int
 
 
 def _boxes(text: str) -> list[_Box]:
-    """Return the complete boxes of a text by their start."""
+    """Return the complete boxes of a text, sorted by their start."""
     first = text.find("\\boxed")
     if first < 0:
         return []
@@ -148,9 +149,10 @@ def option_letter(text: str) -> str | None:
 
 
 def unwrapped(text: str) -> str:
-    r"""Remove markup: `\text{}` and similar commands, `$`, `\(…\)`, outer markdown marks, full-width forms.
+    r"""Remove `\text{}` and similar commands, `\(…\)`, and outer marks such as `$` or `**`.
 
-    A full stop after closing marks goes with them. Case, inner spaces and everything else stay the same.
+    Full-width characters become ASCII characters. A full stop after closing marks is removed together with the marks.
+    Case and inner spaces stay the same.
     """
     plain = _composed(text).translate(_HALF_WIDTH)
     for _ in range(_DEEPEST_NESTING):
@@ -168,8 +170,8 @@ def _composed(text: str) -> str:
 def normalised(text: str, *, keeps_case: bool = False) -> str:
     """Return a form in which different spellings of the same short answer are equal.
 
-    The text is unwrapped, with single spaces and no LaTeX spacing, escapes or final full stop. It is case-folded
-    unless it `keeps_case`.
+    The form is that of `unwrapped`, with single spaces and without LaTeX spacing, escapes or a final full stop. It is
+    case-folded unless `keeps_case`.
     """
     plain = _ESCAPED_SIGN.sub(r"\1", _LATEX_SPACE.sub(" ", unwrapped(text)))
     tidy = _SPACE.sub(" ", plain).strip(WRAPPING_MARKS).rstrip(". ")

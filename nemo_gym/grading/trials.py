@@ -1,8 +1,8 @@
 """The script that runs inside the sandbox of `ConfinedPython`: it runs a program in child processes.
 
-It imports only the standard library and `check_calls.py`. It reads one framed job from descriptor 0 and writes one
-framed report per trial to descriptor 1. A check follows the job in a second frame. That frame is read after the
-program has been forked, so the program can reach neither the check nor the reports.
+It imports only the standard library and `check_calls.py`. It reads one framed job from descriptor 0. It writes a
+framed report at its start and one per trial to descriptor 1. A check follows the job in a second frame. That frame is
+read after the program has been forked, so the program can access neither the check nor the reports.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, NoReturn, TypedDict
 
 if __name__ == "__main__":
-    # The program must not be able to import our files, so their folder is on the path only for this import.
+    # Add this script's folder to the path only for this import, because the program must not import our files.
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))
     from check_calls import ERROR_TAIL, Pipes, answer_calls, verdict  # type: ignore[import-not-found]
 
     sys.path.pop()
-    # Python starts without `site`, which would add installed packages to the path. Programs also expect its builtins.
+    # Python was started without `site`, which would add installed packages to the path. So add its builtins, such as
+    # `exit`, which programs expect.
     site.setquit()
     site.setcopyright()
     site.sethelper()
@@ -57,7 +58,7 @@ from heapq import *
 from itertools import *
 import bisect, collections, functools, heapq, itertools, math, random, re, string, typing
 """
-"""Imports that a lone function may rely on, as on the sites that such problems come from."""
+"""Imports that a function may rely on, because the websites from which such problems come provide them, too."""
 
 
 class Job(TypedDict):
@@ -92,7 +93,7 @@ class Report(TypedDict):
 
 
 class Child(NamedTuple):
-    """A child process, and our ends of its pipes."""
+    """A child process, and this process's ends of its output pipes."""
 
     pid: int
     output: int
@@ -104,12 +105,12 @@ def main() -> None:
     sys.argv[:] = ["answer.py"]
     job = json.loads(_read_frame())
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    # Processes of the same user must not read this process's memory or open its descriptors.
+    # Make this process not dumpable, so that processes of the same user cannot read its memory or descriptors.
     _prctl(PR_SET_DUMPABLE, 0)
-    # `_sweep` kills every process that it can see.
+    # Outside a PID namespace, `_sweep` would kill unrelated processes of the user.
     if job["is_alone"] and os.getpid() != 1:
         raise SystemExit("this script must be process 1 of a process namespace, because it kills all others")
-    # After this report, any failure is the program's fault.
+    # Report the start. The owner attributes any later failure to the program, not to the sandbox.
     _write_frame({"how": STARTED, "output": "", "error": "", "seconds": 0.0})
     if job["mode"] == "check":
         _write_frame(_checked(job))
@@ -157,7 +158,7 @@ def _checked(job: Job) -> Report:
         _keep_only(output, pipes.calls_write, pipes.answers_read)
         _write_all(output, json.dumps(verdict(check, pipes)).encode())
 
-    # The check must not be readable by the program, so it is not dumpable.
+    # Make the check's process not dumpable, so that the program cannot read its memory.
     judge = _start(job, "check", checker, keep=pipes, dumpable=0)
     for end in pipes:
         os.close(end)
@@ -236,7 +237,8 @@ def _limit(job: Job, folder: str) -> None:
         resource.RLIMIT_CORE: 0,
     }
     if job["is_alone"]:
-        # Outside a namespace all processes of the user count, so the limit would be reached at once.
+        # Set this limit only in a PID namespace. Elsewhere it counts all processes of the user, so the limit would be
+        # reached at once.
         limits[resource.RLIMIT_NPROC] = job["processes"]
     for kind, value in limits.items():
         resource.setrlimit(kind, (value, value))
@@ -293,7 +295,8 @@ def _watched(job: Job, pids: list[int], child: Child, output_bytes: int, began: 
         if time.monotonic() > deadline:
             how = OUT_OF_TIME
             break
-        # Usually the closed pipe wakes us at once. Poll as well, because grandchildren may keep it open.
+        # The end of the child usually closes its pipes and ends this wait. Limit the wait, because grandchildren may
+        # keep the pipes open.
         poll.poll(POLL_S * 1000)
         for end, into, most in ((child.output, output, output_bytes + 1), (child.errors, errors, None)):
             if not _drain(end, into, most):
@@ -322,7 +325,10 @@ def _watched(job: Job, pids: list[int], child: Child, output_bytes: int, began: 
 
 
 def _drain(end: int, into: bytearray, most: int | None) -> bool:
-    """Read up to `most` bytes in all, or keep the last `ERROR_TAIL` if None. Return False at the end of the pipe."""
+    """Read the available output. Return False at the end of the pipe.
+
+    Stop when `into` has `most` bytes. If `most` is None, keep only the last `ERROR_TAIL` bytes.
+    """
     for _ in range(64):
         if most is not None and len(into) >= most:
             return True
@@ -344,7 +350,8 @@ def _sweep(job: Job, pids: list[int]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
     if job["is_alone"]:
-        # -1 is every other process of this namespace. Orphans become children of this process.
+        # The PID -1 means every other process of the namespace. Orphans become children of this process, which waits
+        # for them below.
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
@@ -405,5 +412,5 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 if __name__ == "__main__":
     main()
-    # The reports are written and nothing needs cleaning up.
+    # Exit without Python's cleanup, which takes time and is not needed after the reports are written.
     os._exit(0)

@@ -1,7 +1,7 @@
 """The script that a worker process of `WorkerPool` runs: it calls one function after another.
 
-It imports only the standard library, so it starts in about 20 ms. A job's own modules are imported with its first
-call.
+It imports only the standard library, so it starts in about 20 ms. The modules of a function are imported when it is
+called for the first time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ READY, BEGUN, RETURNED, RAISED, OUT_OF_MEMORY = b"ready", b"begun", b"returned",
 
 
 def work(connection: Connection) -> None:
-    """Answer calls until the parent closes the connection."""
+    """Receive the settings, then answer calls until the parent closes the connection."""
     settings = pickle.loads(connection.recv_bytes())
     _die_with(settings["parent"])
     if (limit_bytes := settings["memory_limit_bytes"]) is not None:
@@ -81,13 +81,13 @@ def _die_with(parent: int) -> None:
 
 def main() -> None:
     """Serve the connection whose file descriptor is the only command-line argument."""
-    # The server logs stderr, so send library output there.
+    # Redirect stdout to stderr, so that output of libraries reaches the server's log.
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)
-    # A closed connection is not an error: it ends with the parent. The descriptor itself stays open, so that the
-    # parent does not see the end of the connection before the exit code.
+    # A closed connection is not an error, because it is closed when the parent ends. Use a duplicate and keep the
+    # original descriptor open, so that the parent does not see the connection end before it can see the exit code.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError, EOFError):
         work(Connection(os.dup(descriptor)))
 

@@ -21,7 +21,7 @@ from typing import Any, TypeVar, TypeVarTuple
 from nemo_gym.grading import worker
 
 START_LIMIT_S = 60.0
-"""Seconds for a worker to start and to import a job's modules, on a busy machine."""
+"""The timeout for a worker to start, and to import a job's modules, on a busy machine."""
 MAX_WAITING = 10_000
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class WorkerFailed(RuntimeError):
-    """A job that has no result, for a reason other than its own exception."""
+    """A job that ended without a result, although its function did not raise an exception."""
 
 
 class WorkerTimedOut(WorkerFailed):
@@ -41,7 +41,7 @@ class WorkerCrashed(WorkerFailed):
 
 
 class WorkerNotStarted(WorkerFailed):
-    """A worker that could not start or import a job's modules; the job is not at fault."""
+    """A worker that did not start, or did not begin the job. The job is not at fault."""
 
 
 class WorkersBusy(WorkerFailed):
@@ -51,10 +51,10 @@ class WorkersBusy(WorkerFailed):
 class WorkerPool:
     """Up to `size` worker processes, each of which is killed when its job passes the deadline.
 
-    Workers start with the first jobs, are reused, and end with this process, even if it is killed. `deadline_s` is
-    the time limit of one job in seconds. Waiting, starting a worker and importing do not count. `prepare` is called
-    once when a worker starts. `memory_limit_bytes` limits a worker's address space. When more than `max_waiting` jobs
-    wait, further ones raise `WorkersBusy`.
+    Workers start with the first jobs, are reused, and end with this process, even if it is killed. `deadline_s` is the
+    timeout of one job in seconds. The time to wait for a worker, to start it and to import modules does not count.
+    `prepare` is called once in each new worker. `memory_limit_bytes` limits a worker's address space. If `max_waiting`
+    jobs already wait, a further job raises `WorkersBusy`.
 
     A function must be importable by its name, and its arguments and result must be picklable. A worker shares no
     state with this process: do not pass sockets or handles.
@@ -91,7 +91,7 @@ class WorkerPool:
         return self._submit(function, args, deadline_s).result()
 
     def close(self) -> None:
-        """Kill the workers. Running jobs raise `WorkerCrashed`; a later job starts new workers."""
+        """Kill the workers. Running jobs then raise `WorkerCrashed`. A later job starts new workers."""
         self._workers.end_all()
 
     def pids(self) -> list[int]:
@@ -116,11 +116,11 @@ class _Worker:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                # -P: do not search the script's folder, because some of its modules shadow the standard library's.
+                # `-P` keeps the script's folder off the path, because some of its modules shadow standard modules.
                 [sys.executable, "-P", worker.__file__, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                # With its own process group, processes that a job starts end with the worker.
+                # Create a process group, so that processes that a job starts are killed together with the worker.
                 process_group=0,
             )
         self._connection = Connection(ours.detach())
@@ -133,7 +133,7 @@ class _Worker:
         return self._process.pid
 
     def call(self, name: str, pickled: bytes, deadline_s: float) -> Any:
-        """Return the function's result or raise its exception. After a `WorkerFailed` this worker is dead."""
+        """Return the function's result or raise its exception. If it raises `WorkerFailed`, this worker has ended."""
         outcome = self._begin(name, pickled, deadline_s)
         if outcome == worker.BEGUN:
             outcome = self._receive(deadline_s, f"{name} did not finish")
@@ -158,7 +158,7 @@ class _Worker:
             raise WorkerNotStarted(str(error)) from error
 
     def _send(self, message: bytes) -> None:
-        # If the worker has died, the next read reports it.
+        # Ignore the error here: if the worker has died, the next read reports it.
         with contextlib.suppress(OSError):
             self._connection.send_bytes(message)
 
@@ -185,7 +185,7 @@ class _Worker:
 
 
 class _Workers:
-    """The live workers of a pool. Of the idle ones, the last used is taken first."""
+    """The live workers of a pool. The idle worker that was used last is taken first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Programs that call the model by themselves, run as agents: in a sandbox, with a gateway to model and tools."""
+"""Run programs that call the model themselves as agents: in a sandbox, with a gateway to the model and the tools."""
 
 from nemo_gym.harness.exchange import Exchange, task_text
 from nemo_gym.harness.gateway import Gateway, ToolAddress

@@ -1,4 +1,4 @@
-"""One call of the model by a program, in any dialect, and the conversation that it shows."""
+"""One model call by a program, in any of the model APIs, and the conversation that the call contains."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ DIALECTS: dict[str, Dialect] = {
     "/v1/chat/completions": "chat",
     "/v1/messages": "messages",
 }
-"""The dialect of each route of a model server."""
+"""The API dialect of each route of a model server."""
 
 _ITEMS = TypeAdapter(list[InputItem])
 _MESSAGES = TypeAdapter(list[MessageParam])
 
 
 class Exchange(NamedTuple):
-    """An answered call of the model."""
+    """The request and the response of a model call, in the format of their API (`dialect`)."""
 
     dialect: Dialect
     request: JsonObject
@@ -40,7 +40,7 @@ class Exchange(NamedTuple):
 
     @classmethod
     def of(cls, path: str, request: bytes, answer: bytes, content_type: str) -> Exchange | None:
-        """Parse a call, streamed or not. Return None if it is not JSON, or its stream is incomplete."""
+        """Parse a call, streamed or not. Return None if a part is not JSON, or if the stream is incomplete."""
         dialect = DIALECTS[path]
         try:
             asked = orjson.loads(request)
@@ -70,9 +70,10 @@ class Exchange(NamedTuple):
         return usage.model_dump(mode="json") if usage else None
 
     def response(self, usage: object) -> Response:
-        """Return the conversation up to and including this answer as a response, without the program's own prompt.
+        """Return the conversation up to and including this answer as one response with this `usage`.
 
-        Raise `DataError` if the program sent something that the Responses API cannot express.
+        The prompt, which is everything before the first assistant item, is left out. Raise `DataError` if the program
+        sent something that the Responses API cannot express.
         """
         try:
             output = split_responses_input_output_items(self._items())[1]
@@ -116,7 +117,7 @@ class Exchange(NamedTuple):
 
 
 def _as_answer(item: InputItem) -> InputItem | OutputMessage:
-    """Return an assistant's message in the form that models answer in, which verifiers look for."""
+    """Convert an assistant's input message to an output message, because verifiers look for output messages."""
     if not isinstance(item, EasyInputMessage) or item.role != "assistant":
         return item
     text = item.content if isinstance(item.content, str) else assistant_text(item.content)
@@ -128,7 +129,7 @@ def _plain(item: Any) -> Any:
 
 
 def task_text(params: JsonObject) -> str:
-    """Return the text of a task for a program: the instructions, then every message, separated by blank lines."""
+    """Return a task as text for a program: the instructions and every message, separated by blank lines."""
     given = params.get("input") or []
     items = [{"content": given}] if isinstance(given, str) else given
     texts = [params.get("instructions"), *(_text_of(_plain(item).get("content")) for item in items)]

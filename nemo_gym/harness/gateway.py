@@ -1,7 +1,7 @@
 """The only services that a program in a sandbox can call: the policy, and the environment's tools over MCP.
 
 The program knows an address with a secret path. The gateway adds what the program must not know: the addresses of the
-run's servers, the run's token, and the rollout's session. It counts and keeps the calls of the model.
+run's servers, the run's token, and the rollout's session. It also counts and records the model calls.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ LARGEST_REQUEST_BYTES = 64 * 2**20
 CLOSE_S = 5.0
 MCP_PATH = "/mcp"
 PASSED_ON = ("accept", "mcp-protocol-version", "mcp-session-id", "anthropic-version", "anthropic-beta")
-"""Headers of the program that reach the servers."""
+"""Headers of the program's requests that are forwarded to the servers."""
 BAD_GATEWAY, NOT_FOUND, TOO_MANY, WRONG_METHOD = 502, 404, 429, 405
 JSON = "application/json"
 
 
 @dataclass(frozen=True)
 class ToolAddress:
-    """Where a rollout's tools are: the resources server, its path for MCP, and the headers of the session."""
+    """The address of a rollout's tools: the resources server, its MCP path, and the headers of the session."""
 
     server: str
     path: str = MCP_PATH
@@ -48,22 +48,22 @@ class ToolAddress:
 
 @dataclass
 class Gateway:
-    """The gateway of one rollout. It must be created in the rollout's own task."""
+    """The gateway of one rollout. Create it in the rollout's asyncio task, because it copies that task's context."""
 
     client: ServerClient
     model_server: str
     model_prefix: str = ""
-    """Before the route of each model call, such as `/ng-rollout/<id>`."""
+    """The prefix of each model route, such as `/ng-rollout/<id>`."""
     model_name: str = "policy"
-    """The name that the program's calls may give the model, as listed at `/v1/models`."""
+    """The model name for the program to use in its calls. It is listed at `/v1/models`."""
     tools: ToolAddress | None = None
     most_calls: int | None = None
-    """Calls of the model. Further ones are answered with an error."""
+    """The maximum number of model calls, or None for no limit. Further calls get an error response."""
 
     exchanges: list[Exchange] = field(default_factory=list)
-    """The answered calls of the model, in the order of their answers."""
+    """The answered model calls, in the order of their answers."""
     failure: RolloutError | None = None
-    """The failure of the last call of the model; None if it was answered."""
+    """The failure of the last model call, or None if it was answered."""
     usage: object = None
     """The token counts of all calls."""
     calls: int = 0
@@ -72,7 +72,8 @@ class Gateway:
     def __post_init__(self) -> None:
         self._secret = secrets.token_urlsafe(24)
         self._cookies: dict[str, str] = {}
-        # Connections have tasks of their own, which must know the rollout's id and deadline.
+        # Each connection is handled in a new task. Copy the context, so that these tasks know the rollout's id and
+        # deadline.
         self._context = contextvars.copy_context()
 
     def response(self) -> JsonObject:
@@ -95,9 +96,9 @@ class Gateway:
 
     @asynccontextmanager
     async def serving(self, listener: socket.socket, host: str = "127.0.0.1") -> AsyncIterator[str]:
-        """Serve on a listening socket; yield the address for the program, at which `/v1/…` and `/mcp` are.
+        """Serve on a listening socket, and yield the base URL of `/v1/…` and `/mcp` for the program.
 
-        `host` is this socket's host as the program sees it.
+        `host` is the host name under which the program reaches the socket.
         """
         # Imported here because it takes half a second, and only programs need it.
         from aiohttp import web
@@ -190,7 +191,7 @@ def _passed(reply: Reply) -> web.Response:
 
 
 def _in_the_apis_form(reply: Reply, failure: RolloutError) -> web.Response:
-    """Return an error as the client packages of the model's API expect it."""
+    """Return an error response in the form that the client packages of model APIs expect."""
     problem = problem_of_body(reply.body)
     return _passed(reply) if problem is None else _error(reply.status, problem.detail, failure.failure_class)
 

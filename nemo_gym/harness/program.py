@@ -16,7 +16,7 @@ from nemo_gym.sandbox.providers.base import LOST, TIMED_OUT
 
 EndedBy = Literal["exit", "max_steps"]
 SHOWN_BYTES = 4_000
-"""The most that a result has of each output of the program: its end."""
+"""The maximum length of each output in a result. Of a longer output, only the end is kept."""
 
 
 @dataclass(frozen=True)
@@ -27,23 +27,29 @@ class ProgramRun:
     exit_code: int
     seconds: float
     stdout: str
-    """The end of its output."""
+    """The end of the program's output."""
     stderr: str
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program that calls the model by itself. `{name}` in its words, variables and files is filled in."""
+    """A program that calls the model itself.
+
+    In its arguments, environment variables and files, `{name}` is replaced by the value of this name.
+    """
 
     command: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     timeout_s: float = 600.0
     grace_s: float = 30.0
-    """Time to write its files after the model's last allowed call."""
+    """Seconds that the program may still run after it has exceeded the limit of model calls, to write its files."""
 
     def environment(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Return its variables: those by which clients of each API find the gateway, then its own."""
+        """Return the program's environment variables.
+
+        These are the variables by which the clients of each API find the gateway, and the program's own, which win.
+        """
         known = {
             "OPENAI_BASE_URL": values["openai_base_url"],
             "OPENAI_API_BASE": values["openai_base_url"],
@@ -56,9 +62,9 @@ class Program:
         return {**known, **{name: filled_in(text, values) for name, text in self.env.items()}}
 
     async def run(self, sandbox: AsyncSandbox, gateway: Gateway, values: Mapping[str, str]) -> ProgramRun:
-        """Run the program to its end. Raise `AgentFailed` if it hangs, fails, or never called the model.
+        """Run the program to its end. Raise `AgentFailed` if it times out, fails, or never called the model.
 
-        If the last call of the model failed, raise that failure instead.
+        If the program ended and its last model call failed, raise the failure of that call instead.
         """
         began_at = time.monotonic()
         words = [filled_in(word, values) for word in self.command]

@@ -1,4 +1,4 @@
-"""One rollout of a program: its sandbox, its files, its run, and what is left of it."""
+"""One rollout of a program: its sandbox, its files, its run, and the files that it leaves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nemo_gym.sandbox import AsyncSandbox, SandboxError, SandboxProvider, Sandbo
 logger = logging.getLogger(__name__)
 
 API_KEY = "the-gateway-needs-no-key"
-"""Clients refuse to start without a key. The address is the secret."""
+"""A placeholder, because API clients refuse to start without a key. The gateway's address is the actual secret."""
 
 
 class Done(NamedTuple):
@@ -32,23 +32,24 @@ class Done(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """What a program gets, and what is kept of it."""
+    """A program with the files of its task, and the settings for collecting and keeping the files that it leaves."""
 
     program: Program
     files: Mapping[str, str]
-    """The task's own files: the text by the path in the workspace."""
+    """The texts of the task's own files, by their path in the workspace."""
     collects: Sequence[str]
     limits: Limits
     keeps: Literal["never", "failed", "always"]
     kept_at: Path
-    """The archive of a workspace that is kept."""
+    """The path of the tar archive in which a workspace is kept."""
 
     async def done(
         self, provider: SandboxProvider, spec: SandboxSpec, gateway: Gateway, gateway_host: str | None, prompt: str
     ) -> Done:
         """Run the program in a new sandbox, which is removed at the end in any case.
 
-        Raise `AgentFailed` if the program or its sandbox fails, and the failure of the model's last call if it failed.
+        Raise `AgentFailed` if the program or its sandbox fails, `InvalidTask` if a file of the task cannot be written,
+        and the failure of the last model call if that call failed.
         """
         async with AsyncSandbox(provider) as sandbox:
             try:
@@ -79,9 +80,9 @@ class Work:
         )
 
     async def _fill(self, workspace: Workspace, values: Mapping[str, str]) -> None:
-        """Write the program's files with its values filled in, and the task's as they are.
+        """Write the program's files with the values filled in, and the task's files unchanged.
 
-        Raise `InvalidTask` if a file of the task cannot be written there.
+        Raise `InvalidTask` if a file of the task cannot be written into the workspace.
         """
         try:
             for path, content in self.program.files.items():
@@ -102,7 +103,7 @@ class Work:
         try:
             await workspace.collect(self.kept_at)
         except AgentFailed as error:
-            # The failure of the program matters more.
+            # Only log this problem, because the failure of the program matters more.
             logger.warning("the workspace of a failed program is not kept: %s", error)
 
 
@@ -110,8 +111,8 @@ class Work:
 async def _listening(sandbox: AsyncSandbox, gateway: Gateway, gateway_host: str | None) -> AsyncIterator[str]:
     """Serve the gateway where the sandbox's commands can reach it, and yield its address.
 
-    A provider that can listen inside its sandboxes needs no network. Otherwise `gateway_host` is this machine's
-    address as its sandboxes see it.
+    If the provider can listen inside its sandboxes, they need no network. Otherwise serve at `gateway_host`, an
+    address of this machine that the sandboxes can reach.
     """
     listener = await sandbox.listen()
     if listener is None:

@@ -22,9 +22,9 @@ PACK = (
     'to=$1; shift; n=$#; for path in "$@"; do [ ! -e "$path" ] || set -- "$@" "$path"; done; shift $n; '
     f'[ $# -gt 0 ] || exit {NOTHING_THERE}; tar -cf "$to" -- "$@"'
 )
-"""A shell script that packs those of the paths that exist."""
+"""A shell script that packs the existing ones among the given paths into a tar archive."""
 CHANGED_MEANWHILE = 1
-"""The exit code of tar if something still writes into a file."""
+"""The exit code of tar if a file changed while it was packed."""
 MOST_FILES = 1_000
 
 
@@ -34,11 +34,11 @@ class Collected(BaseModel):
     files: dict[str, str] = {}
     """The text of each file, by its path in the workspace."""
     omitted: dict[str, str] = {}
-    """The reason for each file without a text here."""
+    """The reason why a file is not in `files`, by its path in the workspace."""
 
 
 class Limits(NamedTuple):
-    """The most that is collected, in bytes."""
+    """The maximum size of each collected file, and of all together, in bytes."""
 
     file_bytes: int
     total_bytes: int
@@ -64,9 +64,9 @@ class Workspace:
         return await self._sandbox.status() is SandboxStatus.RUNNING
 
     async def collect(self, keep_at: Path | None = None) -> Collected:
-        """Read the files that the program left. With `keep_at`, also keep all of them there, as a tar archive.
+        """Read the files to collect that the program left. With `keep_at`, also save its whole workspace there.
 
-        Raise `AgentFailed` if the sandbox is gone.
+        The saved workspace is a tar archive. Raise `AgentFailed` if the sandbox is gone.
         """
         with tempfile.TemporaryDirectory(prefix="nemo_gym-collected-") as folder:
             archive = Path(folder, "workspace.tar")
@@ -124,7 +124,7 @@ def _is_within(name: str, collects: Sequence[str]) -> bool:
 
 
 def filled_in(text: str, values: Mapping[str, str]) -> str:
-    """Replace `{name}` for the given names only, because programs' files have other braces."""
+    """Replace `{name}` by its value for the given names only, because files of programs contain other braces."""
     for name, value in values.items():
         text = text.replace(f"{{{name}}}", value)
     return text

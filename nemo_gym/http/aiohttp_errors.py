@@ -1,4 +1,4 @@
-"""Call errors that are also aiohttp errors, for server folders that catch those of aiohttp."""
+"""Call errors that are also aiohttp errors, for server folders that catch aiohttp's exceptions."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ def _kind(ours: type[ServerCallError], name: str) -> Any:
     import aiohttp
 
     theirs: type[Exception] = getattr(aiohttp, name)
-    # aiohttp builds its texts from connection details that our errors do not have.
+    # Keep our own texts, because aiohttp builds its texts from connection details that our errors do not have.
     members = {"__str__": Exception.__str__, "__repr__": Exception.__repr__, "__module__": ours.__module__}
     return type(ours.__name__, (ours, theirs), members)

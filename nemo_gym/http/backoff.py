@@ -14,9 +14,9 @@ class Backoff(NamedTuple):
     longest_s: float
 
     def pause_s(self, failures: int, retry_after_s: float | None = None) -> float:
-        """Return the pause after `failures` failed tries (at least 1), jittered by half.
+        """Return the pause after `failures` failed tries (at least 1), randomly varied by up to 50%.
 
-        The pause is at least `retry_after_s`, which itself counts only up to `longest_s`.
+        The pause is at least `retry_after_s`, or `longest_s` if that is shorter.
         """
         growing = min(self.first_s * self.factor ** (failures - 1), self.longest_s)
         return max(growing * random.uniform(0.5, 1.5), min(retry_after_s or 0.0, self.longest_s))

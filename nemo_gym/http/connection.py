@@ -23,11 +23,11 @@ RequestBody = bytes | list[bytes]
 ONE_WRITE_BYTES = 128 * 1024
 # Allowance for the framing of one chunk; further bytes count as headers.
 CHUNK_FRAMING_BYTES = 32
-# uvloop rejects infinite timers.
+# The longest timer, because uvloop rejects infinite ones.
 LONGEST_ALARM_S = 86_400.0
-# A deadline further away needs no timer yet, because most requests end long before it.
+# A deadline further away than this gets no timer yet, because most requests end long before their deadline.
 NEAR_S = 10.0
-# uvloop rounds timers to milliseconds, so one may fire this much early.
+# uvloop rounds timers to milliseconds, so a timer may fire early by this much.
 ALARM_SLACK_S = 0.002
 
 
@@ -65,7 +65,7 @@ class Request:
 
 
 class Owner(Protocol):
-    """The pool of connections to one server."""
+    """The pool of connections to one server, as a connection sees it; implemented by `Origin`."""
 
     def connection_made(self, connection: Connection) -> None: ...
 
@@ -143,12 +143,12 @@ class Connection(asyncio.Protocol):
             self._set_alarm(due)
 
     def drop(self) -> None:
-        """Close without notifying the waiter."""
+        """Close the connection without notifying the waiter."""
         self.request = None
         self.transport.abort()
 
     def fail(self, kind: type[ServerCallError], what: str) -> None:
-        """Close, and raise this error in the waiter."""
+        """Close the connection, and raise this error in the waiter."""
         request, self.request = self.request, None
         self.transport.abort()
         if request is not None and not request.waiter.done():
@@ -182,7 +182,7 @@ class Connection(asyncio.Protocol):
         self._check_size()
 
     def eof_received(self) -> None:
-        # Otherwise the event loop would first write the rest of the request, to a server that has gone.
+        # Abort, because the event loop would otherwise write the rest of the request to a server that has gone.
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -320,7 +320,7 @@ class Connection(asyncio.Protocol):
 
 
 def _has_end_of_its_own(headers: RawHeaders) -> bool:
-    """Return whether the headers define the end of the body, so that the end of the stream does not."""
+    """Return whether the headers define where the body ends. Otherwise, it ends when the connection closes."""
     return any(
         name.lower() == b"content-length"
         or (name.lower() == b"transfer-encoding" and value.lower().rstrip().endswith(b"chunked"))

@@ -29,8 +29,8 @@ __all__ = ["RATE_LIMIT_ERROR_CODES", "RETRY_ERROR_CODES", "NeMoGymAsyncOpenAI"]
 class NeMoGymAsyncOpenAI(BaseModel):
     """Client for one endpoint. Every method returns the parsed JSON object, or raises `EndpointError`.
 
-    `internal` marks one of our own servers: it is called without a proxy. It retries failures itself, so only refused
-    connections are retried here. The key is sent in the `Authorization` header and never appears in messages.
+    `internal` marks one of our own servers, which is called without a proxy. Our own servers retry failures
+    themselves, so for them this client retries only failed connections. The API key never appears in messages.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -40,22 +40,22 @@ class NeMoGymAsyncOpenAI(BaseModel):
     api_key: str = Field(repr=False)
     internal: bool = False
     key_header: str = "Authorization"
-    """The header with the key. In any other than `Authorization`, the key has no `Bearer` before it."""
+    """The header that carries the API key. The prefix `Bearer` is added only in `Authorization`."""
     default_headers: dict[str, str] = Field(default_factory=dict, repr=False)
     default_query: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Parameters of every URL, such as Azure's `api-version`."""
+    """Query parameters of every call to `base_url`, such as Azure's `api-version`."""
     timeout_s: float = Field(default=Limits().total_s, gt=0)
     """The timeout of one try, in seconds."""
     tries: int = Field(default=RetryPolicy.tries, ge=1)
     """The maximum number of tries for one call."""
     follows_policy: bool = False
-    """Whether a policy that the rollout's row names replaces this endpoint, its key and its model."""
+    """Whether the policy that a rollout's row names, if any, replaces the endpoint, the key and the model."""
 
     _session: ExternalSession | None = PrivateAttr(default=None)
 
     @property
     def url(self) -> str:
-        """The address for calls of the current rollout: `base_url`, unless the rollout's row names another one."""
+        """The address for calls of the current rollout: `base_url`, unless the rollout's row names another address."""
         return self._base_for(self._policy())
 
     async def create_models(self, **kwargs: object) -> JsonObject:
@@ -74,11 +74,11 @@ class NeMoGymAsyncOpenAI(BaseModel):
     async def create_message(
         self, *, read: Callable[[bytes], JsonObject | None] = parsed, **kwargs: object
     ) -> JsonObject:
-        """Call `POST /messages` of Anthropic's protocol. `read` converts the reply, such as the events of a stream."""
+        """Call `POST /messages` of Anthropic's protocol. `read` parses the reply, which may be an event stream."""
         return await self._call("POST", "/messages", kwargs, read=read)
 
     async def ask(self, path: str, asked: JsonObject, items: bytes | memoryview) -> bytes:
-        """Call `POST /<path>` with `input` given as JSON text. Return the reply's JSON object as text, unparsed."""
+        """Call `POST /<path>` with the JSON text `items` as `input`. Return the reply as JSON text, unparsed."""
         policy = self._policy()
         body = b"".join((dump_up_to("input", _with_model(asked, policy)), items, b"}"))
         # Free the items, which are as large as the body.
@@ -90,11 +90,11 @@ class NeMoGymAsyncOpenAI(BaseModel):
         return await self._call("POST", "/tokenize", kwargs, outside="/v1")
 
     async def post(self, path: str, **kwargs: object) -> JsonObject:
-        """Call `POST <path>` outside `/v1`, such as vLLM's `/score`. An empty path is the address itself."""
+        """Call `POST <path>` outside `/v1`, such as vLLM's `/score`. With an empty path, call `base_url` itself."""
         return await self._call("POST", path, kwargs, outside="/v1" if path else "")
 
     async def aclose(self) -> None:
-        """Leave the shared session. The last client of the event loop to leave closes the connections."""
+        """Stop using the event loop's shared session. It closes its connections when its last client leaves."""
         session, self._session = self._session, None
         if session is not None:
             await session.leave(self)
@@ -108,7 +108,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
     def _headers_for(self, policy: Policy | None) -> dict[str, str]:
         if policy is None:
             return {**self._header_of(self.api_key), **self.default_headers}
-        # The configured key and headers are only for the configured address.
+        # Send the configured key and headers only to the configured address, because they are secrets.
         own = {} if policy.base_url else {**self._header_of(self.api_key), **self.default_headers}
         return {**own, **self._header_of(policy.api_key)} if policy.api_key else own
 
@@ -177,13 +177,13 @@ def _with_model(asked: JsonObject, policy: Policy | None) -> JsonObject:
 
 
 def _masked(read: Callable[[bytes], AnswerT | None], key: str | None) -> Callable[[bytes], AnswerT | None]:
-    """Return `read` for a reply in which a row's key is masked. Nothing else knows the key and could mask it."""
+    """Return a version of `read` that first masks a row's API key. Other code cannot mask it, not knowing the key."""
     secrets = SecretValues([key or ""])
     return lambda text: read(secrets.mask_bytes(text))
 
 
 def _kept(read: Callable[[bytes], AnswerT | None], replies: list[bytes]) -> Callable[[bytes], AnswerT | None]:
-    """Return `read`, which then also appends each reply to a list."""
+    """Return a version of `read` that also appends each reply to a list."""
 
     def keep(text: bytes) -> AnswerT | None:
         replies.append(text)

@@ -47,10 +47,10 @@ ADVICE = {
     404: f"{CHECK_ADDRESS} Check the model's name, too.",
     405: CHECK_ADDRESS,
 }
-"""Advice to the user, by the status that the endpoint answered."""
+"""Advice to the user, by the status of the endpoint's reply."""
 THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 KNOWN_ORIGINS = 1024
-"""How many addresses a session remembers the proxy of. Each rollout may have an endpoint of its own."""
+"""Maximum number of addresses whose proxies a session caches, because each rollout may have its own endpoint."""
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,10 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Limits(NamedTuple):
-    """The timeouts of one try, in seconds. An endpoint that does not stream sends nothing until it has finished."""
+    """The timeouts of one try, in seconds.
+
+    `silence_s` is as long as `total_s`, because an endpoint that does not stream sends nothing until it has finished.
+    """
 
     connect_s: float = 10.0
     silence_s: float = 1800.0
@@ -70,7 +73,7 @@ class Limits(NamedTuple):
 
 
 class ConnectionLimits(NamedTuple):
-    """The most open connections to external servers; 0 means no limit."""
+    """The maximum numbers of open connections to external servers, in total and per host; 0 means no limit."""
 
     total: int = 0
     per_host: int = 0
@@ -112,7 +115,7 @@ class ExternalSession:
 
     def __init__(self) -> None:
         self.limits = _process_limits[0] if _process_limits else _published_limits()
-        """Applied when the session is next opened."""
+        """The limits on connections. A change takes effect when the session is opened the next time."""
         self._session: ClientSession | None = None
         self._plain: InternalClient | None = None
         self._proxies: dict[str, str | None] = {}
@@ -134,8 +137,8 @@ class ExternalSession:
 
         `read` (`parsed` or `as_written`) converts the body, and returns None if it is not a JSON object.
 
-        Raises `EndpointError` if the call fails. It has the reason, the number of tries and the beginning of the
-        reply, without the secrets in `headers`.
+        Raise `EndpointError` if the call fails. The error has the reason, the number of tries and the beginning of
+        the reply, without the secrets in `headers`.
         """
         asked_headers = {"Content-Type": "application/json", **headers}
         asked = _Request(method, url, body, asked_headers, proxy=None if is_ours else self.proxy_for(url))
@@ -300,7 +303,7 @@ class ExternalSession:
 
 
 def _published_limits() -> ConnectionLimits:
-    """Return the limits for published programs, which set them in the configuration of their process."""
+    """Return the limits in the global configuration of this process, where published programs set them."""
     config = maybe_get_global_config_dict()
     return ConnectionLimits() if config is None else ConnectionLimits.of(config)
 
@@ -312,7 +315,7 @@ def proxy_of(url: SplitResult) -> str | None:
     return None if proxy is None or host in THIS_MACHINE or proxy_bypass(host) else proxy
 
 
-# Connections belong to an event loop. A process has one loop; tests have several.
+# One session per event loop, because connections belong to a loop. A process has one loop; tests have several.
 _sessions: dict[asyncio.AbstractEventLoop, ExternalSession] = {}
 
 
@@ -342,7 +345,7 @@ def parsed(text: bytes) -> JsonObject | None:
 
 def as_written(text: bytes) -> bytes | None:
     """Return the text itself if it begins like a JSON object, else None. The caller parses most of it."""
-    # Long arrays of tokens reach the results without being parsed, and would make a line unreadable.
+    # Check the long arrays of tokens, which are not parsed. An invalid one would make a line of results unreadable.
     if not all(map(is_valid_array, cut_tokens(text).arrays)):
         return None
     return text if text.lstrip()[:1] == b"{" else None

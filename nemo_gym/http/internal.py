@@ -72,9 +72,9 @@ class InternalClient:
         """Send one request and return the complete reply, with any status.
 
         `path` is quoted and includes the query. `body` may be in pieces, which are not copied. `uds` is the path of a
-        unix socket; then `host` and `port` only name the server in messages and in the `Host` header. This method adds
-        `Host` and `Content-Length`. Raises an error of `nemo_gym.http.reply` if there is no complete reply, and
-        `ValueError` if the request cannot be sent as HTTP.
+        unix socket; if it is set, `host` and `port` only name the server in messages and in the `Host` header. This
+        method adds `Host` and `Content-Length`. Raise an error of `nemo_gym.http.reply` if there is no complete reply,
+        and `ValueError` if the request cannot be sent as HTTP.
         """
         loop = asyncio.get_running_loop()
         origin = (self._pools.get(loop) or self._open_pool(loop)).origin(host, port, uds)
@@ -82,7 +82,7 @@ class InternalClient:
         request = Request(method, origin.url + path, loop, timeouts or self.timeouts)
         connection = origin.take_idle() or await origin.take_other(request)
         connection.send(request, head, body)
-        # Free these, because thousands of requests may wait here at once.
+        # Free the request's data, because thousands of requests may wait here at once.
         del head, body
         try:
             return await request.waiter
@@ -137,11 +137,12 @@ def _request_head(method: str, path: str, authority: str, headers: RawHeaders, b
         lines.append(b"\r\ncontent-length: %d" % (len(body) if isinstance(body, bytes) else sum(map(len, body))))
     lines.append(b"\r\n\r\n")
     head = b"".join(lines)
-    # The request line, `Host`, these headers and an empty line. Any more would smuggle in another header or request.
+    # Expect a break after the request line and after each header, and one for the empty line. Any further break
+    # would smuggle in another header or request.
     breaks = 3 + len(headers) + has_length
     if head.count(b"\n") != breaks or head.count(b"\r") != breaks:
         broken = next(name for name, value in headers if {*b"\r\n"} & {*name, *value})
-        # Without its value, because headers contain keys.
+        # Do not show the header's value, because it may be an API key.
         raise ValueError(f"{method} {path}: the header {broken!r} holds a line break.")
     return head
 
@@ -176,7 +177,7 @@ class _SplitUrl(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def split_url(url: str) -> _SplitUrl:
-    """Split a URL as `InternalClient.request_url` accepts it. Raise `ValueError` for any other."""
+    """Split a URL that `InternalClient.request_url` accepts. Raise `ValueError` for any other URL."""
     parts = urlsplit(url)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if parts.scheme == "http+unix" and parts.netloc:

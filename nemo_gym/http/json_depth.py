@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 DEEPEST_ANSWER = 90
-"""The limit for a model's answer. The requests that contain it are a few levels deeper, and may be 100 levels deep."""
+"""The limit for a model's answer. Requests that contain the answer are a few levels deeper and may have 100 levels."""
 DEEPEST_REQUEST = 100
 """The limit for a request to a server, unless its `max_request_depth` is set."""
 DEEPEST_ROW = 200
@@ -32,7 +32,7 @@ def is_deeper_than(text: bytes | list[bytes], most: int) -> bool:
         text = text[0] if len(text) == 1 else b"".join(text)
     if len(text) >= _LARGE_BYTES and _has_at_most(most, [text]):
         return False
-    # All steps but the last run at the speed of C. Most texts have at most `most` brackets in total.
+    # All steps but the last loop run at the speed of C. Most texts end here, with at most `most` brackets in total.
     brackets = text.translate(_AS_ROUND, _ALL_ELSE)
     if brackets.count(b"(") <= most:
         return False
@@ -57,9 +57,9 @@ def is_deeper_than(text: bytes | list[bytes], most: int) -> bool:
 
 
 def _has_at_most(most: int, pieces: list[bytes]) -> bool:
-    """Return whether a text has so few opening brackets that it cannot nest deeper.
+    """Return whether a text has at most `most` opening brackets in total, so that it cannot nest deeper.
 
-    In a long text or a long array of numbers, `find` is ten times as fast as a look at every byte.
+    In a long text or a long array of numbers, `find` is ten times as fast as checking every byte.
     """
     for piece in pieces:
         for bracket in (b"[", b"{"):

@@ -11,7 +11,7 @@ class LimitedResponse(aiohttp.ClientResponse):
     """A response whose `read`, `json` and `text` raise `ClientPayloadError` if the body is too large."""
 
     async def read(self) -> bytes:
-        """Read the body. Its size counts after decompression, because a few kilobytes may expand to gigabytes."""
+        """Read the body. The limit applies after decompression, because a few kilobytes may expand to gigabytes."""
         if self._body is None:
             parts, size = [], 0
             async for part in self.content.iter_any():

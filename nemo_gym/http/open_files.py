@@ -1,4 +1,4 @@
-"""The limit on open files of a process, connections included, and how many of them calls may use."""
+"""The process's limit on open files, which include connections, and the part of it that connections may use."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import os
 import resource
 
 OPEN_FILES = 65535
-"""The limit to set if the system does not limit it."""
+"""The assumed limit if the system sets none."""
 RESERVED_FILES = 128
-"""Descriptors that outgoing connections leave free for files, pipes and incoming connections; at most a quarter."""
+"""Descriptors that outgoing connections leave free for other uses; at most a quarter of the limit.
+
+The other uses are files, pipes and incoming connections.
+"""
 ADVICE = "raise ulimit -n"
 TOO_MANY_FILES = f"this process has too many open files; {ADVICE}"
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
@@ -30,7 +33,7 @@ def open_files_limit() -> int:
 
 
 def most_incoming_calls(limit: int | None = None) -> int:
-    """Return how many connections a server may accept. It needs the rest for its own calls."""
+    """Return how many connections a server may accept. The server needs the other descriptors for its own calls."""
     limit = limit or open_files_limit()
     return max(1, (limit - _reserved(limit)) * 5 // 6)
 

@@ -1,6 +1,6 @@
 """The pool of connections to our own servers, with a stack of idle connections per address.
 
-If the process may not open another file, requests wait until a connection closes.
+If the process has reached its limit on open files, requests wait until it may open another file.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ BACKLOG_PAUSE_S = 0.005
 CLOSE_S = 1.0
 """Seconds for the other side to confirm the end of a TLS connection."""
 SHORTAGE_CHECK_S = 0.1
-"""Interval between checks for room, because other code of the process may have closed a file."""
+"""Seconds between checks whether another file may be opened, because other code may have closed a file."""
 
 
 class Shortage:
-    """The addresses of one event loop to which requests wait, because the process may not open another file."""
+    """The origins of one event loop whose requests wait, because the process may not open another file."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.pools: WeakSet[Pool] = WeakSet()
@@ -44,7 +44,7 @@ class Shortage:
         return bool(self._origins)
 
     def add(self, origin: Origin) -> None:
-        """Give this address its turn when there is room again. Close an idle connection to another one."""
+        """Queue an origin whose requests wait for a file descriptor. Close an idle connection to make room."""
         if origin not in self._origins:
             self._origins.append(origin)
         self.close_one_idle()
@@ -55,12 +55,12 @@ class Shortage:
         any(pool.close_one_idle() for pool in list(self.pools))
 
     def ease(self) -> None:
-        """Let one request open a connection, if there is room."""
+        """Let one waiting request open a connection, if the process may open another file."""
         for _ in range(len(self._origins)):
             if not has_room():
                 break
             origin = self._origins.popleft()
-            # The others have their turn first.
+            # Move this origin to the end of the queue, so that the others have their turn first.
             if origin.has_waiting:
                 self._origins.append(origin)
                 if origin.hand_on_place():
@@ -120,11 +120,11 @@ class Pool:
         # A list, because `any` of a generator would skip the remaining origins.
         if any([origin.close_idle() for origin in self._origins.values()]):
             self.expect_idle()
-        # Each rollout may have an endpoint of its own.
+        # Forget unused origins. Each rollout may have its own endpoint, so they would accumulate.
         self._origins = {key: origin for key, origin in self._origins.items() if origin.is_in_use}
 
     def close_one_idle(self) -> bool:
-        """Close the connection that was idle for longest at one address. Return whether there is one."""
+        """Close the longest-idle connection of one origin. Return False if no origin has an idle connection."""
         return any(origin.close_one_idle() for origin in self._origins.values())
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class Origin:
         self.uds = uds
         self.is_loopback = is_loopback(self.host)
         self.authority = f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
-        # With a port, the socket is only a shortcut to the server at that address.
+        # If there is a port, the unix socket is only a shortcut to the server at that address, so show the address.
         self.url = f"http+unix:{uds}:" if uds and not port else http_url(self.host, port, scheme_of(pool.tls))
         self._idle: deque[Connection] = deque()
         self._open = 0
@@ -176,7 +176,7 @@ class Origin:
         return None
 
     async def take_other(self, request: Request) -> Connection:
-        """Return a new connection, or wait for a free one at the limit."""
+        """Return a new connection. If a limit on connections or open files is reached, wait for a free one."""
         is_first = False
         if self._has_place() and not self.has_waiting:
             self._opening += 1
@@ -187,7 +187,7 @@ class Origin:
             if handed is None:
                 if (connection := await self._connect(request)) is not None:
                     return connection
-                # It keeps its place in the queue.
+                # No file could be opened. The request returns to the front of the queue.
                 is_first = True
             elif handed.is_usable():
                 return handed
@@ -212,7 +212,7 @@ class Origin:
                 waiter.set_result(connection)
                 return
         if self.pool.shortage:
-            # Requests to another address need its place.
+            # Close the connection, because requests to another address wait for a file descriptor.
             connection.drop()
             return
         connection.idle_since = self.pool.loop.time()
@@ -230,11 +230,11 @@ class Origin:
         self.pool.note_if_emptied()
         self._hand_on_places()
         if self.pool.shortage:
-            # The event loop closes the descriptor after this call.
+            # Look for room later, because the event loop closes the descriptor only after this call.
             self.pool.loop.call_soon(self.pool.shortage.ease)
 
     def close_one_idle(self) -> bool:
-        """Close the connection that was idle for longest. Return whether there is one."""
+        """Close the longest-idle connection. Return False if there is no idle connection."""
         while self._idle:
             connection = self._idle.popleft()
             if not connection.is_lost:
@@ -301,7 +301,7 @@ class Origin:
             self.hand_on_place()
 
     def hand_on_place(self) -> bool:
-        """Let one waiting request open a connection. Return False if none may."""
+        """Let one waiting request open a connection. Return False if none waits or the limit is reached."""
         while self._queue and self._has_place():
             waiter = self._queue.popleft()
             if not waiter.done():
@@ -311,7 +311,7 @@ class Origin:
         return False
 
     async def _connect(self, request: Request) -> Connection | None:
-        """Open a connection that the caller has counted in `_opening`. Return None if no file may be opened."""
+        """Open a connection that the caller has counted in `_opening`. Return None if no more files may be opened."""
         limit_s = min(request.timeouts.connect_s, request.left_s, LONGEST_ALARM_S)
         connection = Connection(self, self.pool.loop, self.pool.limits)
         try:
@@ -343,7 +343,7 @@ class Origin:
         if connection.transport.is_closing():
             raise NotConnected(request.message("the server accepted the connection but closed it immediately"))
         if self.pool.shortage:
-            # There may be room for more.
+            # A file could be opened, so other waiting requests may have room, too.
             self.pool.shortage.ease()
         return connection
 
@@ -365,7 +365,7 @@ class Origin:
                 if not self.is_loopback:
                     notice_lost_machines(transport.get_extra_info("socket"))
         except BaseException:
-            # The connection may exist even if opening was cancelled; uvloop closes it without calling us.
+            # The connection may exist even if opening was cancelled. uvloop then closes it without reporting that.
             connection.connection_lost(None)
             raise
 
@@ -382,8 +382,8 @@ async def wait_for_room() -> None:
 async def connected_unix_socket(path: str) -> socket.socket:
     """Return a connected socket, without blocking.
 
-    While the server's backlog is full, TCP waits, but a unix socket fails at once with EAGAIN. asyncio takes that for
-    a connection in progress, so this function connects the socket itself.
+    If the server's backlog is full, a TCP connection waits, but a unix socket fails at once with EAGAIN. asyncio
+    mistakes EAGAIN for a connection in progress. This function therefore retries until the socket is connected.
     """
     connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -1,4 +1,4 @@
-"""The check that a model endpoint is up."""
+"""Checks whether a model endpoint is up."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Trouble(StrEnum):
 
 
 def trouble_of(url: str, timeout_s: float, path: str = "/models") -> Trouble | None:
-    """Return why a GET request below a base URL is not answered; None if it is, with any status.
+    """Return why `GET <url><path>` gets no reply, or None if it gets a reply with any status.
 
-    Block for about the timeout at most.
+    The name resolution and each socket operation may block for `timeout_s`.
     """
     if not resolves(url, timeout_s):
         return Trouble.UNKNOWN_NAME
@@ -41,12 +41,12 @@ def trouble_of(url: str, timeout_s: float, path: str = "/models") -> Trouble | N
 
 
 def endpoint_answers(url: str, timeout_s: float) -> bool:
-    """Return whether `GET /models` of a base URL is answered, with any status. Block until the timeout at most."""
+    """Return whether `GET /models` below a base URL gets a reply with any status. Block as `trouble_of` does."""
     return trouble_of(url, timeout_s) is None
 
 
 def resolves(url: str, timeout_s: float) -> bool:
-    """Return whether the host of a URL has an address, within the timeout. A proxy resolves the name itself."""
+    """Return whether the host of a URL resolves within the timeout. Return True if a proxy resolves the name."""
     host = urlsplit(url).hostname
     if not host or urllib.request.getproxies().get(urlsplit(url).scheme):
         return True

@@ -1,4 +1,4 @@
-"""Follow redirects without sending the headers for one server to another one."""
+"""Follow redirects without sending the headers that are meant for one server to another server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import httpx
 
 
 def client_of(url: str, headers: Mapping[str, str], timeout: httpx.Timeout | float) -> httpx.Client:
-    """Return a client that follows redirects, and sends these headers to the server of this address only."""
+    """Return a client that follows redirects, but sends `headers` only to the server of `url`."""
     home = httpx.URL(url)
 
     def keep_private(request: httpx.Request) -> None:
@@ -16,12 +16,12 @@ def client_of(url: str, headers: Mapping[str, str], timeout: httpx.Timeout | flo
             for name in headers:
                 request.headers.pop(name, None)
 
-    # httpx itself removes no header but Authorization.
+    # Remove the headers in a hook, because httpx itself removes only Authorization.
     hooks = {"request": [keep_private]}
     return httpx.Client(headers=headers, timeout=timeout, follow_redirects=True, event_hooks=hooks)
 
 
 def _is_of_server(url: httpx.URL, home: httpx.URL) -> bool:
-    """Return whether the addresses have the same origin, or differ only in that `url` is encrypted."""
+    """Return whether the addresses have the same origin, or `url` only upgrades from HTTP to HTTPS."""
     is_upgrade = (home.scheme, home.port, url.scheme, url.port) == ("http", None, "https", None)
     return url.host == home.host and (is_upgrade or (url.scheme, url.port) == (home.scheme, home.port))

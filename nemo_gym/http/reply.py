@@ -1,4 +1,4 @@
-"""The reply of one of our own servers, and the errors of a call without one.
+"""The reply of one of our own servers, and the errors of calls that get no usable reply.
 
 ServerCallError         defined in `nemo_gym.errors`; the client raises only its subclasses:
 ├─ NotConnected         nothing was sent (`was_sent` is False): refused or unreachable
@@ -32,13 +32,13 @@ RawHeaders = Sequence[tuple[bytes, bytes]]
 JSON_HEADER = (b"content-type", b"application/json")
 
 RESPONSE_CONTENT_BYTES = 256 * 1024
-"""Enough for a failure with the conversation of its rollout."""
+"""The most bytes of a failed reply that `ServerReplied` keeps. Enough for the conversation of a failed rollout."""
 MAX_BODY_BYTES = 256 * 1024 * 1024
 """The most bytes of a reply's body, decompressed."""
 
 
 class NotConnected(ServerCallError):
-    """No connection could be made, so nothing was sent."""
+    """A failed connection, so that nothing was sent."""
 
     aiohttps = "ClientConnectorError"
 
@@ -47,11 +47,11 @@ class NotConnected(ServerCallError):
 
 
 class NotTrusted(NotConnected):
-    """The TLS handshake failed. Trying again does not help."""
+    """A failed TLS handshake. A retry does not help."""
 
 
 class NoFreeConnection(NotConnected):
-    """All connections that this process may open stayed in use."""
+    """A timeout because all connections that this process may open stayed in use."""
 
 
 class HungUp(ServerCallError):
@@ -95,20 +95,20 @@ class Timeouts(NamedTuple):
     """The timeouts of one request, in seconds; `total_s` also bounds the other three together."""
 
     connect_s: float = 10.0
-    """For connecting."""
+    """The time to connect."""
     read_s: float = 1800.0
-    """For the next byte of the reply."""
+    """The time to wait for the next byte of the reply."""
     total_s: float = 3600.0
-    """For the whole request, from the call to the last byte."""
+    """The time for the whole request, from the call to the last byte."""
     queue_s: float = 3600.0
-    """For a free connection, if `max_connections` is set."""
+    """The time to wait for a free connection, if `max_connections` is set or the open files are used up."""
 
     def within(self, left_s: float) -> Timeouts:
         """Return these timeouts, with `total_s` reduced to the time that the rollout has left."""
         return Timeouts(self.connect_s, self.read_s, min(self.total_s, left_s), self.queue_s)
 
     def connecting_within(self, connect_s: float) -> Timeouts:
-        """Return these timeouts, with `connect_s` of at most this."""
+        """Return these timeouts, with `connect_s` reduced to at most the given value."""
         return Timeouts(min(self.connect_s, connect_s), self.read_s, self.total_s, self.queue_s)
 
     @classmethod
@@ -121,7 +121,7 @@ class Timeouts(NamedTuple):
 
 
 class Headers(Mapping[str, str]):
-    """Header values by case-insensitive name. A repeated name has its first value here."""
+    """Header values by case-insensitive name. For a repeated header, this is the first value; see `getall`."""
 
     def __init__(self, raw: RawHeaders) -> None:
         self.raw = raw
@@ -134,7 +134,7 @@ class Headers(Mapping[str, str]):
         return values
 
     def __contains__(self, name: object) -> bool:
-        # Without decoding the others, because each reply is asked for headers that few have.
+        # Compare undecoded names, because callers check every reply for headers that few replies have.
         wanted = name.lower().encode("latin-1", "replace") if isinstance(name, str) else None
         return wanted in [each.lower() for each, _ in self.raw]
 
@@ -258,7 +258,7 @@ def excerpt(content: bytes, length: int) -> str:
 
 
 def readable(body: bytes, limit: int = 600) -> str:
-    """Return a body as one line of text: a JSON string without its quotes, cut at `limit` characters."""
+    """Return a body as one line of text, cut at `limit` characters. A JSON string loses its quotes."""
     try:
         parsed: object = orjson.loads(body)
     except orjson.JSONDecodeError:

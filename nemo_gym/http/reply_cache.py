@@ -24,7 +24,7 @@ _REPEAT = re.compile(r"\d+-(\d+(?:-a\d+)?)")
 
 
 class Counts(NamedTuple):
-    """Numbers of model calls that a cache answered, and that it did not."""
+    """Numbers of model calls that the cache answered (hits) and did not answer (misses)."""
 
     hits: int = 0
     misses: int = 0
@@ -33,9 +33,9 @@ class Counts(NamedTuple):
 class ReplyCache:
     """The replies in a folder, which several processes may share.
 
-    A reply is found by the endpoint, the whole request, model included, and the numbers of the rollout's repeat and
-    attempt. The repeats of a task therefore stay independent samples, and a retry does not get the reply that made the
-    rollout fail. API keys and headers are neither compared nor stored.
+    The key of a reply covers the endpoint, the whole request (including the model), and the numbers of the rollout's
+    repeat and attempt. The repeats of a task therefore stay independent samples, and a retry does not get the reply
+    that made the rollout fail. API keys and headers are neither compared nor stored.
     """
 
     def __init__(self, folder: Path, run_id: str) -> None:
@@ -43,7 +43,7 @@ class ReplyCache:
         self._counts = _counts_file(folder, run_id)
 
     def opened(self) -> Self:
-        """Create the folder. Raise `ConfigError` if it cannot be written."""
+        """Create the folder. Raise `ConfigError` if files in it cannot be written."""
         try:
             self._counts.parent.mkdir(parents=True, exist_ok=True)
             with self._counts.open("ab"):
@@ -58,14 +58,14 @@ class ReplyCache:
         """Return the key of a request that belongs to the current rollout."""
         rollout_id = current_rollout_id() or ""
         found = _REPEAT.fullmatch(rollout_id)
-        # A row may have an id of its own, and then nothing is known of its repeat.
+        # If the row sets its own rollout id, its repeat is unknown, so the key contains the whole id.
         repeat = found[1] if found else rollout_id
         digest = hashlib.sha256(f"{url}\n{repeat}\n".encode())
         digest.update(body)
         return digest.hexdigest()
 
     async def read(self, key: str) -> bytes | None:
-        """Return the reply with this key, or None. Count the hit or the miss, if that is possible."""
+        """Return the reply with this key, or None. Count the hit or miss; a failure to count is only logged."""
         return await asyncio.to_thread(self._read, key)
 
     async def write(self, key: str, reply: bytes) -> None:
@@ -102,11 +102,11 @@ class ReplyCache:
 
 
 current_cache: ContextVar[ReplyCache | None] = ContextVar("nemo_gym_reply_cache", default=None)
-"""The cache for the calls of the current request to a model server; None without one."""
+"""The cache for the calls of the current request to a model server; None if there is no cache."""
 
 
 def counts_of(folder: Path, run_id: str) -> Counts:
-    """Return the calls that the servers of a run have made so far."""
+    """Return the hits and misses of all servers of a run so far."""
     try:
         calls = _counts_file(folder, run_id).read_bytes()
     except FileNotFoundError:

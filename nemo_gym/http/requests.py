@@ -1,4 +1,4 @@
-"""Calls to any address with aiohttp, for servers that know the address themselves."""
+"""Requests to any URL over a shared aiohttp session, for server code that has a URL instead of a server's name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class GlobalAIOHTTPAsyncClientConfig(BaseModel):
 
 
 def set_global_aiohttp_client(cfg: GlobalAIOHTTPAsyncClientConfig) -> ClientSession:
-    """Open the session of the running event loop with these limits. An open session keeps its own."""
+    """Open the session of the running event loop with these limits. If it is open already, keep its limits."""
     session = external_session()
     session.limits = ConnectionLimits(cfg.global_aiohttp_connector_limit, cfg.global_aiohttp_connector_limit_per_host)
     return session.opened()
@@ -45,7 +45,7 @@ def is_global_aiohttp_client_setup() -> bool:
 
 
 def global_aiohttp_client_exit() -> None:
-    """Close the sessions of event loops that are not running. Servers close theirs themselves."""
+    """Close the sessions of event loops that are not running. Servers close their own sessions."""
     for loop, session in open_sessions().items():
         if not loop.is_running() and not loop.is_closed():
             loop.run_until_complete(session.aclose())
@@ -57,7 +57,7 @@ def get_global_aiohttp_client() -> ClientSession:
 
 
 def is_global_aiohttp_client_request_debug_enabled() -> bool:
-    """Return whether `global_aiohttp_client_request_debug` is true. Only published folders ask this."""
+    """Return whether `global_aiohttp_client_request_debug` is true. Only published server folders call this."""
     config = maybe_get_global_config_dict()
     return bool(config and config.get("global_aiohttp_client_request_debug"))
 
@@ -65,9 +65,9 @@ def is_global_aiohttp_client_request_debug_enabled() -> bool:
 async def request(method: str, url: str, _internal: bool = False, **kwargs: Any) -> ClientResponse:
     """Send a request and return aiohttp's response, with any status and its body unread.
 
-    The keywords are those of `aiohttp.ClientSession.request`; orjson writes `json`. A refused connection is tried
-    `MAX_NUM_TRIES` times. A request that may have arrived is not sent again. `_internal` marks one of our own servers,
-    which is called without a proxy.
+    The keywords are those of `aiohttp.ClientSession.request`; orjson serializes `json`. If the connection fails, retry
+    up to `MAX_NUM_TRIES` tries in all. A request that may have arrived is not sent again. `_internal` marks one of our
+    own servers, which is called without a proxy.
     """
     import aiohttp
 

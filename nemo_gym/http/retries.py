@@ -1,4 +1,4 @@
-"""Which failed calls to a model endpoint are retried, and the pauses between the tries."""
+"""Rules for retries of failed calls to a model endpoint: which failures, and the pauses between the tries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nemo_gym.http.backoff import Backoff
 RATE_LIMIT_ERROR_CODES = [429, 502, 503, 504, 520]
 RETRY_ERROR_CODES = [*RATE_LIMIT_ERROR_CODES, 500]
 RETRIED = frozenset({*RETRY_ERROR_CODES, 529})
-"""All statuses that are retried: the published ones, and the one of an overloaded Anthropic endpoint."""
+"""All statuses that are retried: `RETRY_ERROR_CODES`, and 529 of an overloaded Anthropic endpoint."""
 MAX_NUM_TRIES = 3
 ENDPOINT_BACKOFF = Backoff(first_s=0.5, factor=2, longest_s=30.0)
 
@@ -24,7 +24,7 @@ ENDPOINT_BACKOFF = Backoff(first_s=0.5, factor=2, longest_s=30.0)
 class RetryPolicy:
     """The failures to retry, and the pauses between tries. Model calls have no side effects, so a retry is safe.
 
-    A lost connection or a timeout is final, because the endpoint may still be working on the request.
+    After the request was sent, a lost connection or a timeout is final, because the endpoint may still work on it.
     """
 
     tries: int = MAX_NUM_TRIES
@@ -43,7 +43,7 @@ def seconds_of_retry_after(value: str | None) -> float | None:
     with suppress(ValueError):
         seconds = float(value)
         return None if math.isnan(seconds) else max(0.0, seconds)
-    # A date may have a time zone that is too large for a number.
+    # A date with a huge time zone raises OverflowError.
     with suppress(ValueError, OverflowError):
         then = parsedate_to_datetime(value)
         return max(0.0, (then.replace(tzinfo=then.tzinfo or UTC) - datetime.now(UTC)).total_seconds())

@@ -1,4 +1,4 @@
-"""TLS between the servers of a run: contexts of both sides, blocking connections, and readable errors."""
+"""TLS between the servers of a run: SSL contexts for clients and servers, blocking connections, readable errors."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ logger = logging.getLogger(__name__)
 
 PROBE_TIMEOUT_S = 2.0
 NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
-"""OpenSSL's reasons for an answer that is not TLS."""
+"""OpenSSL's error reasons if the other side's reply is not TLS."""
 
 
 @lru_cache(maxsize=16)
 def client_context(tls: Tls) -> ssl.SSLContext:
-    """Return the context of clients, which verify a server's certificate and its name."""
+    """Return the SSL context for clients, which verify a server's certificate and its name."""
     return ssl.create_default_context(cafile=None if tls.ca == SYSTEM else tls.ca)
 
 
 def server_context(tls: Tls) -> ssl.SSLContext:
-    """Return the context of servers. A renewed certificate is used from the next handshake on."""
+    """Return the SSL context for servers. A renewed certificate is used from the next handshake on."""
     return _Certificate(tls).context
 
 
 class _Certificate:
-    """A certificate on disk, and the context made from its current version."""
+    """A certificate on disk, and the SSL context made from its current version."""
 
     def __init__(self, tls: Tls) -> None:
         self._files = (str(tls.cert), str(tls.key))
         self._version = self._version_on_disk()
         self.context = self._read()
-        # Called at each handshake, even if the client sends no name.
+        # OpenSSL calls this at each handshake, even if the client sends no name.
         self.context.sni_callback = self._use_current
         self._current = self.context
 
@@ -44,7 +44,7 @@ class _Certificate:
         try:
             version = self._version_on_disk()
             if version != self._version:
-                # The two files are not replaced at once. Until they fit, the earlier ones are used.
+                # Certificate and key are not replaced at the same moment. Until they match, use the previous pair.
                 self._current, self._version = self._read(), version
         except OSError as error:
             logger.warning("the renewed certificate %s cannot be used yet: %s", self._files[0], error)
@@ -54,7 +54,7 @@ class _Certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(*self._files)
-        # Our clients keep their connections instead of resuming sessions.
+        # Issue no session tickets, because our clients keep their connections instead of resuming sessions.
         context.num_tickets = 0
         return context
 
@@ -69,7 +69,7 @@ def connection_to(host: str, port: int, tls: Tls | None, timeout_s: float) -> HT
 
 
 class _TlsConnection(HTTPConnection):
-    """A connection that expects the right name for this machine's own addresses, unlike `HTTPSConnection`."""
+    """A TLS connection that, unlike `HTTPSConnection`, takes the expected certificate name from `Tls.name_at`."""
 
     sock: socket.socket
 
@@ -87,7 +87,7 @@ class _TlsConnection(HTTPConnection):
 
 
 def reason_of(error: ssl.SSLError, tls: Tls) -> str:
-    """Return why a handshake failed and what to do, for a caller."""
+    """Return the message for a caller whose TLS handshake failed: the reason and what to do."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the server's certificate is rejected: {_problem_of_certificate(error.verify_message, tls)}"
     if error.reason in NOT_TLS:
@@ -108,7 +108,7 @@ def _problem_of_certificate(reason: str, tls: Tls) -> str:
 
 
 def tls_error_in(error: BaseException | None) -> ssl.SSLError | None:
-    """Return the failed handshake that caused an exception, or None."""
+    """Return the `ssl.SSLError` in an exception's chain of causes, or None."""
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     return error
@@ -126,7 +126,7 @@ def speaks_tls(host: str, port: int) -> bool:
 
 
 def needs_tls(url: str) -> str:
-    """Return the advice for a caller without TLS settings, for a server that speaks TLS."""
+    """Return the message for a caller that has no TLS settings but calls a server with TLS."""
     return (
         f"the server at {url} speaks TLS. Pass +tls.ca=FILE (in Python: ca=FILE) with the authority that issued its "
         f"certificate, or +tls.ca={SYSTEM} if this machine trusts it already"

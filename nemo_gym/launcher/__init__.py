@@ -1,6 +1,6 @@
 """The launcher, which starts, watches and stops the server processes of a run.
 
-The names below are loaded on first access, so that a command can start the servers' process before all other imports.
+The names below are imported on first access, so that a command can start the warm process before its other imports.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ OUT_OF_MEMORY = " If memory ran out, which dmesg shows, use fewer replicas or wo
 
 
 def how_it_ended(process: ServerProcess) -> str:
-    """Describe how a process ended, as `ended` does. Kill it if it only closed its report pipe."""
+    """Describe how a process ended, as `ended` does. Kill a process that closed its report pipe but still runs."""
     deadline = time.monotonic() + EXIT_PATIENCE_S
     while (code := process.starter.exit_code(process.pid)) is None and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -24,13 +24,13 @@ from nemo_gym.paths import INSTALL_ROOT, working_dir
 
 DISTRIBUTION = "nemo-gym"
 FULL_EXTRA = "full"
-"""Replaces the published `dev` extra, whose packages published folders import without listing them."""
+"""The extra that replaces the published `dev` extra. Published folders import its packages without listing them."""
 
 Notice = Callable[[str], None]
 
 
 def interpreters(run: RunConfig, *, auto_install: bool, notice: Notice) -> dict[str, Path]:
-    """Return the interpreters of the servers with their own environments, by server name."""
+    """Return the interpreters of servers that need their own environments, by server name. Build the environments."""
     found: dict[str, Path] = {}
     noted: set[Path] = set()
     for server in run.servers_here.values():
@@ -52,8 +52,8 @@ def environment_for(folder: Path, requirements: Requirements, plain: Mapping[str
     """Return the interpreter of an environment with the packages of the folder and of the framework.
 
     Environments are cached as `<hash of the packages>/` in the configured `uv_venv_dir`, by default `environments/` in
-    `cache_dir`. Its `resolved/` caches the resolved packages, so that the next start needs no network.
-    Raise `LaunchError` with the last output lines of the installer.
+    `cache_dir`. The subfolder `resolved/` caches the resolved packages, so that the next start needs no network.
+    If the installer fails, raise `LaunchError` with the last lines of its output.
     """
     lines, overrides = _lines_for(requirements), folder / "overrides.txt"
     remembered = _remembered(folder, requirements, plain)
@@ -82,7 +82,7 @@ class Listing(NamedTuple):
 
 
 def package_listing(folder: Path, plain: Mapping[str, object]) -> Listing:
-    """Return the listing for a folder's own environment if it is built, else for that of this process."""
+    """Return the listing for a folder's own environment if it is built, else for this process's environment."""
     python = Path(sys.executable)
     remembered = _remembered(folder, Requirements.of_folder(folder), plain)
     if remembered.is_file():
@@ -117,7 +117,7 @@ def _environment(remembered: Path, plain: Mapping[str, object]) -> Path:
 
 
 def _build(program: Installer, listed: Path, environment: Path, folder: Path) -> None:
-    # Another run may be building the same environment. The first one to finish is used by both.
+    # Build in a staging folder, because another run may be building the same environment. The first to finish wins.
     staged = environment.with_name(f".{environment.name}.{os.getpid()}")
     shutil.rmtree(staged, ignore_errors=True)
     try:

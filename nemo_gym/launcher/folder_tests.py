@@ -66,9 +66,10 @@ class Tested(NamedTuple):
 
 
 def server_folders() -> list[Path]:
-    """Return the server folders in the search roots, by tier and name; shipped ones only if there are no others.
+    """Return the server folders in the search roots, sorted by tier and name.
 
-    If several roots contain the same name, the first root wins.
+    If several roots contain the same name, the first root wins. Folders that are shipped with nemo_gym are returned
+    only if there are no others.
     """
     roots = paths.search_roots()
     own = _folders_in([root for root in roots if root != paths.INSTALL_ROOT])
@@ -88,7 +89,7 @@ def _folders_in(roots: Sequence[Path]) -> list[Path]:
 
 
 def check_pytest() -> None:
-    """Raise `LaunchError` if pytest is not installed, as after `make demo`."""
+    """Raise `LaunchError` if pytest is not installed. `make demo`, for example, does not install it."""
     missing = [package for module, package in NEEDED.items() if importlib.util.find_spec(module) is None]
     if missing:
         raise LaunchError(

@@ -23,10 +23,10 @@ class Installer(Protocol):
     name: str
 
     def resolve(self, listed: Path, overrides: Path | None, folder: Path) -> str:
-        """Resolve these requirement lines to exact packages, as lines for `install`."""
+        """Resolve the requirements in the file `listed`. Return lines with exact packages for `install`."""
 
     def install(self, listed: Path, environment: Path, folder: Path) -> None:
-        """Create an environment with exactly these packages."""
+        """Create an environment with exactly the packages in the file `listed`."""
 
     def listing(self, python: Path) -> list[str]:
         """Return the command that lists an environment's packages. It accepts `--format` and `--outdated`."""
@@ -36,7 +36,7 @@ class Installer(Protocol):
 
 
 class Uv:
-    """The installer uv, which creates an environment in a second if its packages are cached."""
+    """The installer uv, which creates an environment within a second if its packages are cached."""
 
     name = "uv"
 

@@ -12,7 +12,7 @@ START_TIMEOUT_KEY = "start_timeout_s"
 
 
 def longest_start_s(run: RunConfig, usual_s: float) -> float:
-    """Return the time that the servers have to start: the usual one, or the longest that a server asks for."""
+    """Return the seconds that the servers have to start: `usual_s`, or more if a server's settings ask for more."""
     return max([usual_s, *(float(each.settings.get(START_TIMEOUT_KEY) or 0) for each in run.servers_here.values())])
 
 

@@ -60,8 +60,8 @@ def launch(
 ) -> RunningServers:
     """Start every server of a run and the head server, and return once all of them answer.
 
-    `on_line` receives the servers' logs, `notice` the messages of the launcher, such as unmet requirements. With
-    `dry_run` each server is built from its settings and ends at once. `isolated` servers get their own environments;
+    `on_line` receives the servers' logs. `notice` receives messages of the launcher, such as unmet requirements. With
+    `dry_run`, each server is built from its settings and ends at once. `isolated` servers get their own environments;
     with `auto_install`, so do servers with unmet requirements.
     If a server does not start, stop the others and raise `LaunchError`.
     A server that dies later is restarted, at most `restart_limit` times within ten minutes.
@@ -162,7 +162,7 @@ class RunningServers:
     def wait_until_ready(self, timeout_s: float, *, dry_run: bool = False) -> None:
         """Wait until every process reports that it is ready and every server answers a request."""
         now = started_at = time.monotonic()
-        # A dry run's processes end themselves after this time, and report where they are.
+        # In a dry run, wait longer: at the timeout, the processes end themselves and report where they hang.
         deadline = started_at + timeout_s + (DRY_RUN_PATIENCE_S if dry_run else 0)
         remind_at = started_at + REMINDER_S
         failed: list[ServerProcess] = []
@@ -182,7 +182,7 @@ class RunningServers:
             if process is not None and process.has_ended and not dry_run:
                 raise _failure_at_start(process)
             if process is not None and process.has_ended and not process.is_ready:
-                # A dry run reports all mistakes, so it continues after the first one.
+                # Continue, because a dry run reports the mistakes of all servers.
                 failed.append(process)
             now = time.monotonic()
         if failed:
@@ -191,13 +191,13 @@ class RunningServers:
             _expect_answers(list(self.run.servers_here.values()), self.run.tls)
 
     def record(self) -> None:
-        """Record the run, so that other commands find it, also from a machine that has joined it."""
+        """Record the run, so that other commands on this machine find it, even if this machine has joined the run."""
         if not self.run.joins or run_at(self.run.head.host, self.run.head.port) is None:
             self._record = RunRecord.of(self.run)
             add_run(self._record)
 
     def join(self) -> None:
-        """Register the servers at the run's head server, if that is on another machine, and report from now on."""
+        """Register the servers at the head server of a joined run, and keep reporting them to it."""
         if self.run.joins:
             self._membership = Membership(self.run, lambda: self.instances, self.notice)
 
@@ -213,12 +213,12 @@ class RunningServers:
         self._keeper.wait(timeout_s)
 
     def stop(self) -> None:
-        """End every process: with SIGTERM first, then with SIGKILL."""
+        """End every process with SIGTERM. After `STOP_PATIENCE_S`, end the remaining ones with SIGKILL."""
         if self._is_stopped:
             return
         self._is_stopped = True
         if self._record is not None:
-            # Before the servers end, so that a collection knows why its rollouts are lost.
+            # Remove the record before the servers end, so that a collection knows why its rollouts are lost.
             remove_run(self._record)
         if self._membership is not None:
             self._membership.close()
@@ -226,7 +226,7 @@ class RunningServers:
             if self._keeper is not None:
                 self._keeper.close()
             for doors in self._doors.values():
-                # Our copies of the sockets would keep callers of an ended server waiting.
+                # Close our copies of the sockets, because callers of an ended server would otherwise keep waiting.
                 doors.close()
             self._signal_all(signal.SIGTERM)
             deadline = time.monotonic() + STOP_PATIENCE_S
@@ -313,7 +313,7 @@ class RunningServers:
         )
 
     def _shared_shortcut(self, name: str) -> str:
-        """Return a server's unix socket, for the other parts of the run on this machine."""
+        """Return a server's unix socket for the other parts of the run on this machine; empty if there is none."""
         shortcut, machine = self._doors[name].shortcut, this_machine()
         return f"{machine}:{shortcut.getsockname()}" if self.run.member and shortcut and machine else ""
 

@@ -35,7 +35,7 @@ OK = 200
 
 
 class LeftRunError(LaunchError):
-    """The head server has not answered for long, or its run has ended, so this machine's servers are stopped."""
+    """The reason to stop this machine's servers: the head server has not answered for long, or its run has ended."""
 
 
 class JoinedRun(NamedTuple):
@@ -46,12 +46,12 @@ class JoinedRun(NamedTuple):
 
     @classmethod
     def of(cls, run: RunConfig, notice: Callable[[str], None]) -> Self:
-        """Ask the head server, once it answers. Raise `LaunchError` if the run cannot be joined."""
+        """Wait until the head server answers, and return its run. Raise `LaunchError` if the run cannot be joined."""
         head, given = run.head, configured_token(run.plain)
         url = head.url
         began_at, has_noted = time.monotonic(), False
         while True:
-            # On the same machine, the run records its token when it has started.
+            # Look again each time, because a run on the same machine records its token only after its start.
             token = given or run_token_for(head.host, head.port)
             try:
                 client = ServerClient.load_from_global_config(head, token)
@@ -87,12 +87,12 @@ def cookie_secret_of(run: RunConfig) -> str:
 
 
 def needs_one_process(server: ServerConfig) -> bool:
-    """Return whether the rollouts of a server must meet in one process, or are called in a way that finds only one."""
+    """Return whether a server supports only one process: it compares the rollouts of a group, or serves MCP."""
     return GROUP_KEY in server.settings or server.settings.get("expose_tools_over_mcp") is True
 
 
 def host_towards(head: HeadConfig) -> str:
-    """Return the address from which this machine reaches the head server. Raise `LaunchError` without a route."""
+    """Return this machine's address on the route to the head server. Raise `LaunchError` if there is no route."""
     try:
         return source_towards(head.host)
     except OSError as error:
@@ -103,7 +103,7 @@ def host_towards(head: HeadConfig) -> str:
 
 
 class Membership:
-    """A thread that reports the servers of this machine until it is closed; `failure` is why it has given up."""
+    """A thread that reports this machine's servers to the head server. If it has given up, `failure` is the reason."""
 
     def __init__(
         self, run: RunConfig, instances: Callable[[], Sequence[ServerInstance]], notice: Callable[[str], None]
@@ -130,11 +130,11 @@ class Membership:
             try:
                 self._send("DELETE", b"")
             except (OSError, HTTPException):
-                # Without reports it will notice by itself.
+                # Ignore this, because the head server drops servers that are no longer reported.
                 return
 
     def _check_reachable(self) -> None:
-        """Refuse to advertise loopback addresses to another machine."""
+        """Raise `LaunchError` if a server has a loopback address, but the head server is on another machine."""
         for instance in self._reached():
             if is_loopback(instance.host) and not is_loopback(self._host):
                 raise LaunchError(
@@ -143,13 +143,13 @@ class Membership:
                 )
 
     def _reached(self) -> list[ServerInstance]:
-        # Unix sockets are of no use on other machines.
+        # Leave out unix sockets, which other machines cannot reach.
         return [
             each.model_copy(update={"sockets": []}).reached_at(self._host) for each in self._instances()
         ]  # fmt: skip
 
     def _report(self) -> str | None:
-        """Report once. Return why the servers do not belong to the run, if so."""
+        """Report once. Return None if the head server accepts the servers, else why it does not."""
         report = PartReport(run_id=self._run.run_id, machine=socket.gethostname(), instances=self._reached())
         status, body = self._send("PUT", report.model_dump_json().encode())
         if status == OK:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 if TYPE_CHECKING:
-    # The command reports a missing pytest itself.
+    # Not imported otherwise, because the command imports this module, too, and reports a missing pytest itself.
     import pytest
 
 COUNTS_FILE = "NEMO_GYM_TEST_COUNTS"

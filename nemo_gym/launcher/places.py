@@ -1,4 +1,4 @@
-"""A process's place in a run, with everything needed to start and restart the process."""
+"""One process of a run, with everything needed to start it and to restart it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ class Place:
     """The server that it serves; None for the head server."""
     starter: Starter
     listeners: list[socket.socket]
-    """Stay open in this process as long as the run lasts. During a restart, callers therefore wait in the backlog
-    instead of being refused, and no other process can take the port."""
+    """The listening sockets, which stay open in this process as long as the run lasts. During a restart, callers
+    therefore wait in the backlog instead of being refused, and no other process can take the port."""
     settings: ProcessSettings | Callable[[], HeadSettings]
-    """Fixed for a server. Those of the head server are computed at each start, because they list the instances."""
+    """The settings of the process. A server's are fixed; the head server's are computed at each start, because they
+    list the instances."""
     process: ServerProcess = field(init=False)
     """The current process, or the last one."""
     _updates: int | None = field(default=None, init=False)
     """The writing end of the settings pipe, which stays open for updates to the head server."""
 
     def fill(self, watcher: Watcher) -> None:
-        """Start a process. Raise `LaunchError` if that is no longer possible."""
+        """Start a process. Raise `LaunchError` if the starter can no longer start processes."""
         settings_read, settings_write = os.pipe()
         log_read, log_write = os.pipe()
         report_read, report_write = os.pipe()
@@ -57,7 +58,7 @@ class Place:
     def send(self, instance: ServerInstance) -> None:
         """Send a changed instance to the head server."""
         if self._updates is not None:
-            # A head server that does not read, or is restarting, receives all instances with its next settings.
+            # Ignore a full or broken pipe. A head server that is restarted receives all instances with its settings.
             with contextlib.suppress(BlockingIOError, BrokenPipeError):
                 os.write(self._updates, _line(instance))
 

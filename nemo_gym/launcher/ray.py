@@ -39,8 +39,9 @@ def launch_on_ray(
 ) -> RunningServers:
     """Start every server of a run as actors of a Ray cluster, and return once all of them answer.
 
-    The cluster is that of `ray_head_node_address`, else of the variable RAY_ADDRESS, else one of its own on this
-    machine. A server whose node dies is started again elsewhere. Raise `LaunchError` as `launch` does.
+    The cluster's address is `ray_head_node_address`, or else the environment variable `RAY_ADDRESS`. If neither is
+    set, start a cluster on this machine. A server whose node dies is started again on another node. Raise
+    `LaunchError` in the same cases as `launch`.
     """
     if run.only is not None or run.joins:
         raise LaunchError(
@@ -57,7 +58,7 @@ def launch_on_ray(
         running.start(ready_timeout_s=ready_timeout_s)
         running.wait_until_ready(ready_timeout_s)
         running.keep_up(RestartPolicy(restart_limit, ready_timeout_s))
-        # Recorded first, because actors on this machine record a run that has no record yet.
+        # Record the run before the actors start, because an actor on this machine records a run without a record.
         running.record()
         running.start_actors(ready_timeout_s, restart_limit, auto_install=auto_install)
     except BaseException:
@@ -67,7 +68,7 @@ def launch_on_ray(
 
 
 class ServersOnRay(RunningServers):
-    """The servers of a run on a Ray cluster; on this machine it has only the head server."""
+    """The servers of a run on a Ray cluster. On this machine, only the head server is started."""
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class ServersOnRay(RunningServers):
         self._replicas.wait_until_ready()
 
     def watch(self, timeout_s: float) -> None:
-        """Wait for this long. Raise `LaunchError` if a server cannot be kept up any more."""
+        """Wait for this long. Raise `LaunchError` if a server is not restarted any more."""
         deadline = time.monotonic() + timeout_s
         while True:
             if self._replicas is not None and self._replicas.failure is not None:
@@ -148,12 +149,12 @@ class ServersOnRay(RunningServers):
                 self._cluster.leave()
 
     def _run_of(self, server: ServerConfig) -> RunConfig:
-        """Return the run as one server's actor needs it, with the settings of no other server."""
+        """Return the run for the actor of one server, without the settings of the other servers."""
         head = self.run.head
         own = server.model_copy(
             update={
                 "num_workers": 1,
-                # The addresses for all servers are those of this machine.
+                # Keep only hosts that the server's own block sets. Hosts set for all servers are of this machine.
                 "host": server.host if "host" in server.origins else self._cluster.all_addresses,
                 "advertised_host": server.advertised_host if "advertised_host" in server.origins else "",
             }
@@ -180,7 +181,7 @@ class ServersOnRay(RunningServers):
 
 
 def _with_head_alone(run: RunConfig, cluster: Cluster) -> RunConfig:
-    """Return the run whose head server is here, where the nodes reach it, and whose servers are elsewhere."""
+    """Return the run for this machine: only the head server, at an address that the nodes can reach."""
     head = run.head
     if not is_loopback(cluster.node_ip):
         host = cluster.all_addresses if is_loopback(head.host) else head.host

@@ -25,9 +25,9 @@ from nemo_gym.paths import EXTRA_ROOTS_ENV_VAR
 from nemo_gym.version import __version__
 
 MOST_LINES = 10_000
-"""Log lines that are kept until the driver has fetched them."""
+"""Maximum number of log lines that are kept until the driver has fetched them."""
 GATHER_S = 0.05
-"""Wait for further lines before a report, so that a busy log does not cost a call per line."""
+"""Seconds to wait for further lines before a report, so that a busy log does not cost a call per line."""
 LOOK_AGAIN_S = 0.5
 STOP_PATIENCE_S = 5.0
 
@@ -39,38 +39,38 @@ class ActorOrder:
     run: RunConfig
     """The run with one server to start, and the head server to join."""
     environment: Mapping[str, str] = field(repr=False)
-    """Variables of the driver with secrets, which the server may read."""
+    """Environment variables of the driver with secrets that the server may read."""
     roots: tuple[Path, ...]
-    """The folders whose code is packed, if any."""
+    """The paths on the driver of the folders whose code is packed, if any."""
     ready_timeout_s: float
     restart_limit: int
     auto_install: bool
 
 
 class Place(NamedTuple):
-    """The node of an actor. After a restart, `life` is another one."""
+    """The node of an actor. `life` identifies the start of the actor, so it changes with each restart."""
 
     address: str
     life: str
 
 
 class Report(NamedTuple):
-    """News since an actor's last report."""
+    """Changes since an actor's last report."""
 
     life: str
     lines: list[str]
     dropped: int
-    """The number of lines before these that were too many to keep."""
+    """The number of earlier lines that were dropped, because too many were waiting."""
     notices: list[str]
     """Messages of the launcher."""
     instance: ServerInstance | None
-    """The server, once it is ready."""
+    """The server's entry for the list of servers; None until the server is ready."""
     failure: str | None
-    """Why it cannot run, anywhere."""
+    """Why the server cannot run on any node; None if it can."""
 
 
 class ServerActor:
-    """One process of a server. Its methods return soon, except `report`, which waits for news."""
+    """One process of a server. Its methods return soon, except `report`, which waits for changes."""
 
     def __init__(self, version: str, order: bytes, packed: bytes | None) -> None:
         if version != __version__:
@@ -96,7 +96,7 @@ class ServerActor:
         return self._place
 
     def report(self, wait_s: float) -> Report:
-        """Return what is new, after at most this time."""
+        """Wait for changes, for at most `wait_s`, and return those since the last report."""
         with self._news:
             self._news.wait_for(lambda: self._has_news, wait_s)
         time.sleep(GATHER_S)
@@ -116,7 +116,7 @@ class ServerActor:
         try:
             self._run(order, packed)
         except LeftRunError:
-            # Perhaps only the network was cut. If the driver is still there, Ray starts this actor again.
+            # End the process. If only the network was cut and the driver still runs, Ray starts this actor again.
             os._exit(1)
         except (LaunchError, ConfigError) as error:
             self._fail(str(error))
@@ -166,7 +166,7 @@ class ServerActor:
 
 
 def _with_code(run: RunConfig, code: UnpackedCode) -> RunConfig:
-    """Return the run with its folders on this node, and look for its files in their copies from now on."""
+    """Return the run with the copied folders of this node, and make this process look for files in them."""
     os.chdir(code.roots[0])
     os.environ[EXTRA_ROOTS_ENV_VAR] = os.pathsep.join(map(str, code.roots))
     servers = {name: each.model_copy(update={"folder": code.moved(each.folder)}) for name, each in run.servers.items()}

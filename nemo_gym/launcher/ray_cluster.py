@@ -21,12 +21,12 @@ ADDRESS_KEY = "ray_head_node_address"
 ADDRESS_ENV_VAR = "RAY_ADDRESS"
 LOOPBACK = "127.0.0.1"
 ANSWER_S = 10.0
-"""Seconds within which the head node must accept a connection. Ray itself would try for two minutes."""
+"""Seconds within which the head node must accept a connection. Ray itself would keep trying for two minutes."""
 RETRY_S = 0.5
 
 
 class Cluster:
-    """This process's connection to a Ray cluster, or a cluster of its own."""
+    """This process's connection to a Ray cluster: an existing one, or one that this process starts."""
 
     def __init__(self, run: RunConfig) -> None:
         """Connect, unless this process is connected already. Raise `LaunchError` if that is not possible."""
@@ -44,7 +44,7 @@ class Cluster:
         self.address = str(context.gcs_address)
         """The address of the cluster's control service."""
         self.node_ip = LOOPBACK if self._is_ours and not address else _node_ip(context.get_node_id())
-        """The address of this machine in the cluster; loopback in a cluster that only this machine has."""
+        """The address of this machine in the cluster; loopback if the cluster consists of this machine only."""
 
     @property
     def all_addresses(self) -> str:
@@ -54,7 +54,7 @@ class Cluster:
         return "::" if ":" in self.node_ip else "0.0.0.0"
 
     def leave(self) -> None:
-        """Disconnect. A cluster of its own ends, and so do all actors of this process."""
+        """Disconnect. All actors of this process end, and so does a cluster that this process has started."""
         if self._is_ours:
             imported_ray().shutdown()
 
@@ -63,7 +63,7 @@ class Cluster:
         if not address:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             wanted = sum(each.ray.num_cpus * processes_of(run, each) for each in run.servers.values())
-            # Its processes share this machine as those of the local launcher do, however many there are.
+            # Offer CPUs for all processes, because they share this machine like those of the local launcher.
             cpus = max(math.ceil(wanted), os.cpu_count() or 1)
             options = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
         else:
@@ -74,7 +74,7 @@ class Cluster:
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise _unreachable(address or "this machine", error) from error
         finally:
-            # Ray replaces the handler of SIGTERM, but our commands end in order on a signal.
+            # Restore our handlers. Ray replaces that of SIGTERM, but our commands shut down in order on a signal.
             if threading.current_thread() is threading.main_thread():
                 for number, handler in handlers.items():
                     signal.signal(number, handler)
@@ -91,7 +91,7 @@ def imported_ray() -> Any:
 def _check_that_it_answers(address: str) -> None:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        # Such as `auto`, which Ray resolves.
+        # Another form of address, such as `auto`, which Ray resolves.
         return
     deadline = time.monotonic() + ANSWER_S
     while True:

@@ -1,4 +1,4 @@
-"""The code of server folders that the nodes of a Ray cluster do not have: packed once, unpacked once per node."""
+"""The code of server folders that the nodes of a Ray cluster lack. It is packed once and unpacked once per node."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ COPY_KEY = "ray_copies_code"
 
 
 class Code(NamedTuple):
-    """The packed folders of a run, and their places here."""
+    """The packed folders of a run, and the paths of these folders on this machine."""
 
     packed: bytes
     roots: tuple[Path, ...]
 
     @classmethod
     def of(cls, run: RunConfig) -> Code | None:
-        """Pack the roots of all server folders outside the installation. None if there is nothing to copy."""
+        """Pack the roots of all server folders outside the installation. Return None if nothing must be copied."""
         roots = tuple(dict.fromkeys(root for each in run.servers.values() if (root := _root(each.folder))))
         if not roots or run.plain.get(COPY_KEY) is False:
             return None
@@ -69,7 +69,7 @@ class UnpackedCode:
         return list(self._roots.values())
 
     def moved(self, path: Path) -> Path:
-        """Return the place of a file or folder on this node."""
+        """Return the path on this node of a file or folder. A path outside the copied folders stays the same."""
         for root, copy in self._roots.items():
             if path.is_relative_to(root):
                 return copy / path.relative_to(root)
@@ -79,7 +79,7 @@ class UnpackedCode:
         self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._folder.parent.stat().st_uid != os.getuid():
             raise LaunchError(f"{self._folder.parent} belongs to another user, so the servers' code is not put there.")
-        # Renamed when complete, because other processes of this node may look for it meanwhile.
+        # Rename the folder when it is complete, because other processes of this node may look for it meanwhile.
         staged = Path(tempfile.mkdtemp(dir=self._folder.parent))
         with zipfile.ZipFile(io.BytesIO(packed)) as archive:
             for entry in archive.infolist():
@@ -102,5 +102,5 @@ def _files(root: Path) -> Iterator[Path]:
             name for name in subfolders if name not in SKIPPED and not name.startswith(".")
             and not Path(folder, name, "pyvenv.cfg").exists()
         )  # fmt: skip
-        # env.yaml and other hidden or secret files stay here: values from them are in the resolved settings.
+        # Do not copy env.yaml and hidden files, which may have secrets. The resolved settings have their values.
         yield from (Path(folder, name) for name in sorted(names) if not name.startswith(".") and name != "env.yaml")

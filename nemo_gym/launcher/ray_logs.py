@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class NodeLogs:
-    """The files of all processes, and the receiver of their lines."""
+    """The log files of all processes, and the function that receives their lines."""
 
     def __init__(self, on_line: LineSink | None, folder: Path | None) -> None:
         self.on_line = on_line
@@ -20,7 +20,7 @@ class NodeLogs:
         self._files: dict[str, BinaryIO | None] = {}
 
     def take(self, name: str, address: str, line: str) -> None:
-        """Pass on one line of a process on the node with this address."""
+        """Write one log line of a process to its file, and pass it on with the address of the process's node."""
         if self.folder is not None:
             self._write(name, line.encode() + b"\n")
         if self.on_line is not None:
@@ -42,6 +42,6 @@ class NodeLogs:
             if file := self._files[name]:
                 file.write(line)
         except OSError as error:
-            # The servers go on without this file.
+            # Continue without this file, because a log that cannot be written must not stop the servers.
             logger.warning("%s can no longer be written to (%s)", path, error)
             self._files[name] = None

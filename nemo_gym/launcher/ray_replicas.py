@@ -21,10 +21,10 @@ REPORT_WAIT_S = 10.0
 CALL_PAUSE_S = 0.5
 REMINDER_S = 5.0
 STARTED_MARGIN_S = 15.0
-"""The launcher on the node has the same timeout and knows more, so the driver gives it this much longer."""
+"""Additional seconds that the driver waits, so that the launcher on the node reports its more detailed error first."""
 STOP_PATIENCE_S = 6.0
 THREADS = 4
-"""Calls that one actor answers at once: a waiting `report` must not delay `stop`."""
+"""Number of calls that an actor handles concurrently, because a waiting `report` must not delay `stop`."""
 
 
 @dataclass
@@ -37,9 +37,9 @@ class Replica:
     needs: RayNeeds
     actor: Any
     waiting_since: float
-    """The time since when it has been starting, at first or again."""
+    """The time at which its current start or restart began."""
     place: Place | None = None
-    """Its node, or the last one if it is lost; None until Ray has found one."""
+    """Its current node, or its last node if it is lost; None until Ray has found a node."""
     instance: ServerInstance | None = None
     """Its entry in the list of servers; None until it is ready."""
     losses: deque[float] = field(default_factory=deque)
@@ -61,7 +61,7 @@ class Replica:
 
 
 class Replicas:
-    """A thread that follows the actors, passes on their logs and notes when one cannot run; see `failure`."""
+    """A thread that follows the actors and passes on their logs. If an actor cannot run, `failure` is the reason."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Replicas:
         self._ready_timeout_s = ready_timeout_s
         self._restart_limit = restart_limit
         self._calls: dict[Any, Replica] = {}
-        """The calls under way."""
+        """The replicas by their pending call."""
         self._paused: list[tuple[float, Replica]] = []
         """Lost actors, with the time at which to call them again."""
         self._remind_at = 0.0
@@ -93,7 +93,7 @@ class Replicas:
     def wait_until_ready(self) -> None:
         """Wait until every replica is ready. Raise `LaunchError` if one cannot run, or after `ready_timeout_s`."""
         with self._changed:
-            # The thread sees to the timeout.
+            # No deadline here, because the thread sets `failure` after the timeout.
             while not self.failure and not all(each.is_ready for each in self.replicas):
                 self._changed.wait(POLL_S)
         if self.failure:
@@ -212,7 +212,7 @@ class Replicas:
         self._paused.append((now + CALL_PAUSE_S, replica))
 
     def _check_times(self) -> None:
-        """Remind of replicas that are not ready. Raise `LaunchError` for one that has taken too long."""
+        """Report replicas that are not ready yet. Raise `LaunchError` if a replica has taken too long."""
         now = time.monotonic()
         waiting = [each for each in self.replicas if not each.is_ready]
         for each in waiting:

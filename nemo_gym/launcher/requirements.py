@@ -17,7 +17,7 @@ _COMMENT = re.compile(r"(^|\s)#.*$")
 _INCLUDE = re.compile(r"(?:-r|--requirement)[ =]?\s*(?P<path>.+)")
 _EDITABLE = re.compile(r"(?:-e|--editable)[ =]?\s*(?P<what>.+)")
 _OURS = re.compile(r"nemo[-_]gym\s*(\[(?P<extras>[^\]]*)\])?\s*(?=$|[@<>=!~;])|(\.\./)+\.?\.?/?$", re.IGNORECASE)
-"""The framework itself, which is already installed: `nemo-gym[dev] @ ../../`, `nemo-gym>=0.5`, `../../`."""
+"""Matches the framework itself, which is installed already: `nemo-gym[dev] @ ../../`, `nemo-gym>=0.5`, `../../`."""
 
 
 class Needed(NamedTuple):
@@ -25,7 +25,7 @@ class Needed(NamedTuple):
 
     requirement: Requirement
     place: str
-    """`file:line`."""
+    """The location of the requirement, as `file:line`."""
 
 
 class Unmet(NamedTuple):
@@ -52,7 +52,7 @@ class Requirements(NamedTuple):
 
     @classmethod
     def of_folder(cls, folder: Path) -> Requirements:
-        """Read a folder's requirements, empty without either file. Raise `LaunchError` for an invalid line."""
+        """Read a folder's requirements; empty if it has neither file. Raise `LaunchError` for an invalid line."""
         listed, project = folder / "requirements.txt", folder / "pyproject.toml"
         if listed.is_file():
             return _of_lines(list(_lines_of(listed)))
@@ -121,7 +121,7 @@ def _of_lines(lines: list[_Line]) -> Requirements:
             continue
         kept.append(line.text)
         if editable or line.text.startswith("-") or _is_address(line.text):
-            # Its package name is known only after installation.
+            # Do not check this line, because its package name is known only after installation.
             continue
         requirement = _read(line)
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):

@@ -19,7 +19,7 @@ from nemo_gym.launcher.watch import Watcher
 
 DEFAULT_LIMIT = 5
 WINDOW_S = 600.0
-"""Only deaths within this time count towards the limit."""
+"""Seconds. Only deaths within the last `WINDOW_S` seconds count towards the limit."""
 BACKOFF = Backoff(first_s=0.2, factor=2, longest_s=5.0)
 JOIN_PATIENCE_S = 1.5
 
@@ -34,7 +34,7 @@ class RestartPolicy(NamedTuple):
 
 @dataclass
 class _Watched:
-    """One place and the state of its restarts."""
+    """One process of the run, and the state of its restarts."""
 
     place: Place
     deaths: deque[float] = field(default_factory=deque)
@@ -48,7 +48,7 @@ class _Watched:
 class Keeper:
     """A thread that restarts the processes of a run until one exceeds the limit; `failure` is then the reason.
 
-    It needs its own thread because callers wait for the servers even if the run's program rarely watches them.
+    It has its own thread, because callers wait for a dead server even if the run's program rarely calls `wait`.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Keeper:
         self._thread.start()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for this long. Raise the `LaunchError` as soon as a server is not restarted any more."""
+        """Wait for this long. Raise `failure` as soon as a server is not restarted any more."""
         if self._has_given_up.wait(timeout_s) and self.failure is not None:
             raise self.failure
 

@@ -99,7 +99,10 @@ def _sweep() -> None:
 
 
 def _is_left(folder: Path) -> bool:
-    """Return whether no process listens there. Containers may share the folder, so pids prove nothing."""
+    """Return whether no process listens on a folder's sockets.
+
+    The pid in its name does not prove that, because containers, which have their own pids, may share the folder.
+    """
     for path in folder.iterdir():
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
             if caller.connect_ex(str(path)) == 0:

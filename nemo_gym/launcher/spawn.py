@@ -47,7 +47,7 @@ class SpawnStarter:
 
     def close(self) -> None:
         for pid, process in self._processes.items():
-            # Without polling first: until `wait`, its pid cannot be reused, so the signal cannot hit another group.
+            # Do not poll first. Until `wait`, the pid cannot be reused, so the signal cannot hit another group.
             if process.returncode is None:
                 self.signal(pid, signal.SIGKILL)
                 process.wait()

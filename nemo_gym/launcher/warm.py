@@ -30,7 +30,7 @@ def is_supported() -> bool:
 
 
 class WarmStarter:
-    """Starter that forks the warm process. It starts early, so that its imports overlap with reading the YAML."""
+    """Starter that forks the warm process. That process starts early, so its imports overlap with reading the YAML."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -64,7 +64,7 @@ class WarmStarter:
         with self._lock:
             self._socket.close()
         if not self._has_servers:
-            # Do not wait for its imports.
+            # Kill the process, because it may still be busy with its imports.
             self._process.kill()
         try:
             self._process.wait(2.0)

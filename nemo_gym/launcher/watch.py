@@ -34,7 +34,7 @@ def log_name(process_name: str) -> str:
 class Watcher:
     """Reader of the pipes of all processes. It puts each process whose state changed on `changes`.
 
-    None on `changes` only wakes the reader of that queue.
+    An entry None in `changes` only wakes the thread that waits for an entry.
     """
 
     def __init__(self, on_line: LineSink | None, log_dir: Path | None, secrets: SecretValues | None = None) -> None:
@@ -71,7 +71,7 @@ class Watcher:
             return None
 
     def close(self, patience_s: float = 0.5) -> None:
-        """Read the rest, then stop. Do not wait for pipes that a stray grandchild keeps open."""
+        """Read the rest, then stop. Do not wait longer for pipes that a stray grandchild keeps open."""
         os.write(self._wake_write, b".")
         self._thread.join(patience_s)
         files, self._files = self._files, {}
@@ -79,7 +79,7 @@ class Watcher:
             file.close()
 
     def take_line(self, process: ServerProcess, line: str) -> None:
-        """Pass one log line on to the file and to `on_line`. After an error, log it and do not use that one again.
+        """Write one log line to the file and pass it to `on_line`. Log an error of either, and do not use it again.
 
         Errors must not stop the reading, because a server blocks once its log pipe is full.
         """

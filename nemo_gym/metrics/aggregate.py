@@ -26,7 +26,7 @@ ADDED_BY_THE_ROLLOUT = frozenset(
 
 
 class AggregateMetricsMixin:
-    """Metrics aggregation for a server. Override `compute_metrics` and `get_key_metrics` to add to it."""
+    """The metrics aggregation of a server. Override `compute_metrics` and `get_key_metrics` to add metrics."""
 
     def compute_metrics(self, tasks: list[list[JsonObject]]) -> JsonObject:
         """Return further agent metrics, computed from the verify responses grouped by task.
@@ -55,8 +55,8 @@ def compute_aggregate_metrics(
 ) -> AggregateMetrics:
     """Return the baseline of every numeric field, per task and overall, plus the results of the two functions.
 
-    Failed rollouts (`_ng_failure_class`) are skipped. Metrics that are None or not finite are omitted. A group's
-    expected number of rollouts is the number it has; the planner may correct it (`completeness`).
+    Failed rollouts (`_ng_failure_class`) are skipped. Metrics that are None or not finite are omitted. Each
+    task's expected number of rollouts is set to its actual number. The caller may correct it (`completeness`).
     """
     tasks = responses_by_task(verify_responses)
     if not tasks:
@@ -155,7 +155,7 @@ class Attempt(NamedTuple):
 
 
 def attempt_of(row: Row, default_index: int) -> Attempt:
-    """Return the numbers of a verify response, with its own rollout index if it has one."""
+    """Return the numbers of a verify response, with its rollout index, or else with `default_index`."""
     index = row.repeat_index
     return Attempt(default_index if index is None else index, numbers_of(row), row.usage)
 

@@ -1,7 +1,7 @@
-"""Confidence intervals of one run's means and pass rates. Plain Python, so that each run's summary can have them.
+"""Confidence intervals of one run's means and pass rates. Plain Python, because a run's summary must not need numpy.
 
-The rollouts of one task are alike. Tasks are therefore the independent observations, however often each is repeated,
-and the intervals hold for the kind of tasks that these are a sample of.
+The rollouts of one task are correlated. The independent observations are therefore the tasks, not the rollouts.
+The intervals describe the population of tasks from which a run's tasks are a sample.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from nemo_gym.metrics.student import two_sided_quantile
 
 CI_LOW, CI_HIGH = "ci95_low/", "ci95_high/"
-"""The prefixes of the bounds of a metric's 95 % interval. Those of pass@k are in percent, like pass@k."""
+"""The prefixes of the bounds of a metric's 95 % interval. The bounds of pass@k are in percent, like pass@k."""
 
 Values = Mapping[Any, Sequence[float]]
-"""The values of each task's rollouts, by anything that identifies the task."""
+"""The values of each task's rollouts, keyed by any identifier of the task."""
 
 
 class Interval(NamedTuple):
@@ -38,11 +38,11 @@ class Interval(NamedTuple):
 
 
 def mean_interval(values_by_task: Values, level: float = 0.95) -> Interval:
-    """Return the mean over all rollouts with its confidence interval. Raise `ValueError` without any rollout.
+    """Return the mean over all rollouts with its confidence interval. Raise `ValueError` if there are no rollouts.
 
-    Student's interval with cluster-robust standard errors. Values that are all 0 or 1 get Wilson's interval, with
-    repeats counted as the number of independent rollouts that has the same standard error. If all values are between
-    0 and 1, so are finite bounds: such values are shares, whose mean cannot be elsewhere.
+    The interval is Student's, with cluster-robust standard errors. If all values are 0 or 1, it is Wilson's instead.
+    The sample size is then the number of independent rollouts that would have the same standard error. If all values
+    are between 0 and 1, finite bounds are clipped to that range, because the mean cannot be outside it.
     """
     groups = [values for values in values_by_task.values() if values]
     if not groups:
@@ -96,8 +96,8 @@ def pass_at_k(values: Sequence[float], k: int) -> float:
 def _of_shares(mean: float, variance: float, level: float, tasks: int, rollouts: int) -> Interval:
     if tasks == rollouts:
         return wilson_interval(mean * rollouts, rollouts, level)
-    # Equal values do not show how alike the rollouts of a task are. Then each task counts as one rollout, and no
-    # variance is estimated.
+    # If all values are equal, they do not show how strongly the rollouts of a task are correlated. Each task then
+    # counts as one rollout, and no variance is estimated.
     independent, degrees = float(tasks), inf
     if 0 < mean < 1:
         spread = mean * (1 - mean)

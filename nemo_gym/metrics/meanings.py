@@ -21,7 +21,7 @@ VALUE_METRICS: Mapping[str, str] = {
         "Rewards that are all between 0 and 1 have an interval between 0 and 1"
     ),
 }
-"""The metrics of the scored rollouts. A FIELD is a number or boolean in the reply of `verify` or in the usage."""
+"""The metrics of the scored rollouts. A FIELD is a number or boolean in the verify response or its token usage."""
 
 SCORE_METRICS: Mapping[str, str] = {
     "pass@K/SCORE": (
@@ -39,13 +39,13 @@ SCORE_METRICS: Mapping[str, str] = {
     "pass@1[avg-of-K]/SCORE/avg_sample_std_dev": "the standard deviation within a task, averaged over the tasks",
     "per_sample_aggregate": "the mean score of each run, by score",
 }
-"""The metrics in percent. By default the only SCORE is `accuracy`, and K is from 1 to the rollouts per task."""
+"""The metrics in percent. By default the only SCORE is `accuracy`. K is 1 to the number of rollouts per task."""
 
 _PLACEHOLDERS = {"FIELD": ".+", "METRIC": ".+", "SCORE": "[^/]+", "K": "[0-9]+"}
 
 
 def meaning_of(metric: str) -> str | None:
-    """Return what a metric of an agent, or of a subset of its rows, means. None for an environment's own metric."""
+    """Return the meaning of a metric, with or without a subset prefix, or None for an environment's own metric."""
     for name in (metric, metric.partition("/")[2]):
         for pattern, meaning in _patterns():
             if found := pattern.fullmatch(name):

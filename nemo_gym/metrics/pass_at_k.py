@@ -25,7 +25,7 @@ Curve = Sequence[float]
 NO_ANSWER = "no_answer"
 AGGREGATE = "per_sample_aggregate"
 OF_SUBSET = "/pass@1/"
-"""The middle of a metric that each subset has for each score."""
+"""The infix of the metrics `<subset>/pass@1/<score>`, which every subset has for each score."""
 STAT_SUFFIXES = ("std_dev_across_runs", "std_err_across_runs", "avg_sample_std_dev")
 
 
@@ -47,9 +47,9 @@ def compute_pass_majority_metrics(
     """Return pass@k, pass@1[avg-of-k] and, with an `answer_key`, majority@k of every score, in percent.
 
     `tasks` holds the verify responses grouped by task. `score_fn` returns the scores of one response; by default
-    the only score is `accuracy`, the reward. If a score is missing, None or not finite, its response is skipped
-    for this score. A score is binary if all its values are 0 or 1. With an `answer_key`, there is also the score
-    `no_answer`: 1 if the answer is missing or empty.
+    the only score is `accuracy`, the reward. A response whose score is missing, None or not finite is
+    skipped for that score. A score is binary if all its values are 0 or 1. With an `answer_key`, there is also the
+    score `no_answer`: 1 if the answer is missing or empty.
     """
     score_of = score_fn or _accuracy
     scores = [[_scores(row, score_of, answer_key) for row in rollouts] for rollouts in tasks]
@@ -76,7 +76,10 @@ def compute_pass_majority_metrics(
 def add_avg_sample_std_dev(
     metrics: JsonObject, all_score_dicts: list[list[Scores]], score_names: Iterable[str], max_k: int
 ) -> None:
-    """Add the sample deviation of the first k scores to `metrics`: its mean over the tasks, for k = 2 … `max_k`."""
+    """Add the sample standard deviation of a task's first k scores, for k = 2 … `max_k`, to `metrics`.
+
+    The deviation is averaged over the tasks.
+    """
     for name in score_names:
         curves = [_std_so_far(curve[:max_k]) for curve in _values(all_score_dicts, name)]
         deviations = _by_k(f"pass@1[avg-of-{{k}}]/{name}/avg_sample_std_dev", curves)
@@ -91,10 +94,10 @@ def compute_subset_metrics(
     score_fn: ScoreFn | None = None,
     answer_key: str | None = None,
 ) -> JsonObject:
-    """Return `compute_pass_majority_metrics` for each value of a row field, as `<value>/<metric>`.
+    """Return the metrics of `compute_pass_majority_metrics` per value of a field, with keys `<value>/<metric>`.
 
-    A task belongs to the first value in its responses. A task without a value, or with an empty one, is skipped.
-    The means of single runs are left out.
+    The value of a task is the first one that is not empty among its responses. Tasks without a value are skipped.
+    The metric `per_sample_aggregate` is left out.
     """
     subsets: dict[str, list[Sequence[JsonObject]]] = {}
     for rollouts in tasks:
@@ -110,7 +113,7 @@ def compute_subset_metrics(
 
 
 def subsets_of(agent_metrics: Iterable[str]) -> list[str]:
-    """Return the subsets for which metrics have values of `compute_subset_metrics`."""
+    """Return the names of the subsets whose metrics from `compute_subset_metrics` are in `agent_metrics`."""
     found = (key.partition(OF_SUBSET) for key in agent_metrics)
     return list(dict.fromkeys(subset for subset, middle, _ in found if middle))
 
@@ -163,7 +166,7 @@ def _values(scores: list[list[Scores]], name: str) -> list[list[float]]:
 
 
 def _by_k(key: str, curves: Iterable[Curve]) -> dict[str, float]:
-    """Return the mean at each k, in percent, over the curves that reach it. `key` contains `{k}`."""
+    """Return the mean at each k, in percent, over the curves that reach that k. `key` is a template with `{k}`."""
     at_k: list[list[float]] = []
     for curve in curves:
         at_k.extend([] for _ in range(len(curve) - len(at_k)))
@@ -177,7 +180,7 @@ def _chance_of_a_hit(scores: Curve) -> list[float]:
     attempts, wrong = len(scores), list(scores).count(0.0)
     missed, chances = 1.0, []
     for drawn in range(attempts):
-        # Becomes and stays 0 after more draws than wrong attempts.
+        # The product becomes and stays 0 after more draws than there are wrong attempts.
         missed *= (wrong - drawn) / (attempts - drawn)
         chances.append(1.0 - missed)
     return chances
@@ -192,7 +195,7 @@ def _mean_so_far(scores: Curve) -> list[float]:
 
 
 def _std_so_far(values: Curve) -> list[float]:
-    """Return the sample standard deviation of the first k values, 0 at k = 1."""
+    """Return the sample standard deviation of the first k values for each k, with 0 at k = 1."""
     deviations, mean, squares = [], 0.0, 0.0
     for k, value in enumerate(values, start=1):
         # Welford's algorithm is numerically stable and needs one pass for all k.
@@ -223,7 +226,10 @@ def _hashable(answer: object) -> Hashable | None:
 
 
 def _majority_so_far(votes: Sequence[_Vote]) -> list[float]:
-    """Return the score of the most frequent (answer, score) pair of the first k: ties averaged, 0 without answers."""
+    """Return, for each k, the score of the most frequent (answer, score) pair among the first k votes.
+
+    The scores of tied pairs are averaged. If none of the k votes has an answer, the score is 0.
+    """
     counts: Counter[_Vote] = Counter()
     most, leaders, total, majority = 0, 0, 0.0, []
     for vote in votes:

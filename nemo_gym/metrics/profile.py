@@ -21,7 +21,7 @@ KEYS_SHOWN = 20
 
 @dataclass(frozen=True)
 class Completion:
-    """The numbers of expected and completed rollouts. Inputs are tasks, rows are their repeats."""
+    """The numbers of expected and completed rollouts. An input is a task, and each repeat of it is a row."""
 
     expected_rows: int
     completed_rows: int
@@ -32,7 +32,7 @@ class Completion:
 
 @dataclass(frozen=True)
 class RewardProfile:
-    """The metrics per task and per agent, in the format of the files."""
+    """The metrics per task and per agent, in the format in which `write_profile` writes them."""
 
     group_level_metrics: list[jsonl.JsonObject]
     agent_metrics: list[jsonl.JsonObject]
@@ -55,7 +55,7 @@ class RewardProfileConfig(BaseModel):
 
 
 class ProfileFiles(NamedTuple):
-    """The files of a profile."""
+    """The paths of the files that `write_profile` writes."""
 
     reward_profiling: Path
     agent_metrics: Path
@@ -64,8 +64,8 @@ class ProfileFiles(NamedTuple):
 def profile(materialized_inputs: Path, rollouts: Path, *, allow_partial_rollouts: bool = False) -> RewardProfile:
     """Return the reward profile of a rollouts file, with only one rollout in memory at a time.
 
-    Raise `DataError`, with the keys, if a rollout lacks its input or occurs twice. A missing rollout also raises
-    unless partial rollouts are allowed.
+    Raise `DataError` with the rollouts' keys if a rollout has no input row or occurs twice. Also raise it if a
+    rollout is missing, unless `allow_partial_rollouts` is set.
     """
     profiler = RewardProfiler()
     for line in jsonl.read_lines(materialized_inputs):
@@ -105,7 +105,7 @@ def write_profile(
 
 
 class RewardProfiler:
-    """A matcher of rollouts and their inputs, one at a time. It keeps the rollouts' numbers, not their texts."""
+    """A matcher of rollouts with their input rows. It keeps only the rollouts' numbers, to save memory."""
 
     def __init__(self) -> None:
         self._samples: dict[int, jsonl.JsonObject] = {}

@@ -7,15 +7,15 @@ from math import exp, inf, lgamma, log, log1p
 from statistics import NormalDist
 
 NEARLY_NORMAL = 1e7
-"""From this number of degrees of freedom on, the normal quantile is the same to seven digits."""
+"""With at least this many degrees of freedom, use the normal quantile, which is the same to seven digits."""
 PRECISION = 1e-15
 TERMS = 10_000
-"""A bound on the terms of the continued fraction. It needs about the square root of the degrees of freedom."""
+"""The maximum number of terms of the continued fraction. About sqrt(degrees of freedom) terms are needed."""
 
 
 @cache
 def student_quantile(share: float, degrees: float) -> float:
-    """Return the value that a Student variable stays below with this probability. Infinite without any degrees."""
+    """Return the quantile of Student's t distribution at the probability `share`. Infinite if `degrees` is 0."""
     if not 0.5 <= share < 1:
         raise ValueError(f"the share must be at least 0.5 and below 1, not {share}")
     if share == 0.5:
@@ -41,7 +41,7 @@ def student_cdf(value: float, degrees: float) -> float:
 def _incomplete_beta(x: float, value: float, degrees: float) -> float:
     """Return the regularized incomplete beta function at `x` for (degrees / 2, 1 / 2)."""
     a, b = degrees / 2, 0.5
-    # log(x) and log(1 - x), without the digits that 1 - x loses for many degrees of freedom.
+    # Compute log(x) and log(1 - x) directly, because 1 - x loses digits if there are many degrees of freedom.
     log_x, log_rest = -log1p(value * value / degrees), log(value * value / (degrees + value * value))
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log_x + b * log_rest)
     if x < (a + 1) / (a + b + 2):

@@ -1,1 +1,1 @@
-"""The life of one server process."""
+"""The code that runs in one server process: its start, its serving and its shutdown."""

@@ -1,4 +1,4 @@
-"""Entry point of a server's process, forked or spawned. Settings come from a pipe, logs go to another."""
+"""Entry point of a server process, forked or spawned. It reads its settings from a pipe and logs to another pipe."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from nemo_gym.process.serve import Report, log_to_stderr, serve, serve_app
 PR_SET_PDEATHSIG = 1
 PARENT_POLL_S = 0.5
 MACHINERY = (PACKAGE_DIR, Path(importlib.__file__).parent, Path(pydantic.__file__).parent)
-"""Folders whose frames come before the author's own file in a traceback."""
+"""Folders of framework code, whose frames are removed from the start of a traceback."""
 
 
 class Descriptors(NamedTuple):
@@ -53,7 +53,7 @@ def run_child(descriptors: Descriptors) -> int:
     settings: ChildSettings = TypeAdapter(ChildSettings).validate_json(pipe.readline())
     listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors.listeners]
     report = Report(descriptors.report)
-    # For the launcher, an open report means that the server is alive. Its forked children must not keep it open.
+    # The launcher takes an open report pipe as a sign of a live server, so the server's forked children must close it.
     os.register_at_fork(after_in_child=report.close)
     try:
         if isinstance(settings, HeadSettings):
@@ -114,7 +114,7 @@ def die_with_forker(parent: int) -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    # Polled, because the kernel's signal depends on the spawning thread, which may end long before its process.
+    # Poll the parent, because the kernel's signal only reports the end of its thread that spawned this process.
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(PARENT_POLL_S)

@@ -1,6 +1,6 @@
-"""A process with all imports done that forks servers. They start within milliseconds and share memory.
+"""A process that has imported everything and forks servers, so that they start in milliseconds and share memory.
 
-It never sees a configuration, because only the new child reads a server's settings from their pipe.
+The process never sees a configuration, because only a forked child reads the settings of its server from a pipe.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class _WarmProcess:
         self.exit_codes: dict[int, int | None] = {}
 
     def run(self) -> None:
-        # Processes that outlive their server become our children, even if they left the server's group.
+        # A subreaper: processes that outlive their server become our children, even if they left the server's group.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
         self.control.settimeout(REAP_EVERY_S)
-        # Imports leave little garbage, but its collection would take a fifth of the time.
+        # Imports leave little garbage, but collecting it would take a fifth of the import time.
         gc.disable()
         for module in PRELOADED:
             importlib.import_module(module)
@@ -108,7 +108,7 @@ class _WarmProcess:
         from nemo_gym.process.child import die_with_forker
 
         os.setsid()
-        # Dies with the warm process, which dies with the launcher, so that a SIGKILL leaves no process running.
+        # The child dies with the warm process, which dies with the launcher. So a SIGKILL leaves no process running.
         die_with_forker(parent)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self.control.close()

@@ -32,7 +32,7 @@ from nemo_gym.web.middleware import CallMiddleware
 from nemo_gym.web.telemetry import METRICS_PATH, Telemetry
 
 Shown = tuple[ServerInstance, Member | None]
-"""A server, and the part of the run that has it unless it is the head server's own."""
+"""A server and the part of the run that has it; None for the head server's own part."""
 
 HEAD = "head_server"
 ENDPOINT_TIMEOUT_S = 2.0
@@ -40,7 +40,7 @@ PROBE_TIMEOUTS = Timeouts(connect_s=2.0, read_s=2.0, total_s=2.0)
 
 
 class HeadServer(BaseServer):
-    """The head server for a program that starts its servers itself. `ng_run` starts its own."""
+    """The head server for a program that starts its servers itself. `ng_run` does not use this class."""
 
     instances: list[ServerInstance] = Field(default_factory=list)
 
@@ -85,7 +85,7 @@ def head_app(settings: HeadSettings) -> FastAPI:
     @app.get("/healthz")
     @app.get("/health")
     async def is_ready() -> Response:
-        """Report whether every server answers and every model endpoint has answered. Status 503 lists the others."""
+        """Report whether all servers answer and all model endpoints have answered. A 503 response lists the others."""
         shown = list(members.instances())
         found = [(each.config_path, status) for (each, _), status in zip(shown, await statuses(shown), strict=True)]
         # One replica of a server is enough.
@@ -134,7 +134,7 @@ def head_app(settings: HeadSettings) -> FastAPI:
 
 
 def update_instances(settings: HeadSettings, lines: Iterable[bytes]) -> None:
-    """Replace the entries of servers with the newer ones in these lines, until the lines end."""
+    """Read new entries of restarted servers from `lines`, and replace the old entries, until the lines end."""
     for line in lines:
         new = ServerInstance.model_validate_json(line)
         settings.instances[:] = [
@@ -143,7 +143,7 @@ def update_instances(settings: HeadSettings, lines: Iterable[bytes]) -> None:
 
 
 async def _load(client: InternalClient, instance: ServerInstance, run_token: str | None) -> Load | None:
-    # If several processes serve it, ask each at its own socket, because only one would answer at the address.
+    # If a server has several processes, ask each at its own socket, because only one would answer at the address.
     sockets: list[str | None] = [*instance.sockets] or [None]
     found = await asyncio.gather(*(_load_of_process(client, instance, run_token, socket) for socket in sockets))
     loads = [load for load in found if load is not None]
@@ -159,7 +159,7 @@ async def _load_of_process(
             "GET", instance.host, instance.port, METRICS_PATH, headers=headers, timeouts=PROBE_TIMEOUTS, uds=socket
         )
     except ServerCallError:
-        # The server's status, or the number of processes that have reported, shows that it does not answer.
+        # Not an error here: the server's status or the number of its reporting processes already shows the problem.
         return None
     return load_of(await reply.text()) if reply.ok else None
 

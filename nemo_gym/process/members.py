@@ -23,9 +23,9 @@ from nemo_gym.process.reached import host_reached
 logger = logging.getLogger(__name__)
 
 LOOK_S = 0.5
-"""Seconds between two looks for lost parts."""
+"""Minimum number of seconds between two checks for lost parts of the run."""
 MOST_HOSTS = 64
-"""The number of hosts for which the list is kept."""
+"""Maximum number of hosts for which the list of addresses is cached."""
 FORGOTTEN_AFTER_S = 600.0
 """Seconds for which a lost part is still shown."""
 CONFLICT = 409
@@ -43,7 +43,7 @@ class Member:
 
     @property
     def silent_s(self) -> float:
-        """Seconds since its last report."""
+        """Seconds since the last report of this part."""
         return time.monotonic() - self.seen_at
 
     @property
@@ -52,12 +52,12 @@ class Member:
 
     @property
     def names(self) -> set[str]:
-        """The names of its servers."""
+        """The names of the servers of this part."""
         return {instance.config_path for instance in self.report.instances}
 
 
 class Refusal(NamedTuple):
-    """Why a part may not join."""
+    """The HTTP status and the reason for which a part of the run may not join."""
 
     status: int
     reason: str
@@ -70,17 +70,17 @@ class Members:
     settings: HeadSettings
     _members: dict[str, Member] = field(default_factory=dict)
     _bodies: dict[str, bytes] = field(default_factory=dict)
-    """The last report of each as it was received, because most reports repeat the one before."""
+    """The last report of each part in bytes, because most reports repeat the one before and need not be parsed."""
     _changes: int = 0
     _lost: frozenset[str] = frozenset()
     _looked_at: float = 0.0
     _listed: dict[str, tuple[str, bytes]] = field(default_factory=dict)
-    """The list of addresses by host, with its version, because thousands of processes ask for it."""
+    """The cached list of addresses by host, with its version, because thousands of processes request the list."""
 
     def take(self, member_id: str, body: bytes, sent_at: float | None = None) -> Refusal | None:
-        """Register a part, or take note that it is alive. Return why it may not join, if so.
+        """Register a part of the run, or record that it is alive. Return a refusal if it may not join.
 
-        `sent_at` is the time by the clock of the part's machine.
+        `sent_at` is the time of the report by the clock of the part's machine, which may differ from this one.
         """
         known = self._members.get(member_id)
         if known is not None and self._bodies[member_id] == body:
@@ -116,7 +116,7 @@ class Members:
         self._changes += 1
 
     def instances(self) -> Iterator[tuple[ServerInstance, Member | None]]:
-        """Yield the servers of all parts, those of the head server's own part first, with None."""
+        """Yield each server with its part. The servers of the head server's own part come first, with None."""
         self._forget()
         for instance in self.settings.instances:
             yield instance, None
@@ -125,12 +125,12 @@ class Members:
                 yield instance, member
 
     def missing(self) -> list[str]:
-        """Return the names of the servers that no part has."""
+        """Return the names of the expected servers that no part has."""
         present = {each.config_path for each, member in self.instances() if member is None or not member.is_lost}
         return [name for name in self.settings.expected if name not in present]
 
     def version(self) -> str:
-        """Return a text that changes with the addresses."""
+        """Return a version string that changes whenever an address changes."""
         now = time.monotonic()
         if now - self._looked_at > LOOK_S:
             self._looked_at = now
@@ -182,7 +182,7 @@ class Members:
                 return Refusal(
                     CONFLICT,
                     f"'{name}' is already on {other}, and it cannot run on two machines, because its rollouts share "
-                    "something in its memory, or are called over MCP",
+                    "state in its memory, or its tools are called over MCP",
                 )
         return None
 
@@ -194,9 +194,9 @@ class Members:
         return None
 
     def _remove_earlier(self, report: PartReport) -> None:
-        """Forget the parts that had these addresses before, such as that of a container that was restarted at once.
+        """Forget parts that had the same addresses before, such as the part of a container that was just restarted.
 
-        Otherwise calls for their lost sessions would be forwarded to the new part, and by it to itself.
+        Otherwise, calls for their lost sessions would be forwarded to the new part, and from there to itself again.
         """
         urls = {instance.url for instance in report.instances}
         for member in list(self._members.values()):
@@ -204,7 +204,7 @@ class Members:
                 self.remove(member.id)
 
     def _forget(self) -> None:
-        """Forget lost parts whose servers have all started again elsewhere, or that are lost for long."""
+        """Forget lost parts whose servers have all started again elsewhere, or that have been lost for too long."""
         lost = [member for member in self._members.values() if member.is_lost]
         for member in lost:
             later: set[str] = set()

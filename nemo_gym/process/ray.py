@@ -1,4 +1,4 @@
-"""Ray, for folders whose own code uses it. The rest of this package does not."""
+"""The connection to Ray for server folders whose own code uses it."""
 
 from __future__ import annotations
 

@@ -19,10 +19,10 @@ LOOPBACK = "127.0.0.1"
 
 
 def host_reached(request: Request) -> str:
-    """Return the host by which the caller reached this server: that of its `Host` header, else of its connection."""
+    """Return the host by which the caller reached this server, from the `Host` header or else from the connection."""
     local = (request.scope.get("server") or ("",))[0]
     for host in (_name_in(request.headers.get("host", "")), _without_mapping(local)):
-        # A unix socket's address is a path.
+        # The address of a unix socket is a path, which is not a host.
         if host and "/" not in host and not is_any_address(host):
             return host
     return LOOPBACK
@@ -30,7 +30,7 @@ def host_reached(request: Request) -> str:
 
 @lru_cache(maxsize=8)
 def reachable_config(yaml: str, host: str, joined: Sequence[tuple[str, tuple[str, int]]] = ()) -> str:
-    """Return a configuration with this host for all servers in it that listen on all addresses.
+    """Return a configuration in which the servers that listen on all addresses have this host.
 
     `joined` has the addresses of servers by name, which replace those of the configuration.
     """
@@ -68,7 +68,7 @@ def _name_in(header: str) -> str:
 
 
 def _without_mapping(address: str) -> str:
-    """Return an IPv4 address for the IPv6 form that a socket for both has of it."""
+    """Return an IPv4-mapped IPv6 address such as `::ffff:10.0.0.1` as IPv4, and any other address unchanged."""
     try:
         mapped = getattr(ipaddress.ip_address(address), "ipv4_mapped", None)
     except ValueError:

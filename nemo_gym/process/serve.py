@@ -50,7 +50,7 @@ from nemo_gym.web.shutdown import QuickShutdownServer
 logger = logging.getLogger(__name__)
 
 KEEP_ALIVE_S = 75
-"""Longer than the idle limit of our own client, so that it never reuses a connection that was just closed."""
+"""Longer than our client's idle limit, so that the client never reuses a connection that was just closed."""
 BASE_OF = {
     "resources_servers": "SimpleResourcesServer",
     "responses_api_agents": "SimpleResponsesAPIAgent",
@@ -69,7 +69,7 @@ class Report:
         self._write({"ready": True})
 
     def failed(self, message: str) -> None:
-        """Report an error that the user can fix. Without a launcher, print it."""
+        """Report an error that the user can fix. If there is no launcher, print the error."""
         if self._fd is None:
             print(f"Error: {message}", file=sys.stderr, flush=True)  # noqa: T201
         self._write({"failed": message})
@@ -104,7 +104,7 @@ def serve(settings: ProcessSettings, listeners: Sequence[socket.socket], report:
 
 @contextmanager
 def _bounded_if_dry(settings: ProcessSettings, report: Report) -> Iterator[None]:
-    """In a dry run, end the process if building the server takes too long, and report the line that it is at."""
+    """In a dry run, end the process if building the server takes too long, and report the line that is running."""
     if not settings.dry_run or settings.ready_timeout_s is None:
         yield
         return
@@ -128,7 +128,7 @@ def _bounded_if_dry(settings: ProcessSettings, report: Report) -> Iterator[None]
 
 
 def _place_in(folder: Path, thread: int) -> str:
-    """Return the line of this folder that a thread is at: `app.py:12 in setup_webserver: time.sleep(1)`."""
+    """Return the line of this folder that a thread is running: `app.py:12 in setup_webserver: time.sleep(1)`."""
     frames = traceback.extract_stack(sys._current_frames()[thread])
     own = [frame for frame in frames if folder.resolve() in Path(frame.filename).resolve().parents]
     if not own:
@@ -200,7 +200,7 @@ def build_server(settings: ProcessSettings) -> SimpleServer:
         context.life = context.siblings.mark(secrets.token_hex(8))
         if settings.num_workers > 1:
             _check_reaches_sessions(server, settings)
-    # Otherwise sessions hold no state, so every process can serve any of them.
+    # In the remaining case, sessions hold no state, so every process can serve any session.
     return server
 
 
@@ -246,7 +246,7 @@ def load_module(settings: ProcessSettings) -> ModuleType:
 
 
 def _imported(entrypoint: Path, settings: ProcessSettings) -> ModuleType:
-    """Import the module by its package name if that leads to this file, else from the file."""
+    """Import the module by its package name if that leads to this file, or else directly from the file."""
     root = ServerFolder.of(settings.folder).root
     for place in (str(root), str(settings.folder)):
         if place not in sys.path:
@@ -281,7 +281,7 @@ def complete_server_class(module: ModuleType, settings: ProcessSettings) -> type
 
 
 def server_class(module: ModuleType, settings: ProcessSettings) -> type[SimpleServer]:
-    """Return the class that the entrypoint starts with `run_webserver()`, else its only server class."""
+    """Return the class that the entrypoint starts with `run_webserver()`, or else its only server class."""
     started = _class_started_in(Path(str(module.__file__)).read_text("utf-8"))
     if started is not None and inspect.isclass(getattr(module, started, None)):
         found: type[SimpleServer] = getattr(module, started)
@@ -313,7 +313,7 @@ def _class_started_in(source: str) -> str | None:
 
 
 def typed_config(cls: type[SimpleServer], settings: ProcessSettings) -> BaseServerConfig:
-    """Return the block as the class's own settings. `ConfigError` lists every problem with its file and line."""
+    """Return the typed settings of a server's class. Raise `ConfigError` that lists every problem with its place."""
     kind = cls.model_fields["config"].annotation
     assert inspect.isclass(kind)
     assert issubclass(kind, BaseServerConfig)
@@ -337,7 +337,7 @@ def config_view(settings: ProcessSettings) -> DictConfig:
     }
     # Clients that an author creates read the token from the configuration.
     token = {RUN_TOKEN_KEY: settings.run_token} if settings.run_token else {}
-    # Clients find the servers on other machines with these.
+    # Clients need these keys to find the servers on other machines.
     part = {MEMBER_KEY: settings.member, RUN_ID_KEY: settings.run_id} if settings.member else {}
     shared = {**settings.plain, **published_defaults(settings.plain), **token, **part, **others}
     view = OmegaConf.create({**shared, settings.name: own, "head_server": settings.head.model_dump()})
@@ -354,7 +354,7 @@ def uvicorn_config(app: ASGIApp, *, logs_requests: bool = False) -> uvicorn.Conf
         lifespan="on",
         access_log=logs_requests,
         server_header=False,
-        # Our servers are not behind a proxy, so such headers must not be trusted.
+        # Our servers are not behind a proxy, so the headers of proxies must not be trusted.
         proxy_headers=False,
         log_config=None,
         # The launcher reports which servers start and stop.

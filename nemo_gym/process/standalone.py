@@ -30,7 +30,10 @@ logger = logging.getLogger(__name__)
 
 
 def serve_alone(cls: type[SimpleServer]) -> None:
-    """Serve the class's folder from its config, from `+config_paths=[…]` or from the variable `NEMO_GYM_CONFIG_DICT`.
+    """Serve the folder of the class.
+
+    Its configuration comes from the environment variable `NEMO_GYM_CONFIG_DICT`, or from `+config_paths=[…]`, or else
+    from a file in the folder's own `configs`.
 
     Never return: the process ends with the server, or with status 1 and a message if the server cannot start.
     """

@@ -1,6 +1,7 @@
-"""Names with which a published folder checks whether it is imported by a uvicorn worker.
+"""Published functions by which a folder checks whether a uvicorn worker imports its file.
 
-Here, every process of a server imports the server's class and creates the app itself, so no file has to define `app`.
+The answer is always no: every process imports the server's class and creates the app itself, so no file has to define
+`app`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from pydantic import BaseModel
 
 
 class UvicornLoggingConfig(BaseModel):
-    """Whether servers log each successful request."""
+    """The setting of whether servers log each successful request."""
 
     uvicorn_logging_show_200_ok: bool = False
 

@@ -50,12 +50,13 @@ async def aggregate(client: ServerClient | None, files: RunFiles) -> list[AgentM
     """Request the metrics of every agent and write them, with its ledger, next to the results.
 
     `ledger` counts the agent's planned, scored, failed (by cause) and unresolved rollouts. Means cover the scored
-    rollouts; `pessimistic/mean/reward` also counts each failed one as 0. `failed_tasks` lists tasks without a score,
-    `row_fields` the numeric fields that only repeat the rows, `integer_fields` those that are integers in all
-    rollouts.
-    Without a client, the metrics are those that every environment has.
-    An agent without scored rollouts has only the first two entries. If an agent does not return its metrics, write
-    those of the others and raise `DataError`.
+    rollouts; `pessimistic/mean/reward` also counts each failed one as 0. `failed_tasks` lists the tasks with failed
+    rollouts and no score. `row_fields` lists the numeric fields that the verifier only copied from the rows.
+    `integer_fields` lists the fields that are integers in all rollouts.
+
+    If there is no client, compute only the metrics that every environment has. An agent without scored rollouts has
+    only `ledger`, `failed_tasks` and the pessimistic mean. If an agent does not return its metrics, write those of the
+    others and raise `DataError`.
     """
     ledgers = await asyncio.to_thread(ledgers_of, files)
     return await aggregate_all(client, [files.results], files.metrics, ledgers=ledgers)
@@ -72,10 +73,10 @@ async def aggregate_all(
 ) -> list[AgentMetrics]:
     """Aggregate the rollouts of several files and save the metrics as `written`, with ledgers if they are passed.
 
-    With `rollouts`, these are aggregated instead of those that the files contain.
+    If `rollouts` are passed, aggregate them instead of those in the files.
 
-    `server_of` maps an agent to the server that computes its metrics. Default: the agent itself. Without a client, no
-    server is asked, and the metrics are those that every environment has.
+    `server_of` maps an agent to the server that computes its metrics. Default: the agent itself. If there is no
+    client, call no server, and compute only the metrics that every environment has.
     """
     ledgers = ledgers or {}
     gate = asyncio.Semaphore(ASKED_AT_ONCE)
@@ -108,11 +109,11 @@ def _with_intervals(metrics: AgentMetrics) -> AgentMetrics:
     intervals = {"reward": mean_interval(rewards)}
     for name, value in highest_k_metrics(agent_metrics, "pass@{k}", ["accuracy"]).items():
         found = pass_at_k_interval(rewards, int(name.removeprefix("pass@").partition("/")[0]))
-        # An environment may define an accuracy that is not its reward.
+        # Skip an accuracy that is not computed from the reward, because the interval is that of the reward.
         if isclose(100 * found.mean, value, abs_tol=1e-6):
             intervals[name] = found._replace(low=100 * found.low, high=100 * found.high)
     for name, interval in intervals.items():
-        # Equal rewards that are not 0 or 1 do not show how much others would differ.
+        # Omit an interval without width: equal rewards other than 0 or 1 do not show how much others would differ.
         if interval.half_width > 0:
             agent_metrics |= {f"{CI_LOW}{name}": interval.low, f"{CI_HIGH}{name}": interval.high}
     return metrics
@@ -137,7 +138,7 @@ def _with_ledger(metrics: AgentMetrics, ledgers: Mapping[str, Ledger]) -> AgentM
         agent_metrics[PESSIMISTIC + MEAN_REWARD] = ledger.pessimistic(mean)
     for group in metrics["group_level_metrics"]:
         task, rollouts = Row(group).task_index, group.get("num_rollouts")
-        # The agent received only the scored rollouts.
+        # Add how many rollouts were planned, because the agent received only the scored ones.
         if task is not None and isinstance(rollouts, int) and (expected := ledger.planned_of[task]):
             group.update(completeness(rollouts, expected))
     echoed = ledger.echoed(agent_metrics)
@@ -169,7 +170,7 @@ class _Asked:
 
 
 def _rollouts_in(results: Sequence[Path]) -> Iterator[tuple[str, JsonObject]]:
-    """Yield the rollouts of the files, each with its place."""
+    """Yield the rollouts of the files, each after its file and line."""
     for path in results:
         for line in read_lines(path):
             yield f"{path}:{line.number}", line.row

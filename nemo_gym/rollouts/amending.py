@@ -1,4 +1,4 @@
-"""Resuming a run whose input or settings have changed: its tasks are amended, kept or rejected."""
+"""Resume a run whose input or settings have changed: amend its tasks, or reject changes that would mix results."""
 
 from __future__ import annotations
 
@@ -67,12 +67,13 @@ class Amending:
     prompt: Fingerprint | None
     earlier: EarlierRun
     record: RunRecord | None
-    """The record of the earlier run, if it is readable."""
+    """The record of the earlier run; None if it is missing or unreadable."""
 
     def amend(self, *, force: bool) -> Amendment:
-        """Update the materialized file atomically.
+        """Add new and changed rows to the materialized file, atomically.
 
-        Unless forced, raise `DataError`, which lists the differences, if the file would mix results of two kinds.
+        Unless `force` is set, raise `DataError`, which lists the differences, if rows or settings have changed so that
+        old and new results are not comparable.
         """
         numbers = self.plan.check()
         known = KnownTasks.read(self.files.materialized)
@@ -94,7 +95,7 @@ class Amending:
     def _rows(
         self, known: Mapping[int, int], matching: Matching, numbers: TaskNumbers, amendment: Amendment
     ) -> Iterator[JsonObject]:
-        """Yield the new rows of the run: first those that stay, then the added ones."""
+        """Yield all rows of the amended run: first those that stay, then the replaced and added ones."""
         for row in rows_in(self.files.materialized):
             key = row.key
             is_replaced = key.task in matching.changed and key.repeat < matching.repeats[key.task]

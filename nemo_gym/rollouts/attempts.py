@@ -43,8 +43,8 @@ async def run_to_its_end(
 ) -> Record:
     """Run a task with retries. `on_repeat` receives each failed attempt that is followed by a retry.
 
-    `on_lost` is awaited after an attempt that lost a server, before the attempt counts. Once the record is kept, await
-    `runner.ended`.
+    `on_lost` is awaited after an attempt in which a server was lost, before the attempt is counted. The caller must
+    await `runner.ended` after it has stored the returned record.
     """
     attempt = row.attempt
     number = 0

@@ -14,9 +14,9 @@ from nemo_gym.rollouts.usage import PriceFile, Usage
 from nemo_gym.schemas.row import Row
 
 STARTED_BLINDLY = 8
-"""How many rollouts run at once while nothing is known of their tokens."""
+"""How many rollouts run at once until the first one shows how many tokens a rollout takes."""
 STARTED_GRADUALLY = 32
-"""How many rollouts run at once at the beginning of a run that ends when its interval is narrow."""
+"""How many rollouts run at once at the start of a run with `until_halfwidth`."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Allowance:
 
 
 class Budget:
-    """The budget of a run. Rollouts in progress count like the mean of those that have ended."""
+    """The budget of a run. Each rollout in progress counts as much as the mean of those that have ended."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Budget:
         self._prices = prices
         self._allowances = list(_allowances(settings, prices))
         self._dispatch_budget_s = settings.dispatch_budget_s
-        # Otherwise all rollouts would have started before the first look at the interval.
+        # Start rollouts gradually. Otherwise all would have started before the interval is first computed.
         self._is_gradual = settings.until_halfwidth is not None
         self._has_rows = True
         self._began_at = time.monotonic()
@@ -53,11 +53,11 @@ class Budget:
         self._finished_before = summary.finished
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.ended_by: str | None = None
-        """Why no further rollout started, None if all could start."""
+        """Why no further rollout started; None if all could start."""
 
     @property
     def admits(self) -> bool:
-        """Whether rollouts have to be admitted."""
+        """Whether `admit` must be awaited before each rollout."""
         return bool(self._allowances) or self._is_gradual
 
     def in_time(self, rows: Iterator[Row]) -> Iterator[Row]:
@@ -74,12 +74,12 @@ class Budget:
             continues = self._continues_a_group()
 
     async def admit(self) -> bool:
-        """Return whether another rollout may start, once it fits into the budget together with those in progress."""
+        """Wait until one more rollout fits into the budget with those in progress. Return False if none may start."""
         while self.ended_by is None and self._has_rows:
             objection = self._objection()
             if objection is None:
                 self._started += 1
-                # It may be that more than one fits.
+                # Let the next waiting call check whether its rollout fits, too.
                 self._wake_one()
                 return True
             if not self._in_progress:
@@ -92,16 +92,16 @@ class Budget:
         return False
 
     def no_more_rows(self) -> None:
-        """Take note that an admitted rollout does not exist, because all have started."""
+        """Record that all rollouts have started, so that waiting calls of `admit` return False."""
         self._has_rows = False
         self._wake_all()
 
     def more_rows(self) -> None:
-        """Take note that there are rollouts to start again."""
+        """Allow rollouts to start again after `no_more_rows`, because some were requeued."""
         self._has_rows = True
 
     def end(self) -> None:
-        """Take note that a rollout has ended."""
+        """Let a waiting call of `admit` check the budget again, because a rollout has ended."""
         self._wake_one()
 
     def _objection(self) -> str | None:

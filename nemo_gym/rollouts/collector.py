@@ -45,8 +45,8 @@ async def collect(
 ) -> Summary:
     """Run every pending task of a run. `on_record` is called for each ended task after its record is written.
 
-    `control` carries out what people ask of the collection through its socket. `watch` ends it when the run has ended;
-    default: a watch over the client's run.
+    `control` carries out the requests that users send to the collection's socket. `watch` ends the collection when
+    the servers' run ends. Default: a watch over the client's run.
 
     Memory use grows with the number of rollouts in flight, not with the data. Records are synced to disk within about
     a second.
@@ -165,10 +165,10 @@ class _Work:
         self._workers -= 1
 
     async def _may_start(self) -> bool:
-        """Return whether another rollout may start, once the run is not paused and its budget allows it."""
+        """Wait while the run is paused or its budget is in use. Return whether another rollout may start."""
         if not await self._control.may_start() or self._workers > self._control.limit.limit:
             return False
-        # Admitted before the row is taken, because the rollouts before it may show that it is not needed.
+        # Wait before the row is taken, because rollouts that end meanwhile may show that it is not needed.
         return self._admit is None or await self._admit()
 
     def _next(self, tasks: Iterator[Row]) -> tuple[Row | None, str | None]:
@@ -176,7 +176,7 @@ class _Work:
         return row, None if row is None else self._run.earlier.cause_of(row)
 
     async def keep(self) -> None:
-        """Sync the written records to disk periodically."""
+        """Sync the written records to disk and record the progress, periodically."""
         while True:
             await asyncio.sleep(SYNC_EVERY_S)
             self._control.sample()
@@ -215,7 +215,7 @@ def _with_advice(error: BaseException, run: OpenRun) -> BaseException:
 def allowed_connections(wanted: int) -> int:
     """Return how many rollouts may run at once, after raising this process's limit on open files."""
     raise_open_files_limit()
-    # The agent's server accepts as many, because it usually has the same limit.
+    # The agents' servers usually have the same limit, so they accept as many calls as this process can make.
     most = most_incoming_calls()
     if most < wanted:
         logger.warning(

@@ -14,7 +14,7 @@ FIRST_LIMIT = 16
 LEAST_WINDOW_S = 1.0
 LONGEST_WINDOW_S = 20.0
 ROUNDS = 2
-"""Rollouts per slot in a measuring window, enough to be a representative sample."""
+"""The number of rollouts per slot in a measuring window, which makes it a representative sample."""
 
 WORTH_DOUBLING = 1.2
 """The throughput gain required to keep doubling the limit."""
@@ -30,7 +30,7 @@ STEPS_KEPT = 200
 
 
 class Phase(StrEnum):
-    """The current activity of the limit."""
+    """The phase of the search for the best limit."""
 
     DOUBLING = "doubling"
     PROBING = "probing"
@@ -65,7 +65,7 @@ class FixedLimit:
     limit: int
 
     def ended(self, seconds: float, *, was_overloaded: bool = False) -> bool:
-        """Return that the limit has not changed."""
+        """Return False, because the limit never changes."""
         return False
 
 
@@ -73,8 +73,9 @@ class FixedLimit:
 class AdaptiveLimit:
     """A concurrency limit that grows while throughput grows, and shrinks if a server or endpoint is overloaded.
 
-    It doubles until that stops helping, then occasionally tries 10 % more or less. A window lowers the limit if
-    more than 1 % of its rollouts met an overload, or if rollouts take longer and throughput drops.
+    The limit doubles until doubling no longer helps. After that, it occasionally tries 10 % more or less. It is
+    lowered after a measuring window in which more than 1 % of the rollouts met an overload, or in which rollouts
+    took longer and throughput dropped.
     """
 
     most: int

@@ -1,4 +1,4 @@
-"""Which rollouts of a run start, in which order, and when the last one may."""
+"""Decide which rollouts of a run start, in which order, and when no more may start."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from nemo_gym.schemas.row import Row, offsets_by, rows_at, rows_in
 
 
 class Dispatch:
-    """The pending rollouts of a run, in the order of its settings, within its budget and until it is precise."""
+    """The pending rollouts of a run, in the order that its settings define, until its budget or its time is used up.
+
+    With `until_halfwidth`, no further rollout of an agent starts once its mean reward is known precisely enough.
+    """
 
     def __init__(self, run: OpenRun, groups: GroupedTasks | None = None) -> None:
-        """Set the run, and the groups of its tasks if it has tasks that are verified in groups."""
+        """Set the run. `groups` is None if no task of the run is verified in a group."""
         self._run = run
         self._settings = run.settings
         self._order = None if groups is None else TaskOrder(run.files, run.earlier, groups)
@@ -41,7 +44,7 @@ class Dispatch:
         return self._budget.in_time(self._run.earlier.owed(ordered))
 
     def watching(self, on_record: OnRecord) -> OnRecord:
-        """Return a function that also takes note of each ended rollout."""
+        """Extend `on_record`, so that each ended rollout also counts towards the precision and the budget."""
         precision, budget = self._precision, self._budget
         if precision is None and not budget.admits:
             return on_record
@@ -56,7 +59,7 @@ class Dispatch:
 
     @property
     def admit(self) -> Callable[[], Awaitable[bool]] | None:
-        """Awaited before each rollout: whether it may start. None if all may."""
+        """A function to await before each rollout, which returns whether it may start. None if all may start."""
         return self._budget.admit if self._budget.admits else None
 
     def continues_a_group(self) -> bool:
@@ -64,15 +67,15 @@ class Dispatch:
         return self._order is not None and self._order.continues_a_group()
 
     def no_more_rows(self) -> None:
-        """Take note that all rollouts have started."""
+        """Record that all rollouts have started, so that no worker waits for the budget any longer."""
         self._budget.no_more_rows()
 
     def more_rows(self) -> None:
-        """Take note that there are rollouts to start again."""
+        """Allow rollouts to start again after `no_more_rows`, because some were requeued."""
         self._budget.more_rows()
 
     async def ending(self, work: Coroutine[object, None, None]) -> None:
-        """Await the work; cancel it when the time of `max_seconds` is over."""
+        """Await the work, and cancel it after `max_seconds`."""
         try:
             async with asyncio.timeout(self._settings.max_seconds) as limit:
                 await work
@@ -82,7 +85,7 @@ class Dispatch:
             self._is_over = True
 
     def ended_by(self) -> str | None:
-        """Return the limit at which no further rollout started, None if all could start."""
+        """Return the limit that ended the run or kept rollouts from starting, or None if no limit was reached."""
         if self._is_over:
             return f"max_seconds: {self._settings.max_seconds:g} s have passed"
         reached = None if self._precision is None else self._precision.reached()
@@ -101,9 +104,9 @@ def by_repeat(path: Path) -> Iterator[Row]:
 
 
 def shuffled_by_repeat(path: Path) -> Iterator[Row]:
-    """Yield the rows as `by_repeat` does, but the tasks of each repeat in a random order, always the same.
+    """Yield the rows like `by_repeat`, but with the tasks of each repeat in a random order that is always the same.
 
-    Any beginning of this order is a random sample of the tasks, which a file sorted by subject would not give.
+    Any prefix of this order is a random sample of the tasks. A prefix of a file that is sorted by subject is not.
     """
     offsets = offsets_by(path, lambda key: key.repeat)
     chance = random.Random(0)

@@ -1,4 +1,4 @@
-"""The rollouts of a run whose tasks are verified in groups: checked, and in the order of their tasks."""
+"""Check the settings of a run whose tasks are verified in groups, and order its rollouts by task."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from nemo_gym.schemas.row import Row, offsets_by, rows_at, rows_in
 
 
 def largest_group(path: Path, grouped: Mapping[str, str], settings: CollectionSettings) -> int:
-    """Return the largest number of repeats among these tasks that are verified together; 0 if no task's are.
+    """Return the largest number of repeats of a task that are verified together, or 0 if there are no groups.
 
-    `grouped` are servers by agent. Raise `ConfigError` if a group could not become complete.
+    `grouped` maps each agent to the server that verifies its groups. Raise `ConfigError` if the settings keep a group
+    from ever being complete.
     """
     sizes: Counter[tuple[int, str]] = Counter()
     for row in rows_in(path) if grouped else ():
@@ -60,7 +61,7 @@ class TaskOrder:
         return self._left > 0
 
     def rows(self) -> Iterator[Row]:
-        """Yield the pending rollouts, and let `groups` expect their tasks."""
+        """Yield the pending rollouts, and register each grouped task before its first one."""
         stored = self._stored()
         for rows in rows_by_task(self._files.materialized):
             owed = list(self._earlier.owed(rows))
@@ -106,6 +107,6 @@ def response_at(path: Path, offset: int) -> JsonObject | None:
 
 
 def rows_by_task(path: Path) -> Iterator[list[Row]]:
-    """Yield the rows of each task of a file. They may be apart, because a resumed run may add repeats at the end."""
+    """Yield the rows of each task as a list. They may be apart in the file, because a resumed run appends repeats."""
     for offsets in offsets_by(path, lambda key: key.task).values():
         yield list(rows_at(path, offsets))

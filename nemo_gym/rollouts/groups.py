@@ -1,4 +1,4 @@
-"""The tasks whose rollouts are verified together: which rollouts belong to a group, and news of those that end."""
+"""The tasks whose rollouts are verified together: track the groups, and inform servers about members that ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 NEWS = Timeouts(total_s=30.0)
 
 Response = Callable[[], JsonObject | None]
-"""Returns the response of a rollout."""
+"""A function that returns the response of an ended rollout."""
 
 
 @dataclass
@@ -31,24 +31,25 @@ class _Task:
 
     repeats: list[int]
     pending: set[int]
-    """Those that will still be sent or are under way."""
+    """The repeats that are running or still have to run."""
     responses: dict[int, Response] = field(default_factory=dict)
-    """Those that have a reward."""
+    """The responses of the repeats that have a reward."""
     absent: dict[int, str] = field(default_factory=dict)
-    """Those that will not arrive any more, with the reasons."""
+    """The repeats that the server will never receive, with the reasons."""
 
     def place(self, name: str, repeat: int) -> GroupPlace:
         return GroupPlace(name, len(self.repeats), self.repeats.index(repeat))
 
 
 class GroupedTasks:
-    """The tasks in progress that are verified in groups, for all rollouts of one run."""
+    """The tasks of one run that are in progress and are verified in groups."""
 
     def __init__(self, client: ServerClient, servers: Mapping[str, str]) -> None:
-        """Set the resources servers that verify groups, by agent."""
+        """Set the client and the `servers`: for each agent, the resources server that verifies its groups."""
         self._client = client
         self._servers = servers
-        # Runs on the same servers must not mix, nor a resumed run with members of its killed session.
+        # A random name keeps apart the groups of different runs on the same servers, and those of a run that was
+        # killed and resumed.
         self._name = uuid4().hex[:16]
         self._tasks: dict[int, _Task] = {}
 
@@ -65,10 +66,10 @@ class GroupedTasks:
         responses: Mapping[int, Response] | None = None,
         absent: Mapping[int, str] | None = None,
     ) -> None:
-        """Take note of a task that begins.
+        """Register a task whose rollouts are about to start.
 
-        `repeats` are the numbers of its rollouts, and `pending` those that still have to run, by default all. The
-        others have `responses`, with which those are compared, or are `absent` for a reason.
+        `repeats` are the repeat numbers of the task, and `pending` those that still have to run, by default all. Each
+        other repeat is in `responses`, to be compared with the pending ones, or in `absent` with a reason.
         """
         ordered = sorted(repeats)
         if len(ordered) >= LEAST_GROUP:
@@ -76,18 +77,21 @@ class GroupedTasks:
             self._tasks[task] = _Task(ordered, pending_now, dict(responses or {}), dict(absent or {}))
 
     def header_of(self, row: Row) -> str | None:
-        """Return the header with a rollout's place in its group; None if it is not verified in one."""
+        """Return the header with a rollout's place in its group, or None if the rollout is not verified in a group."""
         task = self._task_of(row)
         return None if task is None else task.place(self._name_of(row), row.key.repeat).header
 
     async def announce(self, row: Row) -> None:
-        """Inform the server about the rollouts of the task that have ended, before another one begins."""
+        """Inform the resources server about the ended rollouts of a task before another one starts."""
         task = self._task_of(row)
         if task is not None and (task.responses or task.absent):
             await self._post(row, task, present=task.responses, absent=task.absent)
 
     async def ended(self, row: Row, record: Record) -> None:
-        """Take note of the end of a rollout after its last attempt. Inform the server if it waits for it."""
+        """Record the end of a rollout after its last attempt.
+
+        Inform the resources server if it may still wait for this rollout, or if the task is complete.
+        """
         task = self._task_of(row)
         if task is None:
             return
@@ -101,7 +105,7 @@ class GroupedTasks:
             task.responses[repeat] = lambda: response
         else:
             task.absent[repeat] = record.cause or str(record.outcome)
-            # After a failed judge, the server already has its answer.
+            # If the judge failed, the server has received the rollout's response and does not wait for it.
             if record.cause != JudgeFailed.failure_class:
                 await self._post(row, task, present={}, absent={repeat: task.absent[repeat]})
 
@@ -122,7 +126,7 @@ class GroupedTasks:
         absent: Mapping[int, str],
         over: bool = False,
     ) -> None:
-        """Send news about members of a group. Without them, the others only wait longer, so a failure is logged."""
+        """Inform the server about members of a group. Only log a failure: the others then merely wait longer."""
         server, sent = self._servers[str(row.agent)], row.without_outcome().without_policy()
         problem: Exception
         try:

@@ -45,7 +45,7 @@ from nemo_gym.rollouts.subject import RunSubject, blocks_of_config
 from nemo_gym.schemas.row import Row
 
 _places: WeakKeyDictionary[asyncio.Semaphore, int] = WeakKeyDictionary()
-"""The number of places of each caller's semaphore: the most that were ever free."""
+"""The size of each caller's semaphore, known only as the largest number of slots that were ever free."""
 
 
 class RolloutCollectionHelper(BaseModel):
@@ -54,13 +54,13 @@ class RolloutCollectionHelper(BaseModel):
     rollout_timeout_s: float | None = None
     """Seconds after which a rollout of `run_examples` fails. Default: the run's configuration, or 1800."""
     max_attempts: int | None = None
-    """How often `run_examples` tries a row that met a lost or overloaded server. Default: as for a collection."""
+    """How often `run_examples` tries a row if servers are lost or overloaded. Default: as for a collection."""
 
     _under_way: set[asyncio.Task[None]] = PrivateAttr(default_factory=set)
     _client: PublishedClient | None = PrivateAttr(None)
 
     def setup_server_client(self, head_server_config: Any = None) -> ServerClient:
-        """Return a client for the run of this head server (`host`, `port`). Default: the configured one."""
+        """Return a client for the run of this head server (`host`, `port`). Default: the configured head server."""
         if not head_server_config:
             head_server_config = BaseServerConfig.model_validate(dict(module_config(PUBLISHED_NAME)[HEAD_SERVER_KEY]))
         return ServerClient.load_from_global_config(head_server_config)
@@ -78,8 +78,8 @@ class RolloutCollectionHelper(BaseModel):
         with the tier, the cause and the `row`. `semaphore` limits how many run at once; the limit of open files also
         applies. Call and iterate this in a running event loop.
 
-        Raise `InvalidTask` (status 422) before sending anything if a row does not name an agent of the run, and
-        `UsageError` if too few may run at once for rollouts that are verified together.
+        Raise `InvalidTask` (status 422) before sending anything if a row does not name an agent of the run. Raise
+        `UsageError` if fewer rollouts may run at once than are verified together.
         """
         rows = [Row(example) for example in examples]
         client = self.setup_server_client(head_server_config)
@@ -119,12 +119,12 @@ class RolloutCollectionHelper(BaseModel):
     async def _call_aggregate_metrics(
         self, results: Sequence[JsonObject], rows: Sequence[JsonObject], output_path: Path | str
     ) -> Path | None:
-        """Write the metrics of results. Return the path of their file, or None without metrics.
+        """Write the metrics of results next to the output. Return the file's path, or None if there are no metrics.
 
-        `rows` has the row of each result. The file is next to the output.
+        `rows` contains the row of each result.
         """
         files = RunFiles(results=Path(output_path))
-        # No agent has the whole rollouts of a sharded run.
+        # Do not ask the agents of a sharded run, because its results lack fields that their metrics may need.
         is_sharded = any(Row(result).shard is not None for result in results)
         client = None if is_sharded else PublishedClient.of(self.setup_server_client())
         try:
@@ -135,7 +135,7 @@ class RolloutCollectionHelper(BaseModel):
         return files.metrics if has_metrics else None
 
     def _attempt_settings(self, client: ServerClient) -> AttemptSettings:
-        # Frameworks create the helper without arguments and pass their users' settings in the configuration.
+        # Read the configuration, too, because frameworks create the helper without arguments and put settings there.
         configured = client.global_config_dict
         given = {name: configured[name] for name in AttemptSettings.model_fields if name in configured}
         own = {"rollout_timeout_s": self.rollout_timeout_s, "max_attempts": self.max_attempts}
@@ -165,7 +165,7 @@ class _Example(NamedTuple):
 
 
 def _in_groups(rows: Sequence[Row], groups: GroupedTasks) -> list[list[_Example]]:
-    """Return the rows as they are sent: those of one group together, with different repeat numbers."""
+    """Return the rows as they are sent, in one list per group. The rows of a group get different repeat numbers."""
     tasks: dict[int, list[int]] = {}
     for number, row in enumerate(rows):
         if groups.are_of(row.agent) and row.task_index is not None:
@@ -184,12 +184,12 @@ def _in_groups(rows: Sequence[Row], groups: GroupedTasks) -> list[list[_Example]
 
 
 def _check_at_once(most: int, semaphore: object, connections: int) -> None:
-    """Raise `UsageError` if the largest group could not run at once. Other kinds of semaphores are not checked."""
+    """Raise `UsageError` if the largest group cannot run at once. Of semaphores, only asyncio's are checked."""
     if most < LEAST_GROUP:
         return
     limits = {"the limit of open files": connections}
     if isinstance(semaphore, asyncio.Semaphore):
-        # Its size is not public. Others may hold some of its places now, but the first call usually sees all of them.
+        # A semaphore's size is not public. Some slots may be in use now, but usually all are free at the first call.
         _places[semaphore] = limits["the semaphore"] = max(_places.get(semaphore, 0), semaphore._value)
     for limit, at_once in limits.items():
         if at_once < most:
@@ -252,7 +252,7 @@ class _ExamplesRun:
             await self._client.aclose()
 
     async def _begin(self, members: Sequence[_Example], tasks: asyncio.TaskGroup) -> None:
-        """Begin the rollouts of one group. Return when all have a place, because each waits for the others."""
+        """Begin the rollouts of one group. Return once each has a slot, because they wait for each other."""
         have_begun = [asyncio.get_running_loop().create_future() for _ in members]
         for member, has_begun in zip(members, have_begun, strict=True):
             tasks.create_task(self._run(member, has_begun))
@@ -263,11 +263,11 @@ class _ExamplesRun:
         async with self._wanted, self._connections:
             has_begun.set_result(None)
             record = await run_to_its_end(self._runner, example.sent, self._limits, on_repeat=lambda record: None)
-        # The caller may end its event loop after the last result.
+        # Await this before the result is queued, because the caller may end its event loop after the last result.
         await self._runner.ended(example.sent, record)
         if failure := failure_of_row(record.row):
             failure.row = example.given.fields
-            # A failure ends the loop of a caller that does not catch it, so the results come first.
+            # A failure ends the loop of a caller that does not catch it, so failures are queued after all results.
             self._failures.append(failure)
         else:
             self._put((example.given.fields, record.row.fields))

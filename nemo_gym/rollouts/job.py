@@ -29,7 +29,7 @@ class AttemptSettings(BaseModel):
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     rollout_timeout_s: float = Field(default=1800.0, gt=0)
-    """Seconds after which a rollout fails, for all its attempts in one run together."""
+    """Seconds after which a rollout fails. All its attempts in one run share this time."""
     max_attempts: PositiveInt | None = None
     """How often a task may fail, including earlier runs. Default: NEMO_GYM_MAX_ROLLOUT_ATTEMPTS, or 3."""
     retry_pause_s: float = Field(default=1.0, ge=0)
@@ -44,9 +44,9 @@ class CollectionSettings(AttemptSettings):
     agent_name: str | None = None
     """The agent for rows without an agent_ref."""
     limit: PositiveInt | None = None
-    """The number of rows to use of the input, or of each agent's datasets, from the first one. Default: all."""
+    """How many rows to use, from the first one of the input or of each agent's datasets. Default: all."""
     num_repeats: PositiveInt | dict[str, PositiveInt] | None = None
-    """How often to run each row. Per agent: {agent: n, _default: n}."""
+    """How often to run each row. To set this per agent: {agent: n, _default: n}."""
     num_repeats_add_seed: bool = False
     """Set a different sampling seed for each repeat, in metadata.extra_body."""
     num_samples_in_parallel: PositiveInt | Literal["auto"] = 1024
@@ -56,19 +56,19 @@ class CollectionSettings(AttemptSettings):
     prompt_config: str | None = None
     """A prompt file for rows without input."""
     skills: SkillsConfig | None = None
-    """A folder of skills. Each row records its hash."""
+    """A folder of skills. Its hash is recorded in each row."""
     resume_from_cache: bool | Literal["force"] = False
     """Resume an earlier run of the same output. force: even if its rows or its model have changed."""
     overwrite: bool = False
     """Replace the files of an earlier run."""
     detach: bool = False
-    """Collect in the background, and print where. 'ng eval wait' waits for the end."""
+    """Collect in the background, and print the paths of the output and the log. 'ng eval wait' waits for the end."""
     disable_aggregation: bool = False
     """Skip the metrics at the end."""
     interleave_repeats: bool = False
     """Start the first repeat of every row before any second repeat."""
     collector: str | None = None
-    """Send the rows through this server, a collector on the machines of the agents."""
+    """Send the rows to this collector server, which runs on the agents' machines and passes them on."""
     sharded: bool = False
     """Leave the rollouts on the machines of the collector. The output only lists them, and 'ng eval aggregate' merges
     them."""
@@ -77,22 +77,22 @@ class CollectionSettings(AttemptSettings):
     max_seconds: float | None = Field(default=None, gt=0)
     """Seconds after which the run ends. Rollouts that have not ended stay unresolved."""
     max_total_tokens: PositiveInt | None = None
-    """Start no rollout that would probably exceed this number of input and output tokens, including resumed runs."""
+    """Start no rollout that would probably exceed this total of input and output tokens, earlier sessions included."""
     max_cost: float | None = Field(default=None, gt=0)
-    """Start no rollout that would probably exceed this cost, in the currency of `prices`, including resumed runs."""
+    """Start no rollout that would probably exceed this cost in the currency of `prices`, earlier sessions included."""
     prices: Path | None = None
     """A YAML file with prices per million tokens: models: {name: {input: …, cached_input: …, output: …}}."""
     until_halfwidth: float | None = Field(default=None, gt=0)
-    """Start no further rollout of an agent once the 95 % interval of its mean reward is at most plus or minus this."""
+    """Stop starting rollouts of an agent once the half-width of its mean reward's 95 % interval is at most this."""
     require_complete: bool = False
     """Exit with code 1 unless every rollout was scored."""
     max_failed_share: FailedShare = None
-    """Exit with code 1 if a larger share of the scored and failed rollouts has failed, such as 0.05. Default: off."""
+    """Exit with code 1 if the share failed / (scored + failed) is larger than this, such as 0.05. Default: off."""
 
     @field_validator("num_samples_in_parallel", mode="before")
     @classmethod
     def _default_for_none(cls, given: object) -> object:
-        # Published programs pass None, which once meant unlimited.
+        # Replace None, which once meant unlimited, because published programs still pass it.
         return cls.model_fields["num_samples_in_parallel"].default if given is None else given
 
     @field_validator("responses_create_params")
@@ -181,13 +181,13 @@ class RunFiles(BaseModel):
 
     @property
     def output_of_command(self) -> Path:
-        """What a collection in the background has printed."""
+        """The printed output of a collection in the background."""
         return self._beside("_output.log")
 
     @property
     def prepared(self) -> Path:
         """The gathered datasets of an end-to-end run."""
-        # Without a suffix, the output would have the same name as its folder.
+        # An output without a suffix would have the same name as this folder, so add one to the folder.
         folder = self.results.with_suffix("") if self.results.suffix else self._beside("_data")
         return folder / "preprocessed_datasets"
 

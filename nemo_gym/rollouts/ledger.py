@@ -16,14 +16,14 @@ from nemo_gym.schemas.row import TASK_INDEX_KEY, TaskKey
 
 @dataclass
 class FailedTask:
-    """A task with at least one failed and without any scored rollout."""
+    """A task with at least one failed rollout and without a scored one."""
 
     task: int
     rollouts: int = 0
     """The number of planned rollouts."""
     failed: Counter[str] = field(default_factory=Counter)
     message: str = ""
-    """The message of the last failed attempt of its last rollout."""
+    """The message of the last attempt of the task's last failed rollout."""
 
     def as_dict(self) -> JsonObject:
         """Return the task in the format of the metrics file."""
@@ -49,7 +49,7 @@ class Ledger:
     row_numbers: Counter[str] = field(default_factory=Counter)
     """The sum of each numeric field of the scored rollouts' rows."""
     rows_with: Counter[str] = field(default_factory=Counter)
-    """The number of these rows that have the field."""
+    """The number of scored rollouts whose row has each of these fields."""
 
     @property
     def planned(self) -> int:
@@ -58,7 +58,7 @@ class Ledger:
 
     @property
     def unresolved(self) -> int:
-        """The number of rollouts that did not start, did not end or asked not to be kept."""
+        """The number of rollouts that did not start, did not end, or returned a result that asked not to be stored."""
         return self.planned - self.scored - self.failed.total()
 
     def as_dict(self) -> JsonObject:
@@ -71,7 +71,7 @@ class Ledger:
         }
 
     def echoed(self, agent_metrics: JsonObject) -> list[str]:
-        """Return the numeric fields whose values the verifier returned as they were in the rows."""
+        """Return the numeric fields that the verifier only copied from the rows. Their means are equal in both."""
         return sorted(
             name
             for name, count in self.rows_with.items()

@@ -1,7 +1,7 @@
 """`<output>_line_digests.bin`: eight bytes for each line that a run wrote, so that a later edit is noticed on resume.
 
-A digest is written before its line, and their order does not matter. So lines may be lost or removed, but each line
-that is there must have its digest.
+A digest is written before its line, and the order of the digests does not matter. Lines may be lost or removed, so a
+digest may lack its line. But each line must have its digest.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LineDigests:
 
 
 def accept_lines(files: RunFiles) -> None:
-    """Write the digests of all lines that the results have now."""
+    """Replace all digests by those of the lines that the results contain now, so that a resumed run accepts them."""
     files.digests.unlink(missing_ok=True)
     _add(files, (line.raw for line in read_raw_lines(files.results)))
 
@@ -59,7 +59,7 @@ def accept_lines(files: RunFiles) -> None:
 def check_lines(files: RunFiles) -> None:
     """Raise `DataError`, which names the lines, if the results contain lines that the run did not write.
 
-    The results of an older version have no digests yet; accept them.
+    If there are no digests, as after a run of an older version, accept all lines.
     """
     if not files.digests.exists():
         accept_lines(files)
@@ -72,7 +72,7 @@ def check_lines(files: RunFiles) -> None:
         count += 1
         if _digest_of(line.raw) not in known and older_digest_of(line.raw) not in known:
             unknown.append((count, line))
-    # The end of the digests may be lost if the machine crashes.
+    # A crash of the machine may lose the last digests. Accept as many unknown lines at the end as digests are missing.
     lost_from = count - max(0, count - len(known))
     if changed := [line.number for at, line in unknown if at <= lost_from]:
         others = f" and {len(changed) - LINES_NAMED} more lines" if len(changed) > LINES_NAMED else ""

@@ -20,7 +20,7 @@ UNSUPPORTED = {errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS}
 
 @contextmanager
 def locked(files: RunFiles) -> Iterator[None]:
-    """Hold the lock on these files. Raise `DataError`, which names the holder, if another run has it."""
+    """Hold the lock on a run's files. Raise `DataError`, which names the holder, if another process has the lock."""
     if files.results.is_dir():
         raise DataError(f"{files.results} is a folder. Name a file in it, such as {files.results / 'rollouts.jsonl'}.")
     try:
@@ -67,7 +67,7 @@ def _lock(files: RunFiles) -> int | None:
 
 
 def _is_still(opened: int, files: RunFiles) -> bool:
-    """Return whether the opened file still has its name, because its former holder may have removed it."""
+    """Return whether the opened file is still the lock file. The former holder of the lock may have removed it."""
     try:
         return os.path.samestat(os.fstat(opened), files.lock.stat())
     except FileNotFoundError:

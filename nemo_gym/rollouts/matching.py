@@ -20,7 +20,7 @@ from nemo_gym.schemas.row import SKILLS_REF_KEY, Row, TaskKey, rows_in
 
 SEED_KEY = "seed"
 LINES_SEARCHED = 5_000
-"""A limit, because the rollouts wait for this search."""
+"""The number of lines that `place_of` searches. It is limited because the rollouts wait for the search."""
 
 
 def content_of(row: Row) -> JsonObject:
@@ -47,15 +47,15 @@ class KnownTask(NamedTuple):
     """A task of the earlier run."""
 
     digest: int
-    """The digest of its first repeat's content."""
+    """The digest of the content of the task's first repeat."""
     repeats: int
     agent: str
 
 
 def place_of(plan: TaskPlan, row: Row) -> str | None:
-    """Return the file and line of a task's row, or None if it is not among the first thousands of lines.
+    """Return the file and line of a task's row, or None if it is not among the first `LINES_SEARCHED` lines.
 
-    If the rows were copied from datasets, that is the line in the dataset's file, unless the row has changed there.
+    If the rows were copied from datasets, return the line in the dataset's file, unless the row has changed there.
     """
     wanted = _sent(row)
     for rows in (plan.placed_in_sources(), plan.placed()):
@@ -107,12 +107,15 @@ class KnownTasks:
 
 @dataclass
 class Matching:
-    """The assignment of input rows to tasks of the run. A row's input number is its number without the earlier run."""
+    """The assignment of input rows to tasks of the run.
+
+    A row's input number is the task number that it would have in a new run.
+    """
 
     numbers: dict[int, int] = field(default_factory=dict)
-    """The task of the run, keyed by input number."""
+    """The task number in the run, keyed by input number."""
     changed: dict[int, int] = field(default_factory=dict)
-    """Tasks whose row has changed, with their input number."""
+    """The input number of each task whose row has changed, keyed by the task number in the run."""
     repeats: Counter[int] = field(default_factory=Counter)
     """The number of repeats of each task that the input requests."""
 
@@ -126,7 +129,7 @@ class _UnmatchedRow(NamedTuple):
 
     number: int
     place: tuple[str, int | None]
-    """Its agent, and this agent's preceding known task."""
+    """The row's agent, and the last known task of that agent before this row."""
 
 
 def match(known: KnownTasks, planned: Iterable[PlannedRow], numbers: TaskNumbers) -> Matching:
@@ -166,7 +169,7 @@ class _FreeTasks:
 
     def __init__(self, known: KnownTasks, taken: Container[int]) -> None:
         self._first: dict[int, int] = {}
-        # Few tasks have identical content, and a queue for each task would dominate the memory.
+        # Only tasks with the content of an earlier one get a queue. A queue for each task would dominate the memory.
         self._others: dict[int, deque[int]] = {}
         for number, task in known.tasks.items():
             if number in taken:
@@ -177,7 +180,7 @@ class _FreeTasks:
                 self._first[task.digest] = number
 
     def take(self, digest: int) -> int | None:
-        """Remove and return the next task with this content."""
+        """Remove and return the next task with this content, or return None if there is none."""
         number = self._first.pop(digest, None)
         if others := self._others.get(digest):
             self._first[digest] = others.popleft()
@@ -185,7 +188,7 @@ class _FreeTasks:
 
 
 def _assign(matching: Matching, known: KnownTasks, unmatched: list[_UnmatchedRow], taken: Container[int]) -> None:
-    """Assign each unmatched row the known task that is missing at its place, or else a new one."""
+    """Assign each unmatched row the known task that is missing at its place, or a new task if none is missing."""
     if not unmatched:
         return
     found = set(matching.numbers.values()) | set(matching.repeats)

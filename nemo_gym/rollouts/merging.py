@@ -1,4 +1,4 @@
-"""Merge a sharded run: replace each entry of its results with the whole rollout that a collector has kept."""
+"""Merge a sharded run: replace each entry in its results with the full rollout from the collector's file."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.schemas.row import SHARD_KEY, Row, rows_in
 
 OFFSET_BITS = 48
-"""Enough for 256 TB."""
+"""A line's place is one integer: the offset in these lower bits, enough for 256 TB, and the file number above."""
 SHOWN = 5
 
 
 class Origin(NamedTuple):
-    """The file in which a collector has kept rollouts."""
+    """The machine and the path of a file in which a collector has stored rollouts."""
 
     machine: str
     path: str
@@ -32,16 +32,16 @@ class Origin(NamedTuple):
 
 @dataclass
 class Kept:
-    """The lines of some shards."""
+    """An index of the lines of some shards."""
 
     files: Sequence[Path]
     places: dict[int, int] = field(default_factory=dict)
-    """The file number and offset of each line, by its digest. Plain numbers, because there may be millions."""
+    """The place of each line, keyed by the line's digest. Both are integers to save memory for millions of lines."""
     lines: Counter[Path] = field(default_factory=Counter)
 
     @classmethod
     def read(cls, files: Sequence[Path]) -> Kept:
-        """Read the shards. Neither their names nor the order of their lines matter, so they may be copies."""
+        """Index the shards. Neither their names nor the order of their lines matter, so they may be copies."""
         kept = cls(files)
         for number, path in enumerate(files):
             for offset, line in read_lines_at(path):
@@ -52,14 +52,14 @@ class Kept:
 
 @dataclass
 class Merged:
-    """The findings of a merge."""
+    """The result of a merge: how many rollouts were written, how many were missing, and which lines were not used."""
 
     rollouts: int = 0
     missing: Counter[Origin] = field(default_factory=Counter)
-    """The rollouts that none of the shards has."""
+    """The number of rollouts that no shard contains, by the file in which a collector stored them."""
     unlisted: dict[Path, int] = field(default_factory=dict)
-    """Lines of the shards that the results do not list: their rollouts ran again, because the collection was not
-    informed of their end."""
+    """The number of lines in each shard that the results do not list. Their rollouts ran again, because the collection
+    did not learn that they had ended."""
 
     def describe_missing(self) -> str:
         """Return the number of missing rollouts, with the machines and files that have them."""
@@ -75,9 +75,9 @@ def shards_of(results: Sequence[Path]) -> list[Path]:
 
 
 def merge(results: Sequence[Path], shards: Sequence[Path], output: Path, *, leave_out: bool = False) -> Merged:
-    """Write the whole rollouts of sharded results atomically to a file, in the order of the results.
+    """Write the full rollouts of sharded results atomically to a file, in the order of the results.
 
-    Raise `DataError` before anything is written if rollouts are missing, unless they are to be left out.
+    Raise `DataError` before anything is written if rollouts are missing, unless `leave_out` is set.
     """
     kept = Kept.read(shards)
     merged = _matched(results, kept)
@@ -88,7 +88,7 @@ def merge(results: Sequence[Path], shards: Sequence[Path], output: Path, *, leav
         )
     with ExitStack() as stack:
         opened = [stack.enter_context(path.open("rb")) for path in shards]
-        # The digests of the entries would make a resumed run reject the merged lines.
+        # Remove the digests of the entries, because a resumed run would reject the merged lines with them.
         RunFiles(results=output).digests.unlink(missing_ok=True)
         merged.rollouts = write_chunks(output, _whole(results, kept.places, opened))
     return merged

@@ -9,22 +9,22 @@ from collections.abc import Iterable
 from itertools import islice
 
 HIGH_BITS = 4
-"""Values are sorted in 16 partitions by their highest bits."""
+"""Values are sorted in 16 partitions by their highest bits, because sorting them all at once takes more memory."""
 
 
 class TaskNumbers:
-    """Task numbers in the order of first appearance, with the repeats of each task from 0.
+    """Task numbers in the order of first appearance. The repeats of each task are numbered from 0.
 
-    Identical lines are one task, and so are rows with the same `_ng_task_index`. New numbers avoid these indices.
-    Only duplicates are remembered: a million different rows take eight bytes each during the check, and no memory
-    after it.
+    Identical lines belong to the same task, and so do rows with the same `_ng_task_index`. New numbers avoid the
+    indices that rows contain. Only duplicates are remembered: a row takes eight bytes while the input is checked, and
+    no memory afterwards if it is unique.
     """
 
     def __init__(self, digests: array[int], given: array[int]) -> None:
         self._repeated = _duplicates(digests)
         self._repeated_given = _duplicates(given)
         self.taken: frozenset[int] = frozenset(given) if digests else frozenset()
-        """The indices contained in rows, if other rows need new ones."""
+        """The task indices that rows contain; empty if every row contains one, so that no new number is needed."""
         self.begin_again()
 
     def begin_again(self) -> None:
@@ -34,7 +34,7 @@ class TaskNumbers:
         self._next = 0
 
     def take(self, raw: bytes, given: int | None, repeats: int) -> tuple[int, int]:
-        """Return the task of the next line and its first repeat. `given` is the index in the row."""
+        """Return the task of the next line and its first repeat. `given` is the task index in the row, if any."""
         if given is not None:
             return given, self._first_repeat(given, repeats) if given in self._repeated_given else 0
         digest = digest_of(raw)
@@ -58,7 +58,7 @@ class TaskNumbers:
 
 
 def in_order(values: Iterable[int]) -> array[int]:
-    """Return the 64-bit values, sorted, with a tenth of the memory of a list."""
+    """Return the 64-bit values sorted. This takes a tenth of the memory that a list would take."""
     unsorted = values if isinstance(values, array) else array("Q", values)
     ordered = array("Q")
     for high in range(1 << HIGH_BITS):

@@ -37,14 +37,14 @@ class OpenRun:
     earlier: EarlierRun
     record: RecordKeeper
     secrets: SecretValues = field(default_factory=SecretValues)
-    """The values to mask in its records."""
+    """The secret values to mask in the run's files."""
     notes: list[str] = field(default_factory=list)
     """Notes for the user about the resumed run."""
     prices: PriceFile | None = None
     collection: Collection | None = None
-    """Its entry in the list of running collections."""
+    """The entry of this run in the list of running collections; None if the user has no folder for such entries."""
     largest_group: int = 0
-    """The largest number of repeats that are verified together; 0 if no task's are."""
+    """The largest number of repeats of a task that are verified together; 0 if no task is verified in a group."""
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def _given_up(summary: Summary, *, is_forced: bool) -> Iterator[str]:
 
 
 def _begin(plan: TaskPlan, files: RunFiles) -> _Begun:
-    """Write the tasks of a new run, replacing an earlier one. Return their number and the size of their groups."""
+    """Write the tasks of a new run, replacing an earlier one. Return the number of rollouts and the largest group."""
     leftovers = [path for path in (files.results, files.failures) if path.exists() and path.stat().st_size]
     for path in leftovers:
         _check_replaceable(path, plan, files)
@@ -143,7 +143,7 @@ def _check_replaceable(path: Path, plan: TaskPlan, files: RunFiles) -> None:
 
 
 def _are_examples(files: RunFiles) -> bool:
-    """Return whether the results are example rollouts that an oracle has played, which `ng_check` can make again."""
+    """Return whether the results are example rollouts of an oracle, which `ng_check` can create again."""
     if files.record.exists() or files.materialized.exists():
         return False
     try:

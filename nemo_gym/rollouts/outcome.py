@@ -38,7 +38,10 @@ class Record:
 
 @dataclass
 class Summary:
-    """The outcomes of a run. At its end, planned = scored + failed + unresolved. A task counts once."""
+    """The outcomes of a run. At its end, planned = scored + failed + unresolved.
+
+    Each task counts once, regardless of the number of its attempts.
+    """
 
     planned: int = 0
     scored: int = 0
@@ -52,7 +55,7 @@ class Summary:
     kept: int = 0
     """Tasks that were already scored when the run started."""
     given_up: int = 0
-    """Failed tasks that this run did not try, because they had failed too often before."""
+    """Failed tasks that this run did not try, because they had failed too often or a retry could not succeed."""
     repeated: int = 0
     """Failed attempts of this run that were followed by a retry."""
     failed_before: Counter[str] = field(default_factory=Counter)
@@ -62,16 +65,19 @@ class Summary:
     usage: Usage = field(default_factory=Usage)
     """The tokens of all rollouts and failed attempts, including those of earlier runs into the same file."""
     model_cache: Counts | None = None
-    """The model calls of this run that the cache answered, None without a cache. Known when the run has ended."""
+    """How many model calls of this run the cache answered, and how many it did not; None if there is no cache.
+
+    It is set when the run has ended.
+    """
     ended_by: str | None = None
-    """The limit at which this run started no further rollout; None if all could start."""
+    """The limit or request that kept this run from starting further rollouts; None if all could start."""
     began_at: float | None = None
     """The monotonic time at which the first rollout started; None before that."""
     finished_earlier: int = 0
     """The number of tasks with an outcome when the first rollout started."""
 
     def begin(self) -> None:
-        """Start the clock with the first rollout. Reading earlier results may take long before that."""
+        """Start the clock at the first rollout, because reading earlier results before it may take long."""
         if self.began_at is None:
             self.began_at, self.finished_earlier = time.monotonic(), self.finished
 
@@ -113,23 +119,23 @@ class Summary:
         elif record.outcome is Outcome.FAILED:
             self.failed_by_cause[_cause_of(record)] += 1
         elif failed_before is not None:
-            # A result that asks not to be kept does not change the task's outcome.
+            # A result that asks not to be stored does not change the outcome of earlier attempts.
             self.failed_by_cause[failed_before] += 1
         else:
             self.unresolved += 1
 
     def reopen(self, cause: str | None) -> None:
-        """Count a task without a score as one that runs again. `cause` is that of its last failure, if it failed."""
+        """Count a task without a score as running again. `cause` is the cause of its last failure, if it failed."""
         if cause is None:
             self.unresolved -= 1
         else:
             self.failed_by_cause[cause] -= 1
-            # Without its last failure, a cause is no longer shown.
+            # Drop causes whose count is now 0, so that they are no longer shown.
             self.failed_by_cause = +self.failed_by_cause
             self.failed_before[cause] += 1
 
     def close(self) -> None:
-        """Count tasks that did not end as unresolved, or as failed if an attempt of theirs has failed."""
+        """Count tasks that did not end as unresolved, or as failed if one of their attempts has failed."""
         self.never_ended = self.planned - self.finished
         self.unresolved += self.never_ended - self.failed_before.total()
         self.failed_by_cause += self.failed_before

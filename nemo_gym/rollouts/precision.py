@@ -11,16 +11,16 @@ from nemo_gym.rollouts.resume import keyed_rows
 from nemo_gym.schemas.row import Row, TaskKey
 
 FEWEST_TASKS = 30
-"""An interval of fewer tasks may be narrow by chance."""
+"""The number of tasks from which an interval counts. With fewer tasks, it may be narrow by chance."""
 GROWTH = 1.05
-"""How much a sample grows between two looks at its interval."""
+"""The factor by which a sample must grow before its interval is computed again."""
 
 
 class Sample:
     """The rewards of one agent's rollouts, in the order in which they started.
 
-    Only rollouts before the first one that has not ended count, because quick rollouts would end first and tend to
-    have other rewards than slow ones.
+    A rollout counts only once all rollouts that started before it have ended. Otherwise, quick rollouts would be
+    overrepresented, and their rewards tend to differ from those of slow ones.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Sample:
         self._started.append(key)
 
     def end(self, key: TaskKey, reward: float | None) -> None:
-        """Add the reward of a rollout, None if it failed."""
+        """Add the reward of an ended rollout, or None if it has no score."""
         self._ended[key] = reward
         while self._counted < len(self._started) and self._started[self._counted] in self._ended:
             first = self._started[self._counted]
@@ -50,12 +50,16 @@ class Sample:
             self.rewards.setdefault(key.task, []).append(reward)
 
     def half_width(self) -> float | None:
-        """Return half the length of the 95 % interval of the mean, None for too few tasks. It may be a little old."""
+        """Return the half-width of the mean's 95 % interval. It is computed again only after the sample has grown.
+
+        Return None if there are too few tasks, or if the interval has no width.
+        """
         size = sum(map(len, self.rewards.values())) if len(self.rewards) >= FEWEST_TASKS else 0
         if size and size >= self._next_look:
             self._next_look = size * GROWTH
             found = mean_interval(self.rewards)
-            # Near 0 and 1 one side is longer. Equal rewards that are not 0 or 1 show nothing of the others.
+            # Near 0 and 1 one side is longer, so use that side. Ignore an interval without width: equal rewards other
+            # than 0 or 1 do not show how much further rewards would differ.
             self._half_width = max(found.high - found.mean, found.mean - found.low) or None
         return self._half_width
 
@@ -64,7 +68,7 @@ class Precision:
     """The samples of a run's agents, and the half-width at which each is precise enough."""
 
     def __init__(self, half_width: float, results: Path) -> None:
-        """`results` has the rollouts of earlier sessions, which count too."""
+        """Read the rollouts of earlier sessions from `results`, because they count, too."""
         self._wanted = half_width
         self.skips_rows = False
         """Whether a row of a precise agent was skipped."""

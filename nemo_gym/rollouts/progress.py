@@ -1,4 +1,4 @@
-"""Progress of a collection: a progress bar in a terminal, otherwise one line per 10 % of what is left to do."""
+"""Progress of a collection: a progress bar in a terminal, otherwise one line per 10 % of the pending rollouts."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Progress:
     def advance(self, record: Record, summary: Summary) -> None:
         """Show that another task has ended."""
         self._summary = summary
-        # Tenths of what this run has to do: a resumed run has no rate before a tenth of it is done.
+        # Count tenths of the rollouts that this run has to do, because a resumed run starts without a known rate.
         done, owed = summary.finished - summary.finished_earlier, max(1, self._total - summary.finished_earlier)
-        # The bar redraws itself ten times a second.
+        # A bar needs no update here, because it redraws itself ten times a second.
         if self._bar is None and done * 10 >= self._next_tenth * owed:
             self._next_tenth = done * 10 // owed + 1
             words = self._words(summary)

@@ -37,7 +37,7 @@ PREPROCESSING = "_preprocess_rows_from_config"
 
 
 class AnyAgent(frozenset[str]):
-    """The agents of a run that nothing lists."""
+    """A set of agent names that contains every name, for a run whose agents are unknown."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -53,7 +53,7 @@ class PublishedClient(ServerClient):
 
     @classmethod
     def of(cls, sender: Any) -> PublishedClient:
-        """Return a client for the run of this sender; for a mock, of this process's configuration."""
+        """Return a client for the run of this sender, or of this process's configuration if the sender is a mock."""
         config = _config_of(sender)
         if is_ours(sender):
             head, book = sender.head_server_config, sender.address_book
@@ -68,7 +68,7 @@ class PublishedClient(ServerClient):
 
     @property
     def known_agents(self) -> Collection[str]:
-        """The agents of the run; any if a mock takes the place of the servers and the configuration has none."""
+        """The agents of the run. If the sender is a mock and the configuration has no agents, any name is known."""
         return self.agent_names() or ([] if is_ours(self._sender) else AnyAgent())
 
     async def post(self, server_name: str, url_path: str, **kwargs: Any) -> Reply:
@@ -93,7 +93,7 @@ class PublishedClient(ServerClient):
         return reply
 
     def watch(self) -> RunWatch:
-        """Return the watch over the servers of the run."""
+        """Return a watch over the run. If the sender is a mock, the watch does nothing."""
         return RunWatch(self) if is_ours(self._sender) else _NoWatch(self)
 
     async def aclose(self) -> None:
@@ -114,13 +114,13 @@ class _NoWatch(RunWatch):
 
 
 def is_ours(client: object) -> bool:
-    """Return whether a client is a real one. A mock may pass for an instance, but not by its type."""
+    """Return whether a client is a real one. Check its type, because a mock may pass `isinstance`."""
     return issubclass(type(client), ServerClient)
 
 
 def _config_of(sender: Any) -> DictConfig:
     """Return the configuration of this process, or that of a real client's run if this process knows no servers."""
-    # Tests may return a plain mapping, or a mock.
+    # Tests may replace the configuration with a plain mapping or a mock.
     given: Any = module_config(PUBLISHED_NAME)
     plain = dict(given) if isinstance(given, Mapping) else {}
     config = given if isinstance(given, DictConfig) else OmegaConf.create(plain)
@@ -138,7 +138,7 @@ class PreprocessedRows(list[JsonObject]):
 
     @classmethod
     def of(cls, config: CollectJob, client: PublishedClient | None) -> PreprocessedRows:
-        """Return the rows of a collection's input. Without a client, the agents are those of the configuration."""
+        """Return the rows of a collection's input. If there is no client, use the agents of the configuration."""
         if client is None:
             book = AddressBook.of_published(module_config(PUBLISHED_NAME))
             agents: Collection[str] = book.agent_names() or AnyAgent()
@@ -147,13 +147,13 @@ class PreprocessedRows(list[JsonObject]):
         return cls(TaskPlan(find_input(config.input_jsonl_fpath), config, agents, rules=book.task_rules))
 
     def plan_if_unchanged(self) -> TaskPlan | None:
-        """Return the plan, None if the rows are not those of the plan any more."""
+        """Return the plan, or None if the caller has changed the rows."""
         planned = (row.fields for row in self._plan.rows())
         return self._plan if all(mine == theirs for mine, theirs in zip_longest(self, planned)) else None
 
 
 def plan_of(rows: Sequence[JsonObject], config: CollectJob, client: PublishedClient) -> TaskPlan:
-    """Return the plan that sends these rows: the one that they come from, or one that sends them as they are."""
+    """Return the original plan of these rows if they are unchanged, or else a plan that sends the given rows."""
     plan = rows.plan_if_unchanged() if isinstance(rows, PreprocessedRows) else None
     if plan is not None:
         return plan
@@ -199,12 +199,12 @@ class _GivenRows(TaskPlan):
 def rows_of(results: Iterable[JsonObject], files: RunFiles) -> list[JsonObject]:
     """Return the row of each result, as it was sent."""
     sent = {row.key: row.fields for row in rows_in(files.materialized)}
-    # A result of an earlier run may have no row any more.
+    # The row of an earlier run's result may no longer be in the file. Use the result itself instead.
     return [sent.get(Row(result).key, result) for result in results]
 
 
 def with_agents(results: Sequence[JsonObject], rows: Sequence[JsonObject]) -> list[JsonObject]:
-    """Return the results, each with the agent of its row unless it names one."""
+    """Return the results. Add the row's agent to each result without one, unless the two lists differ in length."""
     if len(results) != len(rows):
         return list(results)
     return [
@@ -216,9 +216,9 @@ def with_agents(results: Sequence[JsonObject], rows: Sequence[JsonObject]) -> li
 async def aggregate_results(
     client: ServerClient | None, results: Sequence[JsonObject], rows: Sequence[JsonObject], files: RunFiles
 ) -> bool:
-    """Write the metrics of these results next to the output, and return whether there are any.
+    """Write the metrics of these results next to the output, and return whether there are any metrics.
 
-    The ledgers are added if the results are all that the output has.
+    The ledgers are added only if the output contains as many results as are passed.
     """
     ledgers = await asyncio.to_thread(_ledgers_of_all, files, len(results))
     metrics = await aggregate_all(

@@ -1,4 +1,4 @@
-"""Rollouts whose tokens are recorded in the model servers, and added to their results when they end."""
+"""Token ids that the model servers record during rollouts, added to the results when the rollouts end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RecordedTokens:
 
     @classmethod
     def of(cls, client: ServerClient) -> Self | None:
-        """Return those of a run, None if it records none or another program reads them."""
+        """Return the recorded tokens of a run, or None if the run records none or another program reads them."""
         config = client.address_book.token_capture
         if not config.enabled:
             return None
@@ -39,12 +39,12 @@ class RecordedTokens:
         return cls(client, TokenCollector(store, config)) if hasattr(store, "freeze") else None
 
     async def run(self, row: Row, run: Callable[[Row], Awaitable[Record]]) -> Record:
-        """Run one attempt and add its tokens. Raise `DataError` if too many rollouts before it lack tokens."""
+        """Run one attempt and add its tokens. Raise `DataError` if too many earlier rollouts lack tokens."""
         base = _id_without_attempt(row) if self._client.address_book.captures_tokens_of(row.agent) else None
         if base is None:
             return await run(row)
         self._collector.check()
-        # Another client, or another run with the same folder, may have a rollout of the same id.
+        # Make the id unique, because another client, or another run with the same folder, may use the same one.
         sent = row.with_fields({ROLLOUT_ID_KEY: f"{base}-{uuid4().hex[:ID_DIGITS]}"})
         record, has_failed = None, True
         try:
@@ -71,7 +71,7 @@ class RecordedTokens:
 
 @asynccontextmanager
 async def kept_until_the_end(tokens: RecordedTokens | None) -> AsyncIterator[None]:
-    """Delete the records after the block. Until then, later calls of ended rollouts are refused."""
+    """Delete the token records after the block. Until then, further model calls of ended rollouts are rejected."""
     try:
         yield
     finally:
@@ -80,7 +80,7 @@ async def kept_until_the_end(tokens: RecordedTokens | None) -> AsyncIterator[Non
 
 
 def _id_without_attempt(row: Row) -> str | None:
-    """Return the id that all attempts of a row share, None if it has none or an invalid one."""
+    """Return the id that all attempts of a row share, or None if the row has none or an invalid one."""
     try:
         return row.of_attempt(0).rollout_id
     except ValueError:

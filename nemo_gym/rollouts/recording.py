@@ -30,12 +30,12 @@ class Recorder:
     on_record: OnRecord
     """Called for each ended task after its record is written."""
     control: Control | None = None
-    """Cancels single rollouts; None if that is not possible."""
+    """The control that can cancel single rollouts; None if nothing can."""
 
     async def run(self, row: Row, *, failed_before: str | None = None) -> str | None:
-        """Run one task. Return why it, or its last failed attempt, failed.
+        """Run one task. Return the cause of its failure or of its last failed attempt, or None if no attempt failed.
 
-        `failed_before` is the cause of its last failed attempt in an earlier run.
+        `failed_before` is the cause of the task's last failed attempt in an earlier run.
         """
 
         def repeat(record: Record) -> None:

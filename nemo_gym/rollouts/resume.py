@@ -43,7 +43,7 @@ class KeySet:
 
 
 def max_attempts(settings: AttemptSettings | None = None) -> int:
-    """Return how often a task may fail before retries end."""
+    """Return how often a task may fail before it is no longer retried."""
     if settings is not None and settings.max_attempts is not None:
         return settings.max_attempts
     text = os.environ.get(MAX_ATTEMPTS_ENV_VAR) or "3"
@@ -60,7 +60,7 @@ class Failures(NamedTuple):
     """The cause of the last attempt."""
     message: str
     is_final: bool
-    """Whether an attempt reported that a retry cannot succeed."""
+    """Whether an attempt reported that a retry cannot succeed, or that the row is invalid."""
 
 
 @dataclass
@@ -79,9 +79,9 @@ class EarlierRun:
 
     @classmethod
     def read(cls, files: RunFiles, limit: int, *, retries_invalid: bool = False) -> EarlierRun:
-        """Read the outcomes from the run's files. Truncate an incomplete last line, so that its task runs again.
+        """Read the outcomes from the run's files. Cut off incomplete last lines, so that their tasks run again.
 
-        With `retries_invalid`, an invalid row may run again, because it may have been corrected.
+        If `retries_invalid` is set, invalid rows run again, because they may have been corrected.
         """
         for path in (files.results, files.failures, files.materialized):
             cut_torn_line(path)
@@ -133,7 +133,7 @@ class EarlierRun:
                 yield row.of_attempt(failures.attempts)
 
     def cause_of(self, row: Row) -> str | None:
-        """Return why a task's last attempt failed, None if it has not failed."""
+        """Return why a task's last attempt failed, or None if no attempt has failed."""
         failures = self.failures.get(row.key) if self.failures else None
         return failures.cause if failures else None
 
@@ -179,7 +179,7 @@ def keyed_rows(path: Path) -> Iterator[tuple[TaskKey, Row]]:
 
 
 def cut_torn_line(path: Path) -> None:
-    """Truncate a last line that a crash left incomplete."""
+    """Remove a last line that a crash left incomplete, or add its newline if only that is missing."""
     if not path.exists() or not path.stat().st_size:
         return
     with path.open("rb+") as file:

@@ -51,11 +51,11 @@ class Graders:
     in_groups: frozenset[str] = frozenset()
     """The resources servers that verify all rollouts of a task together."""
     policies: frozenset[str] = frozenset()
-    """The model servers of the agents, which are not called."""
+    """The model servers of the agents. Grading does not call them."""
 
     @classmethod
     def among(cls, blocks: Iterable[ServerBlock], aliases: Mapping[str, str] | None = None) -> Graders:
-        """Collect the resources server named by each agent. `aliases` maps further agent names to agents."""
+        """Find the resources server that each agent names. `aliases` maps further agent names to agents."""
         of_agent, resources, in_groups, policies = {}, [], [], {POLICY_MODEL}
         for block in blocks:
             named = block.settings.get("resources_server")
@@ -73,12 +73,12 @@ class Graders:
         return cls(of_agent, only, frozenset(in_groups), frozenset(policies))
 
     def find(self, agent: str | None) -> str | None:
-        """Return the resources server for an agent's rollouts, None if it is unknown."""
+        """Return the resources server for an agent's rollouts, or None if it is unknown."""
         return self.only or self.of_agent.get(str(agent))
 
 
 class Regrader(Runner):
-    """A runner that sends rows with a stored response to be graded."""
+    """A runner that sends rows with their stored responses to resources servers, which grade them."""
 
     PATH: ClassVar[str] = "/verify"
     FAILURE: ClassVar[type[RolloutError]] = EnvironmentFailed
@@ -87,7 +87,7 @@ class Regrader(Runner):
         self, client: ServerClient, graders: Graders, *, rollout_timeout_s: float, groups: GroupedTasks | None
     ) -> None:
         super().__init__(client, rollout_timeout_s=rollout_timeout_s, groups=groups)
-        # The model calls were already recorded with the original rollout.
+        # Do not capture model calls, because they were already recorded with the original rollout.
         self._capture = None
         self._graders = graders
 
@@ -102,7 +102,7 @@ class Begun(NamedTuple):
     done: KeySet
     summary: Summary
     earlier: RunRecord | None = None
-    """The record of an output that is continued."""
+    """The earlier record of the output; None if the output is new, or if the record is missing or unreadable."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,14 @@ class Reverification:
     servers: frozenset[str]
     """All servers that will be called."""
     grouped: Mapping[str, str]
-    """Those that verify all rollouts of a task together, by agent."""
+    """The servers that verify all rollouts of a task together, keyed by agent."""
 
     @classmethod
     def plan(cls, stored: Stored, graders: Graders) -> Reverification:
-        """Find the grader of each rollout. Raise `ConfigError` for an agent without one."""
+        """Find the grader of each rollout.
+
+        Raise `ConfigError` if an agent has no grader, or if too few rollouts may run at once for the largest group.
+        """
         found = {agent: graders.find(agent) for agent in stored.agents}
         if unknown := sorted(str(agent) for agent, server in found.items() if server is None):
             known = ", ".join(sorted(graders.of_agent))
@@ -134,7 +137,7 @@ class Reverification:
         return cls(stored.job, graders, stored.lines, stored.inputs, frozenset(filter(None, found.values())), grouped)
 
     def rows(self, done: KeySet, groups: GroupedTasks | None) -> Iterator[Row]:
-        """Yield each row with its stored response, skipping those in `done`; with `groups` in the order of tasks."""
+        """Yield each row that is not in `done` with its stored response. If there are `groups`, order them by task."""
         return self._in_order_of_lines(done) if groups is None else self._in_order_of_tasks(done, groups)
 
     def _in_order_of_lines(self, done: KeySet) -> Iterator[Row]:
@@ -171,7 +174,7 @@ class Reverification:
                 yield _as_answered(rows[repeat], rollout)
 
     async def output(self, client: ServerClient) -> RunFiles:
-        """Return the output files. Unless forced, raise `DataError` if a server may need the rollout's state."""
+        """Return the output files. Unless `force` is set, raise `DataError` if a server may need session state."""
         modes = {server: await _mode(client, server) for server in sorted(self.servers)}
         unsafe = [f"{server} ({mode})" for server, mode in modes.items() if mode is not ReverifyMode.STATELESS]
         path = self.job.output_jsonl_fpath
@@ -184,7 +187,7 @@ class Reverification:
         return RunFiles(results=path.with_name(f"{UNSAFE}{path.name}") if unsafe else path)
 
     def begin(self, files: RunFiles) -> Begun:
-        """Prepare the output and return its existing rollouts. The caller must hold its lock."""
+        """Prepare the output and return its existing rollouts. The caller must hold the output's lock."""
         job, results = self.job, files.results
         keeps = job.append or job.resume_from_cache
         is_there = results.exists() and results.stat().st_size > 0
@@ -213,9 +216,9 @@ class Reverification:
         return Begun(files, done, Summary(planned=len(self.lines), scored=kept, kept=kept), earlier)
 
     def record(self, begun: Begun, subject: RunSubject, secrets: SecretValues) -> RecordKeeper | None:
-        """Start the record of the output; None if the output is the stored rollouts, whose record stays.
+        """Start the record of the output. Return None if the output is the stored rollouts, whose record stays.
 
-        `subject` is the configuration that grades. The policy and the settings are those of the stored rollouts.
+        `subject` describes the servers that grade. The policy and the settings are those of the stored rollouts.
         """
         rollouts = self.job.rollouts_jsonl_fpath
         if begun.files.results.samefile(rollouts):
@@ -237,7 +240,7 @@ class Reverification:
             earlier=begun.earlier,
             regraded=Fingerprint.of(source_of(self.job)),
         )
-        # Its tokens were counted when the rollouts were collected.
+        # Do not count tokens, because they were counted when the rollouts were collected.
         return RecordKeeper(begun.files.record, record, begun.summary, secrets, counts_usage=False)
 
     def _read(self) -> Sequence[Path]:
@@ -291,7 +294,7 @@ def _as_answered(row: Row, rollout: Row) -> Row:
     """Return a row with its stored response."""
     fields = {**row.fields, "response": rollout.response}
     if MEDIA_DIR_KEY in fields and MEDIA_DIR_KEY not in rollout.fields:
-        # A scored rollout contains the data of the files that the row names. They may have moved since.
+        # Use the media in the scored rollout, because the files that the row names may have moved.
         fields[PARAMS_KEY] = rollout.params
         del fields[MEDIA_DIR_KEY]
     return Row(fields)

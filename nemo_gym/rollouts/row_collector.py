@@ -20,7 +20,7 @@ from nemo_gym.schemas.row import SHARD_KEY, Row
 logger = logging.getLogger(__name__)
 
 IMPLEMENTATION = "collecting_agent"
-"""The folder of collector servers."""
+"""The implementation, and the folder name, of collector servers."""
 CONFIG = f"responses_api_agents/{IMPLEMENTATION}/configs/{IMPLEMENTATION}.yaml"
 NAME_CHARACTERS = 80
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
@@ -32,7 +32,7 @@ class RowCollector:
     def __init__(self, server: str, shard: str | None = None) -> None:
         self.server = server
         self.headers = {} if shard is None else {SHARD_HEADER: shard}
-        """The headers of every row."""
+        """The headers to send with every row."""
         self._failing: set[str] = set()
 
     @classmethod
@@ -44,7 +44,7 @@ class RowCollector:
         return cls(settings.collector, f"{name or 'rollouts'}.{run_id[:8]}" if settings.sharded else None)
 
     def take_note(self, result: Row) -> None:
-        """Warn once about each machine that cannot keep its results, which then arrive whole."""
+        """Warn once about each machine that cannot store its results, which then arrive in full, not as entries."""
         shard = result.fields.get(SHARD_KEY)
         if not isinstance(shard, dict) or "problem" not in shard:
             return
@@ -60,7 +60,7 @@ class RowCollector:
 def check_collector(
     settings: CollectionSettings, blocks: Iterable[ServerBlock], book: AddressBook, rules: TaskRules
 ) -> None:
-    """Raise `UsageError` if the collector that the settings name does not exist, or cannot keep the results."""
+    """Raise `UsageError` if the collector that the settings name does not exist, or cannot store the results."""
     name = settings.collector
     if name is None:
         if settings.sharded:

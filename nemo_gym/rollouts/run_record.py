@@ -38,12 +38,12 @@ WRITE_EVERY_S = 5.0
 CONTROL_KEPT = 200
 
 EXIT_CODES = {"interrupted": 130, "stopped": 1}
-"""The exit codes of commands that did not reach their end."""
+"""The exit codes of commands that ended early, by the state of their session."""
 
 State = Literal["running", "finished", "interrupted", "stopped", "killed"]
 
 _POINT = re.compile(r"\[\s+([-\d.e]+,\s+\d+,\s+\d+)\s+\]")
-"""A point of the progress, which takes five lines otherwise."""
+"""Matches a point of the progress, which is put on one line. It would otherwise take five."""
 _NAMED_VALUE = re.compile(r"([\w.-]+)(['\"]?\s*[:=]\s*)(['\"]?)([^\s'\",{}\[\]]+)")
 
 
@@ -73,7 +73,7 @@ class Outcomes(BaseModel):
 
     planned: int
     scored: int
-    """Including those of earlier sessions."""
+    """The number of scored rollouts, including those of earlier sessions."""
     kept: int
     """The number of scored rollouts that existed when the session started."""
     failed: dict[str, int]
@@ -100,11 +100,11 @@ class Session(BaseModel):
     """A process that worked on the run."""
 
     state: State = "running"
-    """`killed` is set by the next session if this one did not record its end."""
+    """The current state. The next session sets `killed` if this one did not record its end."""
     reason: str | None = None
     """The error that stopped the session."""
     started_at: str
-    """In ISO 8601, UTC."""
+    """The start time in UTC, in ISO 8601."""
     ended_at: str | None = None
     command: list[str]
     """The command line, with its secrets masked."""
@@ -115,22 +115,22 @@ class Session(BaseModel):
     outcomes: Outcomes
     """The counts of planned rollouts and of each outcome."""
     concurrency: int | None = None
-    """How many rollouts may run at once; the latest value if the limit is adaptive."""
+    """How many rollouts may run at once. If the limit is adaptive, this is its latest value."""
     concurrency_steps: list[JsonObject] | None = None
     """The steps of an adaptive limit."""
     control: list[JsonObject] | None = None
-    """What was asked of the session with `ng eval ctl`: `at`, `verb`, its arguments and the answer."""
+    """The latest requests with `ng eval ctl`, each with `at`, `verb`, its arguments and the `answer`."""
     progress: list[Point] = Field(default_factory=list)
-    """At most 300 points, each with the seconds since the first rollout started, the rollouts that had ended, and
-    those that were running."""
+    """At most 300 points, each with the seconds since the first rollout started and the numbers of ended and of
+    running rollouts."""
     exit_code: int | None = None
-    """The exit code of the command, known once it has ended."""
+    """The exit code of the command; null until it has ended."""
     usage: JsonObject | None = None
     """The tokens of the run's rollouts so far, and their cost if the run has a price file."""
     model_cache: JsonObject | None = None
     """The numbers of model calls that the cache answered (`hits`) and did not (`misses`)."""
     ended_by: str | None = None
-    """The limit at which the session started no further rollout."""
+    """The limit, or the request with `ng eval ctl`, that kept the session from starting further rollouts."""
     slurm: SlurmStep | None = None
     """The Slurm job that the session belongs to."""
 
@@ -147,7 +147,7 @@ class RunRecord(Session):
     policy_model_name: str | None = None
     """The name of the policy, if a model server reads it."""
     unsupported_pairings: list[str] = Field(default_factory=list)
-    """The agents and models that the run has although their environments do not allow them."""
+    """A message for each agent or model that the run uses although its environment does not allow it."""
     input: Fingerprint
     """The task file, with its SHA-256 and numbers of bytes and rows."""
     prompt: Fingerprint | None = None
@@ -155,9 +155,10 @@ class RunRecord(Session):
     settings: JsonObject
     """The settings of the collection."""
     regraded: Fingerprint | None = None
-    """The rollouts that `ng eval reverify` graded again. The input, the settings and the policy are theirs."""
+    """The file of rollouts that `ng eval reverify` graded again. The input, the settings and the policy are those of
+    the original run."""
     earlier_sessions: list[Session] = Field(default_factory=list)
-    """The earlier sessions of a resumed run, without the fields from `config_hash` on."""
+    """The earlier sessions of a resumed run, without the fields from `run_id` on."""
 
     @classmethod
     def begin(
@@ -204,7 +205,7 @@ class RunRecord(Session):
     def as_earlier(self) -> Session:
         """Return the part of this record that a later session keeps."""
         session = Session.model_validate(self.model_dump(include=set(Session.model_fields)))
-        # Because the reader holds the lock, a session recorded as running must have been killed.
+        # Because this process holds the output's lock, a session recorded as running must have been killed.
         return session.model_copy(update={"state": "killed"}) if session.state == "running" else session
 
 
@@ -214,7 +215,7 @@ def recorded_settings(settings: CollectionSettings) -> JsonObject:
 
 
 def read_record(path: Path) -> RunRecord | None:
-    """Return the record of an earlier run, None if it is missing or unreadable."""
+    """Return the record of an earlier run, or None if it is missing or unreadable."""
     try:
         return RunRecord.model_validate_json(path.read_bytes())
     except FileNotFoundError:
@@ -287,11 +288,11 @@ class RecordKeeper:
                 partial.unlink(missing_ok=True)
 
     def runs_with(self, concurrency: FixedLimit | AdaptiveLimit) -> None:
-        """Set how many rollouts may run at once. The limit is read at every write."""
+        """Set the concurrency limit to record. Its current value is read at every write."""
         self._concurrency = concurrency
 
     def note_control(self, entry: JsonObject) -> None:
-        """Add what was asked of the collection, before the answer is sent."""
+        """Add a request with its answer, and write the record before the answer is sent."""
         self._record.control = [*(self._record.control or ()), entry][-CONTROL_KEPT:]
         self.write()
 
@@ -335,7 +336,7 @@ def _on_one_line(point: re.Match[str]) -> str:
 
 
 def masked_command(words: Sequence[str]) -> list[str]:
-    """Return a command line with its secrets masked, recognized by their key or by the form of their value."""
+    """Return a command line with its secrets masked, which are recognized by their key or the form of their value."""
     shown: list[str] = []
     hides_next = False
     for word in words:

@@ -1,4 +1,4 @@
-"""The end of the run whose servers a collection uses: it ends the collection, too."""
+"""Watch the run whose servers a collection uses, and end the collection when that run ends."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from nemo_gym.http.reply import NoFreeConnection, NotConnected, Reply, Timeouts
 from nemo_gym.schemas.rollout import run_headers
 
 PATH = "/metrics"
-"""Unlike the liveness routes, it answers only to callers of the same run."""
+"""A route of every server. Unlike the liveness routes, it accepts only callers of the same run."""
 CHECK_S = 2.0
 GONE_S = 30.0
-"""Seconds without any server after which a run that is not recorded on this machine counts as ended."""
+"""Seconds without a reply of any server after which a run that is not recorded on this machine counts as ended."""
 SETTLE_S = 1.0
-"""The servers of a run do not all stop at the same moment."""
+"""Seconds to wait before a check, because the servers of a run do not all stop at the same moment."""
 RESUME = "Start it again; then --resume (+resume_from_cache=true) continues."
 PROBE = Timeouts(connect_s=5.0, read_s=5.0, total_s=5.0, queue_s=5.0)
 
 
 class RunWatch:
-    """Checks whether a run is up: by its record on this machine, otherwise by calling its servers."""
+    """A check whether a run is up: by its record on this machine, or by calls to its servers if there is no record."""
 
     def __init__(self, client: ServerClient, *, advice: str = RESUME) -> None:
         """`advice` ends the message about a run that has ended."""
@@ -38,7 +38,7 @@ class RunWatch:
         self._tls = book.tls
         record = run_at(head.host, head.port)
         self._record = None if record is not None and record.has_joined else record
-        # On several machines, servers come and go, but the head server is there as long as the run.
+        # If the run has several machines, call only its head server, because the other servers may come and go.
         servers = dict.fromkeys(book.address_of(name) for name in book.servers if book.head is None)
         self._addresses = [(head.host, head.port), *((each.host, each.port) for each in servers)]
         self._headers = run_headers(book.run_token, book.run_id)
@@ -53,7 +53,7 @@ class RunWatch:
             await self._check()
 
     async def confirm(self) -> None:
-        """Return once the run is known to be up, and raise `LaunchError` if it has ended, after a server was lost."""
+        """Check the run after a server was lost. Return if the run is up, and raise `LaunchError` if it has ended."""
         asked_at = self._loop.time()
         if self._record is None:
             await asyncio.sleep(SETTLE_S)
@@ -66,7 +66,7 @@ class RunWatch:
     async def _check(self) -> None:
         asked_at = self._loop.time()
         async with self._checking:
-            # Many rollouts may be lost together.
+            # Many rollouts may lose a server at the same time. One check serves all of them.
             if self._seen_at >= asked_at:
                 return
             began_at = self._loop.time()
@@ -89,7 +89,7 @@ class RunWatch:
                 except NotConnected:
                     continue
                 except ServerCallError:
-                    # It accepts connections.
+                    # The server accepts connections, so the run is up.
                     return True
                 if not _is_of_another_run(reply):
                     return True
@@ -101,7 +101,7 @@ class RunWatch:
 
 
 def _is_of_another_run(reply: Reply) -> bool:
-    """Return whether a server of another run has taken the address of one that has ended."""
+    """Return whether the reply is from another run, whose server has taken over the address."""
     if reply.status == HTTPStatus.UNAUTHORIZED:
         return True
     problem = problem_of_body(reply.body) if reply.status >= HTTPStatus.BAD_REQUEST else None

@@ -58,7 +58,7 @@ FAILURE_OF_STATUS: dict[int, type[RolloutError]] = {422: InvalidTask, 429: Overl
 
 
 class Runner:
-    """A runner of tasks through the agents that their rows name, until the timeout or the caller's deadline."""
+    """A runner that sends each row to the agent that it names, with a timeout, and returns the outcome."""
 
     PATH: ClassVar[str] = "/run"
     FAILURE: ClassVar[type[RolloutError]] = AgentFailed
@@ -74,9 +74,10 @@ class Runner:
         groups: GroupedTasks | None = None,
         collector: RowCollector | None = None,
     ) -> None:
-        """`tokens` adds the recorded tokens to the results, if the run records any. `groups` has the grouped tasks.
+        """`tokens` adds the recorded tokens to the results, if the run records any.
 
-        With `collector`, rows are sent to it instead of to their agents.
+        `groups` tracks the tasks that are verified in groups. If there is a `collector`, rows are sent to it
+        instead of to their agents.
         """
         self.groups = groups
         self._collector = collector
@@ -87,7 +88,7 @@ class Runner:
         self._loads = loads if self._capture is None else orjson.loads
 
     async def run(self, row: Row) -> Record:
-        """Run one task to its end. Raises only if it is cancelled, or if too many rollouts lack recorded tokens."""
+        """Run one task to its end. Raise only if the task is cancelled or too many rollouts lack recorded tokens."""
         if self.groups is not None:
             await self.groups.announce(row)
         if self._tokens is None:
@@ -96,7 +97,7 @@ class Runner:
         return replace(record, row=Row(plain(record.row.fields))) if self._loads is orjson.loads else record
 
     async def ended(self, row: Row, record: Record) -> None:
-        """Inform those that wait for a task about its end, after its last attempt."""
+        """Record the end of a rollout after its last attempt, so that the others in its group do not wait for it."""
         if self.groups is not None:
             await self.groups.ended(row, record)
 
@@ -107,7 +108,7 @@ class Runner:
         captured = await asyncio.to_thread(begin, row.fields)
         began_at = time.monotonic()
         record = await self._ended(row)
-        # Other results have no times, so that runs with equal replies have equal results.
+        # Add the duration only to captured results. In other runs, equal replies must give equal results.
         record.row.fields[SECONDS_KEY] = round(time.monotonic() - began_at, 3)
         await asyncio.to_thread(captured.attach, record.row.fields)
         return record
@@ -153,7 +154,7 @@ class Runner:
             server, headers = self._collector.server, {**headers, **self._collector.headers}
         try:
             with rollout_context(rollout_id), deadline_in(self._timeout_s):
-                # Written for each try, because a long row would otherwise be kept twice while it runs.
+                # Serialize the row again for each try. Otherwise a long row would be in memory twice while it runs.
                 data: Callable[[], bytes] | bytes = partial(dump_json, row.fields)
                 if MEDIA_DIR_KEY in row.fields:
                     data = await asyncio.to_thread(_with_media, row)
@@ -166,7 +167,7 @@ class Runner:
 
 
 def _capture_of(client: ServerClient) -> Callable[[JsonObject], RolloutCapture] | None:
-    """Return a function that starts the capture of a rollout, None if the run does not capture model calls."""
+    """Return a function that starts the capture of a rollout, or None if the run does not capture model calls."""
     folder = client.address_book.capture_dir()
     if folder is None:
         return None
@@ -198,11 +199,11 @@ def _record(row: Row, result: Row, server: str, path: str) -> Record:
 
 
 def _failed_by_answer(row: Row, result: Row, cause: str, server: str, path: str) -> Record:
-    """Return the record of a reply that reports a failure. Its own fields override the defaults of its class."""
+    """Return the record of a reply that reports a failure. Its fields override the defaults of the failure class."""
     message = result.failure_message or f"{server}: {path} returned '{cause}'"
     error = FAILURES.get(cause, AgentFailed)(message, server=server)
     may_retry = result.may_retry(error.may_retry)
-    # Published servers add a reward to a failure, which must not be taken for a score.
+    # Remove the reward that published servers add to a failure, because it must not be taken for a score.
     unrewarded = {name: value for name, value in result.fields.items() if name != "reward"}
     failed_row = _with_failure(row, error, cause).with_fields({**unrewarded, FAILURE_RETRYABLE_KEY: may_retry})
     return Record(Outcome.FAILED, failed_row, cause=cause, may_retry=may_retry)

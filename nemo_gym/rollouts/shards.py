@@ -29,12 +29,12 @@ class AggregationJob(BaseModel):
     input_glob: str
     """The rollout files: one or more glob patterns, separated by commas."""
     output_jsonl_fpath: Path
-    """The file for the merged rollouts. The metrics are written next to it. A sharded run's own output is replaced."""
+    """The file for the merged rollouts. The metrics are written next to it. It may be the sharded run's own output."""
     shards: str | None = None
-    """The files that the collectors of a sharded run have kept, or copies of them: one or more glob patterns. Default:
-    those that the run's output names, if this machine can read them."""
+    """The files that the collectors of a sharded run have stored, or copies of them: one or more glob patterns.
+    Default: the files that the run's output names, if this machine can read them."""
     leave_out_missing: bool = False
-    """Leave out the rollouts of a sharded run that none of these files has."""
+    """Leave out the rollouts of a sharded run that none of the shards contains."""
     merge_shards: bool = True
     """Write the merged rollouts, not only their metrics."""
     overwrite: bool = False
@@ -77,11 +77,14 @@ class Contents(NamedTuple):
     rollouts: int
     agents: list[str]
     entries: int = 0
-    """Rollouts that are only entries of a sharded run."""
+    """The number of rollouts that are only entries of a sharded run."""
 
 
 def check_shards(shards: Sequence[Path]) -> Contents:
-    """Return the number of rollouts and their agents. Raise `DataError`, with the places, if one occurs twice."""
+    """Return the number of rollouts and their agents.
+
+    Raise `DataError` if a rollout occurs twice, naming both places, or if there are no rollouts.
+    """
     agents: set[str] = set()
     places: dict[tuple[str | None, TaskKey], _Place] = {}
     twice: list[str] = []
@@ -118,6 +121,6 @@ def check_output(shards: Sequence[Path], output: Path, *, overwrite: bool) -> No
 
 def merge_shards(shards: Sequence[Path], output: Path) -> int:
     """Write the rollouts of all files atomically into one and return their number."""
-    # The digests of an earlier run's lines would make a resumed run reject the new ones.
+    # Remove the digests of an earlier run's lines, because a resumed run would reject the new lines with them.
     RunFiles(results=output).digests.unlink(missing_ok=True)
     return write_rows(output, (row for path in shards for row in read_rows(path)))

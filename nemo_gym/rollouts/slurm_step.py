@@ -12,13 +12,13 @@ class SlurmStep(BaseModel):
 
     job_id: str
     attempt: int
-    """From 1; a requeued job starts again with the same id."""
+    """The number of the attempt, from 1. A requeued job starts again with the same id."""
     nodes: str
     """The job's nodes, in Slurm's notation."""
 
     @classmethod
     def here(cls) -> SlurmStep | None:
-        """Return the job of this process, None outside of Slurm."""
+        """Return the job of this process, or None if Slurm did not start it."""
         job_id, restarts = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_RESTART_COUNT", "")
         if not job_id:
             return None

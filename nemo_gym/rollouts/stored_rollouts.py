@@ -49,7 +49,7 @@ class ReverificationJob(BaseModel):
     rollout_timeout_s: float = Field(default=CollectionSettings.model_fields["rollout_timeout_s"].default, gt=0)
     """Seconds after which the grading of a rollout fails."""
     max_failed_share: FailedShare = None
-    """Exit with code 1 if a larger share of the scored and failed rollouts has failed, such as 0.05. Default: off."""
+    """Exit with code 1 if the share failed / (scored + failed) is larger than this, such as 0.05. Default: off."""
 
     @model_validator(mode="after")
     def _either_resumes_or_overwrites(self) -> Self:
@@ -59,7 +59,7 @@ class ReverificationJob(BaseModel):
 
 @dataclass(frozen=True)
 class Stored:
-    """The rollouts to grade, by line number, with their input rows and the agents that these name."""
+    """The rollouts to grade: their line numbers, their input rows, and the agents that the rows name."""
 
     job: ReverificationJob
     lines: Mapping[TaskKey, int]

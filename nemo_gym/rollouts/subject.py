@@ -1,4 +1,4 @@
-"""The subject of a run besides its rows: the models that it calls, and the servers' settings."""
+"""The models that a run calls and the settings of its servers, to compare a resumed run with the earlier one."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class RunSubject(BaseModel):
     models: dict[str, JsonObject] = Field(default_factory=dict)
     """The settings of each model server."""
     policy_model_name: str | None = None
-    """None if the run has model servers and none of them reads the name."""
+    """The policy model's name; None if it is not set, or if the run has model servers but none of them reads it."""
     config_hash: str | None = None
     """A hash of all servers' settings."""
     unsupported_pairings: list[str] = Field(default_factory=list)
-    """The agents and models that the run has although their environments do not allow them."""
+    """A message for each agent or model that the run uses although its environment does not allow it."""
 
     @classmethod
     def of_run(cls, run: RunConfig) -> Self:
@@ -69,7 +69,7 @@ class RunSubject(BaseModel):
         }
         text = orjson.dumps(servers, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
         models = [block.settings for block in blocks if block.tier == MODEL_TIER]
-        # Some model servers, such as sample_model, do not read the name.
+        # Omit a name that no model server reads, as in a run of sample_model, because that model is not called.
         is_read = policy_name is not None and (not models or any(_contains(each, policy_name) for each in models))
         return cls(
             models={name: block for name, block in servers.items() if block["type"] == MODEL_TIER},
@@ -79,7 +79,7 @@ class RunSubject(BaseModel):
         )
 
     def differences_from(self, earlier: RunSubject) -> list[str]:
-        """Return the changes of models that both runs name, such as `policy_model_name qwen → llama`."""
+        """Return the changes in the models that both runs have, such as `policy_model_name qwen → llama`."""
         found = []
         renamed = None
         before, now = earlier.policy_model_name, self.policy_model_name
@@ -90,7 +90,7 @@ class RunSubject(BaseModel):
             old, new = earlier.models[name], self.models[name]
             for key in sorted(old.keys() | new.keys()):
                 values = (old.get(key), new.get(key))
-                # Addresses, timeouts and concurrency do not change which model it is.
+                # Skip settings such as timeouts and concurrency, because they do not change which model is called.
                 if values[0] != values[1] and values != renamed and not _OPERATION.search(key):
                     found.append(f"{name}.{key} {_shown(values[0])} → {_shown(values[1])}")
         return found
@@ -110,7 +110,7 @@ def _comparable(settings: Mapping[str, object]) -> JsonObject:
         for key, value in settings.items()
         if not _ADDRESS.search(str(key)) and not is_secret_key(str(key))
     }
-    # Convert to plain JSON types, because the record is compared after it was read back from JSON.
+    # Convert to plain JSON types, because the settings are compared with a record that was read from JSON.
     plain: JsonObject = orjson.loads(orjson.dumps(masked(kept), option=orjson.OPT_NON_STR_KEYS, default=str))
     return plain
 
@@ -130,13 +130,16 @@ def blocks_of_config(config: DictConfig) -> Iterator[ServerBlock]:
         for tier in SERVER_TYPES:
             implementations = block.get(tier) if isinstance(block, dict) else None
             for implementation, settings in implementations.items() if isinstance(implementations, dict) else ():
-                # A block that changes a server which the run does not include has neither.
+                # A block with neither key only overrides settings of a server that is not part of the run. Skip it.
                 if isinstance(settings, dict) and ("host" in settings or "entrypoint" in settings):
                     yield ServerBlock(str(name), tier, str(implementation), settings)
 
 
 def _resolved_if_possible(config: DictConfig, key: str) -> Any:
-    """Return a value with its interpolations resolved if possible. Masks and foreign variables stay unresolved."""
+    """Return a value with its interpolations resolved, or as written if that fails.
+
+    It fails if an interpolation refers to a masked value or to an environment variable of another machine.
+    """
     for resolve in (True, False):
         try:
             value = config.get(key) if resolve else OmegaConf.to_container(config, resolve=False).get(key)  # type: ignore[union-attr]

@@ -72,8 +72,11 @@ class TaskPlan:
     datasets: Sequence[AgentDataset] = ()
     """The datasets from which the input was gathered; empty if it is the user's own file."""
     is_gathered: bool = False
-    """Whether the input was gathered from datasets. The limit is then that of each agent's rows, not counting copies,
-    instead of that of all lines, and the rows say in which folder their media are."""
+    """Whether the input was gathered from datasets.
+
+    If so, `limit` applies to the rows of each agent instead of all lines, and copies of a row count once. The rows
+    then also name the folder of their media.
+    """
 
     def check(self) -> TaskNumbers:
         """Check all rows and return their numbering. Raise `DataError`, with file and line, if rows are invalid."""
@@ -101,7 +104,7 @@ class TaskPlan:
             yield PlannedRow(row, task, first, repeats, has_own_number)
 
     def placed_in_sources(self) -> Iterator[tuple[str, Row]]:
-        """Yield the rows of the datasets as they are sent, with file and line. Yield nothing without datasets."""
+        """Yield the rows of the datasets as they are sent, with file and line, or nothing if there are no datasets."""
         prompt = self._prompt()
         for source in self.datasets:
             for number, row in numbered_rows_of(source):
@@ -124,7 +127,7 @@ class TaskPlan:
         return task.with_fields({PARAMS_KEY: {**params, "metadata": metadata}})
 
     def prompt_file(self) -> Path | None:
-        """Return the path of the prompt for rows without input, None if it is not set."""
+        """Return the path of the prompt for rows without input, or None if it is not set."""
         return paths.find(self.settings.prompt_config, Path.is_file) if self.settings.prompt_config else None
 
     def _lines(self) -> Iterator[Line]:
@@ -142,7 +145,7 @@ class TaskPlan:
         before: dict[str | None, bytes] = {}
         for line in lines:
             agent = Row(parse_row(line.raw, self.input, line.number)).agent
-            # Copies of a row, which are its repeats, follow each other.
+            # Copies of a row are its repeats. They follow each other, and count as one row.
             rows[agent] += before.get(agent) != line.raw
             before[agent] = line.raw
             if rows[agent] <= limit:
@@ -157,7 +160,7 @@ class TaskPlan:
         digests, given = array("Q"), array("Q")
         problems = _Problems(self.input)
         prompt = self._prompt()
-        # Report this once instead of per row, because the setting is wrong.
+        # Report an unknown `agent_name` once instead of for each row, because the setting is wrong, not the rows.
         no_such_agent = self._unknown_agent(self.settings.agent_name) if self.settings.agent_name else None
         for number, raw in self._raw_lines():
             try:
@@ -252,7 +255,7 @@ class TaskPlan:
 
 
 class _Problems:
-    """The problems of a file's rows, each once with its first row."""
+    """The problems of a file's rows. Each problem is reported once, with the first row that has it."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

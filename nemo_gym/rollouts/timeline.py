@@ -1,4 +1,4 @@
-"""How many rollouts had ended and were running at each time of a session, in a bounded number of points."""
+"""The numbers of ended and of running rollouts over the time of a session, in a bounded number of points."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Point(NamedTuple):
 
 
 class Timeline:
-    """The progress of a session. Once it is full, it drops every second point and takes points half as often."""
+    """The progress of a session. When it is full, it drops every second point and accepts new ones half as often."""
 
     def __init__(self, most: int = MOST_POINTS) -> None:
         self.points: list[Point] = []
@@ -36,5 +36,5 @@ class Timeline:
             self._every_s = (last.at_s - first.at_s) / (len(self.points) - 1)
 
     def end(self, point: Point) -> None:
-        """Add the last point, however recent the one before is."""
+        """Add the last point, even if the previous one is recent."""
         self.points.append(point)

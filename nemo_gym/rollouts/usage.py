@@ -1,4 +1,4 @@
-"""Tokens and money that the model calls of a run's rollouts have used."""
+"""The tokens that the model calls of a run's rollouts have used, and their cost."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ DEFAULT_MODEL = "default"
 USER_USAGE_KEY = "user_usage"
 """The usage of the model that played the user. Agents add it to their rollouts."""
 USER_MODEL_KEY = "user_model"
-"""The name of that model, as its endpoint returned it."""
+"""The name of the model that played the user, as its endpoint returned it."""
 _DATE = re.compile(r"-\d{4}(-\d\d){0,2}$|-\d{6,8}$")
-"""The end of names such as `small-2026-01-31` and `small-20260131`."""
+"""Matches the date at the end of model names such as `small-2026-01-31` and `small-20260131`."""
 
 
 class Price(BaseModel):
@@ -36,7 +36,7 @@ class Price(BaseModel):
     output: float = Field(ge=0)
     """The price of a million output tokens."""
     cached_input: float | None = Field(default=None, ge=0)
-    """The price of input tokens that the endpoint had cached. Default: that of other input."""
+    """The price of a million input tokens that the endpoint had cached. Default: the price of other input tokens."""
 
 
 class PriceFile(BaseModel):
@@ -46,7 +46,10 @@ class PriceFile(BaseModel):
 
     currency: str = "USD"
     models: dict[str, Price] = Field(min_length=1)
-    """By the name that the endpoint returns, with or without its date; `default` is for all other models."""
+    """The price of each model, keyed by the name that the endpoint returns, with or without its date.
+
+    The key `default` is for all other models.
+    """
 
     @classmethod
     def read(cls, path: Path) -> PriceFile:
@@ -65,7 +68,7 @@ class PriceFile(BaseModel):
             raise DataError(f"prices: {path}: {problems}. Write prices per million tokens: {example}") from error
 
     def of(self, model: str) -> Price | None:
-        """Return the price of a model: of its exact name, of its name without a date, or else the default."""
+        """Return the price of a model: by its exact name, else by its name without a date, else the default."""
         return self.models.get(model) or self.models.get(_DATE.sub("", model)) or self.models.get(DEFAULT_MODEL)
 
 
@@ -74,20 +77,21 @@ def _problems(error: ValidationError) -> list[tuple[str, str]]:
 
 
 class Tokens(NamedTuple):
-    """Numbers of tokens."""
+    """Counts of input, cached and output tokens."""
 
     input: int = 0
-    """Including those that the endpoint had cached."""
+    """All input tokens, including the cached ones."""
     cached: int = 0
+    """Input tokens that the endpoint had cached."""
     output: int = 0
 
     @property
     def total(self) -> int:
-        """Input and output together."""
+        """The sum of input and output tokens."""
         return self.input + self.output
 
     def plus(self, other: Tokens) -> Tokens:
-        """Return the sums of both."""
+        """Return these counts plus those of `other`."""
         return Tokens(self.input + other.input, self.cached + other.cached, self.output + other.output)
 
     def cost(self, price: Price) -> float:
@@ -98,16 +102,16 @@ class Tokens(NamedTuple):
 
 @dataclass
 class Usage:
-    """The tokens of a run's rollouts by model, as the endpoints reported them: of the policy and of simulated users.
+    """The tokens of a run's rollouts by model, as the endpoints reported them.
 
-    Judges' calls are not included.
+    The calls of the policy and of simulated users are included, those of judges are not.
     """
 
     by_model: dict[str, Tokens] = field(default_factory=dict)
     rollouts: int = 0
-    """Rollouts and failed attempts whose tokens are known."""
+    """The number of rollouts and failed attempts whose tokens are known."""
     unknown: int = 0
-    """Scored rollouts whose endpoint did not report tokens."""
+    """The number of scored rollouts whose endpoint did not report tokens."""
 
     def add(self, row: Row) -> None:
         """Add the tokens of a scored rollout, or of a failed attempt if its record contains them."""
@@ -134,7 +138,7 @@ class Usage:
         return total
 
     def cost(self, prices: PriceFile) -> float:
-        """Return what all tokens cost. Those of `unpriced` models count as nothing."""
+        """Return the cost of all tokens. Tokens of models without a price (see `unpriced`) are left out."""
         return sum(
             tokens.cost(price) for model, tokens in self.by_model.items() if (price := prices.of(model)) is not None
         )
@@ -144,7 +148,7 @@ class Usage:
         return [model for model in self.by_model if prices.of(model) is None]
 
     def described(self, prices: PriceFile | None) -> str:
-        """Return a line with the totals for people. Empty if no tokens are known."""
+        """Return the totals as one line for the user, or an empty string if no tokens are known."""
         tokens = self.tokens
         if not self.rollouts:
             return ""

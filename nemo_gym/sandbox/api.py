@@ -40,15 +40,15 @@ class AsyncSandbox:
     """A sandbox made by a provider.
 
     `provider` is the provider's name, its config block (`{name: options}`), or a provider object. As a context
-    manager, the sandbox stops itself, and starts itself if it has a spec. A provider object that was passed in is not
-    closed.
+    manager, the sandbox starts on entry if it has a spec, and stops on exit. A provider object that the caller passed
+    is not closed.
     """
 
     def __init__(self, provider: Provider, spec: Spec = None) -> None:
         self._closes_provider = isinstance(provider, str | Mapping)
         self.provider: SandboxProvider = create_provider(provider) if isinstance(provider, str | Mapping) else provider
         self.spec = _spec(spec)
-        # Published folders read the handle under this name.
+        # Keep this name, because published server folders read the handle under it.
         self._handle: SandboxHandle | None = None
         self._is_stopped = False
 
@@ -56,7 +56,7 @@ class AsyncSandbox:
     async def connect(cls, descriptor: Mapping[str, Any], *, provider: Provider) -> Self:
         """Return the running sandbox that `serialize` described, possibly in another process.
 
-        Stopping it removes the sandbox for all its users. Raise `SandboxError` if it is gone.
+        `stop` removes the sandbox for all processes that use it. Raise `SandboxError` if it is gone.
         """
         if not isinstance(descriptor, Mapping):
             raise TypeError(f"a sandbox is described by the mapping that serialize() returned, not by {descriptor!r}")
@@ -77,7 +77,7 @@ class AsyncSandbox:
     async def start(self, spec: Spec = None) -> Self:
         """Create the sandbox, wait until it is ready, and write its files. Do nothing if it is already started.
 
-        Raise `SandboxCreateError` if that fails; the sandbox is then stopped.
+        If any of these steps fails, stop the sandbox and raise `SandboxCreateError`.
         """
         wanted = self.spec if spec is None else _spec(spec)
         if wanted is None:
@@ -126,7 +126,7 @@ class AsyncSandbox:
         await self.provider.download_file(self._started(), str(remote_path), local_path)
 
     async def status(self) -> SandboxStatus:
-        """Return the sandbox's status: unknown before its start, stopped after its end."""
+        """Return the sandbox's status. It is "unknown" before `start` and "stopped" after `stop`."""
         if self._handle is not None:
             return await self.provider.status(self._handle)
         return SandboxStatus.STOPPED if self._is_stopped else SandboxStatus.UNKNOWN
@@ -148,7 +148,7 @@ class AsyncSandbox:
     async def serialize(self, *, scope: Any = None) -> JsonObject:
         """Return a JSON object with which another process can `connect` to this sandbox.
 
-        `scope` is passed to the provider. Raise `NotImplementedError` if its sandboxes cannot be shared.
+        `scope` is passed to the provider. Raise `NotImplementedError` if the provider's sandboxes cannot be shared.
         """
         handle = self._started()
         descriptor = dict(await _settled(self._connectable().serialize_handle(handle, scope=scope)))
@@ -161,7 +161,7 @@ class AsyncSandbox:
     async def listen(self, port: int = 0) -> socket.socket | None:
         """Return a socket that listens on 127.0.0.1 inside the sandbox, for a service that its commands may call.
 
-        Port 0 chooses a free one. Return None if the provider cannot listen inside its sandboxes.
+        Port 0 chooses a free port. Return None if the provider cannot listen inside its sandboxes.
         """
         if not isinstance(self.provider, ListensInside):
             return None
@@ -202,7 +202,7 @@ class AsyncSandbox:
     def _connectable(self) -> ConnectableProvider:
         if isinstance(self.provider, ConnectableProvider):
             return self.provider
-        # A RuntimeError, as published folders expect.
+        # NotImplementedError is a RuntimeError, which published folders expect.
         raise NotImplementedError(
             f"sandboxes of the provider '{self._provider_name}' can only be used by the process that started them."
         )

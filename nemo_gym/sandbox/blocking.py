@@ -26,7 +26,7 @@ def _blocking(
 
 
 class Sandbox:
-    """An `AsyncSandbox` with blocking methods. Its event loop has its own thread, so it works inside another loop."""
+    """An `AsyncSandbox` with blocking methods. It runs its event loop in a thread, so it also works in async code."""
 
     def __init__(self, provider: Provider, spec: Spec = None) -> None:
         self._sandbox = AsyncSandbox(provider, spec)

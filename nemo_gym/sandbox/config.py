@@ -1,4 +1,4 @@
-"""Find the block of a sandbox provider by its name in the config, by the provider's name, or inline."""
+"""Resolve a sandbox provider that is given as the name of a config block, the name of a provider, or a mapping."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.sandbox.providers.registry import is_provider, list_providers, named_options, plain_block
 
 METADATA_KEY = "default_metadata"
-"""The key in a block, next to the provider, of labels for all its sandboxes."""
+"""The key of a sandbox block, next to the provider's name, under which the labels of all its sandboxes are."""
 BLOCK = "sandbox"
 """The block to use if only a provider's name is given."""
 
@@ -21,10 +21,12 @@ Given = str | Mapping[str, object]
 def resolve_provider_config(ref_or_mapping: Given, named_configs: Mapping[str, object] | None = None) -> JsonObject:
     """Return the provider as `{name: options}`, for `create_provider` and `AsyncSandbox`.
 
-    A text names a top-level block of the config (`sandbox: {docker: {…}, default_metadata: {…}}`), a provider in the
+    A string names a top-level block of the config (`sandbox: {docker: {…}, default_metadata: {…}}`), a provider in the
     block `sandbox`, or a provider without options. A mapping is such a block itself. `named_configs` defaults to the
-    config of this process. Raise `SandboxConfigError`, a `ValueError`, if the block is missing. Whether its provider
-    can be used is only checked when a sandbox is created.
+    config of this process.
+
+    Raise `SandboxConfigError`, a `ValueError`, if the block is missing. Do not check whether its provider can be used:
+    that is only known when a sandbox is created.
     """
     block = _block(ref_or_mapping, named_configs)
     name, options = named_options({name: options for name, options in block.items() if name != METADATA_KEY})

@@ -11,10 +11,10 @@ _TO = ("to", "target", "replacement", "replace", "new")
 
 
 def rewrite_image(image: str, rewrites: Rewrites = None) -> str:
-    """Replace the first of these prefixes that the image has. Return the image unchanged if it has none of them.
+    """Replace the first prefix in `rewrites` that matches the image name. Return the name unchanged if none matches.
 
-    Rewrites are `{prefix: replacement}`, or a list of pairs or of `{from: prefix, to: replacement}`. A prefix ends
-    at a part of the name: `docker.io/me` does not match `docker.io/mehmet/x`.
+    Rewrites are `{prefix: replacement}`, or a list of pairs or of `{from: prefix, to: replacement}`. A prefix matches
+    only whole parts of the name: `docker.io/me` does not match `docker.io/mehmet/x`.
     """
     pairs = rewrites.items() if isinstance(rewrites, Mapping) else [_pair(each) for each in rewrites or ()]
     for old, new in pairs:

@@ -16,5 +16,5 @@ _LABELS = {
 
 
 def labels() -> dict[str, str]:
-    """Return the labels whose variable is set and not empty."""
+    """Return the labels whose environment variable is set and not empty."""
     return {label: value for label, name in _LABELS.items() if (value := os.environ.get(name))}

@@ -1,4 +1,4 @@
-"""Limit the thread pools of programs to the CPUs of their sandbox."""
+"""Environment variables that limit the threads of programs to the CPUs of their sandbox."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ CPU_CAP_ENV_VARS = (
     "RAYON_NUM_THREADS",
     "CMAKE_BUILD_PARALLEL_LEVEL",
 )
-"""Variables by which libraries and build tools learn how many threads to start."""
+"""The environment variables from which libraries and build tools read how many threads to start."""
 
 
 def cpu_cap_env(cpu: float | None) -> dict[str, str]:
-    """Return variables for the `env` of a sandbox with this many CPUs, because programs count those of the machine."""
+    """Return the environment variables for a sandbox with `cpu` CPUs, or an empty dict if `cpu` is None.
+
+    Without these variables, programs count the CPUs of the whole machine and start as many threads.
+    """
     return {} if cpu is None else dict.fromkeys(CPU_CAP_ENV_VARS, str(max(1, int(cpu))))

@@ -1,4 +1,4 @@
-"""The published import path of `nemo_gym.sandbox.images` and `nemo_gym.sandbox.threads`."""
+"""Re-exports from `nemo_gym.sandbox.images` and `nemo_gym.sandbox.threads`, because published folders import these."""
 
 from nemo_gym.sandbox.images import rewrite_image
 from nemo_gym.sandbox.threads import CPU_CAP_ENV_VARS, cpu_cap_env

@@ -47,8 +47,8 @@ class Scaffolded(NamedTuple):
 def scaffold(entrypoint: str, root: Path, spelled: Callable[[str], str] = str) -> Scaffolded:
     """Create `<root>/resources_servers/<name>` for `entrypoint` (`resources_servers/<name>`), whole or not at all.
 
-    `spelled` returns the word that calls a program, for the next steps. Raise `DataError` if the name is invalid or
-    already used.
+    `spelled` returns the command for a program of this installation, to be shown in the next steps. Raise `DataError`
+    if the name is invalid or already used.
     """
     name = _name_in(entrypoint)
     _check_name(name)
@@ -139,7 +139,7 @@ def _write(name: str, folder: Path) -> tuple[Path, ...]:
 
 def template_files(template: Path) -> list[Path]:
     """Return the files of a template."""
-    # Running the template in place leaves caches next to its own files.
+    # Choose the files by suffix and skip hidden folders, because running the template in place leaves caches there.
     return [
         path
         for path in sorted(template.rglob("*"))

@@ -42,7 +42,7 @@ class Created(NamedTuple):
 
 
 def create(wanted: Wanted, root: Path, spelled: Callable[[str], str] = str) -> Created:
-    """Create the folders in `root`, all or none. `spelled` returns the word that calls a program.
+    """Create the folders in `root`, all or none. `spelled` returns the command for a program of this installation.
 
     Raise `UserError` for an invalid name, verifier, profile or range.
     """
@@ -72,7 +72,7 @@ def create(wanted: Wanted, root: Path, spelled: Callable[[str], str] = str) -> C
 
 def _check(wanted: Wanted) -> None:
     if problem := problem_of_name(wanted.name):
-        raise UsageError(f"{wanted.kind}: '{wanted.name}' cannot be its name: {problem}. Choose another name.")
+        raise UsageError(f"{wanted.kind}: '{wanted.name}' is not a valid name: {problem}. Choose another name.")
     if wanted.reward_range and not wanted.reward_range[0] < wanted.reward_range[1]:
         low, high = wanted.reward_range
         raise UsageError(f"reward_range: {low:g} is not less than {high:g}. Give the lowest reward, then the highest.")
@@ -116,7 +116,7 @@ def _layers(wanted: Wanted) -> list[str]:
 
 
 def _copy(template: Path, root: Path, wanted: Wanted) -> None:
-    """Copy a folder of templates. Their files in `environments/` go to the folder of this kind."""
+    """Copy a folder of templates. If a benchmark is created, files in `environments/` go to `benchmarks/` instead."""
     low, high = wanted.reward_range or USUAL_RANGE
     worst, best = (low, high) if wanted.higher_is_better else (high, low)
     for source in template_files(template):
@@ -224,7 +224,7 @@ def _write_yaml(path: Path, comment: str, content: JsonObject) -> None:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes YAML in the style of the shipped configs: indented lists, and short collections in one line."""
+    """A writer of YAML in the style of the shipped configs: indented lists, and short collections in one line."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)

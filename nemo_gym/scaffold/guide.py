@@ -85,7 +85,10 @@ _COMMON = (
 
 
 def guide_to(wanted: Wanted, spelled: Callable[[str], str], *, has_oracle: bool) -> Guide:
-    """Return the texts. `spelled` returns the word that calls a program."""
+    """Return the README and the next steps. `spelled` returns the command for a program of this installation.
+
+    The README has the commands by their plain names. If there is no oracle, `ng_check` is left out.
+    """
     task, names = _task_of(wanted), {"server": wanted.server, "agent": f"responses_api_agents/{wanted.name}"}
     files = [*task.files, *_FILES_OF[wanted.profile], *_COMMON]
     rows = [f"| `{name.format(**names)}` | {meaning.format(**names)} |" for name, meaning in files]

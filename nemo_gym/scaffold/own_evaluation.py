@@ -1,4 +1,4 @@
-"""Create the folder of an evaluation of one's own: a benchmark from a table of questions."""
+"""Create the folder of a custom evaluation: a benchmark from a table of questions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ KINDS: dict[Grader, Kind] = {
         f"\n\n  Choose one of these:\n  {{choices}}{LINE}",
         _YES_NO,
     ),
-    "regex": Kind("answer_match", _ACCURACY, f"{_FINAL}, a pattern that must match all of it.", LINE, _YES_NO),
+    "regex": Kind("answer_match", _ACCURACY, f"{_FINAL}, a regex that must match all of it.", LINE, _YES_NO),
     "contains": Kind(
         "answer_match",
         _ACCURACY,
@@ -75,7 +75,7 @@ KINDS: dict[Grader, Kind] = {
 
 @dataclass(frozen=True)
 class OwnEvaluation:
-    """What to create, and from what."""
+    """The benchmark to create: its name, the table of questions with its columns, and the grader."""
 
     name: str
     source: Path
@@ -93,7 +93,7 @@ class Created(NamedTuple):
 
 
 def create(wanted: OwnEvaluation, root: Path) -> Created:
-    """Create `<root>/benchmarks/<name>`, whole or not at all. Raise `UserError` for a mistake in it."""
+    """Create `<root>/benchmarks/<name>`, whole or not at all. Raise `UserError` if a setting or row is invalid."""
     _check(wanted, root)
     questions = questions_of(wanted.source, wanted.columns, wanted.grader)
     folder = root / BENCHMARKS / wanted.name
@@ -178,7 +178,7 @@ def _put(path: Path, text: str) -> None:
 
 
 def _settings(wanted: OwnEvaluation, judge: str) -> str:
-    """Return the lines of the server's block in `config.yaml`, or, with a judge of its own, in `judge.yaml`."""
+    """Return lines for the server's block: in `config.yaml` if `judge` is the policy model, else in `judge.yaml`."""
     is_own = judge != "policy_model"
     folder = f"benchmarks/{wanted.name}"
     reference = f"{{type: responses_api_models, name: {judge}}}"

@@ -29,7 +29,7 @@ class Block(NamedTuple):
 
 
 class Reused(NamedTuple):
-    """The parts of an existing environment."""
+    """The parts of an existing environment that a new one reuses."""
 
     name: str
     server: Block

@@ -42,10 +42,10 @@ class Wanted:
 
     @property
     def declared_range(self) -> tuple[float, float] | None:
-        """The range of the rewards; None if it is that of a reused server and not declared."""
+        """The range of the rewards. None if it was not chosen and the server is reused, so that it is not known."""
         return self.reward_range or (None if self.verifier else USUAL_RANGE)
 
     @property
     def origin(self) -> str:
-        """A short description."""
+        """A short description: whose tasks these are, and which server grades them."""
         return f"{'Questions' if self.kind == 'benchmark' else 'Tasks'} of our own, graded by {self.server}"

@@ -115,7 +115,7 @@ class MessageParam(BaseModel):
 
 
 class ToolParam(BaseModel):
-    """A tool of a request; `input_schema` is a JSON Schema, absent for tools that run at Anthropic."""
+    """A tool of a request; `input_schema` is a JSON Schema, absent for Anthropic's server-side tools."""
 
     name: str
     type: str | None = None

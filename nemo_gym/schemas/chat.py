@@ -6,7 +6,8 @@ from typing import Annotated, Literal, NotRequired, Required
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Tag
 
-# Before Python 3.12 pydantic supports only this TypedDict, and published folders use these types in their own models.
+# Not from `typing`, because published folders use these types in their own pydantic models, and before Python 3.12
+# pydantic supports only this TypedDict.
 from typing_extensions import TypedDict
 
 from nemo_gym.jsonl import JsonObject
@@ -46,14 +47,14 @@ class FunctionDefinition(TypedDict, total=False):
 
 
 class FunctionToolParam(TypedDict):
-    """A tool of a request."""
+    """A function tool in the `tools` of a request."""
 
     type: Literal["function"]
     function: FunctionDefinition
 
 
 class SystemMessageParam(TypedDict):
-    """A system message."""
+    """A system message. `content` is text or a list of parts."""
 
     role: Literal["system"]
     content: str | list[JsonObject]
@@ -69,7 +70,7 @@ class DeveloperMessageParam(TypedDict):
 
 
 class UserMessageParam(TypedDict):
-    """A user message."""
+    """A user message. `content` is text or a list of parts, such as images."""
 
     role: Literal["user"]
     content: str | list[JsonObject]
@@ -124,7 +125,7 @@ def _checked_message(message: JsonObject) -> JsonObject:
         raise ValueError("a message with the role 'tool' needs a 'tool_call_id'")
     missing = [field for field in REQUIRED_TOKEN_METADATA_FIELDS if field not in message]
     if 0 < len(missing) < len(REQUIRED_TOKEN_METADATA_FIELDS):
-        raise ValueError(f"a message with tokens needs all token fields; {', '.join(missing)} is missing")
+        raise ValueError(f"a message with tokens needs all token fields; missing: {', '.join(missing)}")
     return message
 
 
@@ -184,7 +185,7 @@ class MessageToolCall(TaggedModel):
 
 
 class ChatMessage(WireModel):
-    """The assistant's message."""
+    """The assistant's message in a response."""
 
     role: Literal["assistant"] = "assistant"
     content: str | None = None
@@ -212,7 +213,7 @@ AnyChatMessage = Annotated[
     Annotated[ChatMessageForTraining, Tag("tokens")] | Annotated[ChatMessage, Tag("plain")],
     Discriminator(_carries_tokens),
 ]
-"""A message with or without tokens; a part of the token fields is rejected."""
+"""A message with or without tokens. A message with only some of the token fields is rejected."""
 
 
 class Choice(WireModel):

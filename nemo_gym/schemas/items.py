@@ -151,7 +151,7 @@ class FunctionCallOutput(TaggedModel):
 
 
 class Summary(TaggedModel):
-    """One paragraph of reasoning."""
+    """One paragraph of a summary of the model's reasoning."""
 
     text: str
     type: Literal["summary_text"] = "summary_text"
@@ -169,7 +169,7 @@ class ReasoningItem(TaggedModel):
     @model_validator(mode="before")
     @classmethod
     def _ignore_status(cls, data: object) -> object:
-        # Endpoints send a status, but some reject it in requests.
+        # Drop the status, because endpoints send it, but some reject it in requests.
         if isinstance(data, dict) and "status" in data:
             return {key: value for key, value in data.items() if key != "status"}
         return data
@@ -181,7 +181,7 @@ class ReasoningItem(TaggedModel):
 
 
 class HostedItem(WireModel):
-    """An item of a tool that runs at the endpoint, kept unchanged."""
+    """An item of another type, such as a call of a tool that runs at the endpoint. It is kept unchanged."""
 
     type: Literal[
         "mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "file_search_call",
@@ -223,7 +223,7 @@ RESPONSES_TO_TRAIN: dict[type[WireModel], type[WireModel]] = {
 
 
 def training_variant_of(cls: type[WireModel]) -> type[WireModel]:
-    """Return the variant of a class with tokens; a class with tokens is its own variant."""
+    """Return the variant of an item class that has token fields. A class with token fields is its own variant."""
     return cls if issubclass(cls, TokenIDLogProbMixin) else RESPONSES_TO_TRAIN[cls]
 
 
@@ -233,7 +233,7 @@ _CALLS_AND_REASONING = frozenset({"function_call", "function_call_output", "reas
 
 
 def _tag(item: object, *, type_is_required: bool) -> str | None:
-    """Return the tag of an item's class. Without one, return None; pydantic then reports the possible tags."""
+    """Return the tag of an item's class, or None if there is none. Pydantic then reports the possible tags."""
     if not isinstance(item, dict):
         return next((_TAG_OF_CLASS[cls] for cls in type(item).__mro__ if cls in _TAG_OF_CLASS), None)
     kind = item.get("type", None if type_is_required else "message")
@@ -267,7 +267,7 @@ def _output_tag(item: object) -> str | None:
 
 
 def _with_type(message: MessageT) -> MessageT:
-    """Mark the type of a message as set, because calls send only such fields and an output needs it."""
+    """Mark `type` as set, because requests are sent without unset fields and an output item requires its type."""
     message.__pydantic_fields_set__.add("type")
     return message
 
@@ -304,7 +304,7 @@ OutputItem = Annotated[_AnyOutput, Discriminator(_output_tag)]
 
 
 def last_text(items: Iterable[object]) -> str:
-    """Return the text of the last assistant message without reasoning, or an empty string."""
+    """Return the text of the last assistant message, or an empty string. Reasoning items are not messages."""
     for item in reversed(list(items)):
         if isinstance(item, OutputMessage):
             return item.text

@@ -14,7 +14,7 @@ from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall, InputItem
 
 RESPONSES_PATH = "/v1/responses"
 MODEL_PATHS = (RESPONSES_PATH, "/v1/chat/completions", "/v1/messages")
-"""The route of model servers and agents."""
+"""The routes of model servers. Agents only have the first one."""
 PLAYED_WITHOUT_MODEL = "resp_test"
 """The id of responses that `nemo_gym.testing` makes, as in example rollouts played by an oracle."""
 
@@ -61,7 +61,7 @@ class ResponseCreateParams(BaseModel):
     stream_options: JsonObject | None = None
     temperature: float | None = None
     text: JsonObject | None = None
-    # Rows from other tools may contain null in unused fields.
+    # Treat null as the default, because rows from other tools may contain null in unused fields.
     tool_choice: Annotated[
         Literal["none", "auto", "required"] | JsonObject, BeforeValidator(lambda value: value or "auto")
     ] = "auto"
@@ -148,9 +148,9 @@ def _of_any_model(value: object) -> object:
 
 
 FromAnyModel = BeforeValidator(_of_any_model)
-"""Also accepts objects of the `openai` package."""
+"""A validator that also accepts other pydantic models, such as objects of the `openai` package."""
 Settings = Annotated[Any, BeforeValidator(_by_attribute)]
-"""Settings repeated in a response, with attribute access: `response.reasoning.effort`."""
+"""Request settings repeated in a response. They have attribute access, such as `response.reasoning.effort`."""
 
 
 class Response(WireModel):
@@ -194,7 +194,7 @@ class Response(WireModel):
 
     @property
     def last_text(self) -> str:
-        """The text of the last assistant message without reasoning, or an empty string."""
+        """The text of the last assistant message, or an empty string. Reasoning items are not messages."""
         return last_text(self.output)
 
     @property

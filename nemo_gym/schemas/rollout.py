@@ -21,16 +21,16 @@ TIME_LEFT_HEADER = "x-nemo-gym-time-left"
 NOT_BEGUN_HEADER = "x-nemo-gym-not-begun"
 """Header of a 503 response: the server did not start the call for lack of capacity, so a retry is safe."""
 FAILURE_HEADER = "x-nemo-gym-failure"
-"""Header with the failure class of an ungraded row sent with status 200, for callers that skip the body."""
+"""Header with the failure class of an ungraded row sent with status 200, for callers that do not read the body."""
 INPUT_AT_HEADER = "x-nemo-gym-input-at"
-"""Header with the offset of the input, the last part of a model request, for servers that forward it."""
+"""Header with the byte offset of the input in a model request, so that a server can forward the input unparsed."""
 POLICY_HEADER = "x-nemo-gym-policy"
 """Header with the policy that a row names, sent from an agent to its model server and to other agents."""
 ADDED_ONLY_HEADER = "x-nemo-gym-added-only"
-"""Header of a verify request whose sender needs only the fields added to it, and of a response with only those."""
+"""Header of a verify request whose sender needs only the added fields, and of a response with only these fields."""
 SHARD_HEADER = "x-nemo-gym-shard"
-"""Header of a row that is sent to a collector: it writes the result to its shard with this name, and returns an entry
-for it."""
+"""Header with the name of a shard, sent with a row to a collector. The collector writes the result to this shard and
+returns only a short entry."""
 RUN_ID_HEADER = "x-nemo-gym-run"
 """Header with the intended run of a call between servers, because another run may have taken over the port."""
 RUN_TOKEN_HEADER = "x-nemo-gym-run-token"
@@ -43,7 +43,7 @@ def run_id_of_server(run_id: str, server: str) -> str:
 
 
 def run_headers(run_token: str | None, run_id: str = "") -> list[tuple[bytes, bytes]]:
-    """Return the headers of a call that name its run, as far as they are known."""
+    """Return the headers with a call's run token and run id. A value that is empty or None gets no header."""
     named = {RUN_TOKEN_HEADER: run_token, RUN_ID_HEADER: run_id}
     return [(name.encode(), value.encode()) for name, value in named.items() if value]
 
@@ -93,7 +93,7 @@ class Graded(BaseVerifyResponse):
 
     @model_serializer(mode="wrap")
     def _with_given_nulls(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Keep a `failure_reason` of None that the verifier gave, so that all its results have the same fields."""
+        """Keep a failure field that the verifier set to None, so that all its results have the same fields."""
         given = [name for name in ("failure_kind", "failure_reason") if name in self.model_fields_set]
         return {**{name: None for name in given if getattr(self, name) is None}, **dump(self)} if given else dump(self)
 
@@ -109,11 +109,11 @@ class BaseSeedSessionRequest(BaseModel):
 
 
 class BaseSeedSessionResponse(BaseModel):
-    """The agent's information about the new session."""
+    """Information about the new session, for the agent."""
 
 
 class AggregateMetricsRequest(BaseModel):
-    """All verify responses of an agent, without texts."""
+    """All verify responses of an agent, without the prompts and the outputs of the model."""
 
     verify_responses: list[dict[str, Any]]
 

@@ -35,7 +35,7 @@ NO_PERSIST_KEY = "_ng_no_persist"
 TOKEN_CAPTURE_RESULT_KEY = "_ng_token_capture"
 TASK_ID_KEYS = ("task_id", "problem_id", "instance_id", TASK_INDEX_KEY)
 OBSERVATIONS_KEY = "ng_agent_observations"
-"""What an agent observed of its own work, as an `AgentObservationBundle`."""
+"""An agent's observations of its own work, as an `AgentObservationBundle`."""
 CAPTURE_KEY = "ng_model_call_capture"
 """The captured model calls of a rollout."""
 TRAJECTORY_KEY = "ng_trajectory"
@@ -45,8 +45,8 @@ SECONDS_KEY = "_ng_seconds"
 GROUP_RESULT_KEY = "_ng_group"
 """The size of the group with which a rollout was verified, how many were compared, and which are missing."""
 SHARD_KEY = "_ng_shard"
-"""Where the whole rollout is, if its collector kept it: `machine`, `path` and the digest of its `line`. A rollout that
-its collector could not keep has the `problem` instead of the last two."""
+"""Where a collector has stored the whole rollout: `machine`, `path` and the digest of its `line`. If the collector
+could not store the rollout, the row is whole and has `machine` and `problem`."""
 MEDIA_DIR_KEY = "_ng_media_dir"
 """The folder of the files that the row names; see `nemo_gym.data.media`."""
 PRIVATE_PREFIX = "_ng_"
@@ -61,7 +61,7 @@ _NUMBERS = frozenset({TASK_INDEX_KEY, ROLLOUT_INDEX_KEY, ATTEMPT_INDEX_KEY})
 _FAILURE = (FAILURE_CLASS_KEY, FAILURE_MESSAGE_KEY, FAILURE_SERVER_KEY, FAILURE_TIER_KEY, JUDGE_ERROR_KEY)
 MASK_KEY, INSTANCE_CONFIG_KEY = "mask_sample", "instance_config"
 KIND_KEY, REASON_KEY = "failure_kind", "failure_reason"
-"""The failure class and message in release 0.7. A dataset may use these names with another meaning."""
+"""Keys of the failure class and message in release 0.7. A dataset may use these names with another meaning."""
 _OUTCOME = frozenset(
     {
         *_FAILURE,
@@ -127,7 +127,7 @@ class Row:
 
     @property
     def rollout_id(self) -> str | None:
-        """The row's explicit id, or else `<task>-<repeat>`, each with `-a<attempt>` for a retry.
+        """The row's explicit id, or else `<task>-<repeat>`, with `-a<attempt>` for a retry. None if it has neither.
 
         Raise `ValueError` if an explicit id does not match `ROLLOUT_ID_PATTERN`.
         """
@@ -249,7 +249,7 @@ class Row:
         return {key: self.fields[key] for key in _IDENTITY if key in self.fields}
 
     def may_retry(self, default: bool) -> bool:
-        """Return whether an immediate retry may succeed: the row's statement or the default."""
+        """Return whether an immediate retry may succeed. Use `default` if the row does not state it."""
         return bool(self.fields.get(FAILURE_RETRYABLE_KEY, default)) and not self.is_terminal
 
     def of_task(self, task: int) -> Row:
@@ -285,7 +285,7 @@ class Row:
         return Row({key: value for key, value in self.fields.items() if key not in removed})
 
     def without_policy(self) -> Row:
-        """Return the row without the policy that it names, whose key must not be recorded."""
+        """Return the row without the policy that it names, because the policy's API key must not be recorded."""
         return Row({key: value for key, value in self.fields.items() if key not in POLICY_KEYS})
 
     def without_numbers(self) -> Row:
@@ -298,7 +298,7 @@ class Row:
 
 
 def check_whole(row: Row, path: Path, line: int) -> None:
-    """Raise `DataError` for a row that is only an entry of a sharded run."""
+    """Raise `DataError` for a row that is only the entry of a rollout in a shard."""
     if (shard := row.shard) is not None:
         raise DataError(
             f"{path}:{line}: the rollout is in a shard, {shard.get('machine')}:{shard.get('path')}. Merge the run's "
@@ -320,7 +320,7 @@ def rows_at(path: Path, offsets: Iterable[int]) -> Iterator[Row]:
 
 
 def offsets_by(path: Path, number_of: Callable[[TaskKey], int]) -> dict[int, array[int]]:
-    """Return the offsets of a file's rows by the number of their task or repeat, both in the order of the file."""
+    """Return the offsets of a file's rows, grouped by `number_of`. Groups and offsets are in the order of the file."""
     offsets: dict[int, array[int]] = {}
     for offset, (number, raw) in read_lines_at(path):
         offsets.setdefault(number_of(Row(parse_row(raw, path, number)).key), array("Q")).append(offset)
@@ -330,7 +330,7 @@ def offsets_by(path: Path, number_of: Callable[[TaskKey], int]) -> dict[int, arr
 def mirror_mask(result: JsonObject) -> None:
     """Copy the marks of a masked result to its `instance_config`, from which NeMo RL reads them.
 
-    A row may use this name for a field of another type, which then stays.
+    If the row uses this name for a field of another type, that field stays unchanged.
     """
     config = result.get(INSTANCE_CONFIG_KEY) or {}
     if isinstance(config, dict):

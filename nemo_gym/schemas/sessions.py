@@ -1,4 +1,4 @@
-"""Requests and responses of sessions: a resources server's, an agent's, and the episode and task they belong to."""
+"""Requests and responses for sessions of resources servers and agents, and the ids of their episodes and tasks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TASK_SOURCE_KEY = "task_source"
 
 
 class EpisodeId(BaseModel):
-    """The rollout of a task, and the number of its failed attempts before this one."""
+    """One attempt at a rollout: the rollout's id, and the number of failed attempts before this one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,7 +42,7 @@ class EpisodeId(BaseModel):
 
 
 class TaskId(BaseModel):
-    """A task, and the set of tasks that has it."""
+    """The id of a task, and the task set that contains it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,9 +51,9 @@ class TaskId(BaseModel):
 
 
 class ResourcesSeedSessionRequest(BaseSeedSessionRequest):
-    """A session with an id from the caller, for tasks whose data is separate from the row.
+    """Request to begin a session whose id the caller chooses. The task's data is separate from the row's other fields.
 
-    A whole row is accepted too. Its own fields become the `task_data`.
+    A whole row is accepted too. The fields that belong to its task become the `task_data`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -72,13 +72,13 @@ class ResourcesSeedSessionRequest(BaseSeedSessionRequest):
 
 
 class ResourcesSeedSessionResponse(BaseSeedSessionResponse):
-    """The caller's information about the new session."""
+    """Information about the new session, for the caller."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class ResourcesCloseSessionRequest(BaseModel):
-    """The end of the session that the cookie identifies."""
+    """Request to close the session that the cookie identifies."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -94,7 +94,7 @@ class ResourcesCloseSessionResponse(BaseModel):
 
 
 class AgentSeedSessionRequest(BaseModel):
-    """The start of an agent's session in a session of its resources server."""
+    """Request to open an agent's session, which belongs to a session of its resources server."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -106,7 +106,7 @@ class AgentSeedSessionRequest(BaseModel):
 
 
 class AgentSeedSessionResponse(BaseModel):
-    """The new session."""
+    """The id of the agent's new session."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -114,7 +114,7 @@ class AgentSeedSessionResponse(BaseModel):
 
 
 class AgentCloseSessionRequest(BaseModel):
-    """The end of an agent's session."""
+    """Request to close an agent's session."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -16,7 +16,7 @@ class BaseResetRequest(BaseRunRequest):
 
 
 class BaseResetResponse(BaseModel):
-    """The start of an episode."""
+    """The first observation of an episode."""
 
     observation: str | None = None
     """Sent to the model as a user message; None if the row already has everything."""
@@ -35,8 +35,8 @@ class BaseStepResponse(BaseModel):
     reward: float = 0.0
     """The reward of this turn; the rollout's reward is the sum."""
     terminated: bool = False
-    """The episode ended by its own rules."""
+    """Whether the episode ended by its own rules."""
     truncated: bool = False
-    """The episode was cut off."""
+    """Whether the episode was cut off, such as by a limit on steps."""
     info: JsonObject = Field(default_factory=dict)
     """May hold `tool_outputs`, `[{call_id, output}]`: the outputs for this turn's tool calls."""

@@ -1,4 +1,4 @@
-"""The tokens of an item. A server that only echoes a rollout never parses them."""
+"""The tokens of an item, parsed at the first access. A server that only echoes a rollout never parses them."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ class TokenIDLogProbMixin(WireModel):
 
 
 class _ParsedOnAccess:
-    """A field of `TokenIDLogProbMixin` that replaces its unparsed value at the first access."""
+    """A field of `TokenIDLogProbMixin` whose unparsed value is parsed at the first access."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __get__(self, item: TokenIDLogProbMixin | None, owner: type[TokenIDLogProbMixin]) -> Any:
-        # Like any pydantic field, it is not an attribute of the class, nor of an object that lacks it.
+        # Raise as for any pydantic field, which is not an attribute of the class or of an object that lacks the field.
         if item is None or self._name not in item.__dict__:
             raise AttributeError(self._name)
         value = item.__dict__[self._name]
@@ -103,5 +103,5 @@ class _ParsedOnAccess:
 
 
 for _name in REQUIRED_TOKEN_METADATA_FIELDS:
-    # Pydantic removes the fields of a class from its attributes, so these can be set only afterwards.
+    # Pydantic removes fields from the attributes of a class, so set these attributes after the class is created.
     setattr(TokenIDLogProbMixin, _name, _ParsedOnAccess(_name))

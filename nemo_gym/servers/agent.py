@@ -67,22 +67,25 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
     """Base class of agents. Implement `run` (a whole rollout) and `responses` (only the conversation)."""
 
     EPISODE_ROUTES: ClassVar[tuple[str, ...] | None] = None
-    """The routes by which the agent plays, besides sessions, tools and grading. None if it does not say."""
+    """Environment routes that the agent calls, besides those for sessions, tools and grading; None if unknown."""
 
     _nemo_gym_agent_sessions: AgentSessions | None = PrivateAttr(default=None)
 
     @abstractmethod
     async def responses(self, *arguments: Any, **named: Any) -> object:
-        """Continue a conversation, tool calls included: `(body)`, `(request, body)` or `(request, response, body)`."""
+        """Continue a conversation, including its tool calls.
+
+        Declare the parameters `(body)`, `(request, body)` or `(request, response, body)`.
+        """
 
     @abstractmethod
     async def run(self, *arguments: Any, **named: Any) -> object:
-        """Run one rollout and return the graded row: `(body)` or `(request, body)`."""
+        """Run one rollout and return the graded row. Declare the parameters `(body)` or `(request, body)`."""
 
     async def _seed_agent_session_state(self, body: AgentSeedSessionRequest) -> AgentSessionState:
-        """Set up a session and return its state. Override it if the agent keeps state per session.
+        """Set up a session and return its state. Override this method if the agent keeps state per session.
 
-        If the setup fails after it has opened something, raise `AgentSessionSetupError` with that state.
+        If the setup fails after it has opened resources, raise `AgentSessionSetupError` with their state.
         """
         return AgentSessionState(request=body)
 
@@ -90,11 +93,14 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
         """Release the state of a session. Called once for each state."""
 
     def agent_session_state(self, request: Request) -> AgentSessionState | None:
-        """Return the state of the session to which a request belongs, by its cookie; None without one."""
+        """Return the state of the session that a request's cookie identifies; None if no such session is open."""
         return sessions_of(self).state_of(session_id_of(request))
 
     async def seed_agent_session(self, request: Request, body: AgentSeedSessionRequest) -> AgentSeedSessionResponse:
-        """Open a session. Override the two hooks above to keep state, or this, as `(body)` or `(request, body)`."""
+        """Open a session. To keep state, override `_seed_agent_session_state` and `_close_agent_session_state`.
+
+        An override of this method may declare the parameters `(body)` or `(request, body)`.
+        """
         await sessions_of(self).open(body, session_id_of(request))
         return AgentSeedSessionResponse(agent_session_id=body.agent_session_id)
 
@@ -104,7 +110,7 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
         return AgentCloseSessionResponse(agent_session_id=body.agent_session_id, closed=closed)
 
     def session_beginnings(self) -> Container[str] | None:
-        """Return the paths at which a session may begin, if the agent keeps state per session."""
+        """Return the paths at which a session may begin; None (any path) if the agent does not keep state."""
         keeps_state = type(self)._seed_agent_session_state is not SimpleResponsesAPIAgent._seed_agent_session_state
         return SESSION_BEGINNINGS if keeps_state else None
 
@@ -115,7 +121,7 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
         await sessions_of(self).drop_all()
 
     def compute_metrics(self, tasks: list[list[JsonObject]]) -> JsonObject:
-        """Return further metrics, like the method of a resources server. Default: none."""
+        """Return additional metrics over the rollouts of each task. The default adds none."""
         return {}
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
@@ -130,7 +136,7 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
         app.post(RESPONSES_PATH)(self.responses)
         route = app.router.routes[-1]
         if isinstance(route, FastRoute):
-            # Agents give their prefix to the calls of their model.
+            # Needed because agents copy the rollout prefix of their own URL to the URL of their model calls.
             route.shows_prefix = True
         for segment in ("", TOKEN_CAPTURE_SEGMENT):
             # The prefix is removed before routing, so these routes never match. They only appear in route lists.
@@ -141,7 +147,7 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
         app.post("/run")(_for_its_rollout(self.run))
         route = app.router.routes[-1]
         if isinstance(route, FastRoute):
-            # Our own `run` reads the parsed row only. A rollout may last for hours, and its row may be long.
+            # Free a long row's bytes unless an author's `run` may read them, because a rollout may last for hours.
             route.keeps_body = not type(self).run.__module__.startswith("nemo_gym.")
         app.post("/aggregate_metrics")(self.aggregate_metrics)
         app.post(AGENT_SESSIONS_PATH)(self.seed_agent_session)
@@ -156,35 +162,42 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
         return maybe_rollout_id_from_run_body(body) or current_rollout_id()
 
     def url_path_for_run(self, path: str, body: object) -> str:
-        """Return the path under which a run's calls are captured, or `path` itself if capture is disabled."""
+        """Return `path` with the prefix for capturing a rollout's calls, or `path` itself if capture is disabled."""
         rollout_id = self.rollout_id_from_run(body)
         if not rollout_id:
             return path
         return rollout_path_prefix(rollout_id, token_capture=self._token_id_capture_enabled()) + path
 
     def url_path_for_request(self, path: str, request: Request | None) -> str:
-        """Return the path with the prefix that the request's own path had, because its caller decides on capture."""
-        # Tests of published folders pass a mock or a stub as the request.
+        """Return `path` with the rollout prefix of the request's own path.
+
+        So the caller of the request decides whether further calls are captured.
+        """
+        # Do not rely on the type, because tests of published folders pass a mock or a stub as the request.
         rollout_id = getattr(request, "path_params", {}).get(ROLLOUT_PARAMETER)
         if not isinstance(rollout_id, str):
             return path
         return rollout_path_prefix(rollout_id, token_capture=_asks_for_tokens(request, rollout_id)) + path
 
     def base_url_for_run(self, base_url: str, body: object) -> str:
-        """Return the base URL to give to a third-party agent, so that its calls are captured too."""
+        """Return `base_url` with the prefix for capturing a rollout's calls, to give to a third-party agent."""
         check_own_client(self)
         rollout_id = self.rollout_id_from_run(body)
         return apply_rollout_prefix(base_url, rollout_id, token_capture=self._token_id_capture_enabled())
 
     def resolve_model_base_url(self, name: str, rollout_id: str | None = None) -> str:
-        """Return the `…/v1` URL of a model server, for agents with their own client. Captures under `rollout_id`."""
+        """Return the `…/v1` URL of a model server, for agents with their own client.
+
+        If capture is enabled, calls to this URL are captured under `rollout_id`.
+        """
         check_own_client(self)
         captures_tokens = self._token_id_capture_enabled()
         return f"{apply_rollout_prefix(self._base_url_of(name), rollout_id, token_capture=captures_tokens)}/v1"
 
     def _base_url_of(self, name: str) -> str:
         client = self.server_client
-        # Tests of published folders patch this name in the published module, or use a mock with a configuration.
+        # Look up the function in the published module, because tests of published folders patch it there. Other tests
+        # use a mock of the client, which only has a configuration.
         look_up = getattr(
             sys.modules.get(PUBLISHED_NAME), "get_first_server_config_dict", get_first_server_config_dict
         )
@@ -224,7 +237,7 @@ def _asks_for_tokens(request: Request | None, rollout_id: str) -> bool:
 
 
 def _for_its_rollout(run: Method) -> Endpoint:
-    """Return the `/run` endpoint. All of its calls carry the rollout id, even if only the row contains it."""
+    """Return the `/run` endpoint. Calls that `run` makes carry the rollout id, even if only the row contains it."""
     handler = Handler.of(run)
 
     async def respond(request: Request, arguments: dict[str, object]) -> object:

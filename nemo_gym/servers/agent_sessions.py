@@ -21,13 +21,13 @@ Hook = Callable[[Any], object]
 
 @dataclass
 class AgentSessionState:
-    """State of one session of an agent. Subclass it for more than the request that began the session."""
+    """State of one session of an agent. Subclass it to keep more than the request that opened the session."""
 
     request: AgentSeedSessionRequest
 
 
 class AgentSessionSetupError(Exception):
-    """A setup that failed after it had opened something. `state` is closed, and `error` is reported."""
+    """Failure of a setup that had already opened resources. Its `state` is released, and its `error` is reported."""
 
     def __init__(self, state: AgentSessionState, *, error: BaseException) -> None:
         super().__init__(str(error))
@@ -47,13 +47,13 @@ class AgentSessions:
     """The open sessions of an agent, by their ids."""
 
     def __init__(self, server: str, *, set_up: Hook, close: Hook, idle_s: float) -> None:
-        """Create it with the hook that returns the state of a request's session and the hook that releases a state."""
+        """Take the hooks: `set_up` returns the state for a seed request, and `close` releases a state."""
         self.server = server
         self.idle_s = idle_s
         self._set_up, self._close = set_up, close
         self._sessions: dict[str, _Session] = {}
         self._ids: dict[str, str] = {}
-        """The session that was opened last with a cookie's session."""
+        """The id of the session that each caller opened last, by the session id in the caller's cookie."""
         self._closing: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class AgentSessions:
                 server=self.server,
             )
         try:
-            # If the caller hangs up, the setup continues for its next attempt, until the session is closed.
+            # If the caller hangs up, the setup continues for the caller's next attempt, until the session is closed.
             await asyncio.shield(session.setup)
         except Exception:
             self._sessions.pop(session_id, None)
@@ -86,7 +86,7 @@ class AgentSessions:
         session.cookie_ids.add(cookie_id)
 
     def state_of(self, cookie_id: str) -> AgentSessionState | None:
-        """Return the state of the session that was opened with this cookie's session; None without one."""
+        """Return the state of the session opened last with this cookie id; None if it is not open and set up."""
         session = self._sessions.get(self._ids.get(cookie_id, ""))
         if session is None or not session.setup.done():
             return None
@@ -105,7 +105,7 @@ class AgentSessions:
             await asyncio.wait([session.setup])
         if session.setup.cancelled() or session.setup.exception() is not None:
             return True
-        # A task of its own, because a caller that hangs up must not interrupt it.
+        # Release the state in a separate task, because a caller that hangs up must not interrupt the release.
         closing = asyncio.create_task(self._release(session.setup.result()))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
@@ -143,7 +143,7 @@ class AgentSessions:
             try:
                 await self._release(failed.state)
             except Exception:
-                # The setup's own failure matters more.
+                # Only log this failure, because the failure of the setup is raised.
                 logger.exception("closing the failed session %s failed", request.agent_session_id)
             raise failed.error from failed
         if not isinstance(state, AgentSessionState):

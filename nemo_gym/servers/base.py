@@ -48,7 +48,7 @@ LIMITS = {
 
 
 class BaseServer(BaseModel):
-    """A server and its settings."""
+    """Settings and liveness routes of a server. Subclass `SimpleServer`, which also calls other servers."""
 
     config: BaseServerConfig
 
@@ -74,17 +74,17 @@ class BaseServer(BaseModel):
 
 
 class SimpleServer(BaseServer):
-    """A FastAPI server that can call the others by name."""
+    """A FastAPI server that can call the run's other servers by name."""
 
     server_client: ServerClient
 
     FAILURE: ClassVar[type[RolloutError]] = RolloutError
-    """The failure that is reported for an unexpected error of a handler."""
+    """The `RolloutError` class as which an unexpected error of a handler is reported."""
 
     ray_enabled: ClassVar[bool] = False
     """Set by published folders that use Ray. Nothing here reads it, because those folders start Ray themselves."""
 
-    # The only private attribute here, because published folders define private names of their own.
+    # Use only this one private attribute, because further names could clash with those of published folders.
     _nemo_gym_context: ServerContext | None = PrivateAttr(default=None)
 
     @abstractmethod
@@ -111,7 +111,7 @@ class SimpleServer(BaseServer):
         return None
 
     def setup_session_middleware(self, app: FastAPI) -> None:
-        """Add sessions to the app, once."""
+        """Add sessions to the app. A second call does nothing."""
         if getattr(app.state, "has_sessions", False):
             return
         app.state.has_sessions = True
@@ -151,7 +151,7 @@ class SimpleServer(BaseServer):
         add_part(app, admission=admission)
 
     def setup_profiling(self, app: FastAPI, profiling_config: ProfilingMiddlewareConfig) -> None:
-        """Profile this process if enabled. `GET /stats` and the shutdown write the profile."""
+        """Profile this process if profiling is enabled. `GET /stats` and the shutdown write the profile."""
         name = _name_of(self)
         add_profiling(app, name if context_of(self).processes == 1 else f"{name}_{os.getpid()}", profiling_config)
 
@@ -161,10 +161,10 @@ class SimpleServer(BaseServer):
         raise_open_files_limit(target_soft_limit)
 
     def prefix_server_logs(self) -> None:
-        """Do nothing. Published programs call it, but the launcher already adds server names to log lines."""
+        """Do nothing. Published programs call this method, but the launcher already adds server names to log lines."""
 
     def new_app(self) -> FastAPI:
-        """Return an app with sessions and rollout ids that calls `startup` at its start and `aclose` at its end."""
+        """Return an app with sessions and rollout ids. It calls `startup` at its start and `aclose` at its end."""
 
         @asynccontextmanager
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -173,8 +173,8 @@ class SimpleServer(BaseServer):
             outside = external_session()
             outside.join(self)
             try:
-                # FastAPI's own lifespan, which this one replaces, would call these handlers. A folder may have
-                # registered our hooks as handlers too.
+                # Call the registered handlers here, because this lifespan replaces FastAPI's own. Skip our hook if a
+                # folder has also registered it as a handler.
                 if (opening := hook_of(self, "startup")) not in app.router.on_startup:
                     await _call_each([opening])
                 await _call_each(app.router.on_startup)
@@ -183,7 +183,7 @@ class SimpleServer(BaseServer):
             finally:
                 await _stop(tasks)
                 try:
-                    # Close these before the author's resources, which a rollout's state may use.
+                    # Close the rollouts' states before the author's resources, because states may use those.
                     await hook_of(self, "close_owned")()
                     if (closing := hook_of(self, "aclose")) not in app.router.on_shutdown:
                         await _call_each([closing])
@@ -209,7 +209,7 @@ class SimpleServer(BaseServer):
         """Close what the server opened. Called after the last request; override it."""
 
     async def close_owned(self) -> None:
-        """Close what the base classes opened, so that an author's `aclose` does not have to."""
+        """Close what the base classes opened. It is separate, so that an author's `aclose` need not call `super()`."""
 
 
 def context_of(server: SimpleServer) -> ServerContext:
@@ -220,13 +220,13 @@ def context_of(server: SimpleServer) -> ServerContext:
 
 
 def folder_of(cls: type) -> Path | None:
-    """Return the folder with the source code of a server class; None for a class that was not imported."""
+    """Return the folder with the source code of a server class; None if its module does not have a file."""
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     return Path(file).parent if file else None
 
 
 def _name_of(server: BaseServer) -> str:
-    """Return the server's name in the configuration. Published folders may have settings without one."""
+    """Return the server's configured name, or its class name if a published folder's settings lack a name."""
     name: str = getattr(server.config, "name", type(server).__name__)
     return name
 

@@ -1,4 +1,4 @@
-"""Base class of collectors: servers that pass rows on to their agents, and may keep the results."""
+"""Base class of collectors: servers that forward each row to its agent, and may store the results locally."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from nemo_gym.servers.shards import NAME, Shards, check_folder
 RUN_PATH = "/run"
 JSON = "application/json"
 PASSED_ON = ("content-type", "retry-after", FAILURE_HEADER)
-"""Headers of the agent's reply that its receiver reads."""
+"""Headers of an agent's reply that the collector returns to its caller."""
 LONGEST_S = 7 * 24 * 3600.0
 
 
 class CollectingAgentConfig(BaseResponsesAPIAgentConfig):
-    """Settings of a collector."""
+    """Settings of a collector. Without `shard_dir`, it only forwards rows and replies."""
 
     shard_dir: Path | None = None
     """The absolute path of a folder on the collector's machine, for the results of sharded collections."""
@@ -42,14 +42,14 @@ class CollectingAgentConfig(BaseResponsesAPIAgentConfig):
             return None
         if not given.is_absolute():
             raise ValueError(f"must be an absolute path, because each server runs in its own folder, not '{given}'")
-        # Only the server itself is on the machine that has the folder.
+        # Check the folder only in the server's own process, because other processes may run on other machines.
         if info.context and info.context.get("checks_files"):
             check_folder(given)
         return given
 
 
 class CollectingAgent(BaseResponsesAPIAgent):
-    """A server that runs each row through the agent that it names, and returns that agent's reply."""
+    """A server that forwards each row to the agent that the row names, and returns that agent's reply."""
 
     config: CollectingAgentConfig
 
@@ -69,7 +69,7 @@ class CollectingAgent(BaseResponsesAPIAgent):
             self._shards.close()
 
     async def run(self, request: Request) -> Response:
-        """Run a row, and return its result or, if the caller names a shard, the entry of the result."""
+        """Run a row and return its result. If the caller names a shard, store the result and return a short entry."""
         body = await request.body()
         row = self._row_in(body)
         shard = request.headers.get(SHARD_HEADER)
@@ -77,14 +77,14 @@ class CollectingAgent(BaseResponsesAPIAgent):
             return _passed_on(await self._reply(str(row.agent), body))
         shards = self._shards
         if shards is None or not NAME.fullmatch(shard):
-            reason = f"'{shard}' is not a name for it" if shards else "shard_dir is not set"
+            reason = f"'{shard}' is not a valid shard name" if shards else "shard_dir is not set"
             raise AgentFailed(f"{self.config.name} cannot keep the result: {reason}", server=self.config.name)
         reply = await self._reply(str(row.agent), body)
         del body
         return await self._kept(shards, shard, row, reply)
 
     def _row_in(self, body: bytes) -> Row:
-        """Return the identity of a row. Raise `InvalidTask` if it does not name an agent that may be called."""
+        """Return a row's identity fields. Raise `InvalidTask` if the row does not name a valid agent."""
         try:
             fields = orjson.loads(body)
         except orjson.JSONDecodeError as error:
@@ -94,11 +94,11 @@ class CollectingAgent(BaseResponsesAPIAgent):
             raise InvalidTask(f"the row does not name an agent in {AGENT_REF_KEY}.name")
         if row.agent == self.config.name:
             raise InvalidTask(f"{AGENT_REF_KEY}.name is '{row.agent}', a collector. Name the agent that runs the row")
-        # The rest is not needed while the rollout runs, and thousands may run at once.
+        # Drop the other fields, because thousands of rollouts may run at once.
         return Row(row.identity)
 
     async def _reply(self, agent: str, body: bytes) -> Reply:
-        # The client reduces the timeouts to the rollout's time, if it has a deadline.
+        # If the rollout has a deadline, the client shortens these timeouts to the time left.
         limit_s = LONGEST_S if time_left_s() is not None else Timeouts().total_s
         timeouts = Timeouts(read_s=limit_s, total_s=limit_s)
         try:
@@ -111,7 +111,7 @@ class CollectingAgent(BaseResponsesAPIAgent):
             raise failure_of_call(error, server=agent, otherwise=AgentFailed) from error
 
     async def _kept(self, shards: Shards, name: str, row: Row, reply: Reply) -> Response:
-        """Keep a scored result. Any other reply is passed on, so that its receiver records the failure."""
+        """Store a scored result and return its entry. Pass on other replies, so that the caller records failures."""
         if not reply.ok:
             return _passed_on(reply)
         try:
@@ -123,7 +123,7 @@ class CollectingAgent(BaseResponsesAPIAgent):
         try:
             entry = await shards.keep(name, result)
         except (WriteFailed, OSError) as error:
-            # The rollout is not lost: the receiver writes it to its own file.
+            # Return the whole result, so that the caller can write it to its own file.
             entry = shards.whole(result, str(error))
         return Response(dump_json(entry), media_type=JSON)
 

@@ -1,4 +1,4 @@
-"""Base class of agents that let another agent answer, such as several times, or again after a critique."""
+"""Base class of agents that let another agent answer, for example several times, or again after a critique."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ OF_THE_LOOP = ("max_steps", "tool_faults")
 
 
 class ComposingAgentConfig(ConversingAgentConfig):
-    """Settings of a composing agent: the other agent, and the two servers of a rollout."""
+    """Settings of a composing agent: the other agent, the resources server and the model server."""
 
     agent_server: AgentServerRef
     """The agent that answers, as `{type: responses_api_agents, name: …}`. Only its `/v1/responses` is called.
 
-    Its `resources_server` must be the one named here."""
+    That agent's `resources_server` must be the same as in this block."""
 
     @model_validator(mode="after")
     def _limits_belong_to_the_loop(self) -> ComposingAgentConfig:
@@ -47,14 +47,15 @@ class ComposingAgentConfig(ConversingAgentConfig):
 
 
 class ComposingAgent(ConversingAgent):
-    """Base class of agents that use the loop of another agent. Implement `converse` and `responses`."""
+    """Base class of agents that use another agent's loop of model and tools. Implement `converse` and `responses`."""
 
     config: ComposingAgentConfig
 
     async def answer_of_agent(self, params: JsonObject, session: Cookies, path: str | None = None) -> Response:
-        """Let the other agent answer a conversation in a session of the environment. Its cookies are updated.
+        """Let the other agent answer a conversation. `session` has the environment's cookies and is updated in place.
 
-        `path` is that of the other agent's `/v1/responses`, by default for this agent's own rollouts.
+        `path` is the path of the other agent's `/v1/responses`. The default has the current rollout's
+        prefix if calls are captured.
         """
         path = path or self.url_path_for_run(RESPONSES_PATH, None)
         return await self._response_of(self.config.agent_server.name, path, params, session, AgentFailed)

@@ -1,4 +1,4 @@
-"""State that a server's process gives it, kept out of the author's class."""
+"""Process-wide state of a server, kept out of the author's class so that names cannot clash."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ServerContext:
     telemetry: Telemetry
     """Counts of this process's calls."""
     cookie_secret: str = field(default_factory=lambda: secrets.token_hex(32))
-    """Signs the session cookie. All processes of an instance get the same secret from the launcher."""
+    """The key that signs session cookies. All processes of an instance get the same key from the launcher."""
     secret_values: SecretValues = field(default_factory=SecretValues)
     """Values that are masked in this server's failure messages."""
     allowed_hosts: frozenset[str] = frozenset()
@@ -27,6 +27,6 @@ class ServerContext:
     processes: int = 1
     """The number of processes that serve this server."""
     siblings: SessionRouting | None = None
-    """The other processes that serve this server; None without any, or if sessions hold no state."""
+    """The other processes that serve this server; None if there are none, or if sessions do not hold state."""
     life: str | None = None
-    """Identifies this start of the process in the sessions that it begins; None if a restart loses no state."""
+    """Id of this process start, stored in the sessions that it begins; None if a restart does not lose state."""

@@ -47,38 +47,39 @@ COUNTS = frozenset({int, bool, dict, type(None)})
 LONG_ITEM_BYTES = 256 * 1024
 CALL_FIELDS = ("name", "arguments", "call_id")
 MOST_KEPT_BYTES = 128 * 1024
-"""Of a failed rollout's conversation. Earlier items are left out."""
+"""The most bytes of a failed rollout's conversation that are recorded. Earlier items are left out."""
 LONGEST_KEPT_TEXT = 16 * 1024
-"""In characters, of one text in it."""
+"""The most characters of one text in a recorded conversation. Longer texts are cut."""
 
 
 def cookies_of(reply: Reply) -> Cookies:
     """Return the cookies that a reply sets, by name."""
-    # Tests of published folders use other classes of replies.
+    # Tests of published folders use other classes of replies, which may only have `cookies`.
     return reply.cookie_values if isinstance(reply, Reply) else values_of(reply.cookies)
 
 
 def values_of(jar: Mapping[str, Morsel[str] | str]) -> Cookies:
-    """Return the cookies of a jar as they are sent, by name. Values of a plain mapping stay unchanged."""
+    """Return the cookies of a jar by name, with values encoded for a header. Plain strings stay unchanged."""
     return {name: each.coded_value if isinstance(each, Morsel) else each for name, each in jar.items()}
 
 
 class _WrittenItems:
-    """A conversation's items as JSON. Each is serialized once, so the last turn costs no more than the first.
+    """A conversation's items as JSON. A short item is serialized once, so the last turn costs no more than the first.
 
-    Long items are the exception. Rollouts wait long for their model, and a second copy of them takes much memory.
+    Long items are serialized again for each request. Keeping their JSON would take much memory, because thousands of
+    rollouts wait for their model at once.
     """
 
     def __init__(self) -> None:
         self._texts: list[bytes | None] = []
         self._items: list[object] = []
         self._unsent: dict[int, bytes] = {}
-        """The new long items by place, until they are sent for the first time."""
+        """The JSON of new long items by index, kept until it is sent for the first time."""
 
     def request(self, params: JsonObject, items: list[Item]) -> WrittenRequest:
         """Return the request for the next turn."""
         known = len(self._items)
-        # An agent may shorten or replace earlier items. Most never do, and comparing two lists is fast.
+        # Compare the lists first, because most agents never shorten or replace earlier items, and comparing is fast.
         if self._items != items[:known]:
             known = _in_common(self._items, items)
             del self._texts[known:], self._items[known:]
@@ -99,7 +100,7 @@ class _WrittenItems:
         return request
 
     def _in_pieces(self, beginning: bytes) -> RequestBody:
-        """Return the request with the long items as pieces of their own."""
+        """Return the request as a list of pieces, in which each long item is a separate piece."""
         pieces: list[bytes] = []
         between = [beginning, b"["]
         for place, (item, text) in enumerate(zip(self._items, self._texts, strict=True)):
@@ -117,7 +118,7 @@ _unfinished: ContextVar[Unfinished | None] = ContextVar("nemo_gym_unfinished", d
 
 
 class Unfinished:
-    """The conversation of the rollout that runs inside the `with` block, for the record of its failure."""
+    """The conversation of the rollout that runs inside the `with` block. It is recorded if the rollout fails."""
 
     def __init__(self) -> None:
         self._items: ItemsSoFar | None = None
@@ -133,7 +134,7 @@ class Unfinished:
         self._items = items
 
     def so_far(self) -> JsonObject | None:
-        """Return the last `items` and how many are `omitted` before them, or None without any."""
+        """Return the last `items` and how many are `omitted` before them; None if there are no items."""
         given = list(self._items()) if self._items is not None else []
         kept: list[Item] = []
         left = MOST_KEPT_BYTES
@@ -160,7 +161,7 @@ def _shortened(value: object) -> Any:
         return [_shortened(each) for each in value]
     if isinstance(value, str) and len(value) > LONGEST_KEPT_TEXT:
         return f"{value[:LONGEST_KEPT_TEXT]}… ({len(value)} characters)"
-    # An agent of a folder may have put other objects into the conversation.
+    # Convert other objects to text, because an author's agent may have put some into the conversation.
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
@@ -205,7 +206,7 @@ class Conversation:
         return said
 
     def plain_response(self) -> JsonObject:
-        """Return the response with all arrays of token ids as lists. In `response`, long ones are not parsed."""
+        """Return the response with all token arrays as lists. In `response`, long token arrays are not parsed."""
         response: JsonObject = plain(self.response)
         return response
 
@@ -214,7 +215,10 @@ class Conversation:
         self.response["output"] = [*self.said, {"type": "message", "role": "user", "content": text}]
 
     async def ask(self, client: ServerClient, model: str) -> list[Item]:
-        """Request the model's next turn. Return its tool calls, empty if it has finished. Raises `ModelFailed`."""
+        """Request the model's next turn. Return its tool calls: none if the model has finished or was cut off.
+
+        Raises the failure of the call, such as `ModelFailed` for an invalid response.
+        """
         request = self._written.request(self.params, [*self.asked, *self.said])
         began_at = time.time()
         call = client.post(server_name=model, url_path=self.model_path, json=request, cookies=self.model_cookies)
@@ -271,7 +275,7 @@ class Conversation:
         name = call["name"]
         functions = (tool["name"] for tool in self.params["tools"] if tool["type"] == "function")
         known = [function for function in functions if is_callable_name(function)]
-        # Without a list of tools, only the server knows whether this one exists.
+        # If the request does not list tools, let the server decide whether this tool exists.
         if name not in known and (known or not is_callable_name(name)):
             return f"Unknown tool {name!r}. The tools are: {', '.join(known) or 'none'}."
         # Send the arguments as the model wrote them, because parsing and rewriting a number may round it.
@@ -292,9 +296,10 @@ class Conversation:
             ) from error
         body = await reply.read()
         self.session |= cookies_of(reply)
-        # A failure of the rollout may have any status, such as 409 for a session that has not begun.
+        # Below status 500, the body is for the model unless it reports a failure of the rollout. Such a failure may
+        # have any status, such as 409 for a session that has not begun.
         if reply.ok or (reply.status < 500 and problem_of_body(body) is None):
-            # Tests of published folders use other classes of replies.
+            # Tests of published folders use other classes of replies, which may lack headers.
             return output_of(body, reply.headers if isinstance(reply, Reply) else {})
         failure = failure_of_reply(
             reply.status, body, server=resources_server, during=f"tool '{name}'", otherwise=EnvironmentFailed
@@ -306,7 +311,7 @@ class Conversation:
 
 
 def _in_common(before: Sequence[object], now: Sequence[object]) -> int:
-    """Return how many items at the beginning of both lists are equal."""
+    """Return the length of the common prefix of two lists."""
     pairs = enumerate(zip(before, now, strict=False))
     return next((at for at, (known, item) in pairs if known != item), min(len(before), len(now)))
 

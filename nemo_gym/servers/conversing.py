@@ -34,7 +34,7 @@ from nemo_gym.web.json_response import WrittenJson
 NO_SUCH_ROUTE = (404, 405)
 ADDED_ONLY = [(ADDED_ONLY_HEADER.encode(), b"true")]
 LARGE_BYTES = 16 * 1024
-"""Joining a smaller row with what the verifier adds costs more than receiving all of it."""
+"""Row size from which a verifier is asked to return only the fields that it adds. Smaller rows are cheap to send."""
 
 
 class ConversingAgentConfig(BaseResponsesAPIAgentConfig):
@@ -51,7 +51,7 @@ class ConversingAgentConfig(BaseResponsesAPIAgentConfig):
 
 
 class ConversingRunRequest(BaseRunRequest):
-    """A dataset row."""
+    """A dataset row. Its extra fields are kept."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -74,7 +74,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
 
     EPISODE_ROUTES = ()
     TOOLS_OVER_MCP: ClassVar[bool] = False
-    """Whether it can use the tools of an environment only if they are offered over MCP."""
+    """Whether the agent can use an environment's tools only over MCP."""
 
     _server_tools: ServerTools | None = PrivateAttr(default=None)
 
@@ -96,7 +96,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
             # Free memory, because thousands of conversations may run at once and the row holds the same data.
             del body
             conversation = await conversing
-            # An agent that has several sessions continues with one of them.
+            # An agent that used several sessions returns the one to verify and close.
             session = conversation.session
             answered = {**row, **conversation.added, "response": conversation.response}
             if not self.config.skip_verification:
@@ -117,9 +117,9 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         return await relayed_metrics(self.server_client, self.config.resources_server.name, body)
 
     async def begin(self, params: JsonObject, session: Cookies, model_path: str | None = None) -> Conversation:
-        """Return a new conversation. If `params` list no tools, it gets those of the resources server.
+        """Return a new conversation. If `params` list no tools, it uses those of the resources server.
 
-        `model_path` is the path of the model's turns, by default that of this agent's own rollouts.
+        `model_path` is the path of the model's turns. The default has the rollout's prefix if calls are captured.
         """
         server_tools = await _tools_of_server(self)
         tools = params.get("tools") or server_tools.definitions
@@ -128,7 +128,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         return Conversation({**params, "tools": tools}, session, server_tools.independent, path, observer=observer)
 
     async def answer(self, conversation: Conversation) -> None:
-        """Alternate between model and tools until an answer, a turn that is cut off, or `max_steps`."""
+        """Alternate between model and tools until the model answers or is cut off, or until `max_steps` is reached."""
         while not self.is_out_of_steps(conversation):
             calls = await conversation.ask(self.server_client, self.config.model_server.name)
             if not calls:
@@ -140,11 +140,11 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         return self.config.max_steps is not None and conversation.turns >= self.config.max_steps
 
 
-# Functions, because subclasses in published folders may define methods called `_answer` or the like.
+# Functions instead of methods, because subclasses in published folders may define methods such as `_answer`.
 
 
 async def _tools_of_server(agent: ConversingAgent) -> ServerTools:
-    # Each access to a private attribute takes a microsecond.
+    # Read the attribute once, because each access to a private attribute of a pydantic model takes a microsecond.
     tools = agent._server_tools
     if tools is None:
         server = agent.config.resources_server.name
@@ -155,13 +155,13 @@ async def _tools_of_server(agent: ConversingAgent) -> ServerTools:
 
 
 async def _graded(agent: ConversingAgent, answered: JsonObject, conversation: Conversation) -> bytes:
-    """Return the graded row. A verifier that echoes the row only sends what it adds, because the row may be large."""
+    """Return the graded row. For a large row, the verifier may send only the fields that it adds."""
     request = WrittenRequest(answered)
     request.text = text = encode_json(answered)
     request.headers = ADDED_ONLY if len(text) >= LARGE_BYTES else []
     reply = await _verified(agent, request, conversation)
     body: bytes = await reply.read()
-    # Tests of published folders use other classes of replies.
+    # Replies of other classes, as in tests of published folders, contain the whole row.
     if not isinstance(reply, Reply) or ADDED_ONLY_HEADER not in reply.headers:
         return _with(conversation.added, body)
     added = orjson.loads(body)
@@ -174,7 +174,7 @@ async def _verified(agent: ConversingAgent, answered: JsonObject, conversation: 
     try:
         return await call_environment(agent, "/verify", answered, conversation.session)
     except EnvironmentFailed:
-        # An invalid response of the model may be the reason, and then the model server is to blame.
+        # If the model's response is invalid, raise a failure of the model server instead.
         check_response(conversation.plain_response(), agent.config.model_server.name)
         raise
 
@@ -208,7 +208,7 @@ async def _tools_in(reply: Reply) -> ServerTools:
 
 
 def _with(added: JsonObject, verified: bytes) -> bytes:
-    """Return the verifier's response, plus the agent's fields that its response class dropped."""
+    """Return the verifier's response, plus the agent's added fields that the verifier's response class dropped."""
     if not added:
         return verified
     graded = orjson.loads(verified)
@@ -218,7 +218,7 @@ def _with(added: JsonObject, verified: bytes) -> bytes:
 def _with_observations(graded: bytes, row: JsonObject, conversation: Conversation) -> bytes:
     """Return the result with the observations of its conversation, if the run captures calls.
 
-    The verifier does not get them: they may be longer than the row.
+    The observations are not sent to the verifier, because they may be longer than the row.
     """
     observer = conversation.observer
     result = None if observer is None else orjson.loads(graded)

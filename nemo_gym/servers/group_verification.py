@@ -31,14 +31,14 @@ logger = logging.getLogger(__name__)
 
 
 class VerifiesGroups:
-    """The part of a resources server that may verify all rollouts of a task together."""
+    """Mixin of resources servers with `verify_group`, which verifies all rollouts of a task together."""
 
     async def verify_group(self, bodies: Sequence[Any]) -> Sequence[object]:
         """Return the rewards of several rollouts of one task, in order. Override it in place of `verify`.
 
-        Each result is a number or a `BaseVerifyResponse`, as for `verify`, or the `JudgeFailed` of a rollout without
-        a verdict. Raise `JudgeFailed` if none has one. Annotate `bodies` with `Sequence` or `list` of your request
-        class. The server's block in the config needs `group_verification: {}`.
+        Each result is a number or a `BaseVerifyResponse`, as for `verify`, or a `JudgeFailed` for a rollout without a
+        verdict. Raise `JudgeFailed` if no rollout has a verdict. Annotate `bodies` with `Sequence` or `list` of your
+        request class. The server's block in the config needs `group_verification: {}`.
         """
         raise NotImplementedError
 
@@ -51,7 +51,7 @@ class VerifiesGroups:
 
 async def _only_in_a_group(self: object, body: Any) -> object:
     """Raise `InvalidTask`, because the rollouts of this server are verified in groups."""
-    raise InvalidTask(f"{type(self).__name__} verifies rollouts in groups. Call verify_group with all of a task's.")
+    raise InvalidTask(f"{type(self).__name__} verifies rollouts in groups. Call verify_group with a whole group.")
 
 
 def verifies_groups(cls: type) -> bool:
@@ -60,7 +60,10 @@ def verifies_groups(cls: type) -> bool:
 
 
 def settings_for_groups(server: SimpleServer) -> GroupVerification | None:
-    """Return the settings of a server that verifies groups, or None. Raise `ConfigError` if they do not fit it."""
+    """Return the settings of a server that verifies groups; None for any other server.
+
+    Raise `ConfigError` if the settings do not match the server's class or its number of processes.
+    """
     settings: GroupVerification | None = setting_of(server.config, GROUP_KEY)
     name, cls = context_of(server).telemetry.server, type(server).__name__
     if not verifies_groups(type(server)):
@@ -82,7 +85,7 @@ def settings_for_groups(server: SimpleServer) -> GroupVerification | None:
 
 
 class GroupVerifier:
-    """The groups of one server, and the calls of its `verify_group`."""
+    """The verifier of one server's groups. It calls the server's `verify_group`."""
 
     def __init__(self, server: VerifiesGroups, settings: GroupVerification, name: str) -> None:
         self.settings = settings
@@ -93,7 +96,7 @@ class GroupVerifier:
         self.groups = Groups(self._verified, timeout_s=settings.timeout_s, server=name)
 
     async def membership(self, request: Request) -> Membership:
-        """Return the group of a verify request. Raise `InvalidTask` if it is unknown."""
+        """Return the group that a verify request belongs to. Raise `InvalidTask` if the group is unknown."""
         if (sent := request.headers.get(GROUP_HEADER)) is not None:
             try:
                 place = GroupPlace.parse(sent)
@@ -116,7 +119,7 @@ class GroupVerifier:
         )
 
     def take_note(self, news: GroupMembersRequest) -> None:
-        """Take note of news about the members of a group. Raise `InvalidTask` for a body that cannot be verified."""
+        """Update a group with a report about its members. Raise `InvalidTask` if a verify request in it is invalid."""
         present = {}
         for number, body in news.present.items():
             try:
@@ -127,7 +130,7 @@ class GroupVerifier:
         self.groups.take_note(news.group, news.absent, present, is_over=news.over)
 
     async def _verified(self, bodies: list[object]) -> Sequence[object]:
-        """Return the results of `verify_group`. Raise `JudgeFailed` for any failure, so that the answers are kept."""
+        """Call `verify_group`. Raise any failure as `JudgeFailed`, so that the responses are recorded."""
         given = {self._parameter: bodies}
         try:
             if self._handler.is_coroutine:
@@ -158,21 +161,21 @@ class GroupVerifier:
         return [self._finite(result) for result in listed]
 
     def _finite(self, result: BaseVerifyResponse | JudgeFailed | SupportsFloat) -> object:
-        """Return a result, or its `JudgeFailed` if it is a reward that is not finite."""
+        """Return a result unchanged, or a `JudgeFailed` if its reward is not finite."""
         if isinstance(result, JudgeFailed):
             return result
         reward = float(result.reward if isinstance(result, BaseVerifyResponse) else result)
         return result if math.isfinite(reward) else self._failed(f"the reward {reward}, which is not finite")
 
     def _failed(self, returned: str) -> JudgeFailed:
-        """Return the failure of a `verify_group` with an impossible result. It names the author's file and line."""
+        """Return the failure for an invalid result of `verify_group`. The message has the method's file and line."""
         place = place_of(self._handler.method)
         where = f"{Path(place).name}: " if place else ""
         return JudgeFailed(f"{self._name}: {where}verify_group returned {returned}", server=self._name)
 
 
 def _body_of(handler: Handler) -> tuple[str, type[BaseVerifyRequest]]:
-    """Return the parameter of `verify_group`, and the type of the bodies in it."""
+    """Return the name of `verify_group`'s parameter and the class of its items."""
     parameters = list(handler.signature.parameters.values())
     with placed_at(handler.method):
         if len(parameters) == 1:

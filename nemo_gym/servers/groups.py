@@ -16,12 +16,12 @@ from nemo_gym.jsonl import JsonObject
 
 RESERVED_SHARE = 0.1
 LONGEST_RESERVE_S = 60.0
-"""This share of a rollout's time left, but at most these seconds, are kept for verifying its group."""
+"""Time reserved for verification before a deadline: this share of the time left, but at most these seconds."""
 LONGEST_IDLE_S = 24 * 3600.0
-"""A group whose caller never reports its end, because it was killed, is forgotten after these seconds without news."""
+"""Seconds without news after which a group is forgotten, because its caller may have been killed."""
 
 Verify = Callable[[list[object]], Awaitable[Sequence[object]]]
-"""Returns the result of each body, in order. It raises `JudgeFailed` for all of them."""
+"""Returns the result of each body, in order. It raises `JudgeFailed` if no body can be verified."""
 
 
 class Membership(NamedTuple):
@@ -30,9 +30,9 @@ class Membership(NamedTuple):
     group: str
     size: int
     member: int | None
-    """Its number in the group; None for the next free one."""
+    """The rollout's number in the group; None for the next free number."""
     is_announced: bool = True
-    """Whether the caller has sent it. Otherwise the same group may begin again, such as in another epoch."""
+    """Whether the caller sent the group. Otherwise its name comes from the row, and another epoch may reuse it."""
 
 
 class Verdict(NamedTuple):
@@ -40,18 +40,18 @@ class Verdict(NamedTuple):
 
     result: object
     group: JsonObject
-    """How many members the group has (`size`), how many were compared, and why the others are missing."""
+    """The `size` of the group, how many members were `compared`, and why the others are `missing`."""
 
 
 @dataclass
 class _Waiting:
     verdict: asyncio.Future[Verdict]
     ends_at: float | None
-    """The deadline of its rollout, by the monotonic clock."""
+    """The deadline of the member's rollout, by the monotonic clock."""
     due_at: float
-    """When its group is verified at the latest, by the same clock."""
+    """The latest time at which the member's group is verified, by the monotonic clock."""
     reason: str
-    """Why a member is missing that has not arrived by then."""
+    """The reason to report for members that have not arrived at `due_at`."""
 
 
 @dataclass(eq=False)
@@ -63,13 +63,13 @@ class _Group:
     """0 until the first member arrives."""
     bodies: dict[int, object] = field(default_factory=dict)
     waiting: dict[int, _Waiting] = field(default_factory=dict)
-    """The members that have arrived since the last verdict."""
+    """The members whose callers wait for the next verification."""
     absent: dict[int, str] = field(default_factory=dict)
     left: set[int] = field(default_factory=set)
-    """The members whose callers have left while the group is being verified. They will be sent again, or be absent."""
+    """The members whose callers hung up during the current verification. They are removed when it ends."""
     is_announced: bool = True
     is_over: bool = False
-    """Whether its caller has reported that no member will arrive again."""
+    """Whether the group's caller has reported that no member will arrive any more."""
     is_being_verified: bool = False
     timer: asyncio.TimerHandle | None = None
     used_at: float = field(default_factory=time.monotonic)
@@ -81,16 +81,16 @@ class _Group:
 
     @property
     def is_complete(self) -> bool:
-        """Whether no further member is to be expected."""
+        """Whether all members have arrived, except those that are known to be absent."""
         return all(number in self.absent for number in self.missing)
 
     @property
     def may_go_on(self) -> bool:
-        """Whether members may arrive that are compared with those of now."""
+        """Whether later members may still be compared with the current ones, so that the group must be kept."""
         return self.is_announced and not self.is_over and bool(self.bodies or self.absent)
 
     def put(self, number: int, body: object) -> None:
-        """Keep the body of a member in place of its earlier one."""
+        """Store the body of a member, replacing an earlier one."""
         self.bodies[number] = body
         self.absent.pop(number, None)
         self.left.discard(number)
@@ -105,7 +105,7 @@ class _Group:
 
 
 class _GroupWait(Wait):
-    """The wait of a member for the others."""
+    """A member's wait for the others, as described in the error message of a timeout."""
 
     __slots__ = ("_group",)
 
@@ -120,7 +120,8 @@ class _GroupWait(Wait):
 class Groups:
     """All groups of one server that may still be verified.
 
-    An announced group is kept until its caller reports its end, because members whose result was lost return.
+    An announced group is kept until its caller reports its end, because members whose result was lost are sent
+    again.
     """
 
     def __init__(self, verify: Verify, *, timeout_s: float, server: str) -> None:
@@ -128,16 +129,16 @@ class Groups:
         self._timeout_s = timeout_s
         self._server = server
         self._groups: dict[str, list[_Group]] = {}
-        """By name. Groups that are not announced may have the same one, such as those of two epochs at once."""
+        """By name. Groups that are not announced may share a name, for example if two epochs overlap."""
         self._verifying: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return sum(map(len, self._groups.values()))
 
     async def verdict(self, membership: Membership, body: object) -> Verdict:
-        """Wait for the other members and return this one's result. Raise `JudgeFailed` without a verdict.
+        """Wait for the other members and return the verdict on this one. Raise `JudgeFailed` if there is none.
 
-        A later attempt of a member replaces the earlier one, if the group is announced.
+        If the group is announced, a later attempt of a member replaces the earlier one.
         """
         group = self._joined(membership)
         group.size, group.is_announced = membership.size, membership.is_announced
@@ -159,7 +160,11 @@ class Groups:
     def take_note(
         self, group: str, absent: Mapping[int, str], present: Mapping[int, object], *, is_over: bool = False
     ) -> None:
-        """Take note of members that will not arrive, of members that already have their result, and of the end."""
+        """Update a group with its caller's report.
+
+        `absent` has the reasons why members will not arrive. `present` has the bodies of members that already have
+        their result. `is_over` means that no member will arrive any more.
+        """
         found = self._of(group)
         found.is_over = is_over
         for number, body in present.items():
@@ -167,13 +172,13 @@ class Groups:
                 found.put(number, body)
         for number, reason in absent.items():
             found.absent[number] = reason
-            # Its connection may still be open, although its caller no longer waits.
+            # Keep the body while the connection is still open, because `_leave` removes it afterwards.
             if number not in found.waiting:
                 found.bodies.pop(number, None)
         self._settle(found)
 
     def drop_idle(self, idle_s: float) -> None:
-        """Forget groups that nothing has been heard of for `idle_s`."""
+        """Forget groups without requests or reports for `idle_s` seconds."""
         for group in self._all():
             if not (group.waiting or group.is_being_verified) and group.used_at < time.monotonic() - idle_s:
                 self._forget(group)
@@ -197,7 +202,7 @@ class Groups:
         return [group for named in self._groups.values() for group in named]
 
     def _of(self, name: str, without: int | None = None) -> _Group:
-        """Return the first group of a name in which member `without` does not wait, or a new one."""
+        """Return the first group with this name in which member `without` is not waiting, or a new group."""
         named = self._groups.setdefault(name, [])
         group = next((each for each in named if without not in each.waiting), None)
         if group is None:
@@ -207,8 +212,8 @@ class Groups:
         return group
 
     def _joined(self, membership: Membership) -> _Group:
-        """Return the group of a member that arrives."""
-        # The same member of a group without announcement is another rollout, such as one of another epoch.
+        """Return the group that an arriving member joins."""
+        # If a group is not announced, a second request for a member is another rollout, such as another epoch's.
         return self._of(membership.group, None if membership.is_announced else membership.member)
 
     def _forget(self, group: _Group) -> None:
@@ -227,7 +232,7 @@ class Groups:
         return _Waiting(verdict, ends_at, now + before_end_s, "not arrived before another member's deadline")
 
     def _leave(self, group: _Group, number: int, waiting: _Waiting) -> None:
-        """Take out a member whose caller no longer waits. While the group is being verified, it stays."""
+        """Remove a member whose caller no longer waits, or mark it for removal if the group is being verified."""
         if group.waiting.get(number) is waiting:
             del group.waiting[number], group.bodies[number]
             self._settle(group)
@@ -235,7 +240,7 @@ class Groups:
             group.left.add(number)
 
     def _settle(self, group: _Group) -> None:
-        """Verify a group that is complete. Otherwise set its timer, or forget it if it cannot go on."""
+        """Start to verify a complete group. Otherwise set the group's timer, or forget a group that is not needed."""
         if group.timer is not None:
             group.timer.cancel()
             group.timer = None
@@ -253,11 +258,11 @@ class Groups:
         self._begin(group, min(group.waiting.values(), key=lambda each: each.due_at).reason)
 
     def _begin(self, group: _Group, silent: str) -> None:
-        """Begin to verify the members that have arrived. `silent` is why a member without news is missing."""
+        """Start to verify the members that have arrived. `silent` is the reason reported for members without news."""
         waiting, group.waiting = group.waiting, {}
         group.is_being_verified = True
         if not group.is_announced:
-            # Further rollouts of this name belong to a new group.
+            # Further rollouts with this name belong to a new group.
             self._forget(group)
         missing = [f"{number}: {group.absent.get(number) or silent}" for number in group.missing]
         bodies = dict(sorted(group.bodies.items()))
@@ -268,7 +273,7 @@ class Groups:
     async def _verified(
         self, group: _Group, bodies: dict[int, object], waiting: dict[int, _Waiting], missing: list[str]
     ) -> None:
-        # It works for all members, not for the one that arrived last.
+        # Replace one member's inherited deadline by the latest one, because the verification is for all members.
         deadlines = [each.ends_at for each in waiting.values()]
         begin_work(Work(ends_at=None if None in deadlines else max(filter(None, deadlines), default=None)))
         about = {"size": group.size, "compared": len(bodies), "missing": missing}

@@ -34,7 +34,7 @@ _HEADER = FAILURE_HEADER.encode()
 
 
 def failure_fields(error: JudgeFailed) -> JsonObject:
-    """Return the fields that mark a row as failed by its judge. The collector ignores the reward then."""
+    """Return the fields that mark a row as failed by its judge. The collector ignores the reward of such a row."""
     logger.warning("the judge failed: %s", error)
     server = {FAILURE_SERVER_KEY: error.server} if error.server else {}
     return {"reward": 0.0, FAILURE_CLASS_KEY: error.failure_class, JUDGE_ERROR_KEY: str(error), **server}
@@ -49,7 +49,7 @@ def mark_failed(answer: Response, error: JudgeFailed) -> Response:
 def judge_failsafe(verify_fn: Verify) -> Verify:
     """Wrap a `/verify` endpoint. A judge's failure becomes an answer with status 200, the request and the cause.
 
-    `SimpleResourcesServer` does this by itself. Use it for a `/verify` route that an author adds.
+    `SimpleResourcesServer` does this itself. Use this wrapper for a `/verify` route that you add.
     """
     signature = inspect.signature(verify_fn)
 
@@ -67,7 +67,7 @@ def judge_failsafe(verify_fn: Verify) -> Verify:
 
 
 class JudgeFailures:
-    """Collects the judge failures in the replies to all calls made inside the `with` block."""
+    """Recorder of the last judge failure in the replies to calls made inside the `with` block."""
 
     def __init__(self) -> None:
         self._last: JsonObject | None = None
@@ -81,7 +81,7 @@ class JudgeFailures:
         end_work(self._token)
 
     def _read(self, reply: Reply) -> None:
-        # A loop, because a generator expression takes twice as long, for each reply.
+        # Use a loop, because this runs for each reply and a generator expression takes twice as long.
         for name, _ in reply.raw_headers:
             if name.lower() == _HEADER and reply.status == 200:
                 self._last = orjson.loads(reply.body)

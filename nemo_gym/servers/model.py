@@ -27,23 +27,26 @@ class BaseResponsesAPIModel(SimpleServer):
 
 
 class SimpleResponsesAPIModel(BaseResponsesAPIModel):
-    """Base class of model servers. Implement `responses` and `chat_completions`; both may take the request first."""
+    """Base class of model servers. Implement `responses` and `chat_completions`, which may take a `Request` first."""
 
     passes_on: ClassVar[bool] = False
-    """Whether `pass_on` is equivalent to `responses`. A class that overrides `responses` must set it again."""
+    """Whether `pass_on` is equivalent to `responses`. A class that overrides `responses` must set this flag again."""
     follows_policies: ClassVar[bool] = False
-    """Whether the policy that a row names replaces the endpoint, which then is a client with `follows_policy`."""
+    """Whether a policy that a row names replaces this server's endpoint. Its client needs `follows_policy=True`."""
 
     @abstractmethod
     async def responses(self, *arguments: Any, **named: Any) -> object:
-        """Return the `Response` to a `ResponseCreateParams`: `(body)` or `(request, body)`."""
+        """Return the `Response` to a `ResponseCreateParams`. Declare the parameters `(body)` or `(request, body)`."""
 
     @abstractmethod
     async def chat_completions(self, *arguments: Any, **named: Any) -> object:
-        """Return the `ChatCompletion` to a `ChatCompletionCreateParams`: `(body)` or `(request, body)`."""
+        """Return the `ChatCompletion` to a `ChatCompletionCreateParams`.
+
+        Declare the parameters `(body)` or `(request, body)`.
+        """
 
     async def pass_on(self, params: Mapping[str, object], items: memoryview) -> bytes:
-        """Return the JSON of a response without parsing the input. Only our own agents send such requests.
+        """Return the JSON of a response without parsing the input. Called only for requests of our own agents.
 
         `params` are the validated parameters that were set; do not change them. `items` is the JSON of the
         input, as a view because it may be long.
@@ -101,6 +104,6 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
 
 
 def _flag_of_definer(cls: type, flag: str, *, method: str) -> bool:
-    """Return a flag as set by the class that defines `method`. A flag that is set elsewhere does not count."""
+    """Return a flag as set by the class that defines `method`. Other classes' values do not apply to that method."""
     definer = next(each for each in cls.__mro__ if method in vars(each))
     return bool(vars(definer).get(flag, False))

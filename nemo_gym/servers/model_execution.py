@@ -1,4 +1,4 @@
-"""The origin of a model server's answer, which release 0.7 folders note on the request; only such folders use it."""
+"""A record of how a model server got its answer. Only server folders written for release 0.7 use it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from starlette.requests import Request
 
 
 class ModelExecution(TypedDict):
-    """The origin of an answer; all but the first field are set by the folder."""
+    """The origin of a model server's answer. The server folder fills in all fields but `upstream_attempted`."""
 
     upstream_attempted: bool
-    """Whether the model's endpoint was asked."""
+    """Whether the model's endpoint was called."""
     response_source: str | None
     upstream_status_code: int | None
     local_response_reason: str | None
 
 
 def start_model_execution(request: Request, *, upstream_attempted: bool) -> ModelExecution:
-    """Note a new execution on `request.state.nemo_gym_model_execution`, and return it to be filled in."""
+    """Store a new record in `request.state.nemo_gym_model_execution`, and return it for the caller to fill in."""
     execution = ModelExecution(
         upstream_attempted=upstream_attempted,
         response_source=None,

@@ -66,10 +66,11 @@ BodyT = TypeVar("BodyT", bound=BaseModel)
 def add_model_routes(
     app: FastAPI, *, responses: Method, chat_completions: Method, pass_on: PassOn | None = None
 ) -> None:
-    """Add the three routes. With `pass_on`, the items of a conversation and the response are not parsed here.
+    """Add the routes of the Responses, Chat Completions and Messages APIs.
 
-    A method with its own body type gets its route unchanged, without streams. There is a `/v1/messages` route
-    only if `responses` takes `ResponseCreateParams`.
+    If `pass_on` is given, requests of our own agents are answered without parsing their items or the response. A
+    method that takes another body type becomes the endpoint unchanged, without streaming. There is a `/v1/messages`
+    route only if `responses` takes `ResponseCreateParams`.
     """
     asking = Asking.of(responses, ResponseCreateParams)
     if asking is None:
@@ -109,7 +110,7 @@ class Asking:
     def endpoint(
         self, answer: Callable[[Any, Ask], Awaitable[object]], *, takes: object, returns: type[BaseModel] | None = None
     ) -> Endpoint:
-        """Return an endpoint with the method's parameters, but another body type. It calls `answer(body, ask)`."""
+        """Return an endpoint with the method's parameters, but another body type. The endpoint calls `answer`."""
         method, signature, name = self.handler.method, self.handler.signature, self.parameter.name
         call = method if self.handler.is_coroutine else partial(asyncio.to_thread, method)
 
@@ -131,14 +132,14 @@ class Asking:
 def _taking(parameter: inspect.Parameter, takes: object) -> inspect.Parameter:
     if not isinstance(parameter.default, FieldInfo):
         return parameter.replace(annotation=takes)
-    # FastAPI ignores validators in the annotation of a parameter with a `= Body()` default.
+    # Move a `= Body()` default into the annotation, because FastAPI would ignore the validators there otherwise.
     return parameter.replace(annotation=Annotated[takes, parameter.default], default=inspect.Parameter.empty)
 
 
 def _passed_on(kind: type[BaseModel], pass_on: PassOn, scope: Scope, body: bytes) -> Awaitable[bytes] | None:
-    """Answer a request without parsing its items. Return None if the caller does not send their position.
+    """Answer a request without parsing its items. Return None if the caller does not send the position of the items.
 
-    Callers that send it have already checked the items: the row's input, the model's output and tool results.
+    Callers that send the position have already checked the items: the row's input, model output and tool results.
     """
     begin = _announced_input(scope)
     if body[begin - len(INPUT_KEY) : begin] != INPUT_KEY or body[begin : begin + 1] != b"[" or body[-2:] != b"]}":
@@ -148,7 +149,7 @@ def _passed_on(kind: type[BaseModel], pass_on: PassOn, scope: Scope, body: bytes
 
 
 def _recorded(answering: Awaitable[AnswerT]) -> Awaitable[AnswerT]:
-    """Return an answer after its tokens have been recorded, if the caller asks for that."""
+    """Return an answer. If the caller asks for token capture, record its tokens first."""
     current = recorder.get()
     return answering if current is None else _answered(answering, current)
 
@@ -165,14 +166,14 @@ async def _answered(answering: Awaitable[AnswerT], current: AnswerRecorder) -> A
 
 def _announced_input(scope: Scope) -> int:
     for name, value in scope["headers"]:
-        # Python does not convert numbers of thousands of digits.
+        # Skip longer numbers, because Python raises an error for numbers of thousands of digits.
         if name == _INPUT_AT and value.isdigit() and len(value) <= MOST_DIGITS:
             return int(value)
     return 0
 
 
 def _params(kind: type[BaseModel], text: bytes) -> JsonObject | None:
-    """Parse the params of a request that ends before its input. Return None if they cannot be passed on unchanged."""
+    """Parse a request's params from the text before its input. Return None if they cannot be passed on unchanged."""
     try:
         params = kind.model_validate(orjson.loads(text + b"[]}"))
     except (orjson.JSONDecodeError, ValidationError):
@@ -213,7 +214,7 @@ async def _answer_responses(body: BaseModel | StreamedRequest, ask: Ask) -> obje
 
 
 def _with_tokens_written(answer: object) -> object:
-    """Return a response with tokens as JSON, because pydantic takes five times as long as orjson to write numbers."""
+    """Serialize a response that has tokens with orjson, because pydantic takes five times as long to write numbers."""
     if type(answer) is not Response or not any(isinstance(item, TokenIDLogProbMixin) for item in answer.output):
         return answer
     tokens = REQUIRED_TOKEN_METADATA_FIELDS
@@ -256,7 +257,7 @@ class MessagesRoute(APIRoute):
     """A route that reports every error in the format of the Messages API."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[object, object, starlette.responses.Response]]:
-        """Return FastAPI's handler, with its errors converted."""
+        """Return FastAPI's handler, but convert its errors to that format."""
         handle = super().get_route_handler()
 
         async def handle_errors(request: Request) -> starlette.responses.Response:

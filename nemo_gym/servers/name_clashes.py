@@ -53,7 +53,7 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 
 
 def can_end_a_session(method: object) -> bool:
-    """Return whether a `close_session` is our hook, which takes only a body, the request or a rollout's state."""
+    """Return whether a `close_session` is our hook. Then it only takes a body, the request or a rollout's state."""
     return inspect.ismethod(method) and all(_is_a_body(each.annotation) for each in Handler.of(method).open_parameters)
 
 
@@ -62,7 +62,7 @@ def _is_a_body(kind: object) -> bool:
 
 
 class YieldingRoutes(list[BaseRoute]):
-    """An app's routes. Ours for one of the `yielding` paths is replaced by a later route with the same method."""
+    """An app's routes. A later route replaces our route at one of the `yielding` paths if it has the same method."""
 
     def __init__(self, routes: Iterable[BaseRoute], *, yielding: Container[str]) -> None:
         super().__init__(routes)
@@ -70,7 +70,7 @@ class YieldingRoutes(list[BaseRoute]):
 
     @property
     def taken(self) -> set[str]:
-        """Our paths for which there is a later route, either instead of ours or in addition to it."""
+        """The yielding paths that also have a later route, whether or not that route replaced ours."""
         paths = {ours.path for ours in self._ours}
         return paths & {getattr(route, "path", "") for route in self if route not in self._ours}
 

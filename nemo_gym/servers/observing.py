@@ -1,4 +1,4 @@
-"""Observe one conversation of an agent, for `ng_agent_observations` and `ng_trajectory` of its result."""
+"""Observation of one conversation, for the fields `ng_agent_observations` and `ng_trajectory` of its result."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Observer:
         self._tool_calls: list[JsonObject] = []
 
     def note_model_call(self, model: str, reply: Reply, turn: JsonObject, began_at: float, heard: int) -> None:
-        """Note a call that has just ended. `heard` is the number of items after the input when it began."""
-        # Tests of published folders use other classes of replies.
+        """Record a call that has just ended. `heard` is the number of items after the input when it began."""
+        # Tests of published folders use other classes of replies, which may lack headers.
         recorded = reply.headers.get(MODEL_CALL_HEADER) if isinstance(reply, Reply) else None
         server = {"type": MODEL_TIER, "name": model}
         reference = {"model_call_id": recorded, "model_ref": server, "response_id": turn.get("id")}
@@ -103,7 +103,7 @@ class Observer:
         return {TRAJECTORY_KEY: {**ids, "turns": written}}
 
     def _turns(self, asked: Sequence[Item], said: Sequence[Item]) -> list[_Turn]:
-        """Return the turns: each begins with the user's next message after the model was called."""
+        """Return the turns. Each user message after a model call begins a new turn."""
         turns = [_Turn(list(asked))]
         calls = self._model_calls[::-1]
         for heard, item in enumerate(said):

@@ -24,7 +24,7 @@ class OverridableAgent(ConversingAgent):
     """Base class of the plain agent, whose own subclasses may override `responses` and `run`.
 
     An overridden `responses` runs the conversation of each rollout. An overridden `run` may change the row, pass it
-    to `super().run` and read the graded row, a `GRADED`.
+    to `super().run` and read the graded row as an instance of `GRADED`.
     """
 
     GRADED: ClassVar[type[BaseVerifyResponse]]
@@ -33,7 +33,7 @@ class OverridableAgent(ConversingAgent):
         """Run one rollout from its row to its reward and return the verifier's answer."""
         if not _overrides(self, "run"):
             running = super().run(request, body)
-            # Thousands of rollouts run at once, and this one needs its row only.
+            # Free memory, because thousands of rollouts run at once and this code only needs the row.
             del body
             return await running
         answer = await super().run(_with_row(request, body), body)
@@ -45,7 +45,7 @@ class OverridableAgent(ConversingAgent):
         if not _overrides(self, "responses"):
             del body
             return await self.held(row["responses_create_params"], session)
-        # Called like its route, but without the detour over HTTP.
+        # Call `responses` with the arguments that its route would pass, but without an HTTP request.
         asked = _request_of_its_route(self, _with_cookies(request, session))
         response, cookies = await _answer_of(self.responses, body.responses_create_params, asked)
         return Conversation(response=response, session=session | cookies)
@@ -89,9 +89,9 @@ def _with_row(request: Request, row: BaseModel) -> Request:
 
 
 def _with_cookies(request: Request, cookies: Cookies) -> Request:
-    # Tests of published folders pass a mock as the request.
+    # Tests of published folders pass a mock as the request, whose scope cannot be used.
     scope = request.scope if isinstance(request, Request) else {"type": "http", "headers": []}
-    # Without it, the URL of a call over a unix socket is invalid.
+    # Keep the host header, because without it the URL of a call over a unix socket is invalid.
     host = [header for header in scope["headers"] if header[0] == b"host"]
     return Request({**scope, "headers": [*host, (b"cookie", "; ".join(map("=".join, cookies.items())).encode())]})
 

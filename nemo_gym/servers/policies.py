@@ -19,8 +19,8 @@ from nemo_gym.web.policies import RolloutPolicies
 def accept_row_policies(agent: SimpleServer, app: FastAPI) -> None:
     """Let rows name the policy of their rollout, if the run allows it.
 
-    The agent passes it on to the server that its `model_server` names and to other agents, but not to judges and
-    simulated users. An environment server passes it on to its `agent_server`.
+    The agent passes the policy on to the server that its `model_server` names and to other agents, but not to judges
+    and simulated users. An environment server passes the policy on to its `agent_server`.
     """
     book = address_book_of(agent.server_client)
     if not book.allows_policy_override:
@@ -35,7 +35,7 @@ def accept_row_policies(agent: SimpleServer, app: FastAPI) -> None:
 
 
 def accept_policies(model: SimpleServer, app: FastAPI, *, follows: bool) -> None:
-    """Let agents name the policy of a rollout, if the run allows it. Reject it unless the server `follows` it."""
+    """Let agents name the policy of a rollout, if the run allows it. Reject a named policy unless `follows` is set."""
     if address_book_of(model.server_client).allows_policy_override:
         objection = "" if follows else _objection(model, "does not have an endpoint that it could replace.")
         add_within_session(app, Middleware(RolloutPolicies, objection=objection))

@@ -53,7 +53,7 @@ NOT_EMPTY = re.compile(rb'\{\s*"')
 SESSION_IDLE_S = 3600.0
 BEGINNINGS = frozenset({"/seed_session", "/reset"})
 NEWER = frozenset({"/tools", "/close_session"})
-"""Paths that published folders may use for their own tools."""
+"""Paths of newer routes. Older published folders may use these paths for their own tools."""
 
 
 class BaseResourcesServer(SimpleServer):
@@ -73,9 +73,9 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
 
     VERIFY_PATH: ClassVar[str] = "/verify"
     NOT_TOOLS: ClassVar[frozenset[str]] = RESERVED_NAMES
-    """Names of POST routes that agents call and models must not."""
+    """Names of POST routes that agents may call, but models must not."""
     EPISODE_ROUTES: ClassVar[tuple[str, ...]] = ()
-    """The routes by which an agent plays, if those of sessions, tools and grading are not enough."""
+    """Routes that an agent must call to play here, besides those for sessions, tools and grading."""
     KEY_METRICS: ClassVar[tuple[str, ...]] = ()
     """The headline metrics, such as `mean/reward` or, for the largest k, `pass@{k}/accuracy`. Default: every mean.
 
@@ -100,7 +100,7 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
         return BaseSeedSessionResponse()
 
     async def close_session(self, request: Request) -> ResourcesCloseSessionResponse | None:
-        """Release what the server itself keeps of an abandoned rollout. Its `SessionState` is dropped anyway."""
+        """Release what the server keeps for a rollout besides its `SessionState`, which is dropped automatically."""
         return None
 
     def get_key_metrics(self, agent_metrics: JsonObject) -> JsonObject:
@@ -117,7 +117,7 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
         return found
 
     def tools(self) -> list[Tool]:
-        """Return the tools that the model may call. Override it if they are known only from data."""
+        """Return the tools that the model may call. Override this method if the tools are known only from data."""
         return tools_of(self)
 
     def normalize_tool_name(self, name: str) -> str:
@@ -125,10 +125,10 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
         return normalize_tool_name(name, self.config.name)
 
     def mcp_tools(self, harvested: list[McpTool], catchall: CatchAll | None) -> list[McpTool]:
-        """Return the tools to expose over MCP. `harvested` are those found in the server's POST routes.
+        """Return the tools to expose over MCP. `harvested` are the tools found in the server's POST routes.
 
-        Override it to leave some out. Override it also to name the tools of `catchall`, a route such as
-        `/{tool_name}`: `[*harvested, catchall.tool("look", "Look at something.", schema)]`.
+        Override this method to leave some out, or to name the tools of `catchall`, a route such as `/{tool_name}`. For
+        example, return `[*harvested, catchall.tool("look", "Look at something.", schema)]`.
         """
         if catchall is not None:
             raise SignatureError(
@@ -179,12 +179,12 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
         return getattr(type(self.config), "REVERIFY_MODE", ReverifyMode.UNKNOWN)
 
     async def _take_note(self, body: GroupMembersRequest) -> None:
-        """Take note of news about the members of a group."""
+        """Update a group with a report about its members."""
         assert self._nemo_gym_groups is not None
         self._nemo_gym_groups.take_note(body)
 
     async def _forget_rollout(self, request: Request) -> ResourcesCloseSessionResponse:
-        """Drop the state of this rollout. Agents call it when they abandon one."""
+        """Drop the state of this rollout. Agents call this route when they abandon a rollout."""
         return ResourcesCloseSessionResponse(closed=await store_of(self).drop(session_id_of(request)))
 
     def _close_endpoint(self) -> Endpoint:
@@ -231,7 +231,7 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
         return endpoint_of(handler, verify, returns=object if returns in (None, handler.signature.empty) else returns)
 
     def _group_endpoint(self, settings: GroupVerification) -> Endpoint:
-        """Return the `/verify` endpoint for `verify_group`, where each call waits for the others of its task."""
+        """Return the `/verify` endpoint for `verify_group`, where each call waits for the task's other rollouts."""
         verifier, sessions = GroupVerifier(self, settings, self.config.name), store_of(self)
         self._nemo_gym_groups = verifier
 
@@ -253,7 +253,7 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
         return with_signature(verify, parameters, returns=object, name="verify", doc=self.verify_group.__doc__)
 
 
-# Functions, because published servers may define methods of the same names.
+# Functions instead of methods, because published servers may define methods with the same names.
 
 
 def _for_each_subset(names: Iterable[str], subsets: Sequence[str]) -> Iterator[str]:
@@ -265,7 +265,7 @@ def _for_each_subset(names: Iterable[str], subsets: Sequence[str]) -> Iterator[s
 
 
 def _spare_tokens(verify: BaseRoute) -> None:
-    """Leave long arrays of tokens in a verify request unparsed, provided that its type allows it."""
+    """Leave long arrays of tokens in verify requests unparsed, if the type of the request body allows it."""
     if not isinstance(verify, FastRoute) or verify.body_field is None:
         return
     if leaves_response_to_us(bare(verify.body_field.field_info.annotation)):
@@ -281,20 +281,20 @@ def store_of(server: SimpleResourcesServer) -> SessionStore:
 
 
 async def in_new_session(sessions: SessionStore, request: Request, begin: Callable[[], Awaitable[ResultT]]) -> ResultT:
-    """Begin a rollout in a request's session. If that fails, drop its state."""
+    """Begin a rollout in a request's session. If `begin` fails, drop the rollout's state."""
     session_id = session_id_of(request)
     # A new rollout must not see the state of an earlier one in the same session.
     await sessions.drop(session_id)
     try:
         return await begin()
     except BaseException:
-        # The agent never receives the cookie of a session that failed to begin, so it cannot close it.
+        # Drop the state here, because the agent never receives this session's cookie and cannot close it.
         await sessions.drop(session_id)
         raise
 
 
 def failure_in(server: SimpleResourcesServer, problem: str, *, method: str = "") -> EnvironmentFailed:
-    """Return the failure of a server. If `method` is at fault, the message has its file and line."""
+    """Return a failure of a server for this problem. If `method` is at fault, the message has its file and line."""
     place = place_of(getattr(server, method, None))
     where = f"{Path(place).name}: " if place else ""
     return EnvironmentFailed(f"{server.config.name}: {where}{problem}", server=server.config.name)
@@ -309,13 +309,13 @@ def finite_reward(server: SimpleResourcesServer, reward: SupportsFloat, method: 
 
 
 async def _graded(server: SimpleResourcesServer, request: Request, result: object, added: JsonObject) -> object:
-    """Return the response for the result of `verify` or of a member of a group, with these fields added."""
+    """Return the response for the result of `verify`, or of a group's member, with the fields in `added`."""
     if isinstance(result, Graded):
         own = result.model_dump(mode="json", exclude={"responses_create_params", "response", "reward"})
         return await _echo(request, {**own, "reward": finite_reward(server, result.reward), **added})
     if isinstance(result, BaseVerifyResponse):
         finite_reward(server, result.reward)
-    # Checked last, because checks of this protocol are slow.
+    # Checked last, because a check of the protocol `SupportsFloat` is slow.
     elif isinstance(result, (int, float, SupportsFloat)):
         return await _echo(request, {"reward": finite_reward(server, result), **added})
     elif result is None or isinstance(result, (str, bytes)):
@@ -326,9 +326,9 @@ async def _graded(server: SimpleResourcesServer, request: Request, result: objec
 
 
 async def _echo(request: Request, added: JsonObject) -> Response:
-    """Return the request's own JSON with these fields added. The row's other fields stay unchanged.
+    """Return the request's own JSON with the fields in `added`. The row's other fields stay unchanged.
 
-    A caller that has kept its request receives only the fields.
+    A caller that sends `ADDED_ONLY_HEADER`, because it has kept its request, receives only the added fields.
     """
     if ADDED_ONLY_HEADER in request.headers:
         return Response(dump_json(added), media_type="application/json", headers={ADDED_ONLY_HEADER: "true"})

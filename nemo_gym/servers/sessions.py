@@ -29,7 +29,7 @@ class SessionState(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     async def close(self) -> None:
-        """Release what the state holds. Called when it is dropped; may also be a plain `def`."""
+        """Release what the state holds. Called when the state is dropped. May also be a plain `def`."""
 
 
 StateT = TypeVar("StateT", bound=SessionState)
@@ -98,11 +98,11 @@ class SessionStore:
         self._failures.setdefault(session_id, failure)
 
     def failure_of(self, session_id: str) -> RolloutError | None:
-        """Return the recorded failure of a rollout; None without one."""
+        """Return the recorded failure of a rollout; None if there is none."""
         return self._failures.get(session_id)
 
     async def drop(self, session_id: str) -> bool:
-        """Forget a rollout and close its states. Return False if it had none."""
+        """Forget a rollout and close its states. Return False if the rollout had no state."""
         self._expired.discard(session_id)
         self._failures.pop(session_id, None)
         return session_id in self._sessions and await self._close(session_id)

@@ -1,4 +1,4 @@
-"""The results that a collector keeps on its own machine: a file per collection, and the entry for each line."""
+"""Shards: files with the results that a collector stores on its own machine, and the short entry of each result."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def check_folder(folder: Path) -> None:
 
 
 class Shards:
-    """The shards of one process, in a folder."""
+    """The result files of one collector process. Each collection gets one file in the folder."""
 
     def __init__(self, folder: Path, hide: Callable[[bytes], bytes]) -> None:
-        """`hide` masks secrets."""
+        """`hide` masks the secrets in each line."""
         self._folder = folder
         self._hide = hide
         self._machine = socket.gethostname()
-        # Unlike a pid, it is different on every machine, also if the folder is shared.
+        # A random id, because processes on several machines may have the same pid and share the folder.
         self._process = uuid4().hex[:8]
         self._open: dict[str, _Shard] = {}
 
     async def keep(self, name: str, result: Row) -> JsonObject:
-        """Write a result and return its entry once it is on the disk. Raise `WriteFailed` if the disk is full."""
+        """Write a result to the disk and return its entry. Raise `WriteFailed` if the disk is full."""
         shard = self._open.get(name)
         if shard is None:
             path = self._folder / f"{name}.{self._machine}.{self._process}.jsonl"
@@ -54,7 +54,7 @@ class Shards:
         return entry_of(result, {"machine": self._machine, "path": str(shard.path), "line": digest})
 
     def whole(self, result: Row, problem: str) -> JsonObject:
-        """Return a result that could not be kept, with the reason."""
+        """Return all fields of a result that could not be stored, with the reason."""
         return {**result.fields, SHARD_KEY: {"machine": self._machine, "problem": problem}}
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class Shards:
 
 
 class _Shard:
-    """A file of results. Those that arrive while others are written to the disk share the next write."""
+    """A file of results. Results that arrive while the file is synced to the disk share the next sync."""
 
     def __init__(self, path: Path, hide: Callable[[bytes], bytes]) -> None:
         self.path = path
@@ -95,9 +95,10 @@ class _Shard:
 
 
 def entry_of(result: Row, shard: JsonObject) -> JsonObject:
-    """Return a result without its long values, with the place of the whole one.
+    """Return the entry of a result: its short values, and where the whole result is.
 
-    It has what counts, resumes and measures a run: identity, reward, numbers, and the usage of the response.
+    The entry is enough to count and resume rollouts and to compute metrics: it has the row's identity, the reward,
+    numbers, and the usage of the response.
     """
     response = result.response or {}
     entry = {
@@ -117,6 +118,6 @@ def _is_short(value: object) -> bool:
     if isinstance(value, str):
         return len(value) <= LONGEST_BYTES
     if isinstance(value, list | dict):
-        # Counted before it is written, because token arrays are long.
+        # Check the number of elements first, because serializing long token arrays is slow.
         return len(value) <= LONGEST_BYTES and len(dump_json(value)) <= LONGEST_BYTES
     return value is None or isinstance(value, int | float)

@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 EPISODE_KEY, CLEANUP_KEY = "default_episode_timeout_seconds", "cleanup_timeout_seconds"
 SLACK_S = 60.0
-"""The client and the called server give up this much later than the episode, whose error names the setting."""
+"""Seconds by which a call's timeout exceeds the episode's limit. The error for that limit names the setting."""
 
 
 class SingleAgentTurnConfig(BaseResponsesAPIAgentConfig):
@@ -62,11 +62,11 @@ class SingleAgentTurnConfig(BaseResponsesAPIAgentConfig):
     max_concurrent_episodes: int | None = Field(default=None, ge=1)
     """The number of episodes that each process runs at once. Default: no limit."""
     queue_timeout_seconds: float = Field(default=3600.0, gt=0)
-    """Seconds that an episode waits for one of these. Then it fails as `overloaded`, and is retried."""
+    """Seconds that an episode waits until another one ends. After that, it fails as `overloaded` and is retried."""
     default_episode_timeout_seconds: float = Field(default=14400.0, gt=0)
-    """Seconds from an episode's start to its reward. Then it fails as `timeout`."""
+    """Time limit in seconds from an episode's start to its reward. An episode that exceeds it fails as `timeout`."""
     cleanup_timeout_seconds: float = Field(default=30.0, gt=0)
-    """Seconds for closing a session, also after the episode's time is over."""
+    """Time limit in seconds for closing a session. It also applies after the episode's own time limit."""
 
 
 class SingleAgentTurn(SimpleResponsesAPIAgent):
@@ -140,7 +140,7 @@ class _Episode:
         self.environment, self.config, self.row = environment, environment.config, row
         self.agent, self.resources = self.config.agent_server.name, self.config.resources_server.name
         self.cookies = cookies
-        """Those of all servers. Each of them reads only its own."""
+        """The cookies of all servers. Each server reads only its own."""
         self.ends_at = time.monotonic() + self.config.default_episode_timeout_seconds
         try:
             self.session = session_fields(row)
@@ -149,7 +149,7 @@ class _Episode:
         self.agent_session = {"agent_session_id": uuid4().hex}
 
     async def play(self) -> bytes:
-        """Return the graded row. Both sessions are closed, whatever happens."""
+        """Return the graded row. Both sessions are closed, even if a step fails."""
         seed = self.session if self.config.seed_with == "task" else self.row
         await self._call(self.resources, "/seed_session", seed, EnvironmentFailed)
         try:
@@ -159,7 +159,7 @@ class _Episode:
             await self._release(self.resources, "/close_session", None)
 
     async def _response(self) -> JsonObject:
-        """Return the agent's response, from a session of its own. An agent without session routes needs none."""
+        """Return the agent's response, from its own session. An agent without session routes gets no session."""
         try:
             seed = {**self.agent_session, **self.session}
             opened = await self._call(self.agent, AGENT_SESSIONS_PATH, seed, AgentFailed, tolerates=NO_SUCH_ROUTE)
@@ -170,7 +170,7 @@ class _Episode:
             await self._release(self.agent, CLOSE_AGENT_SESSION_PATH, self.agent_session)
             raise
         if opened.ok:
-            # Verification must not begin before the agent has ended, so this failure is the episode's.
+            # Raise if closing fails, because verification must not begin before the agent has ended.
             await to_the_end(self._close(self.agent, CLOSE_AGENT_SESSION_PATH, self.agent_session, AgentFailed))
         return response
 
@@ -183,7 +183,7 @@ class _Episode:
         try:
             reply = await self._call(self.resources, "/verify", answered, EnvironmentFailed)
         except (EnvironmentFailed, InvalidTask):
-            # An invalid response may be the reason, and then the agent is to blame.
+            # If the agent's response is invalid, raise a failure of the agent instead.
             self._check(response)
             raise
         graded: bytes = await reply.read()
@@ -216,7 +216,7 @@ class _Episode:
             await self._reply(_Call(server, path, body, otherwise, NO_SUCH_ROUTE), limit_s, limit_s, CLEANUP_KEY)
 
     async def _reply(self, call: _Call, left_s: float, limit_s: float, key: str) -> Reply:
-        """Return the reply to a call within `left_s`, and keep its cookies. `key` is the setting of `limit_s`."""
+        """Return the reply to a call and keep its cookies. A timeout error names the setting `key` and its value."""
         given = {} if call.body is None else {"json": call.body}
         timeouts = Timeouts(read_s=left_s + SLACK_S, total_s=left_s + SLACK_S)
         calling = self.environment.server_client.post(

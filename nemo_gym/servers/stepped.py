@@ -42,7 +42,7 @@ OFFERS = {"supports_explicit_close": True, "supports_step_idempotency": True}
 """Features that every reset announces to the agent."""
 
 REPLACEABLE = NEWER | {"/close", "/seed_session", "/verify"}
-"""Paths that belong to a published game if it adds them itself."""
+"""Paths at which a published game's own route replaces ours."""
 
 
 class _Progress(SessionState):
@@ -52,7 +52,7 @@ class _Progress(SessionState):
     has_ended: bool = False
     step_request_id: str | None = None
     step_answer: bytes = b""
-    """The last step's id and response, for an agent that did not receive the response."""
+    """The last step's request id and response, for an agent that lost the response and sends the request again."""
     turn: asyncio.Lock = Field(default_factory=asyncio.Lock)
 
 
@@ -77,7 +77,7 @@ class SteppedResourcesServer(SimpleResourcesServer):
     KEY_METRICS = (
         "mean/reward", "mean/steps", "mean/terminated", "mean/truncated", "mean/input_tokens", "mean/output_tokens",
     )  # fmt: skip
-    """Means of a row's own numbers, such as its seed, would be meaningless."""
+    """Only these metrics, because means of a row's own numbers, such as its seed, are meaningless."""
 
     NOT_TOOLS = SimpleResourcesServer.NOT_TOOLS | {"reset", "step", "close"}
 
@@ -154,7 +154,7 @@ class SteppedResourcesServer(SimpleResourcesServer):
         return endpoint_of(handler, step, returns=BaseStepResponse)
 
 
-# Functions, because published games may define methods called `_progress` or `_answer`.
+# Functions instead of methods, because published games may define methods called `_progress` or `_answer`.
 
 
 def _progress(server: SteppedResourcesServer, request: Request) -> _Progress:
@@ -201,7 +201,7 @@ def _answer(
 
 
 def _arguments(server: SteppedResourcesServer, handler: Handler, fields: JsonObject) -> dict[str, object]:
-    """Return the body that the method takes, as FastAPI would parse it from a request."""
+    """Return the method's body argument, parsed from `fields` as FastAPI would parse it from a request."""
     bodies = [each for each in handler.open_parameters if is_class_of(each.annotation, BaseModel)]
     if not bodies:
         return {}
@@ -236,7 +236,7 @@ def turns_of(output: Sequence[OutputItem]) -> Iterator[list[OutputItem]]:
 
 
 def _replayed(path: str, session_id: str, fields: JsonObject) -> Request:
-    """Return the request of a step, for a method that takes one."""
+    """Return the request of a replayed step, for a method that takes a `Request`."""
 
     async def receive() -> Message:
         return {"type": "http.request", "body": encode_json(fields)}

@@ -12,11 +12,11 @@ from nemo_gym.schemas.rollout import BaseVerifyRequest
 from nemo_gym.schemas.tokens import Unparsed
 
 WITH_TOKENS = ("message", "function_call", "reasoning")
-"""The types of items whose classes parse their tokens when they are read."""
+"""The types of items whose classes parse their tokens at the first access."""
 
 
 def loads_without_tokens(text: bytes) -> Any | None:
-    """Parse a verify request, but keep long arrays of tokens in its output `Unparsed`. Return None without any.
+    """Parse a verify request, but keep long token arrays in its output as `Unparsed`. Return None if there are none.
 
     Arrays anywhere else are parsed. Raise `ValueError` for invalid JSON.
     """
@@ -40,7 +40,10 @@ def _keep_unparsed(item: dict[str, object], cut: Cut) -> None:
 
 
 def leaves_response_to_us(kind: object) -> bool:
-    """Return whether only our own classes see the response of such a verify request while it is validated."""
+    """Return whether a class of verify requests validates the response with our own classes alone.
+
+    Then an author's validators cannot receive tokens that are not parsed.
+    """
     if not (isinstance(kind, type) and issubclass(kind, BaseVerifyRequest)):
         return False
     field, validators = kind.model_fields["response"], kind.__pydantic_decorators__

@@ -1,1 +1,1 @@
-"""Collections as Slurm jobs: placement of the servers, the batch script, and the jobs that run."""
+"""Rollout collections as Slurm jobs: placement of the servers, the batch script, and the submitted jobs."""

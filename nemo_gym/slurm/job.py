@@ -17,7 +17,7 @@ class SlurmJob(BaseModel):
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True, coerce_numbers_to_str=True)
 
     nodes: PositiveInt = 1
-    """The number of nodes. The first one has the head server and collects."""
+    """The number of nodes. The first node runs the head server and the collection."""
     partition: str | None = None
     """The partition. Default: that of the cluster."""
     time: str | None = None
@@ -40,21 +40,21 @@ class SlurmJob(BaseModel):
     """The nodes of a server, as NAME=head, NAME=others, NAME=all or NAME=0,2-3; may be repeated. Default: model
     servers on the first node, the others on all nodes."""
     node_command: str | None = None
-    """A shell command that runs on every node as long as the job, such as one that serves the model. Model servers
+    """A shell command that runs on every node during the whole job, such as one that serves the model. Model servers
     then run on all nodes, too."""
     container: str | None = None
     """The container image in which everything runs on the nodes."""
     container_runtime: Literal["pyxis", "apptainer"] = "pyxis"
-    """The program that runs it."""
+    """The program that runs the container."""
     container_mount: list[str] = Field(default_factory=list)
-    """A folder for the container, as SOURCE:TARGET; may be repeated. The working folder and that of the output are
-    always mounted."""
+    """A folder to mount in the container, as SOURCE:TARGET; may be repeated. The working folder and that of the output
+    are always mounted."""
     program: str | None = None
     """The ng program on the nodes. Default: that of this command, or ng in a container."""
     drain_s: PositiveInt = 120
-    """Seconds before the time limit at which the job drains: no further rollout starts, and running ones end."""
+    """Seconds before the time limit at which the job drains: it starts no rollouts, and running ones may finish."""
     job_attempts: PositiveInt = 20
-    """How often the job may start again to continue after its time limit, including the first time."""
+    """Maximum number of starts of the job, including the first. It starts again to continue after its time limit."""
 
     @model_validator(mode="after")
     def _leaves_time_to_drain(self) -> Self:
@@ -69,7 +69,7 @@ class SlurmJob(BaseModel):
 
 
 def seconds_of(time: str) -> int:
-    """Return a time limit in Slurm's notation in seconds. Raise `ValueError` if it is not one."""
+    """Parse a time limit in Slurm's notation and return seconds. Raise `ValueError` if it is invalid."""
     found = _TIME.fullmatch(time)
     if found is None:
         raise ValueError(f"time must be minutes, hours:minutes:seconds or days-hours:minutes:seconds, not '{time}'")

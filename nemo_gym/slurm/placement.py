@@ -16,21 +16,21 @@ HEAD = 0
 
 
 class Part(NamedTuple):
-    """Nodes with the same servers."""
+    """A group of nodes that run the same servers."""
 
     nodes: tuple[int, ...]
     """Indices in the job's list of nodes."""
     servers: tuple[str, ...]
-    """In the order of the config; empty for a head server alone."""
+    """Names of the servers, in the order of the config; empty for a node that has only the head server."""
     only_here: tuple[str, ...]
-    """Those of the servers that no other part has."""
+    """Names of the servers that no other part has."""
 
 
 def parts_of(run: RunConfig, nodes: int, places: Sequence[str], *, models_everywhere: bool) -> list[Part]:
-    """Return the parts of a run, that of the first node first. Raise `UsageError` if a place is invalid.
+    """Return the parts of a run, starting with the part of the first node. Raise `UsageError` if a place is invalid.
 
-    Servers that cannot have replicas are on the first node by default. So are model servers, because they only pass
-    calls on, unless each node serves the model itself.
+    By default, servers that cannot have replicas run on the first node, and so do model servers, because they only
+    forward calls. With `models_everywhere`, model servers run on all nodes, because each node serves the model itself.
     """
     chosen = dict(_parsed(place, run, nodes) for place in places)
     everywhere = frozenset(range(nodes))
@@ -40,13 +40,13 @@ def parts_of(run: RunConfig, nodes: int, places: Sequence[str], *, models_everyw
             chosen[name] = everywhere if is_spread and not needs_one_process(server) else frozenset({HEAD})
         elif len(chosen[name]) > 1 and needs_one_process(server):
             raise UsageError(
-                f"place: '{name}' cannot run on several nodes, because its rollouts share something in its memory, or "
-                f"are called over MCP. Give it one node, such as {name}=0."
+                f"place: '{name}' cannot run on several nodes, because its rollouts share state in its memory, or "
+                f"its tools are called over MCP. Give it one node, such as {name}=0."
             )
     by_servers: dict[tuple[str, ...], list[int]] = {}
     for node in range(nodes):
         servers = tuple(name for name in run.servers if node in chosen[name])
-        # The first node has a part of its own, even if others have the same servers.
+        # The first node also has the head server, so it has its own part, even if other nodes have the same servers.
         by_servers.setdefault(servers if node else ("", *servers), []).append(node)
     parts = [(tuple(indices), tuple(filter(None, names))) for names, indices in by_servers.items()]
     idle = [node for indices, names in parts if not names for node in indices if node != HEAD]

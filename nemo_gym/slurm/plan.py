@@ -37,15 +37,15 @@ class Plan:
     parts: list[Part]
     program: list[str]
     collect: list[str]
-    """Words of the command that collects, without those that depend on the attempt."""
+    """Arguments of the command that collects, without arguments that depend on the attempt."""
     serve: list[str]
-    """Words of the command that starts the servers of the other nodes."""
+    """Arguments of the command that starts the servers of the other nodes."""
     at_first: list[str]
-    """Words for the first attempt only."""
+    """Arguments of the collection that only the first attempt has."""
     on_ray: bool
     """Whether Ray, started on all nodes, places the servers."""
     scheme: str
-    """Of the head server's address: http or https."""
+    """The scheme of the head server's URL: http or https."""
     head_port: int | None
     """The port of the head server, if the config sets it."""
     extra_roots: str | None
@@ -96,7 +96,7 @@ def plan_of(
     *,
     own_keys: Collection[str],
 ) -> Plan:
-    """Return the plan for the words of a command. Raise `UsageError` if they cannot be carried out in a job.
+    """Return the plan of a submission. Raise `UsageError` if the collection cannot run as a job.
 
     `own_keys` are the settings that only the submission reads.
     """
@@ -149,7 +149,7 @@ def _check_text(files: SubmissionFiles, overrides: Sequence[str]) -> None:
     for word in overrides:
         shown = parse_override(word).word
         if shown != word:
-            # The script and the command lines on the nodes are visible to others.
+            # Reject a secret, because other users can read the script and the command lines on the nodes.
             raise UsageError(
                 f"'{shown}' has a secret, which others could read in the job's command lines. Set it in env.yaml, or "
                 "write +KEY='${oc.env:NAME}' and export NAME."

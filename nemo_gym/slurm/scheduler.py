@@ -11,7 +11,7 @@ from typing import NamedTuple
 from nemo_gym.errors import LaunchError
 
 TIMEOUT_S = 60.0
-"""Seconds for an answer; Slurm's own commands give up earlier."""
+"""Timeout of a call in seconds. Slurm's own commands give up earlier."""
 HAS_ENDED = {
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
     "TIMEOUT",
@@ -25,29 +25,29 @@ class JobState(NamedTuple):
 
     job_id: str
     state: str
-    """Such as PENDING, RUNNING or COMPLETED."""
+    """Slurm's name of the state, such as PENDING, RUNNING or COMPLETED."""
     reason: str = ""
-    """Why it is waiting or has failed, if Slurm says so."""
+    """Why the job is waiting or has failed, if Slurm reports a reason."""
     elapsed: str = ""
     limit: str = ""
     nodes: str = ""
     attempt: int = 1
-    """From 1, counting every start after a requeue."""
+    """The number of the current start: 1, plus 1 for every requeue."""
     log: str = ""
-    """The file of its output."""
+    """The path of the job's log."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether it will not run again."""
+        """Whether the job has ended and will not run again."""
         return self.state in HAS_ENDED
 
 
 def submit(script: Path) -> str:
-    """Submit a batch script and return the job's id. Raise `LaunchError` with Slurm's reason for a refusal."""
+    """Submit a batch script and return the job's id. Raise `LaunchError` with Slurm's reason if it is refused."""
     reply = _call(["sbatch", "--parsable", str(script)])
     if reply.returncode:
         raise LaunchError(f"sbatch refused the job: {_reason(reply)}. The script is {script}.")
-    # With several clusters, the cluster's name follows.
+    # If Slurm has several clusters, the name of the cluster follows the id after a semicolon.
     return reply.stdout.strip().splitlines()[-1].partition(";")[0]
 
 
@@ -62,7 +62,7 @@ def state_of(job_id: str) -> JobState | None:
 
 
 def _parsed(job_id: str, line: str) -> JobState:
-    # A value, such as a job's name, may contain spaces.
+    # Split only at spaces before a key, because a value, such as a job's name, may contain spaces.
     fields = dict(pair.split("=", 1) for pair in _SPACE_BEFORE_KEY.split(line.strip()) if "=" in pair)
     known = {key: "" if value in ("None", "(null)", "N/A") else value for key, value in fields.items()}
     return JobState(
@@ -78,7 +78,7 @@ def _parsed(job_id: str, line: str) -> JobState:
 
 
 def _accounted(job_id: str) -> JobState | None:
-    """Return the state of an old job from the accounting, which not every cluster has."""
+    """Return the state of an old job from `sacct`, or None. Not every cluster has Slurm's accounting."""
     words = ["sacct", "--noheader", "--parsable2", "--allocations", "--jobs", job_id]
     try:
         reply = _call([*words, "--format=State,Elapsed,Timelimit,NodeList"])
@@ -87,7 +87,7 @@ def _accounted(job_id: str) -> JobState | None:
     if reply.returncode or not (lines := reply.stdout.strip().splitlines()):
         return None
     state, elapsed, limit, nodes = (*lines[-1].split("|"), "", "", "")[:4]
-    # The state of a cancelled job names who has cancelled it.
+    # Keep the first word, because the state of a cancelled job also names the user who cancelled it.
     return JobState(job_id, state.partition(" ")[0], elapsed=elapsed, limit=limit, nodes=nodes)
 
 

@@ -1,4 +1,4 @@
-"""Write the batch script of a plan: its values, followed by `job.sh`."""
+"""Write the batch script of a plan: shell variables with its values, followed by `job.sh`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _words(words: Sequence[str]) -> str:
 
 
 def _sbatch_word(word: str) -> str:
-    """Quote an option as sbatch parses its lines: double quotes and backslashes, no expansion."""
+    """Quote an option for an #SBATCH line, in which sbatch interprets only double quotes and backslashes."""
     if not set(word) & set(" \t\"'\\#"):
         return word
     escaped = word.replace("\\", "\\\\").replace('"', '\\"')

@@ -31,7 +31,7 @@ class SubmissionFiles(BaseModel):
 
     @property
     def folder(self) -> Path:
-        """The folder of all others."""
+        """The folder of all files of the submission, except the output."""
         return self.output.with_name(f"{self.output.stem}_slurm")
 
     @property
@@ -74,14 +74,14 @@ class SubmissionFiles(BaseModel):
 
 
 class Submission(BaseModel):
-    """A job that was submitted."""
+    """The record of a submitted job, which `write_submission` stores in the folder of the submission."""
 
     job_id: str
     output: Path
     nodes: int
     drain_s: int
     submitted_at: str
-    """In ISO 8601, UTC."""
+    """The time of the submission in ISO 8601, UTC."""
 
     @property
     def files(self) -> SubmissionFiles:
@@ -100,7 +100,7 @@ def write_folder(files: SubmissionFiles, script: str) -> None:
 
 
 def _write_private(path: Path, text: str) -> None:
-    # An existing file would keep its permissions.
+    # Remove an existing file first, because it would keep its permissions.
     path.unlink(missing_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
@@ -139,7 +139,7 @@ def find(name: str) -> Submission:
             f"{name}: there is no submission here ({folder / 'submission.json'} is missing). Name the output, its "
             "folder OUTPUT_slurm, or the job id."
         )
-    # The folder may have been moved or mounted elsewhere since.
+    # Use the current path, because the folder may have been moved or mounted elsewhere since the submission.
     return found.model_copy(update={"output": folder.with_name(found.output.name)})
 
 

@@ -1,4 +1,4 @@
-"""From rollouts to training data. Nothing here needs torch."""
+"""Turn rollouts into training data. Nothing here imports torch."""
 
 from nemo_gym.training.client import SyncTrainingClient as SyncTrainingClient
 from nemo_gym.training.client import TrainingClient as TrainingClient

@@ -76,7 +76,8 @@ def _step(message: JsonObject, *, is_context: bool) -> JsonObject:
             reasoning_content="\n\n".join(thought.reasoning) or None,
             tool_calls=calls or None,
             metrics=_metrics(message),
-            # An assistant's message in the row is an example or the history, which this policy did not write.
+            # Mark the assistant's messages in the row as copied: they are examples or history that this policy did not
+            # write.
             is_copied_context=is_context or None,
         ),
     }
@@ -161,7 +162,7 @@ def _final_metrics(row: Row, steps: int) -> JsonObject:
         **_present(
             total_prompt_tokens=usage.get("input_tokens"),
             total_completion_tokens=usage.get("output_tokens"),
-            # The count is 0 if the endpoint does not report it.
+            # Leave out a count of 0, because an endpoint that does not report the count also leads to 0.
             total_cached_tokens=(details.get("cached_tokens") or None) if isinstance(details, dict) else None,
         ),
         "total_steps": steps,

@@ -1,4 +1,4 @@
-"""The rollouts of one batch for a trainer, at the pace at which it takes their groups."""
+"""Run the rollouts of one batch for a trainer, and pause while too many finished rollouts wait for the trainer."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FailedRollouts = Literal["mask", "drop", "raise"]
 
 
 class Task(NamedTuple):
-    """A task of a batch."""
+    """A task of a batch, as the trainer passed it and as it is sent."""
 
     given: JsonObject
     """The row as the trainer passed it."""
     row: Row
-    """The row as it is sent."""
+    """The row as it is sent to its agent."""
 
 
 class _Open:
@@ -53,16 +53,16 @@ class Batch:
         self._limits = limits
         self._watch = watch
         self._failed_rollouts = failed_rollouts
-        # A rollout has a place until it has ended.
+        # Each rollout holds a slot until it has ended.
         self._places = asyncio.Semaphore(in_flight)
         self._in_flight = in_flight
         self._not_taken = 0
-        """The number of finished rollouts whose group the trainer has not taken."""
+        """The number of rollouts in complete groups that the trainer has not taken yet."""
         self._was_taken = asyncio.Event()
         self._ended: asyncio.Queue[Group | None] = asyncio.Queue()
 
     async def next_group(self) -> Group | None:
-        """Return the next complete group, None after the last one or a failure."""
+        """Wait for the next complete group and return it. Return None after the last group or a failure."""
         group = await self._ended.get()
         if group is not None:
             self._not_taken -= len(group.rollouts)
@@ -83,7 +83,8 @@ class Batch:
                         else:
                             groups = None
                         for repeat in range(repeats):
-                            # The other members of a group already wait for this one.
+                            # If a group is verified together, its first members wait for the others. So only the
+                            # first one waits for the trainer.
                             await self._place(waits_for_trainer=groups is None or repeat == 0)
                             members.create_task(self._member(opened, row.of_repeat(repeat), repeat))
                 watching.cancel()
@@ -93,7 +94,7 @@ class Batch:
             self._ended.put_nowait(None)
 
     async def _place(self, *, waits_for_trainer: bool) -> None:
-        """Wait until another rollout may begin."""
+        """Wait for a free slot and, if `waits_for_trainer`, until the trainer has taken enough finished rollouts."""
         await self._places.acquire()
         while waits_for_trainer and self._not_taken >= self._in_flight:
             self._was_taken.clear()

@@ -31,7 +31,7 @@ from nemo_gym.training.policies import Policies, PolicyRunner
 
 
 class TrainingClient:
-    """Runs rollouts on the servers of a run. Use it as an async context manager, within one event loop."""
+    """A client that runs rollouts on the servers of a run. Use it as an async context manager, in one event loop."""
 
     def __init__(
         self,
@@ -46,10 +46,13 @@ class TrainingClient:
     ) -> None:
         """Set the run and the limits.
 
-        `head` is the address that `ng_run` prints. `in_flight` limits how many rollouts run at once. `attempts` is how
-        often a rollout is tried that met a lost or overloaded server; by default as in a collection. The run's token
-        is found by itself on the machine of the run. `ca` is the file of the authority that issued the certificates of
-        a run with TLS, `system` (the default for `https://`) for those that the operating system trusts.
+        `head` is the address that `ng_run` prints. `in_flight` limits how many rollouts run at once. `attempts` is the
+        maximum number of attempts if a rollout fails because of a lost or overloaded server; its default is that of
+        rollout collection. `run_token` may be omitted on the machine of the run, where it is found automatically.
+
+        `ca` is for a run with TLS: the file of the authority that issued its certificates, or `system` for the
+        authorities that the operating system trusts. By default, the authority of a run on this machine is found
+        automatically, and `system` is used for other runs.
         """
         self._head = head_at(head, ca)
         self._in_flight = in_flight
@@ -60,7 +63,9 @@ class TrainingClient:
         self._tokens: RecordedTokens | None = None
         self._policies = Policies()
         self._tasks = 0
-        """The number of tasks so far. Their index is part of the rollout's id, so it must be unique."""
+        """The number of tasks so far, in all batches. It is the index of the next task.
+
+        The index must be unique, because it is a part of the rollout's id."""
 
     async def __aenter__(self) -> Self:
         self._client = await asyncio.to_thread(ServerClient.load_from_global_config, self._head, self._run_token)
@@ -103,10 +108,10 @@ class TrainingClient:
     ) -> None:
         """Begin a new version of the policy, by default the next number. It samples all rollouts that begin later.
 
-        A rollout stays with one of the `urls` (each up to and including `/v1`) from its beginning to its end, and with
-        this model and key. The default model is the configured one, but the configured key is only sent to the
-        configured address. Without `urls`, the current addresses stay. Without any arguments, the weights there were
-        replaced in place, also for the rollouts under way.
+        Each rollout uses one of the `urls` (each up to and including `/v1`), this model and this key from its start to
+        its end. The default model is the configured one, but the configured key is only sent to the configured
+        address. If `urls` is omitted, the current addresses stay. If `urls`, `model` and `api_key` are all omitted,
+        the new version means that the weights at these addresses were replaced in place, also for running rollouts.
 
         Raises `UsageError` if the run does not allow rows to name a policy.
         """
@@ -126,12 +131,12 @@ class TrainingClient:
         """Yield the group of each row as soon as all of its `repeats` rollouts have ended.
 
         `sampling` overrides fields of every row's `responses_create_params`, such as `temperature`. A row without an
-        `agent_ref` is run by the only agent of the run. Rows are read as their rollouts begin, so there may be any
-        number of them. Rollouts wait to begin while the trainer has `in_flight` finished ones still to take. If the
-        iterator is closed early, running rollouts are cancelled.
+        `agent_ref` is run by the run's agent, if the run has only one. Rows are read as their rollouts begin, so
+        `rows` may be endless. No new rollout begins while the trainer has not taken `in_flight` finished rollouts. If
+        the iterator is closed early, running rollouts are cancelled.
 
-        Raises `InvalidTask` for a row without a valid agent, `LaunchError` if the run has ended, and the failure of a
-        rollout with `failed_rollouts="raise"`.
+        Raises `InvalidTask` for a row without a valid agent, and `LaunchError` if the run has ended. If
+        `failed_rollouts` is "raise", also raises the failure of a rollout.
         """
         if repeats < 1:
             raise UsageError(f"repeats={repeats}: each task needs at least one rollout.")
@@ -177,7 +182,8 @@ class TrainingClient:
             check_embedded(given, f"rows[{number}]")
             fields = {AGENT_REF_KEY: {"type": "responses_api_agents", "name": name}, **given}
             fields["responses_create_params"] = {**(row.params or {}), **sampling}
-            # The rollout's id is made from these numbers, because repeats must not share one.
+            # Drop an explicit id, because the repeats of a row must not share an id. Then the id is made from the
+            # numbers of task and repeat.
             fields.pop(ROLLOUT_ID_KEY, None)
             fields[TASK_INDEX_KEY] = self._tasks
             self._tasks += 1
@@ -185,10 +191,10 @@ class TrainingClient:
 
 
 class SyncTrainingClient:
-    """`TrainingClient` for trainers without an event loop. Rollouts go on in a thread while the trainer trains."""
+    """A `TrainingClient` for trainers without an event loop. Rollouts run in a thread while the trainer trains."""
 
     def __init__(self, head: str = "http://127.0.0.1:11000", **settings: Any) -> None:
-        """See `TrainingClient`."""
+        """Take the same arguments as `TrainingClient`."""
         self._client = TrainingClient(head, **settings)
         self._loop = LoopThread()
 

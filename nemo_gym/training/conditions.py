@@ -34,7 +34,7 @@ class Condition:
     """
 
     def __init__(self, text: str) -> None:
-        """Parse a condition. Raise `ValueError` with the position of a part that is not allowed."""
+        """Parse a condition. Raise `ValueError` if a part is not allowed, with the position of this part."""
         self.text = text
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
@@ -50,7 +50,7 @@ class Condition:
         return sorted(self._unseen or ())
 
     def holds(self, row: JsonObject) -> bool:
-        """Return whether the condition is true. Raise `DataError` with the fields whose values do not compare."""
+        """Return whether the condition is true for a row. Raise `DataError` if values cannot be compared."""
         unseen = self.columns if self._unseen is None else self._unseen
         self._unseen = {column for column in unseen if not _has(row, column)}
         return bool(self._value(self._tree, row))

@@ -22,7 +22,7 @@ _ANSWERS = ("content", "refusal", "tool_calls")
 
 
 class Unusable(DataError):
-    """A rollout without a conversation to learn from. The message is the reason, equal for all such rollouts."""
+    """A rollout that cannot be used for training. The message is only the reason, so that reasons can be counted."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class Conversation:
 
     prompt: list[JsonObject]
     completion: list[JsonObject]
-    """From the policy's first message to its last, with the results of tool calls and a user's messages.
+    """The messages from the policy's first to its last, with tool results and user messages between them.
 
-    A whole conversation goes on to the last message of all, and has token ids."""
+    With `is_whole`, it continues to the last message of the conversation, and its messages have token ids."""
     tools: list[JsonObject]
     parallel_tool_calls: bool | None = None
     """None if the row does not set it."""
     row: Row | None = None
-    """The whole rollout; None unless the conversation is whole, because it may have megabytes of token ids."""
+    """The row of the rollout. It is None unless `is_whole`, because a row may have megabytes of token ids."""
 
 
 def conversation_of(
@@ -48,8 +48,9 @@ def conversation_of(
 
     Arguments of tool calls are JSON objects or, with `arguments_as_text`, the text that the policy wrote. `is_whole`
     keeps token ids, and messages after the policy's last one.
-    Raise `Unusable` if it has no complete answer or cannot be expressed as chat messages. Raise `DataError` if the
-    row is not a rollout.
+
+    Raise `Unusable` if the rollout has no complete answer or cannot be expressed as chat messages. Raise `DataError`
+    if the row is not a rollout.
     """
     params, response = row.params, row.response
     if params is None or response is None:
@@ -62,7 +63,8 @@ def conversation_of(
     if not said_at:
         raise Unusable("no answer")
     first, last = said_at[0], said_at[-1]
-    # An agent may begin with a message that is not in the row, such as a game's first observation.
+    # The prompt includes the output before the policy's first item, because an agent may begin with a message that is
+    # not in the row, such as a game's first observation.
     request.input = [*request.input_items, *output[:first]]
     keeps = {"keeps_reasoning": keeps_reasoning, "keeps_tokens": is_whole}
     try:
@@ -83,7 +85,7 @@ def conversation_of(
 
 
 def _is_heard(item: InputItem) -> bool:
-    """Return whether a user or a tool produced this item. Hosted tools belong to the policy's turn."""
+    """Return whether a user or a tool produced this item. Server-side tools do not count, but belong to the policy."""
     if isinstance(item, EasyInputMessage):
         return item.role != "assistant"
     return isinstance(item, (FunctionCallOutput, Message))
@@ -91,7 +93,7 @@ def _is_heard(item: InputItem) -> bool:
 
 def _parsed(params: JsonObject, response: JsonObject) -> tuple[ResponseCreateParams, list[InputItem]]:
     fields = {name: params[name] for name in _PROMPT_FIELDS if params.get(name) is not None}
-    # If a row lists no tools, the agent requests those of the resources server, which the response repeats.
+    # If a row lists no tools, the agent used those of the resources server, and the response lists them.
     fields["tools"] = fields.get("tools") or response.get("tools")
     place = "responses_create_params"
     try:
@@ -104,14 +106,17 @@ def _parsed(params: JsonObject, response: JsonObject) -> tuple[ResponseCreatePar
 
 
 def _plain(message: JsonObject, arguments_as_text: bool) -> JsonObject:
-    """Return a message with a text of several parts as one text, because most chat templates expect that."""
+    """Return a message with its text parts joined into one string, because most chat templates expect a string.
+
+    Unless `arguments_as_text`, also turn a refusal into content, and the arguments of tool calls into objects.
+    """
     content = message.get("content")
     if isinstance(content, list) and all(part["type"] == "text" for part in content):
         message = {**message, "content": "\n".join(part["text"] for part in content)}
     if arguments_as_text:
         return message
     if "refusal" in message:
-        # Chat templates know only the content.
+        # Move the refusal to the content, because chat templates do not render a refusal.
         message = {**message, "content": message["content"] or message["refusal"]}
         del message["refusal"]
     if "tool_calls" in message:

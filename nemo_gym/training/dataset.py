@@ -83,23 +83,23 @@ class DatasetJob(BaseModel):
 
     @property
     def form(self) -> Format:
-        """The format's functions."""
+        """The `Format` that the setting `format` names."""
         return FORMATS[self.format]
 
     @property
     def validation(self) -> Path | None:
-        """The file for the validation examples, if some are wanted."""
+        """The file for the validation examples; None if `validation_share` is 0."""
         output = self.output_jsonl_fpath
         return output.with_name(f"{output.stem}_validation.jsonl") if self.validation_share else None
 
 
 @dataclass
 class DatasetReport:
-    """The number of rollouts: read = kept + dropped. A failed attempt counts as a rollout."""
+    """The numbers of rollouts that were read, kept and dropped. A failed attempt counts as a rollout."""
 
     read: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
-    """Rollouts without an example, by reason."""
+    """The number of rollouts that are not part of an example, by reason."""
     examples: dict[Path, int] = field(default_factory=dict)
     """The number of examples in each file."""
 
@@ -113,7 +113,7 @@ Task = int | str
 
 
 class _Candidate(NamedTuple):
-    """A usable rollout, by its place in the file."""
+    """A usable rollout. It holds its position in the file instead of its text, to save memory."""
 
     offset: int
     line: int
@@ -125,7 +125,7 @@ class _Candidate(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """The rollouts of one task's examples, one each or in pairs."""
+    """The examples to make of one task. Each example has one rollout, or a chosen and a rejected one."""
 
     task: Task
     examples: list[tuple[_Candidate, ...]]
@@ -134,7 +134,7 @@ class _Plan(NamedTuple):
 def export_dataset(job: DatasetJob) -> DatasetReport:
     """Write the training examples of a file of rollouts.
 
-    Raise `DataError` if an output exists already or if no example is left; then nothing is written.
+    If an output already exists or no example is left, write nothing and raise `DataError`.
     """
     _check_outputs(job)
     report = DatasetReport()
@@ -177,7 +177,7 @@ def _check_outputs(job: DatasetJob) -> None:
 
 
 class _Place(NamedTuple):
-    """A row and its place in the file."""
+    """A row and its position in the file."""
 
     offset: int
     line: int
@@ -194,7 +194,7 @@ def _parsed(line: bytes, path: Path, number: int) -> Row:
 
 
 class _Planner:
-    """The first pass, which selects rollouts and keeps their places instead of their texts."""
+    """The first of two passes over the file. It selects rollouts, and keeps only their positions in memory."""
 
     def __init__(self, job: DatasetJob, report: DatasetReport) -> None:
         self._job = job
@@ -203,7 +203,7 @@ class _Planner:
         self._seen: set[int] = set()
 
     def plans(self) -> list[_Plan]:
-        """Return the tasks with examples, in the order of the file."""
+        """Return the plan of each task that has examples, in the order of the file."""
         tasks: dict[Task, list[_Candidate]] = {}
         for place in _rows(self._job.input_jsonl_fpath):
             check_whole(place.row, self._job.input_jsonl_fpath, place.line)
@@ -222,7 +222,7 @@ class _Planner:
         return [_Plan(task, examples) for task, each in tasks.items() if (examples := make(each))]
 
     def _candidate(self, place: _Place) -> _Candidate:
-        """Return a usable rollout. Raise `Unusable` with the reason otherwise."""
+        """Return the candidate for a row. If the rollout is not usable, raise `Unusable` with the reason."""
         job, form, row = self._job, self._job.form, place.row
         if row.failure_class is not None:
             raise Unusable(f"failed ({row.failure_class})")
@@ -242,7 +242,7 @@ class _Planner:
         label = is_good if form.of_rated is not None else None
         example = form.of_rollout(conversation) if form.of_rollout else [prompt, conversation.completion, label]
         digest = digest_of(dump_json(example))
-        # The same answer may belong to pairs of two tasks.
+        # For pairs, look for duplicates only within a task, because pairs of two tasks may have the same answer.
         known = digest if form.of_pair is None else digest_of(b"%d %s" % (digest, str(row.task_index).encode()))
         if known in self._seen:
             raise Unusable("duplicate")
@@ -311,12 +311,15 @@ def _conversation(job: DatasetJob, row: Row) -> Conversation:
 
 
 def _task_of(row: Row, candidate: _Candidate) -> Task:
-    # Rows of other tools have no number; their prompt is their task.
+    # Rows of other programs have no task index, so rows with the same prompt count as one task.
     return f"prompt {candidate.prompt}" if row.task_index is None else row.task_index
 
 
 def _validation_tasks(job: DatasetJob, tasks: list[Task]) -> set[Task]:
-    """Return the tasks of the validation side. A task stays on its side if others are added, with few exceptions."""
+    """Return the tasks for validation.
+
+    Each task gets a random rank from the seed and its own name, so added tasks move few others to the other side.
+    """
     if job.validation is None:
         return set()
     if len(tasks) < 2:
@@ -341,7 +344,7 @@ def _examples(job: DatasetJob, file: BinaryIO, plans: list[_Plan]) -> Iterator[J
                     read[each.offset] = _conversation(job, row), each.reward
             yield _example(job, *(read[each.offset] for each in example))
             if job.form.of_pair is None:
-                # Only in pairs is a rollout used again.
+                # Free the memory, because only pairs use a rollout more than once.
                 read.clear()
 
 

@@ -1,4 +1,4 @@
-"""Training examples as TRL, NeMo RL, OpenAI and Harbor read them."""
+"""Training examples in the formats of TRL, NeMo RL, OpenAI and Harbor."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from nemo_gym.training.conversations import Conversation
 
 @dataclass(frozen=True)
 class Format:
-    """A file format with one of three kinds of examples: single rollouts, rated ones, or pairs."""
+    """A file format of training examples. Exactly one of `of_rollout`, `of_rated` and `of_pair` is set."""
 
     of_rollout: Callable[[Conversation], JsonObject] | None = None
     of_rated: Callable[[Conversation, bool], JsonObject] | None = None
-    """Takes whether the rollout is a good example."""
+    """Makes an example of a rollout. The second argument is whether the rollout is a good example."""
     of_pair: Callable[[Conversation, Conversation], JsonObject] | None = None
-    """Takes the chosen and the rejected rollout."""
+    """Makes an example of the chosen and the rejected rollout."""
     arguments_as_text: bool = False
     keeps_reasoning: bool = True
-    """Whether reasoning stays unless the user decides."""
+    """Whether reasoning stays in the messages if the user does not set `reasoning`."""
     is_whole: bool = False
     """Whether the conversation has token ids, and messages after the policy's last one."""
     with_files: Callable[[JsonObject, MediaFiles], JsonObject] | None = None
@@ -32,7 +32,7 @@ class Format:
 
 
 def _with_tools(example: JsonObject, conversation: Conversation) -> JsonObject:
-    # Some chat templates introduce tools even if the list is empty.
+    # Leave out an empty list, because some chat templates introduce tools even if the list is empty.
     return {**example, "tools": conversation.tools} if conversation.tools else example
 
 
@@ -91,4 +91,4 @@ FORMATS: Mapping[str, Format] = {
     ),
     "atif": Format(of_rollout=atif, is_whole=True, with_files=with_image_files),
 }
-"""All formats by name. Chat templates take arguments of tool calls as objects, OpenAI takes them as text."""
+"""All formats by name. Chat templates take the arguments of tool calls as objects, but OpenAI takes them as text."""

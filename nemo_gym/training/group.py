@@ -18,7 +18,7 @@ class Rollout:
     result: JsonObject
     """The graded row, or the row with its failure."""
     reward: float | None
-    """None if it failed; a failure is never a zero."""
+    """The reward, or None if the rollout failed. A failure does not count as a reward of 0."""
     failure: RolloutError | None
 
     @property
@@ -34,11 +34,11 @@ class Rollout:
         return version
 
     def trajectory(self) -> Trajectory:
-        """Return its training sequence; see `trajectory_of`."""
+        """Return the rollout's only training sequence; see `trajectory_of`."""
         return trajectory_of(self.result)
 
     def sequences(self) -> list[Trajectory]:
-        """Return its training sequences; see `sequences_of`."""
+        """Return the rollout's training sequences; see `sequences_of`."""
         return sequences_of(self.result)
 
 
@@ -55,5 +55,5 @@ class Group:
 
     @property
     def rewards(self) -> list[float]:
-        """The rewards of the rollouts that may be trained: they neither failed nor are masked."""
+        """The rewards of the rollouts that may be trained on, which neither failed nor are masked."""
         return [each.reward for each in self.rollouts if each.reward is not None and not Row(each.result).is_masked]

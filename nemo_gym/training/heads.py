@@ -17,8 +17,8 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 def head_at(url: str, ca: str | Path | None = None) -> HeadConfig:
     """Return the head server at a URL that `ng_run` has printed. Raise `UsageError` for anything else.
 
-    `ca` is the file of the authority that issued its certificate. By default, it is that of the run if it is on this
-    machine, else the authorities that the operating system trusts.
+    `ca` is the file of the authority that issued the server's certificate, or `system` for the authorities that the
+    operating system trusts. The default is the run's own authority if the run is on this machine, otherwise `system`.
     """
     try:
         parts = urlsplit(url)

@@ -1,4 +1,4 @@
-"""One endless stream of rows from several environments, each with its share."""
+"""Mix the rows of several environments into one endless stream, in which each environment has a fixed share."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _checked(shares: Mapping[str, float], sources: Mapping[str, object]) -> dict
         share = shares[name]
         if not isinstance(share, int | float) or not math.isfinite(share) or share < 0:
             raise UsageError(f"shares['{name}'] is {share!r}. A share must be a finite number of at least 0.")
-    # Fractions, because rounding errors would add up over millions of rows.
+    # Use fractions, because rounding errors of floats would add up over millions of rows.
     weights = {name: Fraction(share) for name, share in shares.items() if share > 0}
     total = sum(weights.values())
     if not total:
@@ -66,10 +66,10 @@ def _epochs(rows: Sequence[JsonObject], rng: random.Random) -> Iterator[JsonObje
 
 
 def _order(weights: Mapping[str, Fraction]) -> Iterator[str]:
-    """Yield the source of each row, never a whole row ahead of its share or behind it.
+    """Yield the source of each row. No source gets a whole row ahead of its share, or behind it.
 
-    A source's k-th row (from 0) may come from place k / share on, and must come before place (k + 1) / share. Serving
-    the earliest deadline first keeps all of these bounds.
+    A source's k-th row (from 0) may come at position k / share or later, and must come before position
+    (k + 1) / share. Choosing the source with the earliest of these deadlines keeps all bounds.
     """
     taken = dict.fromkeys(weights, 0)
     for place in count(1):

@@ -11,14 +11,14 @@ ROUNDING = 1e-9
 
 
 class Pair(NamedTuple):
-    """The places of two rollouts in the sequence of rewards."""
+    """A pair of rollouts, by their indexes in the sequence of rewards."""
 
     chosen: int
     rejected: int
 
 
 class Pairing(NamedTuple):
-    """The pairs, and the reason for each rollout that is not in any."""
+    """The pairs, and for each rollout that is not in a pair, the reason by its index."""
 
     pairs: list[Pair]
     unused: dict[int, str]
@@ -27,9 +27,10 @@ class Pairing(NamedTuple):
 def paired(
     rewards: Sequence[float], limit: PairLimit, *, min_reward: float | None = None, min_difference: float = 0.0
 ) -> Pairing:
-    """Pair rollouts of one prompt, the largest difference first; equal differences use each rollout in turn.
+    """Pair rollouts of one prompt. Pairs with the largest difference of rewards come first.
 
-    The chosen one has at least `min_reward`. The rewards differ, and at least by `min_difference`.
+    Pairs with equal differences are ordered so that they use each rollout in turn. The chosen rollout has at least
+    `min_reward`. The rewards of a pair are never equal, and differ by at least `min_difference`.
     """
     best_first = sorted(range(len(rewards)), key=lambda place: (-rewards[place], place))
     most = len(rewards) if limit == "all" else 1 if limit == "best_worst" else limit
@@ -46,7 +47,7 @@ def paired(
         difference = rewards[best_first[best]] - rewards[best_first[~worst]]
         return -difference, (worst - best) % len(rewards), best
 
-    # The `most` largest differences are between the `most` best and the `most` worst rollouts.
+    # Compare only the `most` best with the `most` worst rollouts, because the `most` largest differences are there.
     ranks = range(min(most, len(rewards)))
     allowed = [(best, worst) for best in ranks for worst in ranks if is_allowed(best_first[best], best_first[~worst])]
     ordered = sorted(allowed, key=order)[: None if limit == "all" else most]

@@ -26,11 +26,11 @@ CONFIGURED = Policy()
 
 @dataclass
 class Source:
-    """A policy's weights, as rollouts see them."""
+    """The weights behind a policy, and how many rollouts they sample now."""
 
     version: int
     sampling: int = 0
-    """The number of rollouts under way."""
+    """The number of running rollouts."""
 
 
 class Policies:
@@ -40,10 +40,10 @@ class Policies:
         self.version = 0
         self._sources = {CONFIGURED: Source(0)}
         self._current = deque([CONFIGURED])
-        """The current ones; the one whose turn is latest comes last."""
+        """The current policies. The one that was chosen last is at the end."""
 
     def changed(self, urls: str | Sequence[str] | None, model: str | None, api_key: str | None) -> list[Policy]:
-        """Return the policy at each address, by default at the current ones. Raise `UsageError` for invalid values."""
+        """Return the policy at each address; if `urls` is None, at the current ones. Raise `UsageError` if invalid."""
         if urls is None:
             bases = [policy.fields for policy in self._current]
         else:
@@ -58,7 +58,10 @@ class Policies:
             raise UsageError(f"set_policy: {error}") from None
 
     def replace(self, policies: Sequence[Policy] | None, version: int | None) -> None:
-        """Begin a version. None replaces the weights of the current policies in place, and so does the same policy."""
+        """Begin a new version.
+
+        If `policies` is None or names a current policy again, the weights of this policy were replaced in place.
+        """
         version = self.version + 1 if version is None else version
         if version <= self.version:
             raise UsageError(f"version={version}: it must be greater than {self.version}, the version before.")
@@ -70,12 +73,12 @@ class Policies:
 
     @contextmanager
     def sampling(self, row: Row) -> Iterator[tuple[Row, Source]]:
-        """Yield the row with the least busy policy, and that policy's source. A row's own policy stays."""
+        """Yield the row with the least busy policy, and that policy's source. A policy that the row names is kept."""
         if any(row.fields.get(key) is not None for key in POLICY_KEYS):
             yield row, Source(self.version)
             return
         policy = min(self._current, key=lambda each: self._sources[each].sampling)
-        # Policies that are equally busy take turns.
+        # Move the policy to the end, so that equally busy policies take turns.
         self._current.remove(policy)
         self._current.append(policy)
         source = self._sources[policy]
@@ -93,7 +96,7 @@ class Policies:
 
 
 class PolicyRunner(Runner):
-    """A runner whose rollouts are each sampled by one of the trainer's policies, and record its version."""
+    """A runner that gives each rollout one of the trainer's policies, and records the policy's version in the row."""
 
     def __init__(
         self,
@@ -104,12 +107,12 @@ class PolicyRunner(Runner):
         tokens: RecordedTokens | None,
         groups: GroupedTasks | None = None,
     ) -> None:
-        # Trainers read the token ids, so results are parsed in full.
+        # Parse the results in full, because trainers read the token ids.
         super().__init__(client, rollout_timeout_s=rollout_timeout_s, loads=orjson.loads, tokens=tokens, groups=groups)
         self._policies = policies
 
     async def run(self, row: Row) -> Record:
-        """Run one attempt to its end. Each attempt has the newest policy."""
+        """Run one attempt of a rollout to its end, with the newest policy."""
         with self._policies.sampling(row) as (sent, source):
             version = source.version
             record = await super().run(sent)

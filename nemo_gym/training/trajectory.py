@@ -1,8 +1,8 @@
 """Training sequences of a rollout: its token ids, which of them the policy sampled, and their log-probabilities.
 
-A model server that returns token ids adds three fields to an item of each model turn: the ids of the whole prompt,
-those that the policy sampled, and a log-probability for each sampled one. The prompt of a later turn normally begins
-with all tokens so far, and the rest of it is text of the environment, such as the results of tools.
+A model server that returns token ids adds three fields to an item of each model turn: the ids of the whole prompt, the
+ids that the policy sampled, and a log-probability for each sampled id. The prompt of a later turn normally begins with
+all tokens of the conversation so far. The rest of the prompt is text of the environment, such as the results of tools.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class NonContiguousTokens(DataError):
         self.turn = turn
         """The number of the turn, from 1."""
         self.position = position
-        """The index in its prompt of the first token that differs, or the prompt's length if it is too short."""
+        """The index of the first differing token in the turn's prompt, or the prompt's length if it is too short."""
 
 
 class Turn(NamedTuple):
@@ -48,7 +48,7 @@ class Turn(NamedTuple):
     log_probs: list[float]
     """The natural logarithm of the policy's probability for each sampled token."""
     routed_experts: object = None
-    """The choices of a mixture-of-experts router, as sent by the engine; None if it sent none."""
+    """The choices of a mixture-of-experts router in the form of the inference engine, or None if it sent none."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ class Trajectory:
     """One training sequence. Token ids, mask and log-probabilities are plain lists."""
 
     turns: tuple[Turn, ...]
-    """The model turns in order; none for a failed rollout, or if the prompt filled the context."""
+    """The model turns in order. There are none if the rollout failed, or if the prompt filled the model's context."""
     reward: float | None
-    """The rollout's reward. None if the rollout failed; a failure is never a zero."""
+    """The rollout's reward, or None if the rollout failed. A failure does not count as a reward of 0."""
     reward_components: JsonObject
     """The parts of the reward, if the verifier names them."""
     mask_reason: str | None = None
-    """Why the sequence must not be trained on; None if it may be."""
+    """The reason why the sequence must not be trained on, or None if it may be trained on."""
 
     @property
     def is_masked(self) -> bool:
@@ -76,7 +76,7 @@ class Trajectory:
 
     @property
     def completion_ids(self) -> list[int]:
-        """All tokens after the prompt: those that the policy sampled, and the environment's between them."""
+        """All tokens after the prompt: those that the policy sampled, and the environment's tokens between them."""
         return [token for part in self._parts() for token in (*part.context_ids, *part.sampled_ids)]
 
     @property
@@ -92,7 +92,7 @@ class Trajectory:
     def as_nemo_rl(self) -> JsonObject:
         """Return the sequence as NeMo RL's message log: for each turn, the context and what the policy sampled.
 
-        NeMo RL expects a tensor for each list in it.
+        NeMo RL expects tensors, so the caller has to convert each list of numbers to a tensor.
         """
         log: list[JsonObject] = []
         for turn in self.turns:
@@ -139,7 +139,7 @@ class Trajectory:
 
 
 def trajectory_of(result: JsonObject) -> Trajectory:
-    """Return the only training sequence of a rollout, from the row that a run writes for it.
+    """Return the only training sequence of a rollout, from its result row.
 
     Raise `NonContiguousTokens` if the rollout has several sequences, and `InvalidTokens` if tokens are missing or
     inconsistent. Nothing is tokenized again, repaired or cut off. A failed rollout has a masked sequence without
@@ -149,7 +149,7 @@ def trajectory_of(result: JsonObject) -> Trajectory:
     if len(sequences) > 1:
         if TOKEN_CAPTURE_RESULT_KEY not in result:
             _check_continuity(_calls_in(Row(result)))
-        # The calls were recorded apart from the response.
+        # The calls were recorded apart from the response, so report where the second sequence leaves the first one.
         first, second = (each.turns for each in sequences[:2])
         whole = [token for turn in first for token in (*turn.context_ids, *turn.sampled_ids)]
         raise _broken(len(first) + 1, second[0].context_ids, whole)
@@ -159,10 +159,10 @@ def trajectory_of(result: JsonObject) -> Trajectory:
 def sequences_of(result: JsonObject) -> list[Trajectory]:
     """Return the training sequences of a rollout. There are several if its conversation forks.
 
-    It forks if an agent shortens the history, if a sub-agent has one of its own, or if the text so far is tokenized in
-    another way. Each turn continues the turn with the most tokens that begin its prompt, or else begins a sequence. So
-    each sampled token is trained once; in the prompt of another sequence it is context. Recorded calls
-    (`token_id_capture`) are included.
+    A conversation forks if an agent shortens the history, if a sub-agent has its own history, or if earlier text is
+    tokenized differently in a later prompt. Each turn continues the earlier turn whose tokens are the longest prefix
+    of its prompt. If there is no such turn, it begins a new sequence. So each sampled token is trained on once, and is
+    only context in other sequences. Recorded calls (`token_id_capture`) are included.
     """
     row = Row(result)
     outcome = Trajectory((), row.reward, _components(result), _mask_reason(row))
@@ -179,7 +179,7 @@ def sequences_of(result: JsonObject) -> list[Trajectory]:
 
 
 def _joined(calls: Sequence[Turn]) -> list[tuple[Turn, ...]]:
-    """Join calls to sequences. The context of each call is its whole prompt."""
+    """Join model calls into sequences. In `calls`, the context of each call is its whole prompt."""
     parents = parents_of((call.context_ids, call.sampled_ids) for call in calls)
     return [tuple(_turns_of([calls[at] for at in sequence])) for sequence in sequences_of_calls(parents)]
 
@@ -196,9 +196,9 @@ def _recorded_turn(turn: JsonObject) -> Turn:
 
 
 def _calls_in(row: Row, *, are_recorded: bool = False) -> Iterator[Turn]:
-    """Yield each model turn with its whole prompt as the context. Raise `InvalidTokens` for one without tokens.
+    """Yield each model turn with its whole prompt as the context. Raise `InvalidTokens` for a turn without tokens.
 
-    If the calls `are_recorded`, items without tokens are text of the agent itself, or of its other sequences.
+    If `are_recorded`, skip items without tokens, because the agent wrote them itself or they are in other sequences.
     """
     number = 0
     for is_of_model, items in groupby(_output(row), _is_of_model):
@@ -215,7 +215,7 @@ def _calls_in(row: Row, *, are_recorded: bool = False) -> Iterator[Turn]:
 
 
 def _output(row: Row) -> list[JsonObject]:
-    """Return the conversation, without the empty message of a model whose context was full."""
+    """Return the items of the response. Leave out the last one if it is the empty message of a full context."""
     output = (row.response or {}).get("output")
     items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
     return items[:-1] if _lacked_room(row) else items

@@ -1,4 +1,4 @@
-"""Access to the viewer: a one-time token in the printed address, exchanged for a session cookie."""
+"""Access to the viewer: a one-time token in the printed URL, which the browser exchanges for a session cookie."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ USED_TOKEN = "This address was used before: open the newest one that 'ng view' p
 
 
 class Access:
-    """The token for the next browser, and the sessions of those that used one."""
+    """The token for the next browser, and the sessions of the browsers that have used a token."""
 
     def __init__(self, host: str, port: int, on_used: Callable[[str], None]) -> None:
-        """`on_used` receives a new address after each use of the previous one."""
+        """Call `on_used` with a new URL each time a browser has used the previous URL."""
         self._host = host.lower()
         self._port = port
         self._on_used = on_used
         self._token = secrets.token_urlsafe(32)
         self._sessions: set[str] = set()
-        # Browsers share cookies between all ports of a host, so each viewer needs its own name.
+        # Browsers share cookies between all ports of a host, so the cookie of each viewer needs its own name.
         self._cookie = f"ng_view_{port}"
         self._is_wildcard = is_any_address(self._host)
 
     @property
     def address(self) -> str:
-        """The address with the current token, good for one browser."""
+        """The URL with the current token, which only one browser can use."""
         host = socket.gethostname() if self._is_wildcard else self._host
         return f"{http_url(host, self._port)}/?token={self._token}"
 
     def answer(self, request: Request) -> Response | None:
-        """Return the response to a token or to a request without access; None if the request may pass."""
+        """Return the response to a token or to a request without access. Return None if the request may pass."""
         if not self._is_own_name(_name_in(request.headers.get("host", ""))):
             return _forbidden(request, "The viewer does not have this host name: open the address that it printed.")
         is_known = request.cookies.get(self._cookie, "") in self._sessions
@@ -82,7 +82,8 @@ class Access:
         return response
 
     def _is_own_name(self, name: str) -> bool:
-        # By DNS rebinding, the name of another site may lead here. An IP address or a loopback name cannot be rebound.
+        # Reject the names of other sites, because DNS rebinding can make them resolve to this machine. It cannot do so
+        # with IP addresses and loopback names.
         if is_loopback(name) or (name == self._host and not self._is_wildcard):
             return True
         return self._is_wildcard and (_is_ip(name) or name == socket.gethostname().lower())
@@ -125,7 +126,8 @@ def _forbidden(request: Request, sentence: str) -> Response:
 def _to_first_page(request: Request) -> Response:
     if request.headers.get("sec-fetch-site") != "cross-site":
         return RedirectResponse("/", status_code=303)
-    # After a click on another site, such as a terminal in the browser, a redirect would not carry the strict cookie.
+    # After a click on a link in another site, such as a web terminal, the browser would follow a redirect without the
+    # strict cookie. So return a page that loads the first page of the viewer.
     return HTMLResponse(_page("Opening", "", '<meta http-equiv="refresh" content="0; url=/">'))
 
 
@@ -137,7 +139,7 @@ def _page(title: str, body: str, head: str = "") -> str:
 
 
 def _is_from_own_page(request: Request) -> bool:
-    # With the port, because other servers of this machine have the same host name.
+    # Compare the port, too, because other servers on this machine have the same host name.
     return _place_in(request.headers.get("origin", "")) == request.headers.get("host", "").lower()
 
 
@@ -149,7 +151,7 @@ def _place_in(origin: str) -> str:
 
 
 def _name_in(host: str) -> str:
-    """Return the name in a `Host` header without the port; empty if it is invalid."""
+    """Return the name in a `Host` header without the port, or an empty string if the header is invalid."""
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:

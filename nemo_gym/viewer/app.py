@@ -1,4 +1,7 @@
-"""The viewer's application: the built page, the JSON of its API, and access control around both."""
+"""The viewer's application: the built page, the JSON of its API, and access control around both.
+
+The types of the JSON objects are in `viewer/src/api.ts`, the code of the front end.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ PAGE = Path(__file__).with_name("page")
 
 
 def create_app(library: Library, access: Access, *, control: Control) -> FastAPI:
-    """Return the application for these runs. `control` reaches the collections that are under way."""
+    """Return the application for the runs of a library. `control` sends requests to running collections."""
     app = api_of(library, control)
     app.mount("/", StaticFiles(directory=PAGE, html=True))
     app.add_middleware(AccessControl, access=access)
@@ -31,7 +34,7 @@ def create_app(library: Library, access: Access, *, control: Control) -> FastAPI
 
 def api_of(library: Library, control: Control) -> FastAPI:
     """Return an application with the API alone, without access control."""
-    # FastAPI's pages about the schema would load scripts from other hosts.
+    # Disable FastAPI's pages about the schema, because they would load scripts from other hosts.
     app = FastAPI(title="nemo_gym viewer", openapi_url=None)
     app.state.library = library
     app.state.control = control
@@ -52,7 +55,7 @@ async def _rejected(request: Request, error: Exception) -> Response:
 
 
 async def _fault_of_files(request: Request, error: Exception) -> Response:
-    # The files of a run may change or vanish while a page shows them.
+    # Answer with status 409, because the files of a run may change or vanish while a page shows them.
     return _problem(400 if isinstance(error, UsageError) else 409, str(error))
 
 

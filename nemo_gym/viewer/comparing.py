@@ -1,4 +1,4 @@
-"""Compare runs task by task, with the numbers of `ng eval compare`."""
+"""Compare runs task by task, with the same statistics as `ng eval compare`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROUNDING = 1e-9
 
 
 def compare_json(runs: Sequence[RunView], selected: Filter) -> JsonObject:
-    """Return the `Comparison` of api.ts. Tasks are paired by agent and number."""
+    """Return the `Comparison` of api.ts. Tasks are paired by agent and task index."""
     rewards = _paired(runs, selected)
     base, *others = rewards
     shared = [task for task in base.tasks if all(task in each.tasks for each in others)]
@@ -54,7 +54,10 @@ def compare_json(runs: Sequence[RunView], selected: Filter) -> JsonObject:
 
 
 def _paired(runs: Sequence[RunView], selected: Filter) -> list[RunRewards]:
-    """Return the runs' rewards. If each of two runs has one agent, these are paired even if their names differ."""
+    """Return the rewards of the runs.
+
+    If the first run and another run have only one agent each, give both agents the same name, so that they are paired.
+    """
     base, *others = (RunRewards.read(run, selected) for run in runs)
     agents = base.agents
     return [
@@ -75,7 +78,7 @@ def _span(rewards: Sequence[RunRewards], agent: str, tasks: Iterable[TaskId]) ->
 
 
 def _sign(base: RunRewards, other: RunRewards, task: TaskId, span: float) -> int:
-    """Return 1 if a task is better in the other run, -1 if it is worse. Rounding is not a change."""
+    """Return 1 if a task is better in the other run, -1 if it is worse, and 0 if only rounding differs."""
     difference = other.tasks[task].mean - base.tasks[task].mean
     return 0 if abs(difference) <= ROUNDING * span else 1 if difference > 0 else -1
 
@@ -101,7 +104,7 @@ def _bounds(low: float, high: float) -> list[float] | None:
 def _intervals(
     base: RunRewards, others: Sequence[RunRewards], tasks: Sequence[TaskId], notes: list[str]
 ) -> list[JsonObject]:
-    """Return the interval and the p-value of each difference. Without numpy they are null, and a note says so."""
+    """Return the interval and the p-value of each difference. If numpy is missing, both are null, with a note."""
     try:
         from nemo_gym.evaluation.comparison import row_of
         from nemo_gym.evaluation.pairing import pairs_of
@@ -111,7 +114,7 @@ def _intervals(
         return [{"ci": None, "p": None} for _ in others]
     found: list[JsonObject] = []
     for other in others:
-        # The last pair has all agents together if there are several.
+        # If there are several agents, the last pair has all of them together.
         pair = pairs_of(_as_scores(base, tasks), _as_scores(other, tasks))[-1]
         row = row_of(pair, pair.shared, REWARD)
         if row is None or row.scored is None:
@@ -125,7 +128,7 @@ def _intervals(
 
 
 def _as_scores(rewards: RunRewards, tasks: Sequence[TaskId]) -> RunScores:
-    """Return the rewards as `ng eval compare` reads them from the files."""
+    """Return the rewards in the form in which `ng eval compare` reads them from the files."""
     from nemo_gym.evaluation.arrays import np
     from nemo_gym.evaluation.scores import REWARD, AgentScores, Field, RunScores
 
@@ -176,7 +179,7 @@ def _change(signs: Sequence[int]) -> str:
 
 
 def _settings(runs: Sequence[RunView]) -> list[JsonObject]:
-    """Return the settings that differ."""
+    """Return the settings that differ between the runs."""
     each_runs = [run.as_json().get("settings") or {} for run in runs]
     names = sorted({name for settings in each_runs for name in settings})
     rows = ((name, [settings.get(name) for settings in each_runs]) for name in names)

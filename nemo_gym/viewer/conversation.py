@@ -14,12 +14,12 @@ from nemo_gym.viewer.media import Kind, kind_of, reference_of
 from nemo_gym.viewer.shortening import LARGEST_VALUE, LONGEST_TEXT, cut, shortened
 
 MOST_PARTS = 256
-"""Parts of one message that are shown."""
+"""The maximum number of parts of one message that are shown."""
 LONGEST_NAME = 200
 ROLES = ("system", "developer", "user", "assistant")
 TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 FAILED_RESULTS = ("Error: ", "Invalid arguments for ", "Unknown tool '")
-"""The beginnings of what nemo_gym returns to the model for a failed tool call."""
+"""Prefixes of the results that nemo_gym returns to the model for failed tool calls."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class MediaPart:
 
 
 SourceOf = Callable[[int, MediaPart], str | None]
-"""Returns the address of a medium by its number in the conversation, None if it cannot be shown."""
+"""A function that returns the URL of the n-th image or sound of a conversation, or None if it cannot be shown."""
 
 
 @dataclass
 class Conversation:
-    """The items of a rollout, and its media in their order."""
+    """The items of a rollout's conversation, and its images and sounds in order."""
 
     items: list[JsonObject] = field(default_factory=list)
     """Each is an `Item` of api.ts."""
@@ -93,7 +93,7 @@ def _output_of(record: JsonObject) -> Iterator[JsonObject]:
 
 
 def _plain_items(given: object, role: str) -> Iterator[JsonObject]:
-    """Yield items of the Responses API. Messages of Chat Completions are converted to them."""
+    """Yield items of the Responses API. Convert messages of Chat Completions to such items."""
     for each in given if isinstance(given, list) else [given] if given else []:
         if isinstance(each, str):
             yield {"role": role, "content": each}
@@ -126,7 +126,7 @@ def _items_of_message(message: JsonObject) -> Iterator[JsonObject]:
 
 
 class _Reader:
-    """Turns items of the Responses API into those of the page, one after the other."""
+    """A converter of Responses API items to items of the page, one after the other."""
 
     def __init__(self, source_of: SourceOf, seconds_of_call: Mapping[str, float]) -> None:
         self.conversation = Conversation()
@@ -150,7 +150,7 @@ class _Reader:
             self._add_other(item, turn)
 
     def _turn_of(self, item: JsonObject) -> int | None:
-        """Count the model's turns: items of the model without others between them are one."""
+        """Return the turn of an item, or None if it is not the model's. The model's consecutive items are one turn."""
         is_model = item.get("type") not in ("omitted", "unknown") and is_of_model(item)
         self.conversation.turns += is_model and not self._was_model
         self._was_model = is_model
@@ -195,7 +195,7 @@ class _Reader:
             self._open_calls.setdefault(call_id, deque()).append(call)
 
     def _answer(self, item: JsonObject) -> bool:
-        """Add the result to its call. Return False if none waits for it."""
+        """Add a tool's result to its call. Return False if no call waits for the result."""
         waiting = self._open_calls.get(_name_in(item, "call_id"))
         if not waiting:
             return False
@@ -213,7 +213,7 @@ class _Reader:
 
     def _parts(self, content: object) -> list[JsonObject]:
         given = content if isinstance(content, list) else [] if content is None else [content]
-        # All parts are read, because their number is the address of each medium.
+        # Read all parts, even those that are not shown, because images and sounds are addressed by their number.
         parts = [self._part(each) for each in given]
         left = LONGEST_TEXT * 4
         for at, part in enumerate(parts):
@@ -265,7 +265,7 @@ def _name_in(item: JsonObject, key: str) -> str:
 
 
 def _parsed(arguments: object) -> object:
-    """Return arguments as a JSON value if they are the text of one."""
+    """Return the JSON value of a text, or the arguments unchanged if they are not a short JSON text."""
     if not isinstance(arguments, str) or len(arguments) > LARGEST_VALUE:
         return arguments
     try:
@@ -275,7 +275,7 @@ def _parsed(arguments: object) -> object:
 
 
 def _is_failure(output: object) -> bool:
-    """Return whether a tool's result is an error message that nemo_gym wrote, or an object with only an error."""
+    """Return whether a tool's result is an error message of nemo_gym, or a JSON object with a field `error`."""
     if not isinstance(output, str):
         return False
     if output.startswith(FAILED_RESULTS):

@@ -25,16 +25,16 @@ NOT_READ = "it is not a regular file, or a link that leads out of the given path
 
 
 class Found(NamedTuple):
-    """The results of a run."""
+    """The results file of a run that was found in the given paths."""
 
     name: str
-    """The path below the given folder, or the file's name, without `.jsonl`."""
+    """The path relative to the given folder, or the name of the given file, without `.jsonl`."""
     results: Path
-    """Resolved."""
+    """The resolved path."""
 
 
 class Discovery:
-    """The runs in the given paths. What was found in a file is remembered until the file changes."""
+    """The runs in the given paths. Whether a file contains rollouts is cached until the file changes."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._roots = [path.resolve() for path in paths]
@@ -44,7 +44,7 @@ class Discovery:
     def allows(self, path: Path) -> bool:
         """Return whether a file may be read: it is in a given folder, or belongs to a given file.
 
-        What is not a regular file, such as a pipe, may not be read: opening it could block forever.
+        A pipe or another special file is not allowed, because opening it could block forever.
         """
         real = Path(os.path.realpath(path))
         is_inside = any(
@@ -54,7 +54,7 @@ class Discovery:
         return is_inside and (real.is_file() or not os.path.lexists(path))
 
     def look(self) -> list[Found]:
-        """Return the runs that are there now."""
+        """Search the paths, and return the runs that exist now."""
         self.problems = []
         found: dict[Path, Found] = {}
         names: set[str] = set()
@@ -85,7 +85,7 @@ class Discovery:
                 yield Found(str(results.relative_to(root).with_suffix("")), results.resolve())
 
     def _candidates(self, root: Path) -> Iterator[Path]:
-        """Yield the files that may be results. Some do not exist yet, because no rollout has ended."""
+        """Yield paths that may be results files. A path may not exist yet, because no rollout has ended."""
         seen = 0
         for folder, folders, names in os.walk(root, onerror=self._unreadable):
             folders[:] = sorted(name for name in folders if not SKIPPED_FOLDERS.search(name))
@@ -134,7 +134,7 @@ def _has_rollout(path: Path) -> bool:
                 return False
             left -= len(line)
             if left <= 0 and not line.endswith(b"\n"):
-                # Too long to be parsed.
+                # The line was cut and cannot be parsed, so search it for the fields of a rollout.
                 return bool(_RESPONSE.search(line) or _REWARD.search(line))
             try:
                 row = orjson.loads(line)

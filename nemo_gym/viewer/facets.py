@@ -16,7 +16,7 @@ MOST = 100
 
 
 def facets_of(db: sqlite3.Connection, census: Census, notes: Mapping[TaskKey, Note]) -> JsonObject:
-    """Return the `Facets` of api.ts. A field with more than a thousand different values lists none."""
+    """Return the `Facets` of api.ts. For a field with more than a thousand distinct values, none are listed."""
     tags = Counter(tag for note in notes.values() for tag in note.tags)
     reward, steps = census.reward_range, census.steps_range
     return {

@@ -17,7 +17,7 @@ from nemo_gym.rollouts.outcome import Outcome
 TRUE, FALSE = ("true", "1"), ("false", "0")
 LONGEST_WORDS = 1000
 MOST_VALUES = 500
-"""SQLite rejects a thousand conditions."""
+"""The maximum number of values per parameter, because SQLite rejects a query with a thousand conditions."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Filter:
     steps_max: float | None = None
     words: str | None = None
     field: tuple[tuple[str, str], ...] = ()
-    """Names and values."""
+    """Pairs of a field's name and a value."""
     star: bool | None = None
     tag: tuple[str, ...] = ()
     commented: bool | None = None
@@ -68,7 +68,7 @@ class Filter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it selects every rollout."""
+        """Whether the filter selects every rollout."""
         return self == type(self)()
 
     def without_words(self) -> Self:
@@ -77,12 +77,12 @@ class Filter:
 
 
 def filter_of(request: Request) -> Filter:
-    """Return the filter in a request's query, as a FastAPI dependency. A bad value gets status 400."""
+    """Return the filter in a request's query, as a FastAPI dependency. Raise `HTTPException` 400 for a bad value."""
     return filter_in(request.query_params.multi_items())
 
 
 def filter_in(pairs: Iterable[tuple[str, str]]) -> Filter:
-    """Return the filter among query parameters. A bad value gets status 400."""
+    """Return the filter among query parameters. Raise `HTTPException` 400 for a bad value."""
     try:
         return Filter.of(pairs)
     except UsageError as error:

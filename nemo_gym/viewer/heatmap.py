@@ -12,7 +12,7 @@ class Heatmap:
     """The cells of a heat map, filled in the order of tasks."""
 
     def __init__(self, tasks: int) -> None:
-        """Make room for so many tasks."""
+        """Choose the size of groups so that this many tasks have at most `MOST_ROWS` rows."""
         self._size = max(1, -(-tasks // MOST_ROWS))
         self._tasks: list[JsonObject] = []
         self._latest: int | None = None
@@ -21,7 +21,7 @@ class Heatmap:
         self._cells: list[list[list[float]]] = []
 
     def add(self, task: int, repeat: int, reward: float | None, *, is_failed: bool) -> None:
-        """Add a rollout, which must not be of an earlier task than the one before."""
+        """Add a rollout. Rollouts must be added in the order of their tasks."""
         if task != self._latest:
             self._latest = task
             if not self._tasks or self._tasks[-1]["count"] == self._size:

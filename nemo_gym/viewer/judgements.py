@@ -1,4 +1,4 @@
-"""What judges were asked and answered, from the fields in which environments report it."""
+"""The prompts, answers and verdicts of judges, from the fields in which environments report them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SHOWN_AS_JUDGEMENTS = {EVALUATIONS, "judge_evaluation", *PROMPT_KEYS, *ANSWER_KE
 
 
 def judgements_of(record: JsonObject) -> list[JsonObject]:
-    """Return the `Judgement`s of api.ts: of judge calls, of a rubric's criteria, and of comparisons with others.
+    """Return the `Judgement` objects of api.ts: judge calls, rubric criteria, and comparisons with other rollouts.
 
-    Environments of nemo_gym report judge calls as `judge_evaluations`, with request, response and label. Others have
-    fields such as `judge_prompt` and `judge_response`.
+    Environments of nemo_gym report judge calls as `judge_evaluations`, with request, response and label. Other
+    environments have fields such as `judge_prompt` and `judge_response`.
     """
     evaluations = [*objects_in(record.get(EVALUATIONS)), *objects_in([record.get("judge_evaluation")])]
     criteria = [each for each in objects_in(record.get(CRITERIA)) if "is_met" in each]
@@ -37,12 +37,12 @@ def judgements_of(record: JsonObject) -> list[JsonObject]:
 
 
 def _of_evaluations(evaluations: list[JsonObject], criteria: list[JsonObject]) -> Iterator[JsonObject]:
-    """Yield the judge's calls. With one call for each criterion of a rubric, they are named after the criteria."""
+    """Yield the judge's calls. If a rubric has one call per criterion, name the calls after the criteria."""
     is_rubric = bool(criteria) and len(criteria) == len(evaluations)
     for number, each in enumerate(evaluations, start=1):
         name = f"judge, call {number}" if len(evaluations) > 1 else "judge"
         criterion = _of_criterion(criteria[number - 1]) if is_rubric else None
-        # A request has the fields of a row's, and is read like a conversation.
+        # A judge's request has the same fields as a row's request, so it is read like a conversation.
         params = each.get("responses_create_params") or each.get("request")
         response = each.get("response")
         verdict = each.get("verdict_label", each.get("label", each.get("verdict")))

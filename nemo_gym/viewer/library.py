@@ -21,7 +21,7 @@ __all__ = ["Library", "RunView"]
 
 LOOK_EVERY_S = 1.0
 REST = 10.0
-"""After a look, wait at least so many times as long before the next one."""
+"""After a search for runs, the next one waits for this many times its duration."""
 FINISH_S = 3600.0
 
 
@@ -56,7 +56,7 @@ class Library:
             return self._runs[run_id]
 
     def problems(self) -> list[JsonObject]:
-        """Return what is wrong with files of the given paths that are not part of a run, as `Problem`s of api.ts."""
+        """Return why files in the given paths are not shown as runs, as `Problem` objects of api.ts."""
         self._look()
         with self._lock:
             return [
@@ -64,11 +64,11 @@ class Library:
             ]
 
     def allows(self, path: Path) -> bool:
-        """Return whether a file is inside the given paths, with all links followed."""
+        """Return whether a file may be read, after following all links. See `Discovery.allows`."""
         return self._discovery.allows(path)
 
     def finish(self, timeout_s: float = FINISH_S) -> None:
-        """Wait until all runs are indexed. A program that reads all rollouts must call it, unlike the pages."""
+        """Wait until all runs are indexed. Call this before reading all rollouts of a run."""
         until = time.monotonic() + timeout_s
         for run in self.runs():
             run.refresh(wait_s=max(0.0, until - time.monotonic()))
@@ -93,7 +93,7 @@ class Library:
                 runs[run.id] = run
             self._runs = runs
             ended_at = time.monotonic()
-            # Looking through a large folder takes seconds, in which all pages wait.
+            # Search rarely, because searching a large folder takes seconds, and all pages wait meanwhile.
             self._looks_at = ended_at + max(LOOK_EVERY_S, REST * (ended_at - began_at))
 
     def _view(self, found: Found) -> RunView:
@@ -101,10 +101,10 @@ class Library:
         return RunView(found.name, files, self._cache, self._indexer, self._discovery.allows)
 
     def _writable(self, folder: Path) -> Path:
-        """Return a folder for the indexes. Without a writable cache they are kept until the viewer ends."""
+        """Return `folder`, or, if it is not writable, a temporary folder that is deleted when the viewer ends."""
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # In a shared folder, another user could have created it first.
+            # Check the owner, because in a shared folder, another user could have created it first.
             if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK | os.X_OK):
                 return folder
         except OSError:

@@ -1,4 +1,4 @@
-"""Runs under way: a stream of their status, and what people ask of their collections."""
+"""Routes about running collections: a stream of a run's status, and control requests such as `pause`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from nemo_gym.viewer.run_view import RunView
 
 PAUSE_S = 1.0
 LOADS_S = 4.0
-"""Seconds for the loads of the servers. After that, the previous ones are sent again. The head server itself waits two
-seconds for a server that hangs."""
+"""The timeout for the loads of the servers. After a timeout, the previous loads are sent again. It is longer than the
+two seconds that the head server itself waits for a server that hangs."""
 RATE_OVER_S = 10.0
 INDEXING_S = 1.0
 """Seconds to wait until appended lines are indexed."""
@@ -36,7 +36,7 @@ router = APIRouter()
 
 
 class Control(Protocol):
-    """Ask the collection that writes these results. Raise `NotListening` or `Refused`."""
+    """A function that asks the collection that writes these results. It raises `NotListening` or `Refused`."""
 
     def __call__(self, results: Path, verb: str, /, **arguments: object) -> JsonObject: ...
 
@@ -78,14 +78,14 @@ class Streams:
 
 
 class ControlRequest(requests.Request):
-    """A verb for the collection of one run."""
+    """A control request for the collection of one run."""
 
     run: str
 
 
 @router.post("/api/control")
 def ask(request: Request, body: ControlRequest) -> JsonObject:
-    """Pass a verb to the collection of a run."""
+    """Pass a control request to the collection of a run."""
     control: Control = request.app.state.control
     arguments = body.model_dump(exclude={"run", "verb"}, exclude_none=True)
     try:
@@ -131,7 +131,7 @@ class _Servers:
         self._latest: list[ServerLoad] = []
 
     async def read(self, head_server: str | None) -> list[JsonObject]:
-        """Return the latest loads; none if no head server answers."""
+        """Return the latest loads, or an empty list if there is no head server or it does not answer."""
         if head_server is None:
             return []
         if self._reader is None:
@@ -144,24 +144,24 @@ class _Servers:
         except TimeoutError:
             pass
         except LaunchError:
-            # The servers stop shortly before the collection ends.
+            # This is not an error, because the servers stop shortly before the collection ends.
             self._latest = []
         return [load.model_dump() for load in self._latest]
 
 
 class _Files:
-    """The status of a run whose collection cannot be asked, such as one on another machine, from its files."""
+    """The status of a run whose collection cannot be asked, for example on another machine, from the run's files."""
 
     def __init__(self, view: RunView) -> None:
         self._view = view
         self._samples: deque[tuple[float, int]] = deque()
 
     def status(self, run: JsonObject) -> JsonObject:
-        """Return the fields of `LiveStatus`; null for those that only the collection knows."""
+        """Return the fields of `LiveStatus`. Fields that only the collection knows are null or empty."""
         record = self._view.record
         failed = record.outcomes.failed if record else {}
         if sum(failed.values()) != run["failed"]:
-            # The record may be a few seconds older than the files.
+            # The record may be a few seconds older than the files. If the counts differ, show only the files' total.
             failed = {"failed": run["failed"]} if run["failed"] else {}
         return {
             "state": "collecting",

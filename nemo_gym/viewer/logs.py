@@ -1,4 +1,4 @@
-"""The place of a failure in the log of the server that failed. Logs may be large, so only parts of them are read."""
+"""Find a failure in the log of the server that failed. Logs may be large, so only parts of them are read."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from nemo_gym.schemas.row import Row
 from nemo_gym.viewer.shortening import cut
 
 SEARCHED_BYTES = 64 * 1024 * 1024
-"""A longer log is searched only in this part at its end."""
+"""Only this many bytes at the end of a log are searched."""
 COUNTED_BYTES = 512 * 1024 * 1024
-"""Up to here, lines are counted."""
+"""The line number of a failure is known only up to this offset, because counting lines takes time."""
 CHUNK_BYTES = 4 * 1024 * 1024
 LINES_AROUND = 20
 MOST_LINES = 200
-"""Lines after a mark, if it has a traceback."""
+"""The maximum number of lines after the found line, if tracebacks follow it."""
 MOST_NEEDLES = 8
-"""Texts to search for. Each may take a pass over a large log."""
+"""The maximum number of texts to search for, because each may take a pass over a large log."""
 LONGEST_LINE = 2_000
 NEEDLE_CHARACTERS = 120
 SHORTEST_NEEDLE = 12
@@ -33,7 +33,7 @@ TRACEBACK = b"Traceback (most recent call last):"
 
 
 class Window(NamedTuple):
-    """Lines of a log: the offset of the first one, and the one that was searched for, if any."""
+    """Lines of a log, with the offset of the first one. `found` is the index of the line that matched, if any."""
 
     offset: int
     lines: list[bytes]
@@ -41,15 +41,16 @@ class Window(NamedTuple):
 
 
 def log_of_failure(row: Row, files: RunFiles, given_paths: Sequence[Path]) -> JsonObject | None:
-    """Return the lines of a log around a failure, as `log` in api.ts; None without a log.
+    """Return the lines of a log around a failure, as `log` in api.ts, or None if there is no log.
 
-    Looks for the rollout's id, and then for the message, in the log of the failed server, and then in the agent's. If
-    neither is found, returns the last lines of the failed server's log.
+    Search the log of the failed server, and then that of the agent. In each log, search for the rollout's id, and then
+    for the failure's message. If nothing is found, return the last lines of the first log that exists.
     """
     if row.failure_class is None:
         return None
     needles = list(islice(_needles(row), MOST_NEEDLES))
-    # Resolved without its own name, because a run of unknown origin may have a link in place of this folder.
+    # Resolve only the parent, because a run of unknown origin may have a link in place of the folder of logs, and
+    # the files behind that link must not be shown.
     logs = files.logs.parent.resolve() / files.logs.name
     folders = [logs, *(path.resolve() for path in given_paths if path.is_dir())]
     ends: JsonObject | None = None
@@ -89,7 +90,7 @@ def _candidates(row: Row, files: RunFiles) -> Iterator[tuple[str, Path]]:
     recorded, failed = row.failure_log, row.failure_server
     if isinstance(recorded, str) and recorded:
         server = str(failed or Path(recorded).stem)
-        # The run may have been moved since.
+        # Look in the current folder of the run first, because the run may have been moved.
         yield server, files.logs / Path(recorded).name
         yield server, Path(recorded)
     for name in (failed, row.agent):
@@ -111,11 +112,11 @@ def _needles(row: Row) -> Iterator[re.Pattern[bytes]]:
     except ValueError:
         rollout_id = None
     if rollout_id is not None:
-        # An id such as 1-0 is also part of dates and of other ids.
+        # Require a word before the id, because an id such as 1-0 is also part of dates and of other ids.
         yield re.compile(rb"rollout[ =:'\"]+" + re.escape(rollout_id.encode()) + rb"(?![\w.-]*\w)")
     for line in (row.failure_message or "").splitlines():
         text = line.strip()[:NEEDLE_CHARACTERS]
-        # Servers put their own name before the message of an error.
+        # Also search without the server's name, because servers put it before the message of an error.
         without_server = text.removeprefix(f"{row.failure_server}: ")
         for needle in dict.fromkeys((text, without_server)):
             if len(needle) >= SHORTEST_NEEDLE:
@@ -155,7 +156,7 @@ def _around(file: BinaryIO, at: int, size: int) -> Window:
     after = file.read(min(far, size - at))
     head, tail = before.split(b"\n"), after.split(b"\n")
     skipped = max(0, len(head) - 1 - LINES_AROUND)
-    # The first line is incomplete if the part does not begin at a line.
+    # Skip the first line, which may be incomplete, because the bytes before it were not read.
     if not skipped and begin > 0 and len(head) > 1:
         skipped = 1
     offset = begin + sum(len(line) + 1 for line in head[:skipped])
@@ -167,11 +168,11 @@ def _around(file: BinaryIO, at: int, size: int) -> Window:
 
 
 def _end_of_tracebacks(tail: Sequence[bytes]) -> int:
-    """Return how many lines to show from a mark on: some, and the rest of the tracebacks that begin in them."""
+    """Return how many lines to show from the found line on. Tracebacks that start in them are shown to the end."""
     end = min(LINES_AROUND + 1, len(tail))
     at = _next_traceback(tail, 0, end)
     while at is not None:
-        # The error's message is the first line that is not indented. The message's other lines may be.
+        # The first line that is not indented is the error's message. Its further lines may be indented.
         at = _after_indented(tail, _after_indented(tail, at + 1) + 1)
         end = max(end, min(at, len(tail), MOST_LINES))
         # The traceback of the next error follows after a blank line, a sentence and another blank line.
@@ -190,7 +191,7 @@ def _after_indented(lines: Sequence[bytes], at: int) -> int:
 
 
 def _lines_before(file: BinaryIO, offset: int) -> int | None:
-    """Return the number of the line at an offset, from 1. None if it is too far into the file to be counted."""
+    """Return the number of the line at an offset, from 1, or None if there are too many bytes before it to count."""
     if offset > COUNTED_BYTES:
         return None
     file.seek(0)

@@ -1,6 +1,6 @@
 """Images and sounds in conversations: data in the record, or files in the folder of the row's dataset.
 
-Nothing is loaded from other hosts, and bytes are sent only if they begin like a known image or sound.
+Nothing is loaded from other hosts, and bytes are sent only if they start like a known type of image or sound.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _TYPES: Sequence[tuple[re.Pattern[bytes], str]] = [
 ]
 """The first bytes of each type. SVG is not one of them, because it can contain scripts."""
 _PROBE = 64
-"""Characters of base64 from which the type is recognized."""
+"""The number of base64 characters from which the type is recognized."""
 _DATA_URL = re.compile(r"data:([^;,]{0,100})[^,]{0,200};base64,", re.IGNORECASE)
-# Tuples, because a type of another program may be any JSON value, which need not be hashable.
+# Tuples instead of sets, because other programs may write any JSON value as `type`, even an unhashable one.
 _IMAGE_TYPES = ("input_image", "image_url", "image", "output_image", "computer_screenshot")
 _AUDIO_TYPES = ("input_audio", "audio", "output_audio")
 _FILE_KEYS: dict[Kind, str] = {"image": "image_path", "audio": "audio_path"}
@@ -52,7 +52,7 @@ class Medium(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """The place of a part's content: base64 in the part, or a file. Otherwise, a note with the reason."""
+    """The location of a part's content: base64 in the part, or a file. Else a note with the reason."""
 
     data: str | None = None
     file: str | None = None
@@ -60,7 +60,7 @@ class Reference(NamedTuple):
 
 
 def kind_of(part: JsonObject) -> Kind | None:
-    """Return whether a content part is an image or a sound."""
+    """Return the kind of a content part, or None if it is neither an image nor a sound."""
     type_ = part.get("type")
     if type_ in _IMAGE_TYPES:
         return "image"
@@ -68,7 +68,7 @@ def kind_of(part: JsonObject) -> Kind | None:
 
 
 def reference_of(part: JsonObject, kind: Kind) -> Reference:
-    """Return the place of a part's content."""
+    """Return where a part's content is."""
     if isinstance(file := part.get(_FILE_KEYS[kind]), str):
         return Reference(file=file, note=file[:LONGEST_NOTE])
     data = _data_in(part, kind)
@@ -88,7 +88,7 @@ def reference_of(part: JsonObject, kind: Kind) -> Reference:
 def content_of(part: JsonObject, kind: Kind, row: JsonObject, given_paths: Sequence[Path]) -> Medium:
     """Return the content of a part. Raise `DataError` if it cannot be shown.
 
-    A file must be in the media folder of its row, and this folder in one of the paths given to the viewer, in the
+    A file must be in the media folder of its row. This folder must be in one of the paths given to the viewer, in the
     working folder, or in a folder of environments.
     """
     reference = reference_of(part, kind)

@@ -47,7 +47,7 @@ class _Line(NoteFields):
 
     @property
     def moment(self) -> datetime:
-        """Its time, in UTC unless it says otherwise."""
+        """The time of the note. A time without a time zone is in UTC."""
         return self.at if self.at.tzinfo else self.at.replace(tzinfo=UTC)
 
     def as_note(self) -> Note:
@@ -67,11 +67,11 @@ class Note:
     tags: tuple[str, ...]
     comment: str
     at: str
-    """In ISO 8601, UTC."""
+    """The time of the note in ISO 8601."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has neither star nor tag nor comment, which removes the note."""
+        """Whether the note has neither star nor tag nor comment. Writing an empty note removes the old one."""
         return not (self.star or self.tags or self.comment)
 
     def as_json(self) -> JsonObject:
@@ -82,8 +82,9 @@ class Note:
 class Notes:
     """The notes of one run, in `<output>_notes.jsonl`. Thread-safe, and safe for several viewers at once.
 
-    The file is only ever appended to, and the last line of a rollout counts. Resuming the run keeps the notes. After
-    `--overwrite` the file stays, but its notes are about other rollouts: notes from before the run began do not count.
+    The file is only ever appended to, and the last line about a rollout counts. Resuming the run keeps the notes.
+    `--overwrite` also keeps the file, but the notes in it are then about other rollouts. Notes from before the run
+    began are therefore ignored.
     """
 
     def __init__(self, path: Path) -> None:
@@ -96,7 +97,7 @@ class Notes:
         self._problems: list[JsonObject] = []
 
     def of(self, key: TaskKey) -> Note | None:
-        """Return the note on a rollout, None without one."""
+        """Return the note on a rollout, or None if it does not have one."""
         return self.all().get(key)
 
     def all(self) -> Mapping[TaskKey, Note]:
@@ -106,13 +107,13 @@ class Notes:
             return self._notes
 
     def problems(self) -> list[JsonObject]:
-        """Return the lines that are not notes, as `Problem`s of api.ts."""
+        """Return the lines that are not notes, as `Problem` objects of api.ts."""
         with self._lock:
             self._refresh()
             return self._problems
 
     def write(self, key: TaskKey, *, star: bool, tags: list[str], comment: str) -> Note:
-        """Replace the note on a rollout. An empty one removes it. Raise `DataError` if the file cannot be written."""
+        """Replace the note on a rollout. An empty note removes it. Raise `DataError` if the file cannot be written."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         note = Note(key.task, key.repeat, star, tuple(dict.fromkeys(tags)), comment.strip(), now)
         if os.path.lexists(self.path) and not _is_own_file(self.path):
@@ -145,7 +146,7 @@ class Notes:
         self._read_at = versions
 
     def _lines(self) -> Iterator[_Line]:
-        """Yield the lines of the file, and keep the problems of others."""
+        """Yield the lines of the file that are notes, and record the other lines as problems."""
         try:
             for number, raw in read_raw_lines(self.path):
                 try:
@@ -159,7 +160,7 @@ class Notes:
         self._problems.append({"file": str(self.path), "line": line, "message": message})
 
     def _began_at(self) -> datetime | None:
-        """Return when the first session of the run began, None if it is unknown."""
+        """Return when the first session of the run began, or None if this is unknown."""
         record = read_record(self._record)
         if record is None:
             return None

@@ -28,12 +28,12 @@ BINS = 20
 MOST_CAUSES = 100
 MOST_MESSAGE = 2000
 LOOK_EVERY = 20_000
-"""Rollouts between two looks at whether the client is still there."""
+"""The number of rollouts between two checks whether the client has disconnected."""
 MEASURED = ("steps", "input_tokens", "output_tokens", "seconds", "model_seconds", "tool_seconds")
 
 
 def overview_of(run: RunView, filter: Filter, *, is_cancelled: Callable[[], bool] = never) -> JsonObject:
-    """Return the `Overview` of api.ts for the selected rollouts. Raise `Cancelled` if the client has left."""
+    """Return the `Overview` of api.ts for the selected rollouts. Raise `Cancelled` if the client disconnects."""
     with run.index.selection(filter, is_cancelled) as (db, selected):
         recorded = recorded_progress(run.record) if filter.is_empty and run.record else None
         return {
@@ -104,8 +104,8 @@ def _mean_of(by_task: dict[int, list[float]]) -> JsonObject:
 
 
 def _binned(values: Sequence[float], low: float, high: float) -> list[int]:
-    """Count the values of a sorted list in equal bins."""
-    # Halves, because the difference of two finite numbers may be infinite.
+    """Count the values of a sorted list in `BINS` bins of equal width."""
+    # Halve the numbers, because the difference of two finite numbers may overflow to infinity.
     half = high / 2 - low / 2
 
     def bin_of(value: float) -> int:
@@ -156,7 +156,7 @@ def _distributions(
 def _distribution(name: str, values: list[float]) -> JsonObject:
     values.sort()
     low, high, count = values[0], values[-1], len(values)
-    # Few outliers must not squeeze all others into one bin, so the last bin has all larger values.
+    # A few outliers must not squeeze all other values into one bin, so the last bin has all larger values.
     high = min(high, max(values[math.ceil(0.99 * count) - 1] * 1.25, low))
     return {
         "name": name,

@@ -17,7 +17,7 @@ CLOCKS_DIFFER_S = 60.0
 
 
 def recorded_progress(record: RunRecord) -> JsonObject | None:
-    """Return the progress of the whole run, as its sessions recorded it. None if they did not."""
+    """Return the progress of the whole run, as its sessions recorded it, or None if it was not recorded."""
     points: list[Point] = []
     began: datetime | None = None
     for session in (*record.earlier_sessions, record):
@@ -43,11 +43,11 @@ def recorded_progress(record: RunRecord) -> JsonObject | None:
 
 
 def progress_of(db: sqlite3.Connection, selected: Selected, record: RunRecord | None) -> JsonObject:
-    """Return the progress of the selected rollouts from the times of their calls, empty without such times."""
+    """Return the progress of the selected rollouts from the times of their calls. It is empty without such times."""
     timed = Selected(selected.tables, list(selected.conditions), list(selected.values))
     timed.add("ended_at IS NOT NULL")
     if record is not None:
-        # Replies from a cache have the time of their first use.
+        # Skip times outside the run, because replies from a cache have the time of the original reply.
         for sign, bound in ((">=", moment_of(record.first_session.started_at)), ("<=", moment_of(record.ended_at))):
             if bound is not None:
                 shift = CLOCKS_DIFFER_S if sign == "<=" else -CLOCKS_DIFFER_S
@@ -69,7 +69,7 @@ def progress_of(db: sqlite3.Connection, selected: Selected, record: RunRecord | 
 
 
 def _cumulated(db: sqlite3.Connection, timed: Selected, column: str, began: float, step: float) -> list[int]:
-    """Return how many rollouts have a time up to each point."""
+    """Return, for each point in time, the number of rollouts whose time in `column` is not later."""
     counts = [0] * MOST_POINTS
     rows = db.execute(
         f"SELECT CAST(({column} - ?) / ? + 0.999999 AS INTEGER), COUNT(*) {timed.clause} GROUP BY 1",

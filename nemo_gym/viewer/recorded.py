@@ -1,4 +1,4 @@
-"""Parts of records, whose fields may have values of any type."""
+"""Read parts of records. Any field may have a value of any type, because other programs write records, too."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from nemo_gym.jsonl import JsonObject
 
 
 def object_at(record: Mapping[str, object], key: str) -> JsonObject:
-    """Return the object in a field, empty if it is not one."""
+    """Return the object in a field, or an empty object if the field does not contain one."""
     value = record.get(key)
     return value if isinstance(value, dict) else {}
 
 
 def objects_in(value: object) -> list[JsonObject]:
-    """Return the objects in a list, empty if it is not one."""
+    """Return the objects in a list, or an empty list if the value is not a list."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def moment_of(text: str | None) -> datetime | None:
-    """Return the time that a text in ISO 8601 contains, in UTC without a time zone; None if it is not one."""
+    """Parse a time in ISO 8601. Without a time zone it is in UTC. Return None if the text is not a time."""
     try:
         moment = datetime.fromisoformat(text) if text else None
     except ValueError:
@@ -29,7 +29,7 @@ def moment_of(text: str | None) -> datetime | None:
 
 
 def seconds_of(text: str) -> float | None:
-    """Return the time that a text in ISO 8601 contains, in seconds since the epoch; None if it is not one."""
+    """Parse a time in ISO 8601 to seconds since the epoch. Return None if the text is not a time."""
     try:
         moment = moment_of(text)
         return None if moment is None else moment.timestamp()

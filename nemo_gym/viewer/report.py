@@ -1,4 +1,4 @@
-"""A report: one HTML file with rollouts and the pages that show them, for a browser without a server."""
+"""Write a report: one HTML file with rollouts and the viewer's pages. A browser shows it without a server."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ AT_ONCE = 200
 MOST_COMPARED = 6
 
 _LOADS_FILE = re.compile(r"\s*<(?:script|link)\b[^>]*\b(?:src|href)=\"\./[^>]*>(?:</script>)?")
-"""An element of the page that loads one of its files from the server."""
+"""An element of the page that loads a script or a style sheet from the server."""
 
 
 class Written(NamedTuple):
-    """The size and the content of a report."""
+    """The size of a written report, and the number of rollouts in it (`included`)."""
 
     bytes: int
     included: int
     total: int
     """The number of rollouts that the filter selects."""
     problems: list[str]
-    """Why parts are missing."""
+    """The reasons why parts of the report are missing."""
 
 
 def write_report(library: Library, selection: Selection, path: Path) -> Written:
@@ -53,11 +53,11 @@ def write_report(library: Library, selection: Selection, path: Path) -> Written:
 
 
 class _Unavailable(DataError):
-    """A part that the API does not return."""
+    """The error if the API does not return a part of the report."""
 
 
 class _Collector:
-    """Asks the API for everything that the pages need, so that a report shows what the server would."""
+    """A client that gets all data of the pages from the API, so that a report shows the same as the server."""
 
     def __init__(self, library: Library, selection: Selection) -> None:
         self._library = library
@@ -89,14 +89,14 @@ class _Collector:
         return report
 
     def _in_given_order(self) -> list[RunView]:
-        """Return the runs as the command line names them: the first one is the baseline of the comparison."""
+        """Return the runs in the order of the command line. The first run is the baseline of the comparison."""
         paths = self._library.paths
         return sorted(
             self._library.runs(), key=lambda view: [not view.files.results.is_relative_to(path) for path in paths]
         )
 
     async def _rows(self, run_id: str) -> tuple[list[JsonObject], int]:
-        """Return the chosen rows of the table, and how many the filter selects."""
+        """Return the chosen rows of the table, and the number of rows that the filter selects."""
         selection = self._selection
         rows: list[JsonObject] = []
         while True:
@@ -118,7 +118,7 @@ class _Collector:
                 continue
             for part in _media_in(rollout):
                 part["source"] = await self._data_address(part["source"])
-            # Earlier attempts are not in the report.
+            # Show only this attempt, because earlier attempts are not in the report.
             yield rollout | {"attempts": [rollout["attempt"]]}
 
     async def _tokens(self, run_id: str, rows: list[JsonObject]) -> JsonObject:
@@ -166,10 +166,10 @@ def _media_in(rollout: JsonObject) -> Iterator[JsonObject]:
 
 
 def _page_with(report: JsonObject) -> bytes:
-    """Return the page with its program, its styles and the data inside."""
-    # The build escapes `</script>`, which would end the program.
+    """Return the HTML page with its script, its style sheet and the report's data inlined."""
+    # These can be inlined, because the build escapes `</script>`, which would end the script.
     program, styles = _part_of_page("app.js"), _part_of_page("app.css")
-    # A report may load nothing, so a script that a model wrote has nowhere to send data.
+    # Forbid all requests, so that a script that a model wrote cannot send data anywhere.
     policy = (
         f"default-src 'none'; script-src {_hash_of(program)}; style-src {_hash_of(styles)}; img-src data:; "
         "media-src data:; base-uri 'none'; form-action 'none'"

@@ -15,7 +15,7 @@ END_TO_END = ("eval", "run")
 PUBLISHED_NAME = "ng_e2e_collect_rollouts"
 NO_SERVE = "--no-serve"
 READY = "head server:"
-"""What `ng env start` prints once all servers answer. It ends by itself if they do not."""
+"""The text that `ng env start` prints once all servers answer. If a server fails, the command ends instead."""
 SERVER_FLAGS = {
     "--config", "--benchmark", "--environment", "--resources-server", "--model-type", "--search-dir",
     "--restart-limit", "--model-endpoint-readiness-timeout-seconds", "--policy-base-url", "--policy-api-key",
@@ -28,10 +28,10 @@ WITHOUT_VALUE = {"--auto-install"}
 def rerun_of(
     record: RunRecord | None, files: RunFiles, planned: Place | None, media_dir: str | None = None
 ) -> str | None:
-    """Return commands that start the run's servers and collect this rollout again. None if they are not known.
+    """Return commands that start the run's servers and collect this rollout again, or None if this is impossible.
 
-    The row is the one that its agent received, with the same prompt, sampling parameters and agent. `media_dir` is the
-    folder of the files that it names.
+    The commands use the planned row, which has the same prompt, sampling parameters and agent. `media_dir` is the
+    folder of the images and sounds that the row names.
     """
     if record is None or planned is None or record.regraded is not None:
         return None
@@ -49,7 +49,7 @@ def rerun_of(
 
 def _collecting(files: RunFiles, planned: Place, media_dir: str | None) -> Iterator[str]:
     name, materialized = _name_of(planned), shlex.quote(str(files.materialized.resolve()))
-    # Rows name their images and sounds relative to the file of rows.
+    # Write the row into the media folder, because rows name images and sounds relative to their own file.
     rows = shlex.quote(os.path.join(media_dir or "", f"{name}.jsonl"))
     yield f"sed -n {planned.line}p {materialized} > {rows}"
     yield f"ng eval run {NO_SERVE} --input {rows} --output {name}_again.jsonl --num-repeats 1"
@@ -60,7 +60,7 @@ def _name_of(planned: Place) -> str:
 
 
 def _words_of(command: Sequence[str]) -> list[str] | None:
-    """Return the words after the name of a command that collects, None for other commands."""
+    """Return the arguments of a command that collects rollouts, or None for any other command."""
     if not command:
         return None
     program, *words = command
@@ -71,7 +71,7 @@ def _words_of(command: Sequence[str]) -> list[str] | None:
 
 
 def _server_words(words: Sequence[str]) -> Iterator[str]:
-    """Yield the words that name configs and change them, without those of the collection."""
+    """Yield the arguments that name or override configs, without the arguments of the collection."""
     rest = iter(words)
     for word in rest:
         flag, equals, _ = word.partition("=")

@@ -1,4 +1,4 @@
-"""The rewards of a run's tasks, added up in the index."""
+"""The rewards of a run's tasks, added up by a query of the index."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nemo_gym.viewer.index.entry import REPEAT_BITS
 from nemo_gym.viewer.library import RunView
 
 UNNAMED = "rollouts"
-"""The agent of rollouts that name none, as in `ng eval compare`."""
+"""The agent's name for rollouts that do not name their agent, as in `ng eval compare`."""
 SUMS = (
     f"agent, id >> {REPEAT_BITS}, COUNT(reward), TOTAL(reward), TOTAL(reward * reward), COUNT(*) - COUNT(reward),"
     " MIN(reward), MAX(reward), TOTAL(reward NOT IN (0, 1))"
@@ -33,7 +33,7 @@ class TaskSums(NamedTuple):
     total: float
     squares: float
     failed: int
-    """Rollouts without a reward."""
+    """The number of rollouts without a reward."""
 
     @property
     def mean(self) -> float:
@@ -71,16 +71,16 @@ class RunRewards:
 
     @property
     def agents(self) -> list[str]:
-        """The names of its agents."""
+        """The names of the run's agents."""
         return list(dict.fromkeys(task.agent for task in self.tasks))
 
     @property
     def failed(self) -> int:
-        """The number of its failed rollouts."""
+        """The number of the run's rollouts without a reward."""
         return sum(sums.failed for sums in self.tasks.values())
 
     def renamed(self, agent: str) -> RunRewards:
-        """Return the rewards of the only agent under another name."""
+        """Return these rewards with another name of the agent. There must be only one agent."""
         return RunRewards(
             self.run,
             {TaskId(agent, each.task): sums for each, sums in self.tasks.items()},

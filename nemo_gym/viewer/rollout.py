@@ -45,29 +45,29 @@ ITEMS_BYTES = 2_000_000
 MOST_TOOLS = 256
 LONGEST_DESCRIPTION = 4_000
 LARGEST_RECORD = 512 * 1024 * 1024
-"""A larger record is not parsed, because that takes several times its size in memory."""
+"""A record with more than this many bytes is not parsed, because that takes several times its size in memory."""
 MOST_VALUES = 20_000_000
-"""Each value takes up to 100 bytes of memory."""
+"""A record with more than this many values is not parsed, because each may take 100 bytes of memory."""
 
 SHOWN_ELSEWHERE = {
     PARAMS_KEY, "response", "reward", "reward_components", AGENT_REF_KEY, MASK_KEY, INSTANCE_CONFIG_KEY,
     CAPTURE_KEY, TRAJECTORY_KEY, OBSERVATIONS_KEY, "policy_version", *POLICY_KEYS,
 }  # fmt: skip
-"""Fields with a place of their own on the page."""
+"""Fields that the page shows separately, so they are not in its lists of fields."""
 
 
 class Shown(NamedTuple):
-    """The record of one attempt, and those that belong to it."""
+    """The record of one attempt, with its run, its position and its planned row."""
 
     run: RunView
     place: Place
     record: JsonObject
     planned: JsonObject | None
-    """The row as its agent received it."""
+    """The row as its agent received it. None if it is unknown, or if it is the record itself."""
 
 
 def place_of(run: RunView, key: TaskKey, attempt: int | None = None) -> Place:
-    """Return the record of a rollout, or of one of its attempts. Raise `HTTPException` 404 if it does not exist."""
+    """Find the record of a rollout, or of one of its attempts. Raise `HTTPException` 404 if it does not exist."""
     current = run.index.place(key)
     if current is None:
         raise HTTPException(
@@ -82,7 +82,7 @@ def place_of(run: RunView, key: TaskKey, attempt: int | None = None) -> Place:
 
 
 def shown_at(run: RunView, place: Place) -> Shown:
-    """Read the record at a place. Raise `HTTPException` 409 if it is too large."""
+    """Read the record at a position. Raise `HTTPException` 409 if it is too large."""
     if place.bytes > LARGEST_RECORD:
         raise HTTPException(
             409,
@@ -98,7 +98,7 @@ def shown_at(run: RunView, place: Place) -> Shown:
 
 
 def conversation_at(shown: Shown) -> Conversation:
-    """Return the conversation of a record. Its media have addresses under /api/media."""
+    """Return the conversation of a record. The URLs of its images and sounds are under /api/media."""
     place = shown.place
     query = {"run": shown.run.id, "task": place.key.task, "repeat": place.key.repeat, "attempt": place.attempt}
 
@@ -149,7 +149,7 @@ def rollout_json(
 
 
 def _fitting(items: Sequence[JsonObject], most_bytes: int) -> list[JsonObject]:
-    """Return the first items that fit, and at least one."""
+    """Return the first items that have at most `most_bytes` together, but at least one item."""
     found: list[JsonObject] = []
     left = most_bytes
     for item in items:
@@ -178,7 +178,7 @@ def _usage(row: Row) -> JsonObject | None:
     if (usage := row.usage) is None:
         return None
     given, written = (object_at(usage, f"{side}_tokens_details") for side in ("input", "output"))
-    # Chat Completions has other names.
+    # Chat Completions has other names for the counts of tokens.
     return {
         "input_tokens": _count(usage.get("input_tokens", usage.get("prompt_tokens"))),
         "output_tokens": _count(usage.get("output_tokens", usage.get("completion_tokens"))),
@@ -188,7 +188,7 @@ def _usage(row: Row) -> JsonObject | None:
 
 
 def _tools(row: Row) -> list[JsonObject]:
-    """Return the tools that the model had: those of its last reply, because the environment may add some."""
+    """Return the tools in the model's last response, or else in the row. The environment may have added tools."""
     given = (row.response or {}).get("tools") or (row.params or {}).get("tools")
     tools = [tool for tool in given if isinstance(tool, dict)] if isinstance(given, list) else []
     return [_tool(tool) for tool in tools[:MOST_TOOLS]]
@@ -224,14 +224,14 @@ def _components(record: JsonObject) -> dict[str, float]:
 
 
 def _given(shown: Shown) -> JsonObject:
-    """Return the fields of the task's row. Without planned rows, what grading added is unknown."""
+    """Return the fields of the planned row. If it is missing, return none, as any field may come from grading."""
     if shown.place.outcome is Outcome.UNRESOLVED:
         return shortened_fields(_own_fields(shown.record))
     return shortened_fields(_own_fields(shown.planned or {}))
 
 
 def _graded(shown: Shown) -> JsonObject:
-    """Return the fields that the row does not have, or had with another value."""
+    """Return the fields of a record that its planned row does not have, or has with another value."""
     if shown.place.outcome is Outcome.UNRESOLVED:
         return {}
     planned, fields = shown.planned or {}, _own_fields(shown.record)

@@ -31,7 +31,7 @@ router = APIRouter()
 
 
 class NoteRequest(NoteFields):
-    """A new note."""
+    """A new note on a rollout of a run."""
 
     run: str
 
@@ -77,9 +77,9 @@ def rollout(
     order: Annotated[Order, Depends()],
     from_item: Annotated[int, Query(alias="from", ge=0)] = 0,
 ) -> Response:
-    """Return one rollout, with the ones before and after it in the table of the page.
+    """Return one rollout, with the keys of the rollouts before and after it in the table of the page.
 
-    `task` and `repeat` are those of the rollout, so the table is filtered by `filter.task` and `filter.repeat`.
+    Because `task` and `repeat` identify the rollout, the table is filtered by `filter.task` and `filter.repeat`.
     """
     found = rollout_json(shown_at(*asked), paths, first_item=from_item)
     is_descending = order.order == "desc"
@@ -127,7 +127,7 @@ def raw(asked: Rollout) -> Response:
     """Stream the line of a rollout from its file, because it may be larger than the memory."""
     place = asked.place
     try:
-        # Opened before the response begins, because its status is sent first.
+        # Open the file before the response starts, because an error can then still change the status.
         file = place.path.open("rb")
     except OSError as error:
         raise HTTPException(409, f"{place.path}: cannot be read ({error.strerror}). Check the path.") from error
@@ -138,7 +138,7 @@ def raw(asked: Rollout) -> Response:
 
 @router.get("/api/media")
 def media(asked: Rollout, n: Index, paths: Paths) -> Response:
-    """Return an image or a sound of a conversation, by its number in it."""
+    """Return image or sound number `n` of a conversation."""
     shown = shown_at(*asked)
     found = conversation_at(shown).media
     if n >= len(found):

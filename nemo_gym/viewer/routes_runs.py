@@ -35,7 +35,7 @@ def library_of(request: Request) -> Library:
 
 
 def run_of(request: Request, run: str) -> RunView:
-    """Return the run that a request names, with what was appended to its files."""
+    """Return the run that a request names, after indexing what was appended to its files."""
     return _known(library_of(request), run)
 
 
@@ -59,7 +59,7 @@ def one_run(library: Annotated[Library, Depends(library_of)], run_id: str) -> Re
 
 @router.get("/facets")
 def facets(run: Viewed) -> Response:
-    """Return what the filter offers for a run."""
+    """Return the values that the filter offers for a run."""
     census = run.index.census()
     with run.index.reading() as db:
         return json_response(facets_of(db, census, run.notes.all()))
@@ -99,18 +99,18 @@ async def overview(request: Request, run: Viewed, filter: Filtered) -> Response:
 
 @router.get("/selection")
 async def selection(request: Request, run: Viewed, filter: Filtered) -> Response:
-    """Return the lines of the selected rollouts as they are."""
-    # Search before the reply begins, so that a problem is still answered with its status.
+    """Return the lines of the selected rollouts, unchanged."""
+    # Search before the response starts, so that an error can still change the status.
     await while_connected(request, lambda is_cancelled: run.index.count(filter, is_cancelled))
     name = f"{run.files.results.stem}_selection.jsonl"
-    # Header values are Latin-1.
+    # Replace all other characters, because header values are Latin-1.
     safe = "".join(each if each.isascii() and (each.isalnum() or each in "-_.") else "_" for each in name)
     headers = {"content-disposition": f'attachment; filename="{safe}"'}
     return StreamingResponse(_lines(run, filter), media_type="application/jsonl", headers=headers)
 
 
 def _lines(run: RunView, filter: Filter) -> Iterator[bytes]:
-    """Yield the lines in chunks, because each chunk costs a change of threads."""
+    """Yield the lines in chunks, because each chunk costs a switch between threads."""
     chunk: list[bytes] = []
     size = 0
     for place in run.index.places(filter):
@@ -123,7 +123,7 @@ def _lines(run: RunView, filter: Filter) -> Iterator[bytes]:
 
 
 async def while_connected(request: Request, work: Callable[[Callable[[], bool]], T]) -> T:
-    """Do slow work in a thread, and cancel it when the client leaves."""
+    """Do slow work in a thread, and cancel it if the client disconnects."""
     has_left = Event()
     task = asyncio.create_task(run_in_threadpool(work, has_left.is_set))
     try:
@@ -149,5 +149,5 @@ def _known(library: Library, run_id: str) -> RunView:
 
 
 def json_response(value: object, status: int = 200) -> Response:
-    """Return a reply of the API. Names of files may be invalid Unicode."""
+    """Return a JSON response. Names of files in it may be invalid Unicode, which `dump_json` replaces."""
     return Response(dump_json(value), status, media_type="application/json")

@@ -1,4 +1,4 @@
-"""Whether a run is under way, and how it ended."""
+"""Find out whether a run is still running, and how it ended."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from nemo_gym.rollouts.run_record import RunRecord
 
 RunState = Literal["running", "finished", "interrupted", "stopped", "killed", "unknown"]
 SILENT_S = 60.0
-"""A running collection writes its record every five seconds."""
+"""A record older than this is not a sign of life, because a running collection writes it every five seconds."""
 
 
 def state_of(files: RunFiles, record: RunRecord | None) -> RunState:
-    """Return the state of a run. A process that ended without recording it was killed."""
+    """Return the state of a run. If its process ended without recording how, the run was killed."""
     if record is None:
         return "unknown"
     if record.state != "running":
         return record.state
     if record.host != socket.gethostname():
         return "running" if _age_of(files) < SILENT_S else "unknown"
-    # The lock is only tried if the process seems to be gone, so that no collection that starts finds it taken. Another
-    # process may have its number by now.
+    # Try the lock only if the process seems to be gone, so that a starting collection does not find it taken. The age
+    # is checked too, because another process may have the same id by now.
     is_there = is_alive(record.pid) and _age_of(files) < SILENT_S
     return "running" if is_there or _is_locked(files) else "killed"
 
@@ -48,7 +48,7 @@ def _is_locked(files: RunFiles) -> bool:
     except BlockingIOError:
         return True
     except OSError:
-        # This file system has no locks.
+        # The file system does not support locks.
         return False
     finally:
         os.close(opened)

@@ -23,7 +23,7 @@ from nemo_gym.viewer.recorded import moment_of
 from nemo_gym.viewer.run_state import state_of
 
 REFRESH_S = 0.3
-"""How long a request waits for what was appended. A small file is complete by then."""
+"""Seconds that a request waits until appended lines are indexed. A small file is complete by then."""
 
 
 class RunView:
@@ -32,12 +32,12 @@ class RunView:
     def __init__(
         self, name: str, files: RunFiles, cache: Path, indexer: Indexer, allows: Callable[[Path], bool]
     ) -> None:
-        """Use a run of the library. A file for which `allows` returns False is not read."""
+        """Keep the index of the run in the folder `cache`. A file for which `allows` returns False is not read."""
         self.id = hashlib.sha256(os.fsencode(files.results)).hexdigest()[:12]
         self.name = name
         self.files = files
         self.is_live = False
-        """Whether its collection answers on its control socket."""
+        """Whether the run's collection is running on this machine and can be controlled."""
         self.notes = Notes(files.results.with_name(f"{files.results.stem}{SUFFIX}"))
         self.index = RunIndex(files, cache, self.notes.all, allows)
         self._indexer = indexer
@@ -70,9 +70,9 @@ class RunView:
             return 0.0
 
     def refresh(self, wait_s: float = REFRESH_S) -> None:
-        """Index what was appended to the files, and wait for it for some time. Cheap if nothing has changed."""
+        """Index what was appended to the files, and wait up to `wait_s` seconds. Cheap if nothing has changed."""
         index = _version(self.index.path)
-        # A damaged index is deleted, and the new one is empty.
+        # Watch the index, too, because a damaged index is deleted, and the new one is empty.
         seen = [*map(_version, paths_of(self.files).values()), index and index[0]]
         with self._lock:
             has_changed, self._seen = seen != self._seen or index is None or self._fault is not None, seen
@@ -81,11 +81,11 @@ class RunView:
         self._indexer.wait(self, wait_s)
 
     def index_some(self, seconds: float) -> bool:
-        """Index for about so long. Return whether something is left."""
+        """Index for about this many seconds. Return whether more is left to index."""
         return self.index.index_some(seconds)
 
     def cannot_index(self, problem: str | None) -> None:
-        """Note why indexing failed, or None if it no longer fails."""
+        """Record why indexing failed. `problem` is None if indexing works again."""
         self._fault = problem
 
     def census(self) -> Census:

@@ -1,4 +1,4 @@
-"""Rollouts chosen with the text of a page's address, and their lines as a file."""
+"""Select rollouts with the query of a page's URL, and write their lines to a file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Selection:
 
     @classmethod
     def parse(cls, text: str, limit: int | None = None) -> Self:
-        """Parse `outcome=failed&sort=reward`, as in the page's address. Raise `UsageError` if it is not a filter."""
+        """Parse `outcome=failed&sort=reward`, as in the page's address. Raise `UsageError` if the text is bad."""
         pairs = parse_qsl(text.removeprefix("?"), keep_blank_values=True)
         view = {name: value for name, value in pairs if name in VIEW_NAMES}
         order = view.get("order", "asc")
@@ -45,7 +45,7 @@ class Selection:
         return cls(Filter.parse(rest), rest, view.get("sort", "task"), "desc" if order == "desc" else "asc", limit)
 
     def places(self, view: RunView) -> Iterator[Place]:
-        """Yield the places of the chosen rollouts of a run, in order."""
+        """Yield the positions of the chosen rollouts of a run, in the order of the selection."""
         is_by_task = (self.sort, self.order) == ("task", "asc")
         places = view.index.places(self.filter) if is_by_task else self._sorted(view)
         return islice(places, self.limit)
@@ -61,6 +61,6 @@ class Selection:
 
 
 def write_selection(library: Library, selection: Selection, path: Path) -> int:
-    """Write the lines of the chosen rollouts of all runs as they are, and return their number."""
+    """Write the lines of the chosen rollouts of all runs, unchanged, and return their number."""
     library.finish()
     return write_chunks(path, (place.raw() + b"\n" for view in library.runs() for place in selection.places(view)))

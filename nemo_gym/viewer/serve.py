@@ -21,14 +21,14 @@ from nemo_gym.viewer.live import Streams
 
 
 def serve(library: Library, *, host: str, port: int, opens_browser: bool, say: Callable[[str], None]) -> None:
-    """Serve these runs until Ctrl-C. `say` receives the address, and a new one whenever a browser has used it."""
+    """Serve these runs until Ctrl-C. `say` receives the URL, and a new URL each time a browser has used it."""
     listener = _listener(host, port)
     access = Access(
         host, listener.getsockname()[1], on_used=lambda address: say(f"Connected. For another browser: {address}")
     )
     app = create_app(library, access, control=ask_run)
     config = uvicorn.Config(
-        # Unlike httptools, h11 limits the size of headers, which other users of the machine can send, too.
+        # Use h11, which limits the size of headers, unlike httptools. Other users of the machine can send them, too.
         app, http="h11", ws="none", lifespan="off", access_log=False, server_header=False, proxy_headers=False,
         log_config=None, log_level="warning", timeout_graceful_shutdown=1,
     )  # fmt: skip
@@ -36,7 +36,7 @@ def serve(library: Library, *, host: str, port: int, opens_browser: bool, say: C
     def greet() -> None:
         say(f"Open {access.address} (Ctrl-C ends the viewer)")
         if opens_browser and _has_display():
-            # Some browsers block their caller until they are closed.
+            # Use a thread, because some browsers block their caller until they are closed.
             threading.Thread(target=webbrowser.open, args=(access.address,), daemon=True).start()
 
     server = _Server(config, app.state.streams, greet)
@@ -76,7 +76,7 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 def _has_display() -> bool:
-    """Return whether a graphical browser can open. Without one, `webbrowser` would start a text browser."""
+    """Return whether a graphical browser can open. If not, `webbrowser` would start a text browser."""
     if sys.platform != "linux" or os.environ.get("BROWSER"):
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

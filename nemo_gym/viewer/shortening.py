@@ -1,6 +1,6 @@
 """Cut values that a browser could not show: long texts, large JSON, deep nesting.
 
-`/api/raw` streams the whole record from its file, so nothing is out of reach.
+`/api/raw` streams the whole record from its file, so what was cut can still be read.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ import orjson
 from nemo_gym.jsonl import JsonObject, dump_json
 
 LONGEST_TEXT = 64 * 1024
-"""Characters of one text."""
+"""The maximum number of characters of one text."""
 LARGEST_VALUE = 64 * 1024
-"""Bytes of one JSON value."""
+"""The maximum number of bytes of one JSON value."""
 LARGEST_FIELDS = 512 * 1024
-"""Bytes of several fields together."""
+"""The maximum number of bytes of several fields together."""
 ROOM_FOR_NESTING = 16
 """The levels of JSON around a value in a reply. orjson writes at most 254 levels."""
 
 
 def cut(text: str, longest: int = LONGEST_TEXT) -> str:
-    """Return the beginning of a text, with the number of characters that are missing."""
+    """Cut a text that is too long, and append the number of characters that are missing."""
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest:,} more characters)"
 
 
 def size_of(value: object) -> int | None:
-    """Return the bytes of a value as JSON, None if it is nested too deeply to be written."""
+    """Return the size of a value as JSON in bytes, or None if it is nested too deeply to be written."""
     wrapped = value
     for _ in range(ROOM_FOR_NESTING):
         wrapped = [wrapped]
@@ -38,7 +38,7 @@ def size_of(value: object) -> int | None:
 
 
 def shortened(value: object, largest: int = LARGEST_VALUE) -> object:
-    """Return a JSON value, a cut text, or a note in place of a large value."""
+    """Return a small value unchanged. Cut a long text, and replace any other large value by a note."""
     if isinstance(value, str):
         return cut(value, largest)
     size = size_of(value)
@@ -48,7 +48,7 @@ def shortened(value: object, largest: int = LARGEST_VALUE) -> object:
 
 
 def shortened_fields(fields: Mapping[str, object], largest: int = LARGEST_FIELDS) -> JsonObject:
-    """Return the fields, with notes in place of values that are large, or that are too many together."""
+    """Return the fields, with notes in place of large values. If fields are too many, a note replaces the rest."""
     found: JsonObject = {}
     left = largest
     for name, value in fields.items():

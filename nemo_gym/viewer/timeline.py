@@ -1,4 +1,4 @@
-"""The calls of a rollout in time, from what capture and the agent recorded of them."""
+"""The calls of a rollout over time, as the model call capture and the agent recorded them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tier = Literal["agent", "model", "environment", "judge"]
 MOST_SPANS = 2_000
 LONGEST_WORD = 200
 JUDGES = ("judge", "genrm", "reward_model", "verifier", "grader")
-"""Parts of the names of model servers that grade. Records of calls do not say what a call was for."""
+"""A model server with one of these in its name counts as a judge. Records of calls do not state their purpose."""
 
 
 class Call(NamedTuple):
@@ -31,7 +31,7 @@ class Call(NamedTuple):
 
 
 def timeline_of(record: JsonObject, turns: int) -> list[JsonObject]:
-    """Return the `Span`s of api.ts by their start; none if no times were recorded.
+    """Return the `Span` objects of api.ts, sorted by start. The list is empty if no times were recorded.
 
     If the policy was called once for each of the model's `turns`, its calls have the number of their turn.
     """
@@ -54,7 +54,7 @@ def timeline_of(record: JsonObject, turns: int) -> list[JsonObject]:
 
 
 def seconds_of_calls(record: JsonObject) -> dict[str, float]:
-    """Return the durations of the tool calls that were measured, by their ids."""
+    """Return the measured durations of tool calls, in seconds, keyed by call id."""
     calls = [*objects_in(object_at(record, TRAJECTORY_KEY).get("tool_calls")), *_observed_tool_calls(record)]
     return {
         str(call["tool_call_id"]): seconds
@@ -66,7 +66,7 @@ def seconds_of_calls(record: JsonObject) -> dict[str, float]:
 def _calls_in(record: JsonObject) -> Iterator[Call]:
     trajectory, capture = object_at(record, TRAJECTORY_KEY), object_at(record, CAPTURE_KEY)
     calls = objects_in(trajectory.get("model_calls"))
-    # Before the trajectory is made, the calls are in the capture.
+    # If the record does not have a trajectory yet, its model calls are in the capture.
     of_model = [(call, object_at(call, "response_metadata"), object_at(call, "token_stats")) for call in calls] or [
         (call, call, call) for call in objects_in(capture.get("calls"))
     ]

@@ -9,11 +9,11 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.training.trajectory import NonContiguousTokens, Trajectory, sequences_of, trajectory_of
 
 MOST_TOKENS = 200_000
-"""Tokens in one reply, of all sequences together."""
+"""The maximum number of tokens in one response, over all sequences together."""
 
 
 def tokens_of(record: JsonObject) -> JsonObject:
-    """Return the `Tokens` of api.ts. If there are several sequences, `problem` names the place of the break."""
+    """Return the `Tokens` of api.ts. If the tokens are not contiguous, `problem` says where they break."""
     try:
         sequences = sequences_of(record)
         problem = _break_of(record) if len(sequences) > 1 else None
@@ -21,7 +21,7 @@ def tokens_of(record: JsonObject) -> JsonObject:
     except DataError as error:
         return {"sequences": [], "is_masked": False, "mask_reason": None, "problem": str(error)}
     except (TypeError, KeyError, ValueError, AttributeError, IndexError, RecursionError) as error:
-        # A record of another program may have anything in these fields.
+        # Report any error, because a record of another program may have anything in these fields.
         problem = f"The token fields of the record are not those of nemo_gym ({type(error).__name__}: {error})."
         return {"sequences": [], "is_masked": False, "mask_reason": None, "problem": problem}
     total = sum(len(turn.context_ids) + len(turn.sampled_ids) for each in sequences for turn in each.turns)
@@ -41,7 +41,7 @@ def _break_of(record: JsonObject) -> str | None:
     try:
         trajectory_of(record)
     except NonContiguousTokens as error:
-        # The rest of the message is advice for programs.
+        # Leave out the rest of the message, which is advice for programmers.
         return str(error).removesuffix(" Use sequences_of, which returns each part.")
     return None
 
@@ -66,7 +66,7 @@ def _sequence(sequence: Trajectory, most: int) -> JsonObject:
         start = len(ids) + len(turn.context_ids)
         end = start + len(turn.sampled_ids)
         ids += [*turn.context_ids, *turn.sampled_ids]
-        # Nothing of a masked rollout is trained on.
+        # No token of a masked rollout is trained on.
         mask += [0] * len(turn.context_ids) + [int(not sequence.is_masked)] * len(turn.sampled_ids)
         logprobs += [None] * len(turn.context_ids) + [round(float(each), 5) for each in turn.log_probs]
         if start < most:

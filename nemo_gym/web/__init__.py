@@ -1,1 +1,1 @@
-"""One request, from the socket to the handler and back."""
+"""The server side of HTTP: one request, from the socket to the handler and back."""

@@ -34,7 +34,7 @@ _RUN_TOKEN = RUN_TOKEN_HEADER.encode()
 
 
 class Admission:
-    """Admits calls, queues those beyond the limit, rejects the rest, and counts all of them."""
+    """Control of the calls to a server: it admits calls, queues those beyond a limit and rejects the rest."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class Admission:
         browsers: BrowserCheck | None = None,
         tier: str | None = None,
     ) -> None:
-        """`admits` may accept a call without the run's token. `secrets` are masked in error responses.
+        """`admits` decides whether to accept a call without the run's token. `secrets` are masked in error responses.
 
-        `tier` is recorded with failures for which this server is to blame.
+        `tier` is the tier of the failures that this server itself causes, such as an overload.
         """
         self.server = server
         self.tier = tier
@@ -66,13 +66,13 @@ class Admission:
         self._timers: Timers | None = None
 
     def objection(self, call: Call) -> str | None:
-        """Return why the page from which a browser sends this call may not call the server; None if it may."""
+        """Return why a call that a browser sends for a web page is rejected, or None if the call may pass."""
         if self._browsers is None or OWN_CALL_SCOPE_KEY in call.scope:
             return None
         return self._browsers.objection(call.scope, call.headers)
 
     def is_open_to(self, scope: Scope) -> bool:
-        """Return whether a call needs no slot: a liveness probe, or part of a call that has one."""
+        """Return whether a call needs no slot: a liveness probe, or a server's call to itself within another call."""
         return is_health_check(scope) or OWN_CALL_SCOPE_KEY in scope
 
     async def lets_in(self, call: Call, answer: Answer) -> bool:
@@ -81,7 +81,7 @@ class Admission:
             await answer.reject(401, "no run token", _wants_token(self.server), {"www-authenticate": "Bearer"})
             return False
         if self.run_id and call.headers.get(_RUN_ID, self.run_id) != self.run_id:
-            # An earlier run or another server had this address. The state that this caller needs is lost with it.
+            # The caller means an earlier run or another server that had this address. The state there is lost.
             reason = f"{self.server} belongs to another run; the one that this call is meant for has ended"
             if call.headers[_RUN_ID].partition(b" ")[0] == self.run_id.partition(b" ")[0]:
                 reason = f"{self.server} has the address of the server that this call is meant for, which is lost"
@@ -115,7 +115,7 @@ class Admission:
         self.telemetry.count(route, answer.status, time.monotonic() - call.began_at)
 
     async def report_end(self, call: Call, answer: Answer, waits: Sequence[Wait], *, caller_has_gone: bool) -> None:
-        """Report that the deadline has passed, and the last wait. Only count the call if its caller has hung up."""
+        """Respond that the deadline has passed, and name the last wait. If the caller hung up, only count the call."""
         if caller_has_gone:
             self.telemetry.abandoned += 1
             logger.info("%s cancelled: its caller has gone", call.path)

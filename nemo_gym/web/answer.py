@@ -21,7 +21,7 @@ SET_COOKIE_SCOPE_KEY = "nemo_gym.set_cookie"
 
 
 class Rejection(NamedTuple):
-    """Why a call was rejected."""
+    """The problem details of a rejected call."""
 
     status: int
     title: str
@@ -33,15 +33,15 @@ class Rejection(NamedTuple):
 
 
 class Answer:
-    """Forwards the app's response, or responds instead of the app."""
+    """The response to one call: the app's own, or one that is sent instead of it."""
 
     # Class-level defaults for rarely used attributes, so most calls pay nothing for them.
     status = 0
     """The status of the answer; 0 until it has begun."""
     session: OpenSession | None = None
-    """The session whose cookie is added."""
+    """The session whose cookie is added to the response."""
     rejection: Rejection | None = None
-    """Why the body was rejected. It replaces a server error that the rejection caused in the app."""
+    """Why the body was rejected. If the app answers with a server error as a result, the rejection is sent instead."""
     _held: list[Message] | None = None
     _is_stream = False
 
@@ -64,9 +64,9 @@ class Answer:
             if self._secrets is not None:
                 self._is_stream = _is_event_stream(message)
         elif self._is_stream and self._secrets is not None and message["type"] == "http.response.body":
-            # Clients of a stream receive failures as events.
+            # Mask every part of an event stream, because it may report failures as events.
             message = {**message, "body": self._secrets.mask_bytes(message.get("body", b""))}
-        # Another coroutine for each message would take a hundredth of a request.
+        # Return the awaitable, because another coroutine for each message would take 1% of a request's time.
         if self._secrets is None or self.status < 400:
             return self._send(message)
         return self._send_masked(message, self._secrets)
@@ -108,7 +108,7 @@ class Answer:
 
 
 def _is_event_stream(start: Message) -> bool:
-    # A loop, because a generator expression takes twice as long, for each response.
+    # A loop, because a generator expression would take twice as long, and this runs for each response.
     for name, value in start.get("headers", ()):
         if name.lower() == b"content-type":
             return bool(value.startswith(b"text/event-stream"))

@@ -20,7 +20,7 @@ OUTER, INNER = ("admission", "failures"), ("knows_rollouts", "sessions")
 
 
 class ServerApp(FastAPI):
-    """FastAPI with the call layer and fast routes; an author's own routes are fast too."""
+    """FastAPI with the call layer and fast routes, also for the routes that a server's author adds."""
 
     def __init__(self, **settings: Any) -> None:
         self.parts: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """Protection from web pages that call a server through their visitor's browser.
 
-A page cannot read the run's token, but a server on a loopback address usually requires none. A page cannot set the
-headers `Host`, `Origin` and `Sec-Fetch-Site` either.
+A page cannot read the run's token, but a server on a loopback address usually requires no token. Calls are therefore
+also checked by the headers `Host`, `Origin` and `Sec-Fetch-Site`, which a page cannot set.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from nemo_gym.config.hosts import is_loopback
 
 
 class BrowserCheck:
-    """Rejects calls that a browser sends for a page of another site."""
+    """The check that rejects calls that a browser sends for a page of another site."""
 
     def __init__(self, server: str, host: str, allowed_hosts: Collection[str] = ()) -> None:
-        """`host` is the address that the server listens on. `allowed_hosts` are its other names."""
+        """`host` is the address that the server listens on. `allowed_hosts` are its other names, and trusted sites."""
         self.server = server
         self._is_local = is_loopback(host)
         self._allowed = frozenset(allowed_hosts)
@@ -30,14 +30,14 @@ class BrowserCheck:
         host = headers.get(b"host", b"")
         origin = headers.get(b"origin")
         if origin is None and scope.get("client") is None and b"sec-fetch-site" not in headers:
-            # From another process on a unix socket, or from this process.
+            # Not from a browser: the call is from another process on a unix socket, or from this process.
             return None
         if origin is not None and not self._is_own_site(_name_in_url(origin), _name_in(host)):
             return f"{self.server} does not accept calls from web pages of {_shown(origin)}. {_ADVICE}"
         if origin is None and headers.get(b"sec-fetch-site") == b"cross-site":
             return f"{self.server} does not accept calls from web pages of other sites. {_ADVICE}"
         if self._is_local and host and _is_over_loopback(scope) and not self._is_own_name(_name_in(host)):
-            # By DNS rebinding, a page's own name leads to this machine, so the browser takes the server for its site.
+            # With DNS rebinding, a page's host name resolves to this machine, so the browser sees the same site.
             return f"{self.server} listens on a loopback address and is not called {_shown(host)}. {_ADVICE}"
         return None
 

@@ -16,7 +16,7 @@ from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
 from nemo_gym.web.failures import ROLLOUT_ID_SCOPE_KEY
 
 NEVER_JSON = (b"multipart/", b"application/octet-stream", b"image/", b"audio/", b"video/")
-"""Content types whose bodies may hold any bytes, brackets too."""
+"""Content types of bodies that are never JSON. Their depth is not checked, because they may contain any bytes."""
 READS = ("GET", "HEAD")
 LIVENESS_PATHS = ("/", "/livez", "/readyz", "/healthz", "/health")
 _ROLLOUT = ROLLOUT_HEADER.encode()
@@ -43,7 +43,7 @@ class Call:
 
     @property
     def cookies(self) -> bytes | None:
-        """The `Cookie` header; several are joined."""
+        """The `Cookie` header, or None. Several `Cookie` headers are joined."""
         given = self.headers.get(b"cookie")
         if given is None or len(self.headers) == len(self.scope["headers"]):
             return given
@@ -51,33 +51,33 @@ class Call:
 
     @property
     def body_bytes(self) -> int:
-        """The length of the body that the caller announces; 0 without an announcement."""
+        """The length of the body according to `Content-Length`; 0 if that header is absent or invalid."""
         announced = self.headers.get(b"content-length", b"")
         return int(announced) if announced.isdigit() else 0
 
     @property
     def may_be_json(self) -> bool:
         """Whether this server may parse the body as JSON."""
-        # Model servers pass a long conversation on without parsing it; its caller has parsed it.
+        # Model servers pass a long conversation on without parsing it, so its depth need not be checked.
         is_passed_on = _INPUT_AT in self.headers and self.path.endswith(RESPONSES_PATH)
         return not is_passed_on and not self.headers.get(b"content-type", b"").lower().startswith(NEVER_JSON)
 
     @property
     def group(self) -> bytes | None:
-        """The header with the place of the caller's rollout in its group."""
+        """The header with the group of the caller's rollout, and its position in that group; None if absent."""
         return self.headers.get(_GROUP)
 
     def ends_at(self) -> float | None:
-        """Return the rollout's deadline by the monotonic clock; None without one."""
+        """Return the rollout's deadline on the monotonic clock, or None if the caller sends none."""
         announced = self.headers.get(_TIME_LEFT)
         left_s = None if announced is None else read_time_left(announced)
         return None if left_s is None else self.began_at + left_s
 
     def take_rollout_id(self) -> str | None:
-        """Remove the rollout's prefix from the path and return its id, or the one that a header names."""
+        """Remove the rollout prefix from the path. Return the rollout id from the prefix or else from a header."""
         announced = self.headers.get(_ROLLOUT)
         named = None if announced is None else _rollout_id_of(announced)
-        # An outer layer may have removed the prefix; it leaves the id in the scope.
+        # If an outer layer has removed the prefix, it has left the id in the scope.
         scope = self.scope
         found = strip_rollout_prefix(scope) if scope["path"].startswith(ROLLOUT_PREFIX) else None
         found = scope[ROLLOUT_ID_SCOPE_KEY] = found or named or scope.get(ROLLOUT_ID_SCOPE_KEY)

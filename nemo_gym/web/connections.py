@@ -24,13 +24,16 @@ from nemo_gym.web.answer import Answer
 from nemo_gym.web.call import is_health_check
 
 HEAD_BYTES = 64 * 1024
-"""The size of a request line with all headers. The framing of a chunked body has the same limit."""
+"""Maximum size of a request line with all headers. The framing of a chunked body has the same limit."""
 HEAD_S = 20
 """Seconds from the first byte of a request to the end of its headers."""
 SILENCE_S = 60
-"""Seconds without a byte of a body that has not ended, or of a last response that the caller does not read."""
+"""Seconds without a byte of an unfinished body. A caller has as long to read the last response before the close."""
 EXTRA_S = 2
-"""Seconds for the headers of a connection beyond the limit. A silent one within it has as long at such times."""
+"""Seconds for the headers on a connection beyond the limit.
+
+While there are such connections, a connection within the limit that has sent no request yet has the same time.
+"""
 HEALTH_CHECK_FILES = 64
 """Descriptors for health checks if other connections have taken the rest; at most an eighth of all."""
 RETRY_AFTER_S = 1
@@ -38,7 +41,7 @@ RETRY_AFTER_S = 1
 Phase = Literal["idle", "head", "body", "response"]
 
 
-# Each call of `super()` would cost a hundredth of a request.
+# Bound once, because each call of `super()` would take 1% of a request's time.
 _data_received = HttpToolsProtocol.data_received
 _on_headers_complete = HttpToolsProtocol.on_headers_complete
 
@@ -51,7 +54,7 @@ class Refusal(NamedTuple):
 
 
 class _Refused(Exception):
-    """Makes the parser stop, which makes uvicorn call `send_400_response`."""
+    """An error that stops the parser, whereupon uvicorn calls `send_400_response`."""
 
 
 class Connections(ServerState):
@@ -64,7 +67,7 @@ class Connections(ServerState):
         self._was_scarce = False
 
     def add_extra(self, connection: Connection, *, uses_reserve: bool) -> None:
-        """Note a connection beyond the limit. Close the oldest ones in the reserve if they would use it up."""
+        """Add a connection beyond the limit. Close the oldest ones in the reserve while over half of it is used."""
         self._was_scarce = True
         if uses_reserve:
             self.in_reserve.append(connection)
@@ -96,9 +99,9 @@ class Connection(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._framing_bytes = 0
-        """The bytes received of a request's head, or since the last byte of its body; at most one read too few."""
+        """Bytes received of a request's head, or since the last byte of its body. May lack the bytes of one read."""
         self._parsed_scope: object = None
-        """The scope of the last request whose headers are complete."""
+        """The scope of the latest request whose headers are complete."""
         self._refusal: Refusal | None = None
         self._is_extra = False
         self._was_heard = False
@@ -133,7 +136,7 @@ class Connection(HttpToolsProtocol):
         else:
             known = len(cycle.body)
             _data_received(self, data)
-            # After the response, the rest of a body is not kept.
+            # After the response, uvicorn discards the rest of the body, so its length shows no progress.
             if len(cycle.body) != known or cycle.response_complete:
                 self._framing_bytes = 0
         if self._framing_bytes > HEAD_BYTES and not self.transport.is_closing():
@@ -188,7 +191,7 @@ class Connection(HttpToolsProtocol):
                 self._refuse(_SLOW_HEAD)
         elif now[0] == "body":
             if self.flow.read_paused or self.cycle.waiting_for_100_continue:
-                # The caller waits for this server.
+                # Not the caller's fault, because it waits for this server.
                 self._age_s = 0
             elif self._age_s > SILENCE_S:
                 self._refuse(_SILENT_BODY)
@@ -225,7 +228,7 @@ class Connection(HttpToolsProtocol):
         """Answer a request that is not passed on, and close the connection."""
         status, detail = self._refusal or Refusal(HTTPStatus.BAD_REQUEST, msg)
         cycle = self.cycle
-        # A caller would take a second response for that to another request.
+        # Do not send a second response to a request, because the caller would take it for that to its next request.
         is_next = not cycle.response_started if self.phase == "body" else cycle is None or cycle.response_complete
         if is_next and not self.transport.is_closing():
             head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
@@ -234,9 +237,10 @@ class Connection(HttpToolsProtocol):
 
 
 class _ResponseWriter:
-    """Sends the head of a response together with the first part of its body, because a second packet costs more.
+    """A transport that sends a response's head together with the first part of its body, to save a packet.
 
-    It is what uvicorn's cycle of one request uses of a transport. The cycle of a HEAD request never writes a body.
+    It has the methods of a transport that uvicorn's request cycle uses. Not for HEAD requests, whose cycle writes no
+    body.
     """
 
     __slots__ = ("_has_begun", "_head", "_transport")
@@ -264,7 +268,7 @@ class _ResponseWriter:
         return self._transport.is_closing()
 
     def close(self) -> None:
-        """Close the connection. A head without a body is sent, so that its caller sees that its request had begun."""
+        """Close the connection. First send a head that waits for a body, so the caller sees that its request began."""
         if self._head and not self._has_begun:
             self.write(b"")
         self._transport.close()

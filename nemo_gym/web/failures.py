@@ -24,9 +24,9 @@ from nemo_gym.http.reply import readable
 logger = logging.getLogger(__name__)
 
 OF_ANY_TIER = (InvalidTask, Overloaded, ServerLost)
-"""Failures that a server of any tier may raise. Without another tier, they are of the server that raised them."""
+"""Failures that a server of any tier may raise. If their tier is the default, it is set to that of the server."""
 ROLLOUT_ID_SCOPE_KEY = "nemo_gym_rollout_id"
-"""Scope key under which an inner layer passes the rollout's id to an outer one, which runs outside its context."""
+"""Scope key under which an inner layer passes the rollout's id to an outer layer, which has no rollout context."""
 CONVERSATION_SCOPE_KEY = "nemo_gym_conversation"
 """Scope key of a failed rollout's conversation, which the response with the failure contains."""
 
@@ -77,14 +77,14 @@ class Failures:
 
 
 def fault_in(folder: Path, error: Exception) -> str:
-    """Return the error after the last line of this folder in its traceback: `app.py:12: KeyError: 'count'`."""
+    """Return an error's text after its last location in a folder, such as `app.py:12: KeyError: 'count'`."""
     folder = folder.resolve()
     frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError) and error.filename:
         frames.append((Path(error.filename), error.lineno))
         text = f"{type(error).__name__}: {error.msg}"
-    # A folder may contain its own virtual environment.
+    # Skip installed packages, because a folder may contain its own virtual environment.
     own = [
         (path.resolve(), line)
         for path, line in frames
@@ -96,5 +96,5 @@ def fault_in(folder: Path, error: Exception) -> str:
 def _response_in(error: Exception) -> bytes:
     """Return the response of another server, if our client or `raise_for_status` attached it to the error."""
     content = getattr(error, "response_content", b"")
-    # An external endpoint's response must not be passed on as the cause.
+    # Ignore an external endpoint's response, because it must not be taken for a failure of one of our servers.
     return content if isinstance(content, bytes) and not isinstance(error, EndpointError) else b""

@@ -1,9 +1,9 @@
 """Fast path for plain routes, which avoids the cost of FastAPI features that a route does not use.
 
-FastAPI stays the definition, the documentation and the fallback. The fast path handles a POST to a fixed path whose
-endpoint takes a JSON body, the request, or both. It uses FastAPI's own fields to parse, validate and serialize, but
-not its router, dependencies and exit stacks. Middleware, exception handlers, routes in front of it, dependencies and
-rejected bodies have the same effect as without it.
+FastAPI still defines and documents all routes, and handles the calls that the fast path cannot. The fast path handles
+a POST to a fixed path whose endpoint takes a JSON body, the request, or both. It uses FastAPI's own fields to parse,
+validate and serialize, but not its router, dependencies and exit stacks. It does not change the effect of middleware,
+exception handlers, earlier routes, dependencies and invalid bodies.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ class FastRoute(APIRoute):
     shows_prefix: bool = False
     """Whether `request.url` has the path of the caller, with the prefix that names a rollout."""
     loads_in_part: Callable[[bytes], Any | None] | None = None
-    """Parses a body for the endpoint's types alone, without what they do not need. None parses all of it."""
+    """Parses only those parts of a body that the endpoint's types need. If this is or returns None, all is parsed."""
 
     def __init__(self, path: str, endpoint: Callable[..., object], **settings: Any) -> None:
         super().__init__(path, endpoint, **settings)
         self._built = self.app
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return FastAPI's handler, which then parses the body without lone surrogates."""
+        """Return FastAPI's handler, but replace lone surrogates in the body before it is parsed."""
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
             if self.shows_prefix:
                 _show_prefixed_path(request)
             if self.body_field is not None and _is_json(request.scope):
-                # FastAPI reports a caller that hung up.
+                # Ignore this error, because FastAPI itself reports a caller that hung up.
                 with contextlib.suppress(ClientDisconnect):
                     # Starlette caches the body in this attribute.
                     request._body = without_lone_surrogates(await request.body())
@@ -71,7 +71,7 @@ class FastRoute(APIRoute):
 
     @property
     def was_wrapped(self) -> bool:
-        """Whether an author has wrapped the route's app."""
+        """Whether the server's author has wrapped the route's app. If so, the fast path is not used."""
         return self.app is not self._built
 
 
@@ -92,7 +92,7 @@ class FastRoutes:
     def __init__(self, app: ASGIApp, *, of: FastAPI) -> None:
         self.app = app
         self._router = of.router
-        # As in FastAPI, the handler for all exceptions is outside of all middleware.
+        # Leave out the handler for all exceptions, which is outside of all middleware, as in FastAPI.
         handlers = {kind: each for kind, each in of.exception_handlers.items() if kind not in (500, Exception)}
         self._raising = ExceptionMiddleware(_raise_again, handlers=handlers)
         self._routes: list[BaseRoute] = []
@@ -177,7 +177,7 @@ class _FastCall:
         body = received.body()
         pass_on = self.route.pass_on
         if pass_on is not None and (passed_on := pass_on(scope, body)) is not None:
-            # It does not see the request, so nothing belongs to the session, and signing its cookie takes long.
+            # Send no session cookie. `pass_on` cannot change the session, and signing a cookie is slow.
             scope.pop(SET_COOKIE_SCOPE_KEY, None)
             received.forget()
             del body
@@ -196,7 +196,7 @@ class _FastCall:
                 in_part = None if self.route.loads_in_part is None else self.route.loads_in_part(body)
                 given = from_json(body) if in_part is None else in_part
             except ValueError:
-                # The route's handler reports what is wrong, or replaces lone surrogates.
+                # Fall back to the route's handler, which reports what is wrong, or replaces lone surrogates.
                 return None
             values[field.name], problems = field.validate(given, {}, loc=("body",))
             if problems:
@@ -231,7 +231,7 @@ class _FastCall:
 
 
 def _location_of(endpoint: Callable[..., object], path: str) -> EndpointContext:
-    # FastAPI's own function caches by a function's id, which a later function may reuse.
+    # Not FastAPI's own function, because it caches by the id of a function, which a later function may reuse.
     location: EndpointContext = {"function": getattr(endpoint, "__name__", ""), "path": f"POST {path}"}
     code = getattr(inspect.unwrap(endpoint), "__code__", None)
     if code is not None:
@@ -240,7 +240,7 @@ def _location_of(endpoint: Callable[..., object], path: str) -> EndpointContext:
 
 
 class Received:
-    """What a caller has sent: its body, or why there is none."""
+    """The messages received from a caller: the request's body, or a disconnect."""
 
     def __init__(self, receive: Receive) -> None:
         self.receive = receive
@@ -248,7 +248,7 @@ class Received:
         self._json: object = None
 
     async def is_complete(self) -> bool:
-        """Receive the body. Return whether the caller has sent all of it before hanging up."""
+        """Receive the body. Return False if the caller hung up before it was complete."""
         message = await self.receive()
         self._messages = [message]
         while message.get("more_body", False):
@@ -267,19 +267,19 @@ class Received:
         return body
 
     def replace(self, body: bytes) -> None:
-        """Go on with another body."""
+        """Replace the body."""
         self._messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     def keep_only(self, json: object) -> None:
-        """Keep a body as the JSON that it holds, and write it again if it is wanted."""
+        """Keep only the parsed JSON of the body. `body` serializes it again when it is called."""
         self._json, self._messages = json, []
 
     def forget(self) -> None:
-        """Free the body, which was passed on. It is empty from now on."""
+        """Free the body after it was passed on. From then on, `body` returns empty bytes."""
         self.replace(b"")
 
     def again(self) -> Receive:
-        """Return a `receive` that repeats these messages first."""
+        """Return a `receive` that first repeats the received messages, then receives further ones."""
         if self._json is not None:
             self.replace(self.body())
         messages = self._messages[::-1]
@@ -306,7 +306,7 @@ class _ReadRequest(Request):
 
 
 def _show_prefixed_path(request: Request) -> None:
-    """Give `request.url` the path of the caller. The router got it without the prefix that names a rollout."""
+    """Give `request.url` the caller's path, with the prefix that names a rollout. The router sees no prefix."""
     prefixed = request.scope.get(PREFIXED_PATH_SCOPE_KEY)
     if prefixed is not None:
         # Starlette caches the URL in this attribute.

@@ -47,7 +47,7 @@ async def whole_body(receive: Receive) -> bytes:
 
 
 async def answer_of(app: ASGIApp, scope: Scope, body: bytes) -> Answer:
-    """Return an app's response to a request with this body. Errors of the app are raised."""
+    """Return an app's response to a request with this body. Errors of the app propagate to the caller."""
     chunks: list[bytes] = []
     start: Message = {}
     is_over = asyncio.Event()
@@ -76,10 +76,10 @@ async def answer_of(app: ASGIApp, scope: Scope, body: bytes) -> Answer:
 
 
 def post_scope(path: str, headers: Headers, *, like: Scope) -> Scope:
-    """Return the scope of a POST request with JSON from the same client as another request."""
+    """Return the scope of a POST request with a JSON body, as if sent by the client of the request `like`."""
     return {
         "type": "http",
-        # Test clients do not set it.
+        # A default, because test clients do not set `asgi`.
         "asgi": like.get("asgi", {"version": "3.0"}),
         "http_version": like["http_version"],
         "method": "POST",

@@ -13,13 +13,13 @@ from starlette.responses import Response
 from nemo_gym.config.explain import with_known_fields
 
 MAX_PROBLEMS = 100
-"""Further problems are left out."""
+"""Maximum number of problems in a response. Further ones are left out."""
 LONGEST_INPUT = 2000
-"""In characters. Each problem contains the invalid input, which may be the whole body."""
+"""Maximum characters of a problem's `input`, because the invalid input may be the whole body."""
 
 
 async def invalid_body_response(request: Request, error: Exception) -> Response:
-    """Return status 422 and every problem with its location, even if the input cannot be written as JSON."""
+    """Return status 422 and the problems with their locations, even if the input cannot be written as JSON."""
     assert isinstance(error, RequestValidationError)
     body = getattr(request.scope.get("route"), "body_field", None)
     kind = body.field_info.annotation if body else None
@@ -33,7 +33,7 @@ def _as_json(problem: Mapping[str, object]) -> dict[str, object]:
     if len(found := json.dumps(given)) <= LONGEST_INPUT:
         return fields
     if fields.get("type") == "missing" and isinstance(given, dict) and len(json.dumps([*given])) <= LONGEST_INPUT:
-        # The keys may show a typo; their values are not the problem.
+        # Show only the keys, because one may be a typo of the missing key. Their values are not the problem.
         return {**fields, "input": dict.fromkeys(given, "…")}
     return {**fields, "input": f"{found[:LONGEST_INPUT]}…"}
 
@@ -50,7 +50,7 @@ def _writable(value: object) -> object:
         return [_writable(each) for each in value]
     if value is None or isinstance(value, bool) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    # Python refuses to convert an integer of thousands of digits to text.
+    # Show only the size of a huge integer, because Python refuses to convert thousands of digits to text.
     if isinstance(value, int) and value.bit_length() <= 64:
         return value
     return f"{type(value).__name__} of {value.bit_length()} bits" if isinstance(value, int) else str(value)

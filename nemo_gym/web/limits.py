@@ -1,4 +1,4 @@
-"""The load that a server accepts."""
+"""Limits on the load that a server accepts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class CallLimits:
     """Limits on the calls of a server."""
 
     in_flight: int = 16_384
-    """Calls that are handled at the same time. Further ones wait."""
+    """Maximum number of calls that are handled at the same time. Further calls wait."""
     queued: int = 16_384
-    """Calls that wait. Further ones are rejected with 503 and may be retried."""
+    """Maximum number of waiting calls. Further calls are rejected with 503 and may be retried."""
     body_bytes: int = 256 * MEBIBYTE
-    """The size of a request's body."""
+    """Maximum size of a request's body."""
     body_depth: int = DEEPEST_REQUEST
-    """The nesting depth of a JSON body. Parsers and validators recurse, and so would a handler."""
+    """Maximum nesting depth of a JSON body, because parsers, validators and handlers recurse."""
 
 
 def too_deep(most: int) -> str:

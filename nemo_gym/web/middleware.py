@@ -17,10 +17,10 @@ THIS_MACHINE = ("127.0.0.1", 0)
 
 
 class CallMiddleware:
-    """Applies the given parts to each call, from admission (outermost) to sessions.
+    """Middleware that applies the given parts to each call, from admission (outermost) to sessions.
 
-    It is one class, because a layer per part would slow down every call. An author's middlewares run between an outer
-    instance (admission, failures) and an inner one (rollouts, sessions).
+    One class has all parts, because a layer per part would slow down every call. The server author's own middlewares
+    run between an outer instance (admission, failures) and an inner one (rollouts, sessions).
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class CallMiddleware:
         knows_rollouts: bool = False,
         sessions: Sessions | None = None,
     ) -> None:
-        """`knows_rollouts` makes handlers work for the rollout that the caller names."""
+        """With `knows_rollouts`, handlers run in the context of the rollout that the caller names."""
         self.app = app
         self.admission = admission
         self.failures = failures
@@ -60,7 +60,7 @@ class CallMiddleware:
         answer = Answer(scope, send, admission.secrets)
         if not await admission.lets_in(call, answer):
             return
-        # Each further coroutine between the server and the handler would take a hundredth of a request.
+        # Inline, because each further coroutine between server and handler would take 1% of a request's time.
         try:
             waits: list[Wait] = []
             ends_at, known = call.ends_at(), current_work()
@@ -103,7 +103,7 @@ class CallMiddleware:
 
 
 class RolloutContextMiddleware(CallMiddleware):
-    """Lets a handler work for the rollout that the caller names, by header or by `/ng-rollout/<id>/…`."""
+    """Middleware that runs handlers for the rollout named by the caller, in a header or as `/ng-rollout/<id>/…`."""
 
     def __init__(self, app: ASGIApp) -> None:
         super().__init__(app, knows_rollouts=True)

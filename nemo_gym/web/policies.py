@@ -1,4 +1,4 @@
-"""Middleware that takes the policy of a rollout out of the row or a header before any handler sees it."""
+"""Middleware that removes a rollout's policy (endpoint, key, model) from the request before any handler sees it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _WRITTEN_KEYS = tuple(f'"{key}"'.encode() for key in POLICY_KEYS)
 
 
 class RolloutPolicies:
-    """Lets the handlers of a server work with the policy that the caller names."""
+    """Middleware that makes a server's handlers use the policy that the caller names, in the row or in a header."""
 
     def __init__(
         self, app: ASGIApp, *, servers: frozenset[str] = frozenset(), reads_rows: bool = False, objection: str = ""
     ) -> None:
-        """`servers` are the names of those that receive the policy with each call of the rollout.
+        """`servers` are the names of the servers to which calls for the rollout pass on the policy.
 
-        With `reads_rows`, a row for `/run` may name the policy. `objection` is why no policy can be used here.
+        With `reads_rows`, a row for `/run` may name the policy. A non-empty `objection` rejects each policy.
         """
         self.app = app
         self._servers = servers
@@ -70,7 +70,7 @@ def _taken_from_headers(scope: Scope) -> Policy | None:
 
 def _taken_from_row(body: bytes) -> tuple[Policy | None, bytes]:
     """Return the policy that a row names, and the row without it."""
-    # Python's own parser and writer, because they round no number.
+    # `json` and not orjson, because orjson rounds integers of more than 64 bits.
     row = _parsed(body, "the row")
     if not isinstance(row, dict):
         return None, body

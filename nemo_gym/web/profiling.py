@@ -25,10 +25,10 @@ class ProfilingMiddlewareConfig(BaseModel):
 
 
 class Profiler:
-    """Measures from `start` to `stop`, or as a context manager, and then writes the profile.
+    """A profiler that measures from `start` to `stop`, or within a `with` block, and then writes the profile.
 
-    If yappi is installed, it measures the CPU time of all threads and distinguishes coroutines. Otherwise it measures
-    the time of the thread that started it.
+    If yappi is installed, the profile has the CPU time of all threads and distinguishes coroutines. Otherwise it has
+    the time of the thread that started the profiler.
     """
 
     def __init__(self, name: str, base_profile_dir: str | Path, required_str: str | None = None) -> None:

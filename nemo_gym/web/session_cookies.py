@@ -1,4 +1,4 @@
-"""Sessions in signed cookies. Each cookie's signature is checked once."""
+"""Sessions in signed cookies. Verified cookies are cached."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 SESSION_ID_KEY = "session_id"
 LIFE_KEY = "_ng_life"
-"""Session key that identifies the process start that began a session. A session without it survives restarts."""
+"""Key of the session value that identifies the process start in which the session began.
+
+A session without this value survives restarts.
+"""
 NEED_NO_STATE = frozenset({"/aggregate_metrics", "/reverify_mode", "/mcp"})
 """Paths that do not use a rollout's state. `/mcp` checks its own token instead."""
 SESSION_MAX_AGE_S = 14 * 24 * 60 * 60
@@ -34,7 +37,7 @@ TEXTS = frozenset({str})
 
 
 class SignedSession(NamedTuple):
-    """A session as its cookie contains it. A tuple, because thousands are cached."""
+    """A session as its cookie contains it. It is a tuple to save memory, because thousands are cached."""
 
     signed: bytes
     """The cookie's value as received."""
@@ -74,9 +77,9 @@ class Sessions:
     The cookie has the format of Starlette's `SessionMiddleware`. Every response sets it, because agents keep only the
     cookies of the last response.
 
-    `life` identifies this start of the process; None if a restart loses no state. A session from before a restart is
-    replaced at the paths in `beginnings`, or anywhere if that is None. At other paths its state is missing, and
-    `ServerLost` is raised.
+    `life` identifies this start of the process; None if a restart loses no state. `beginnings` are the paths that
+    begin a session; None means all paths. At these paths, a session from before a restart is replaced. At other paths,
+    calls that need the session's lost state raise `ServerLost`.
     """
 
     def __init__(
@@ -95,10 +98,10 @@ class Sessions:
         self._signer = _Signer(secret)
         self._prefix = cookie.encode("latin-1") + b"="
         self._remembered: dict[bytes, SignedSession] = {}
-        """Sessions by cookie, so that each is checked once per rollout."""
+        """Sessions by cookie value, so that each cookie is verified only once."""
 
     def read(self, cookies: bytes) -> SignedSession | None:
-        """Return the session of a `Cookie` header; None without one, or if it has expired."""
+        """Return the session of a `Cookie` header, or None if there is none, it is invalid or it has expired."""
         if self._prefix not in cookies:
             return None
         if cookies.startswith(self._prefix) and b";" not in cookies and b'"' not in cookies:
@@ -150,11 +153,14 @@ class Sessions:
         return session
 
     def _outlived(self, known: SignedSession, scope: Scope) -> SignedSession | None:
-        """Return a session from before a restart, None to replace it, or raise `ServerLost` if it needs its state."""
+        """Decide what to do with a session from before a restart.
+
+        Return None to replace the session, or the session to keep it. Raise `ServerLost` if the call needs its state.
+        """
         if self.beginnings is None or scope["path"] in self.beginnings:
             return None
         if scope["method"] in ("GET", "HEAD", "OPTIONS") or scope["path"] in NEED_NO_STATE:
-            # Unchanged, because with a new session the rollout would be graded as if the model had done nothing.
+            # Keep the session. With a new one, the rollout would be graded as if the model had done nothing.
             return known
         raise lost_with_earlier_life()
 
@@ -193,7 +199,7 @@ def lost_with_earlier_life(server: str | None = None) -> ServerLost:
 
 
 def session_cookie(name: str, secret: str, session_id: str) -> str:
-    """Return the `Cookie` header of a session, as if the server had sent it to the caller before."""
+    """Return a `Cookie` header that names a session by its id, signed so that the server accepts it."""
     signed = itsdangerous.TimestampSigner(secret).sign(_packed({SESSION_ID_KEY: session_id}))
     return f"{name}={signed.decode('latin-1')}"
 
@@ -203,7 +209,7 @@ def _packed(values: JsonObject) -> bytes:
         text = orjson.dumps(values) if _are_texts(values) else b""
     except orjson.JSONEncodeError:
         text = b""
-    # Other values are serialized, or rejected, as in Starlette.
+    # Values other than strings are serialized, or rejected, as in Starlette.
     return base64.b64encode(text or json.dumps(values).encode())
 
 
@@ -212,6 +218,6 @@ def _are_texts(values: JsonObject) -> bool:
 
 
 def _new_id() -> str:
-    # A random UUID of version 4, created four times as fast as with `uuid`. A rollout has four sessions.
+    # A random UUID of version 4, created four times as fast as with `uuid`, because a rollout has four sessions.
     digits = os.urandom(16).hex()
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-8{digits[17:20]}-{digits[20:]}"

@@ -19,7 +19,7 @@ from nemo_gym.web.in_process import Answer, whole_body
 
 NOT_FORWARDED = OWN_HEADERS | {TIME_LEFT_HEADER.encode()}
 PASSED_ON = b"x-nemo-gym-passed-on"
-"""Marks a call from another part of the run that does not have the session."""
+"""Header of a call that was forwarded by another part of the run, because that part does not have the session."""
 OF_THE_PROCESS = OWN_HEADERS | {b"date", b"server"}
 """Headers that each process sets in its own responses."""
 
@@ -36,7 +36,8 @@ class Holder(NamedTuple):
 class SessionRouting:
     """The processes of one server, including this one.
 
-    A session's mark begins with its part of the run and the number of its process, so that every process can find it.
+    A session's mark begins with a part of the run and a process number, so that any process can find the session's
+    process.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class SessionRouting:
         directory: Directory | None = None,
         tls: Tls | None = None,
     ) -> None:
-        """`sockets` are the unix sockets of this machine's processes, by process number; a single one has none.
+        """`sockets` are the unix sockets of this machine's processes, by process number; empty for a single process.
 
         `member`, `directory` and `tls` belong to a run on several machines.
         """
@@ -87,9 +88,9 @@ class SessionRouting:
             headers.append((TIME_LEFT_HEADER.encode(), b"%.3f" % time_left_for_callee(left_s)))
         rollout_id = scope.get(ROLLOUT_ID_SCOPE_KEY)
         if rollout_id and all(name != ROLLOUT_HEADER.encode() for name, _ in headers):
-            # The id was in the path, and the prefix has been removed.
+            # Send the id as a header, because it was in the path's prefix, which has been removed.
             headers.append((ROLLOUT_HEADER.encode(), rollout_id.encode()))
-        # The caller's own token was removed when the call was admitted.
+        # Add the run's token again, because it was removed when the call was admitted.
         headers += run_headers(self._run_token)
         host, port = await self._address_of(holder, headers)
         try:
@@ -107,7 +108,8 @@ class SessionRouting:
     async def _address_of(self, holder: Holder, headers: list[tuple[bytes, bytes]]) -> tuple[str, int]:
         if holder.socket is not None or self._directory is None:
             return self.server, 0
-        # This part may have the address of a lost one that is still listed. It must not send calls to itself.
+        # Do not forward a call twice. The directory may still list a lost part whose address this part has now, and
+        # this part must not send calls to itself.
         was_passed_on = any(name == PASSED_ON for name, _ in headers)
         listed = None if was_passed_on else await self._directory.of_member(self.server, holder.member)
         if listed is None:

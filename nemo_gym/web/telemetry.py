@@ -42,7 +42,7 @@ class Telemetry:
         self._started_at = time.time()
 
     def count(self, route: str, status: int, seconds: float) -> None:
-        """Count an answered call. `route` is the declared path, so that there are few of them."""
+        """Count an answered call. `route` is the declared path, so that the metrics have few distinct labels."""
         counts = self._routes[route]
         counts.by_status[status] += 1
         counts.buckets[bisect_left(BUCKETS_S, seconds)] += 1
@@ -77,7 +77,7 @@ class Telemetry:
             ("process_resident_memory_bytes", "gauge", "Resident memory of this process.", resident_bytes() or None),
         ):
             if value is None:
-                # Not every system reports the memory.
+                # Leave out the memory, which not every system reports.
                 continue
             yield f"# HELP nemo_gym_{name} {description}"
             yield f"# TYPE nemo_gym_{name} {kind}"

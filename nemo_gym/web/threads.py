@@ -20,10 +20,10 @@ MOST_STUCK = 480
 
 
 class BlockingPool:
-    """Runs up to `threads` functions at once. Further ones wait.
+    """A thread pool that runs up to `threads` functions at once. Further calls wait.
 
-    A call is abandoned if its deadline passes or its caller hangs up. Its thread runs to its end, but another call
-    may start. Further calls raise `Overloaded` if too many abandoned ones are still running.
+    A call is abandoned if its deadline passes or its caller hangs up. Its thread keeps running, but its slot is free
+    for another call. If too many abandoned calls are still running, further calls raise `Overloaded`.
     """
 
     def __init__(self, threads: int = THREADS) -> None:
@@ -61,7 +61,7 @@ _pools: dict[asyncio.AbstractEventLoop, BlockingPool] = {}
 
 
 def blocking_pool(threads: int | None = None) -> BlockingPool:
-    """Return the pool of the running event loop. `threads` only matters for a new pool."""
+    """Return the pool of the running event loop. `threads` is ignored if the pool exists already."""
     loop = asyncio.get_running_loop()
     if loop not in _pools:
         for ended in [known for known in _pools if known.is_closed()]:

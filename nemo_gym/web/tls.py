@@ -12,9 +12,9 @@ from nemo_gym.config.tls import Tls
 from nemo_gym.http.tls import server_context
 
 HANDSHAKE_S = 10.0
-"""Seconds for a handshake. A caller that sends nothing holds a connection for as long."""
+"""Timeout of a TLS handshake. A caller that sends nothing occupies a connection for this long."""
 CLOSE_S = 2.0
-"""Seconds for a caller to confirm the end of a connection."""
+"""Seconds for a caller to confirm the end of a TLS connection."""
 
 
 async def listen_with_tls(server: uvicorn.Server, listeners: Iterable[socket.socket], tls: Tls) -> None:

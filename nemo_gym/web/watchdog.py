@@ -22,10 +22,10 @@ GONE_CHECK_S = 2.0
 
 
 class Watchdog:
-    """Cancels the running task at the deadline, or when the caller of a long call has hung up.
+    """A context manager that cancels the running task at the deadline, or when a long call's caller has hung up.
 
-    Inside the `with` block, the app must receive through `receive`. The block ends the watchdog's own cancellation and
-    sets `has_fired`. One timer serves both checks, because most calls need neither.
+    Inside the `with` block, the app must receive through `receive`. If the watchdog cancels the task, the block
+    suppresses this cancellation and sets `has_fired`. One timer serves both checks, because most calls need neither.
     """
 
     # Class-level defaults for rarely used attributes, so most calls pay nothing for them.
@@ -84,7 +84,7 @@ class Watchdog:
         if self._ends_at - time.monotonic() <= CLOCK_SLACK_S:
             self._cancel()
             return
-        # An app that is receiving sees the disconnect itself.
+        # Do not listen while the app is receiving, because it then sees the disconnect itself.
         is_late = time.monotonic() - self._call.began_at >= GONE_CHECK_S - CLOCK_SLACK_S
         if is_late and self._listener is None and self._body_has_ended and not self._is_receiving:
             self._listener = asyncio.ensure_future(self._receive())

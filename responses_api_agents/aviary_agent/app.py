@@ -1,4 +1,4 @@
-"""The agent of Aviary environments: model and environment alternate until the environment is done."""
+"""The agent for Aviary environments: model and environment alternate until the environment is done."""
 
 import orjson
 from fastapi import Request, Response
@@ -25,11 +25,11 @@ class AviaryAgentConfig(BaseResponsesAPIAgentConfig):
     resources_server: ResourcesServerRef
     model_server: ModelServerRef
     max_steps: int | None = Field(default=100, ge=1)
-    """The most turns of the model. The rewards so far count, even if the environment is not done."""
+    """The maximum number of turns of the model. The rewards so far count, even if the environment is not done."""
 
 
 class AviaryAgentRunRequest(BaseRunRequest):
-    """A dataset row."""
+    """A dataset row, with any further fields that the environment needs."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -57,7 +57,7 @@ class AviaryAgent(SimpleResponsesAPIAgent):
             path = self.url_path_for_run("/v1/responses", row)
             conversation = Conversation(params=_asked(row["responses_create_params"], begun), model_path=path)
             await self._act(conversation, episode)
-            # The row lacks the first observation and the tools, so record the request that the model got.
+            # Record the request that the model got, because the row lacks the first observation and the tools.
             answered = {**row, "responses_create_params": conversation.params, "response": conversation.response}
             if not self.config.skip_verification:
                 return Response(await episode.verify(answered), media_type="application/json")
@@ -78,7 +78,7 @@ class AviaryAgent(SimpleResponsesAPIAgent):
             await conversation.ask(self.server_client, self.config.model_server.name)
             step = await episode.step(conversation.said[heard:])
             conversation.said.extend(step.obs)
-            # A truncated turn has used up the tokens, so it is the last one.
+            # Stop after a truncated turn, because it has used up the tokens.
             if step.done or conversation.was_cut_off:
                 return
 

@@ -19,7 +19,7 @@ AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
 OF_A_TURN = {"message", "function_call"}
 OF_A_CALL = ("type", "id", "call_id", "name", "arguments", "status", "role", "content")
-"""The fields of an item that a step gets. Token ids are left out, because there may be many."""
+"""The fields of an item that are sent to `/step`. Token ids are left out, because there may be many."""
 
 
 class Begun(BaseModel):

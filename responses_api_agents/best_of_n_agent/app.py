@@ -1,4 +1,4 @@
-"""The agent of several attempts: another agent answers a row N times, and only the chosen answer is graded."""
+"""The agent for several attempts: another agent answers a row N times, and only the chosen answer is graded."""
 
 import asyncio
 from pathlib import Path
@@ -65,7 +65,7 @@ class BestOfNAgent(ComposingAgent):
             others = [attempt for attempt in attempts if attempt is not chosen.attempt]
             await self._close(others)
         except BaseException:
-            # The base class closes the first session.
+            # Leave out the first session, because the base class closes it.
             await self._close(attempts[1:])
             raise
         total = None
@@ -78,7 +78,7 @@ class BestOfNAgent(ComposingAgent):
         return conversation
 
     async def _try(self, attempt: Attempt, row: JsonObject) -> Answered | None:
-        """Let the other agent answer. Return None if that fails, because the other attempts go on."""
+        """Let the other agent answer. If it fails, note the failure and return None, because other attempts go on."""
         try:
             attempt.session = attempt.session or await self.seed_another_session(row)
             attempt.response = await self.answer_of_agent(row["responses_create_params"], attempt.session)

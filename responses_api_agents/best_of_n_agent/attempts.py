@@ -17,12 +17,12 @@ class Attempt:
 
     number: int
     session: dict[str, str] = field(default_factory=dict)
-    """The cookies of its session of the environment."""
+    """The cookies of the environment session in which this attempt is made."""
     response: NeMoGymResponse | None = None
     failure: RolloutError | None = None
 
     def record(self) -> JsonObject:
-        """Return the attempt as JSON for the graded row of another one."""
+        """Return the attempt as JSON, to be stored in the graded row of the chosen attempt."""
         if self.failure is None:
             response = None if self.response is None else self.response.model_dump(mode="json")
             return {"attempt": self.number, "response": response}
@@ -44,9 +44,9 @@ class Answered:
 
 
 def most_common(answered: Sequence[Answered]) -> tuple[Answered, int]:
-    """Return the first attempt with the most common final answer, and the number of those with the same one.
+    """Return the first attempt with the most common final answer, and the number of attempts with that answer.
 
-    Attempts without a text count only if no attempt has one. Of equally common answers, the earliest is chosen.
+    Empty answers count only if all answers are empty. Of equally common answers, the earliest is chosen.
     """
     answers = [answer_in(each.response) for each in answered]
     votes = Counter(answer for answer in answers if answer) or Counter(answers)
@@ -55,9 +55,9 @@ def most_common(answered: Sequence[Answered]) -> tuple[Answered, int]:
 
 
 def answer_in(response: NeMoGymResponse) -> str:
-    r"""Return the final answer in the last message, such that different spellings of it are equal.
+    r"""Return the final answer in the last message, normalised so that different spellings are equal.
 
-    That is the last `\boxed{…}`, or else the text after the last "Answer:", or else the whole text.
+    The final answer is the last `\boxed{…}`, or else the text after the last "Answer:", or else the whole text.
     """
     text = strip_reasoning(response.last_text)
     return normalised(last_boxed(text) or final_answer(text) or text)

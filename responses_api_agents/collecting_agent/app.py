@@ -1,10 +1,10 @@
-"""The collector on the machines of the agents: it passes rows on, and may keep their results on its own disk."""
+"""The collector, a server next to the agents. It passes rows on to them, and may keep the results on its own disk."""
 
 from nemo_gym import CollectingAgent
 
 
 class RolloutCollector(CollectingAgent):
-    """A collector without changes. `CollectingAgent` has its `/run`."""
+    """A collector that adds nothing to `CollectingAgent`, which defines `/run`."""
 
 
 if __name__ == "__main__":

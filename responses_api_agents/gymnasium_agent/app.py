@@ -1,4 +1,4 @@
-"""The agent of games: after a reset, model and environment alternate until the game is over."""
+"""The agent for games: after a reset, model and environment alternate until the game is over."""
 
 import orjson
 from fastapi import Request, Response
@@ -26,11 +26,11 @@ class GymnasiumAgentConfig(BaseResponsesAPIAgentConfig):
     resources_server: ResourcesServerRef
     model_server: ModelServerRef
     max_steps: int | None = Field(default=100, ge=1)
-    """The most turns of the model. The rewards so far count, even if the game is not over."""
+    """The maximum number of turns of the model. The rewards so far count, even if the game is not over."""
 
 
 class GymnasiumAgentRunRequest(BaseRunRequest):
-    """A dataset row."""
+    """A dataset row, with any further fields that the game needs."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -80,7 +80,7 @@ class GymnasiumAgent(SimpleResponsesAPIAgent):
         ending = {"terminated": last.terminated, "truncated": last.truncated}
         played = {"response": transcript.response, "reward": reward, "steps": steps, **ending}
         if begun.observation is not None:
-            # The row lacks the first observation, so record the input that the model got.
+            # Record the input that the model got, because the row lacks the first observation.
             played["responses_create_params"] = {**transcript.params, "input": transcript.given}
         return played
 

@@ -1,4 +1,4 @@
-"""The client of an environment with reset and step, for one game."""
+"""The client for one game in an environment with the routes `/reset` and `/step`."""
 
 import asyncio
 from collections.abc import Awaitable

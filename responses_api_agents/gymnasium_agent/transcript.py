@@ -18,18 +18,18 @@ from nemo_gym import (
 from nemo_gym.jsonl import JsonObject
 
 UNANSWERED = "The environment has not answered this call."
-"""The output of a call that a step did not answer, because endpoints reject a call without an output."""
+"""The output that is added for a call that a step did not answer. Endpoints reject a call without an output."""
 
 
 @dataclass
 class Transcript:
-    """A conversation to which turns and steps are added."""
+    """The conversation of a game, to which the model's turns and the results of steps are added."""
 
     params: JsonObject
     given: list[JsonObject]
     """The input up to the model's first turn."""
     output: list[JsonObject] = field(default_factory=list)
-    """All items since then."""
+    """All items after the input: the model's turns, the outputs of calls, and observations."""
     _cookies: dict[str, str] = field(default_factory=dict)
     _last: JsonObject = field(default_factory=dict)
     _usage: Any = None

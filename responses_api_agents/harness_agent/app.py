@@ -1,4 +1,4 @@
-"""The agent of programs: it runs any program that speaks an OpenAI or Anthropic API, and has its work graded."""
+"""The agent for programs: it runs any program that uses an OpenAI or Anthropic API, and has its work graded."""
 
 import os
 import sysconfig
@@ -31,7 +31,8 @@ RESPONSES_PATH = "/v1/responses"
 PYTHONPATH = "PYTHONPATH"
 KIB = 1024
 SPARE_S = 600.0
-"""For starting the program and collecting its files. A sandbox that outlives its server ends after this time, too."""
+"""Seconds to start the program and to collect its files. A sandbox ends by itself this long after `timeout_s`, even if
+its server is gone."""
 
 
 class SandboxLimits(BaseModel):
@@ -40,7 +41,7 @@ class SandboxLimits(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     image: str | None = None
-    """For providers with images, such as docker."""
+    """The container image, for providers that use images, such as docker."""
     cpu: float | None = Field(default=None, gt=0)
     memory_mib: int | None = Field(default=None, gt=0)
     disk_gib: float | None = Field(default=None, gt=0)
@@ -52,11 +53,11 @@ class HarnessAgentConfig(ConversingAgentConfig):
     """The program and its arguments. In them, in `env` and in `files`, `{prompt}`, `{model}`, `{openai_base_url}`,
     `{anthropic_base_url}`, `{api_key}`, `{mcp_url}` and `{workdir}` are filled in."""
     env: dict[str, str] = Field(default_factory=dict)
-    """Variables of the program, besides those by which OpenAI's and Anthropic's clients find the model."""
+    """Environment variables of the program, besides those by which the OpenAI and Anthropic clients find the model."""
     files: dict[str, Path] = Field(default_factory=dict)
-    """Files for its workspace: the path there → a file of this machine, for example of this folder."""
+    """Files for the program's workspace: the path there → the file on this machine, for example in this folder."""
     prompt_file: str = "task.md"
-    """The path in the workspace of the task's text."""
+    """The file in the workspace that contains the text of the task."""
     model_name: str = "policy"
     """The name by which the program calls the model. The model server uses its own."""
     sandbox_provider: str | JsonObject = "bubblewrap"
@@ -66,19 +67,19 @@ class HarnessAgentConfig(ConversingAgentConfig):
     sandbox: SandboxLimits = Field(default_factory=SandboxLimits)
     workdir: str = "/workspace"
     gateway_host: str | None = None
-    """This machine's address as its sandboxes see it, for providers that cannot listen inside them."""
+    """The address of this machine as seen from a sandbox, for providers that cannot listen inside sandboxes."""
     timeout_s: float = Field(default=600.0, gt=0)
     """A program that takes longer is killed, and its rollout fails."""
     grace_s: float = Field(default=30.0, ge=0)
-    """After `max_steps` calls of the model, the program may finish within this time. Then it is killed and graded."""
+    """After `max_steps` model calls, the program has this many seconds to finish. Then it is killed and graded."""
     collects: list[str] = Field(default_factory=lambda: ["."])
     """The paths in the workspace whose files the verifier sees."""
     largest_file_kib: int = Field(default=256, ge=0)
-    """A larger file is left out."""
+    """A file that is larger than this is not collected."""
     most_collected_kib: int = Field(default=4096, ge=0)
-    """Of all files together."""
+    """The maximum size of all collected files together."""
     keep_workspaces: Literal["never", "failed", "always"] = "never"
-    """Of which rollouts the workspace is kept, as `<rollout id>.tar`."""
+    """The rollouts whose workspace is kept, as `<rollout id>.tar` in `workspaces_dir`."""
     workspaces_dir: Path = Path("results/workspaces")
 
 
@@ -110,7 +111,7 @@ class HarnessAgent(ConversingAgent):
         conversation = await self.begin(params, dict(request.cookies), path)
         if conversation.params["tools"]:
             raise InvalidTask(
-                f"{self.config.name}: a program is offered the tools of a session in a rollout of its own only. "
+                f"{self.config.name}: a program can call the tools of a session only in a rollout. "
                 "Call /run instead of /v1/responses"
             )
         await self._hold(conversation, {}, None)
@@ -182,7 +183,7 @@ class HarnessAgent(ConversingAgent):
     def _content(self, source: Path) -> bytes:
         found = find_path(source, Path.is_file)
         if found is None:
-            raise DataError(f"{self.config.name}: files: {source} is not there. Name a file of this machine.")
+            raise DataError(f"{self.config.name}: files: {source} was not found. Name a file on this machine.")
         return found.read_bytes()
 
     @cached_property

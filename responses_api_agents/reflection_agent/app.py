@@ -1,4 +1,4 @@
-"""The agent of second thoughts: another agent answers, a model criticizes the answer, and the agent continues."""
+"""The agent for reflection: another agent answers, a model criticizes the answer, and the other agent continues."""
 
 from functools import cached_property
 from pathlib import Path
@@ -37,7 +37,7 @@ class ReflectionAgentConfig(ComposingAgentConfig):
     revise_prompt: Annotated[PromptFile, filled_with("critique")] = Field(
         default=Path("prompts/revise.md"), validate_default=True
     )
-    """The user message by which the other agent continues, with `{critique}`."""
+    """The user message that makes the other agent continue, with `{critique}`."""
 
 
 class ReflectionAgent(ComposingAgent):
@@ -70,7 +70,7 @@ class ReflectionAgent(ComposingAgent):
         return await self._improved(row["responses_create_params"], session, path)
 
     async def _improved(self, params: JsonObject, session: dict[str, str], path: str) -> Conversation:
-        """Return the conversation with all answers. An answer that was cut off is the last one."""
+        """Return the conversation with all answers. Stop after an answer that was cut off."""
         conversation = Conversation(params, session)
         answer = await self._continue(conversation, path)
         usage, critiques = answer.usage, 0
@@ -93,7 +93,7 @@ class ReflectionAgent(ComposingAgent):
         return answer
 
     async def _critique(self, conversation: Conversation) -> NeMoGymResponse:
-        """Ask the model for a critique of all that was done so far."""
+        """Ask the model for a critique of the conversation so far. Raise `ModelFailed` if the critique is empty."""
         transcript = transcript_of(NeMoGymResponse.model_validate(conversation.response))
         question = self._critique_prompt.format(task=task_text(conversation.params), transcript=transcript)
         params = self.config.critique_responses_create_params.model_dump(mode="json", exclude_unset=True)

@@ -1,4 +1,4 @@
-"""The plain agent: seed the session, let model and tools take turns until the model answers, verify."""
+"""The plain agent: it seeds the session, lets model and tools take turns until the model answers, and verifies."""
 
 from fastapi import Request, Response
 from pydantic import ConfigDict
@@ -19,7 +19,7 @@ class SimpleAgentConfig(ConversingAgentConfig):
 
 
 class SimpleAgentRunRequest(BaseRunRequest):
-    """A dataset row."""
+    """A dataset row, with any further fields that the environment needs."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -37,7 +37,7 @@ class SimpleAgentVerifyResponse(BaseVerifyResponse):
 
 
 class SimpleAgent(OverridableAgent):
-    """An agent without a strategy of its own. `OverridableAgent` has its `/run`."""
+    """An agent without any strategy beyond calling tools. `OverridableAgent` defines `/run`."""
 
     config: SimpleAgentConfig
 
@@ -46,7 +46,7 @@ class SimpleAgent(OverridableAgent):
     async def responses(
         self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming
     ) -> NeMoGymResponse:
-        """Answer a conversation, calling tools. The cookies of the resources server's session are returned."""
+        """Answer a conversation, calling tools. Set the cookies of the resources server's session on the response."""
         params = body.model_dump(mode="json", exclude_unset=True)
         path = self.url_path_for_request("/v1/responses", request)
         conversation = await self.held(params, dict(request.cookies), path)

@@ -1,4 +1,4 @@
-"""The agent of conversations: policy and simulated user alternate until the user is satisfied or turns run out."""
+"""The agent for conversations: policy and simulated user alternate until the user is satisfied or turns run out."""
 
 from functools import cached_property
 from pathlib import Path
@@ -30,11 +30,11 @@ End = Literal["goal_met", "max_user_turns", "max_steps", "cut_off"]
 
 class UserSimulationAgentConfig(ConversingAgentConfig):
     max_steps: int = Field(default=200, ge=1)
-    """The most turns of the policy."""
+    """The maximum number of turns of the policy."""
     max_user_turns: int = Field(default=10, ge=1)
-    """The most turns of the user, without the row's own input."""
+    """The maximum number of turns of the user. Messages in the row's input do not count."""
     user_model_server: ModelServerRef | None = None
-    """The model that plays the user. Without it the user follows the row's script and answers."""
+    """The model that plays the user. If it is not set, the user follows the script and the answers of the row."""
     user_prompt: PromptFile = Field(default=Path("prompts/user.md"), validate_default=True)
     """A template with `{persona}`, `{goal}`, `{facts}`, `{script}` and `{stop_marker}`; double any other braces."""
     user_responses_create_params: NeMoGymResponseCreateParamsNonStreaming = Field(
@@ -42,7 +42,7 @@ class UserSimulationAgentConfig(ConversingAgentConfig):
     )
     """Request parameters of the user's model; `input` is replaced."""
     stop_marker: Annotated[str, AfterValidator(check_visible)] = "###STOP###"
-    """The text by which the user's model ends the conversation. Full-width forms of it count, too."""
+    """The text with which the user's model ends the conversation. Full-width forms of it count, too."""
 
 
 class UserSimulationRunRequest(BaseRunRequest):
@@ -54,7 +54,7 @@ class UserSimulationRunRequest(BaseRunRequest):
 
 
 class Reaction(NamedTuple):
-    """The reaction to an answer of the policy: the end, or the user's next message."""
+    """The reaction to an answer of the policy: the user's words, and the reason if the conversation ends."""
 
     end: End | None
     words: str = ""
@@ -73,7 +73,7 @@ class UserSimulationAgent(ConversingAgent):
     async def responses(
         self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming
     ) -> NeMoGymResponse:
-        """Return the policy's next answer, after its tool calls. A user needs a row, so use `/run` for a rollout."""
+        """Return the policy's next answer, after its tool calls. For a rollout with a user, use `/run` with a row."""
         params = body.model_dump(mode="json", exclude_unset=True)
         path = self.url_path_for_request("/v1/responses", request)
         conversation = await self.begin(params, dict(request.cookies), path)
@@ -110,7 +110,7 @@ class UserSimulationAgent(ConversingAgent):
         return conversation
 
     async def _open(self, conversation: Conversation, user: SimulatedUser) -> int:
-        """Let the user begin if it is its turn. Return the number of turns it has taken."""
+        """Let the user speak unless the input ends with a user message. Return the number of turns of the user."""
         given = _dialogue(conversation)
         if given and given[-1].speaker == "user":
             return 0

@@ -12,7 +12,7 @@ Speaker = Literal["user", "assistant"]
 
 
 class Line(NamedTuple):
-    """The text of one speaker until the other's turn."""
+    """The text that one speaker says until the other speaks."""
 
     speaker: Speaker
     text: str

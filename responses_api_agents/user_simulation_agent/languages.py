@@ -29,7 +29,7 @@ _QUESTIONS = re.compile(
 
 
 def is_question(text: str) -> bool:
-    """Return whether a text asks something: it has a question mark, or a Japanese or Chinese particle at an end."""
+    """Return whether a text has a question mark, or a sentence with a Japanese or Chinese question particle."""
     return bool(_QUESTIONS.search(_plain(text)))
 
 
@@ -43,8 +43,8 @@ def check_visible(text: str) -> str:
 class Word:
     """A word or phrase to find in texts. Case, width of characters, spacing and Arabic vowel marks do not matter.
 
-    It must be a whole word, except at an end whose script does not have spaces between words. Korean particles may
-    follow it.
+    Only whole words count. In scripts without spaces between words, any letters may precede or follow the word. Korean
+    particles may follow it, too.
     """
 
     def __init__(self, text: str) -> None:
@@ -57,7 +57,7 @@ class Word:
 
 
 def before(marker: str, text: str) -> str | None:
-    """Return the part of a text before a marker, or None without it. Full-width forms of the marker count too."""
+    """Return the part of a text before a marker, or None if the marker is missing. Its full-width forms count too."""
     composed = unicodedata.normalize("NFC", text)
     plain = [(char, place) for place, each in enumerate(composed) for char in _plain(each)]
     found = "".join(char for char, _ in plain).find(_plain(marker))
@@ -65,19 +65,19 @@ def before(marker: str, text: str) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """Return a text with half and full width made equal, and without invisible characters."""
+    """Return a text in which half-width and full-width characters are the same, without invisible characters."""
     normal = unicodedata.normalize("NFKC", text)
     return "".join(char for char in normal if unicodedata.category(char) != "Cf")
 
 
 def _spellings(text: str) -> tuple[str, str]:
-    """Return the text without case, by the rules of most languages and by those of Turkish."""
+    """Return two case-folded forms of the text: by the rules of most languages, and by the rules of Turkish."""
     plain = _VOWEL_MARKS.sub("", _plain(text))
     return plain.casefold().replace(_DOTTED, "i"), plain.translate(_TURKISH).casefold()
 
 
 def _places(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
-    """Yield all places of a pattern, including those that overlap."""
+    """Yield the start and end of all matches of a regex, including overlapping matches."""
     found = pattern.search(text)
     while found:
         yield found.span()
@@ -92,7 +92,7 @@ def _is_bounded(text: str, start: int, end: int) -> bool:
         return True
     last, following = text[end - 1], text[end]
     if unicodedata.category(following)[0] == "M":
-        # A vowel sign or accent belongs to the last letter, in any script.
+        # The word ends with another letter, because a vowel sign or accent changes the last one, in any script.
         return False
     return bool(_HANGUL.match(last) and _HANGUL.match(following)) or not _continues(last, following)
 

@@ -22,21 +22,21 @@ class Answer(BaseModel):
 
 
 class UserProfile(BaseModel):
-    """The user of a row."""
+    """The simulated user that a row describes."""
 
     model_config = ConfigDict(extra="forbid")
 
     persona: str = ""
-    """Its identity and its way of talking."""
+    """The user's identity and way of talking."""
     goal: str = ""
-    """Its aim in the conversation."""
+    """The user's aim in the conversation."""
     facts: dict[str, str | int | float] = {}
-    """Facts that it reveals if asked."""
+    """Facts that the user reveals if asked."""
     script: list[str] = []
-    """Its messages, one line per turn; a model puts them into its own words."""
+    """The user's messages, one per turn. A model that plays the user puts them into its own words."""
     answers: list[Answer] = []
     otherwise: str = Field(default="I have no wish about that; please decide yourself.", min_length=1)
-    """The reply of a scripted user to a question without an answer."""
+    """The reply of a scripted user to a question that no answer fits, after the last line of the script."""
 
 
 class Said(NamedTuple):
@@ -44,7 +44,7 @@ class Said(NamedTuple):
 
     text: str
     is_satisfied: bool
-    """The user has reached its goal; its text, if any, is a farewell."""
+    """Whether the user has reached its goal. If so, the text, which may be empty, is a farewell."""
 
 
 class SimulatedUser(Protocol):
@@ -55,17 +55,18 @@ class SimulatedUser(Protocol):
 
     @property
     def usage(self) -> BaseModel | None:
-        """The summed token counts of its model, or None."""
+        """The summed token counts of the model that plays the user, or None if there are none."""
 
     @property
     def model(self) -> str | None:
-        """The name of its model, or None."""
+        """The name of the model that plays the user, or None if it is not known."""
 
 
 class ScriptedUser:
-    """A user that answers keywords, otherwise says the next line of its script, and is satisfied after the last one.
+    """A user that reacts to keywords, and otherwise says the next line of its script. After the last, it is satisfied.
 
-    A question gets its answer each time; a statement that mentions a keyword gets it once.
+    A question that contains a keyword is answered each time; a statement, only if the user has not yet given that
+    answer.
     """
 
     usage = None
@@ -78,7 +79,7 @@ class ScriptedUser:
         self._given: set[int] = set()
 
     async def speak(self, dialogue: list[Line]) -> Said:
-        """Return the answers to the assistant's message, or the next line, or a satisfied turn."""
+        """Return the answers that fit the assistant's message, else the next line, else a satisfied turn."""
         if not dialogue:
             opening = next(self._lines, self._profile.goal)
             if not opening:

@@ -27,11 +27,11 @@ from responses_api_models.anthropic_model.chat import completion_of_response
 CONVERTER = ResponsesConverter(return_token_id_information=False)
 CONTEXT_OVERFLOW = re.compile(r"prompt is too long|exceed context limit", re.IGNORECASE)
 MAX_PAUSES = 16
-"""The most continuations of one answer."""
+"""The most requests that continue one paused answer."""
 
 
 class AnthropicModelConfig(BaseResponsesAPIModelConfig):
-    """The endpoint, its API key and the model."""
+    """The settings of the endpoint, its API key and the model."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -42,18 +42,18 @@ class AnthropicModelConfig(BaseResponsesAPIModelConfig):
     """The header of the key. `Authorization` sends it as a bearer token, which some gateways expect."""
     model: str
     max_tokens: int = Field(default=32_000, ge=1)
-    """The longest answer to a request without `max_output_tokens`. The Messages API requires a limit."""
+    """The token limit of answers to requests without `max_output_tokens`. The Messages API requires a limit."""
     anthropic_version: str = "2023-06-01"
     anthropic_beta: list[str] = Field(default_factory=list)
     """Names of beta features, sent in the header `anthropic-beta`."""
     stream: bool = True
-    """Ask for a stream of events, because the endpoint rejects long answers without one."""
+    """Stream the answer, because the endpoint rejects requests for long answers that are not streamed."""
     strict_tools: bool = False
-    """Send the `strict` of tools, which older models reject."""
+    """Send each tool's `strict` field, which older models reject."""
     thinking_budgets: dict[str, int] | None = None
-    """Tokens to think for each reasoning effort of a request, for models that do not know `effort`."""
+    """The thinking token budget for each reasoning effort, for models that do not support `effort`."""
     extra_body: JsonObject = Field(default_factory=dict)
-    """Fields for requests that do not set them, such as `thinking`, `cache_control` or `top_k`."""
+    """Default request fields, such as `thinking` or `top_k`. They apply if the request does not set them."""
     omitted_fields: list[str] = Field(default_factory=list)
     """Fields that are never sent, such as `temperature` and `top_p`, which the newest models reject."""
     request_timeout_s: float = 1800.0
@@ -68,7 +68,7 @@ class AnthropicModelConfig(BaseResponsesAPIModelConfig):
 
 
 class AnthropicModel(SimpleResponsesAPIModel):
-    """A model server that translates every request to Messages, and the answer back."""
+    """A model server that translates every request to the Messages API, and the answer back."""
 
     config: AnthropicModelConfig
 
@@ -131,7 +131,7 @@ class AnthropicModel(SimpleResponsesAPIModel):
         return {name: value for name, value in fields.items() if name not in self.config.omitted_fields}
 
     async def _message(self, asked: JsonObject) -> JsonObject:
-        """Return the endpoint's answer, with all continuations if it was paused."""
+        """Return the endpoint's answer. If the endpoint paused it, request the continuations and join them."""
         answer = await self._call(asked)
         for _ in range(MAX_PAUSES):
             if answer.get("stop_reason") != PAUSED:
@@ -148,7 +148,7 @@ class AnthropicModel(SimpleResponsesAPIModel):
         except EndpointError as error:
             if error.status != 400 or not CONTEXT_OVERFLOW.search(error.body):
                 raise
-            # A conversation longer than the context is not a failure: the answer is cut off before its first token.
+            # A conversation that exceeds the context window is not a failure. Answer as if cut off at the first token.
             return {"content": [], "model": self.config.model, "stop_reason": "model_context_window_exceeded"}
 
 

@@ -27,14 +27,14 @@ DEPLOYMENT = re.compile(r"(?P<resource>.*?)(/openai)?(/deployments/(?P<name>[^/]
 
 
 class AzureModelServerConfig(SimpleModelServerConfig):
-    """The resource, its key and the deployment."""
+    """The settings of the Azure resource, its API key and the deployment."""
 
     openai_base_url: str
-    """The resource's address: with `/openai/v1`, or without it for the older paths with the deployment's name."""
+    """The Azure resource's address. It ends with `/openai/v1`, or omits it to use the older per-deployment paths."""
     openai_model: str
     """The name of the deployment."""
     default_query: dict[str, str] = Field(default_factory=dict)
-    """Parameters of every URL, such as `api-version`, which the older paths need. A null is left out."""
+    """Query parameters of every request, such as `api-version`, which the older paths need. Nulls are dropped."""
     content_filter_is_failure: bool = False
     """Fail the rollout if the prompt was filtered, instead of grading an empty answer."""
 
@@ -54,7 +54,7 @@ class AzureModelServerConfig(SimpleModelServerConfig):
 
     @property
     def is_v1(self) -> bool:
-        """Whether the address has the paths of the OpenAI API, which take the deployment as `model`."""
+        """Whether the address uses the paths of the OpenAI API, which take the deployment's name as `model`."""
         return self.openai_base_url.rstrip("/").endswith("/v1")
 
     @property
@@ -70,7 +70,7 @@ class AzureModelServerConfig(SimpleModelServerConfig):
 
 
 class AzureModelServer(SimpleModelServer):
-    """`openai_model` with Azure's addresses and key header. A filtered prompt has an empty, incomplete answer."""
+    """`openai_model` for Azure's URLs and key header. By default, a prompt that Azure blocks gets an empty answer."""
 
     config: AzureModelServerConfig
 
@@ -121,7 +121,10 @@ class AzureModelServer(SimpleModelServer):
         )
 
     def _filtered_response(self, error: EndpointError) -> JsonObject:
-        """Return the response to a filtered prompt. Raise any other error."""
+        """Return an empty response for a filtered prompt.
+
+        Raise `error` if it has another cause, or if `content_filter_is_failure` is set.
+        """
         self._check_filtered(error)
         text = {"type": "output_text", "text": "", "annotations": []}
         message = {"type": "message", "id": f"msg_{uuid4().hex}", "role": "assistant", "content": [text]}
@@ -139,7 +142,7 @@ class AzureModelServer(SimpleModelServer):
         }
 
     def _filtered_completion(self, error: EndpointError) -> JsonObject:
-        """Return the completion of a filtered prompt. Raise any other error."""
+        """Return an empty completion for a filtered prompt. Raise the same errors as `_filtered_response`."""
         self._check_filtered(error)
         message = {"role": "assistant", "content": ""}
         return {

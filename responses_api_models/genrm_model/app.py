@@ -1,4 +1,4 @@
-"""Serve a generative reward model: Chat Completions whose messages may be two answers to compare."""
+"""Serve a generative reward model. The messages of a Chat Completions request may be two answers to compare."""
 
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -38,7 +38,7 @@ class GenRMModel(VLLMModel):
 
     config: GenRMModelConfig
 
-    # The policy of a row must not become its own judge.
+    # A row's own policy model must not replace this endpoint, because it would judge its own answers.
     follows_policies = False
 
     @cached_property

@@ -14,7 +14,7 @@ from nemo_gym.jsonl import JsonObject
 USUAL_WORDS = 60
 """The length of a good answer, if the request does not name a number of words."""
 CLEARLY, MUCH = 0.25, 0.6
-"""Differences in merit that make an answer better, and much better."""
+"""The differences in merit above which an answer counts as better, and as much better."""
 INTRODUCTION = "I compare two answers: send one message with the role response_1 and one with the role response_2."
 
 _WORD = re.compile(r"\w+")
@@ -25,14 +25,14 @@ _SMALL_WORDS = frozenset((
     "because", "been", "could", "from", "have", "should", "than", "that", "their", "them", "then", "there", "they",
     "this", "were", "what", "when", "which", "will", "with", "would", "your",
 ))  # fmt: skip
-"""They are in every text, as are the words with up to three letters."""
+"""Function words that occur in every English text. Words of up to three letters count as such, too."""
 _LONGEST_SMALL_WORD = 3
 _SMALL_WORDS_WITHIN, _WORDS_PER_SMALL_WORD = 12, 4
 _OWN_WORD_WITHIN = 20
 
 
 class EmbeddedJudge:
-    """An endpoint for Chat Completions in this process."""
+    """A Chat Completions endpoint that runs in this process."""
 
     url = "embedded"
 
@@ -55,20 +55,20 @@ class EmbeddedJudge:
         }
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing, because there is no connection to close."""
 
 
 class Merits(NamedTuple):
     """The two halves of an answer's merit, each from 0 to 1."""
 
     shared: float
-    """The share of the request's longer words that the answer uses, less for a text that is not prose of its own."""
+    """The share of the request's longer words in the answer. It is lowered if the answer is copied or not prose."""
     length: float
-    """How close it is to the requested number of words."""
+    """How close the answer's length is to the requested number of words."""
 
 
 def merits_of(request: str, answer: str) -> Merits:
-    """Return the merits of an answer to a request."""
+    """Rate how well an answer covers the request's words and meets its length."""
     asked, used = _words(request), _words(answer)
     topics = {word for word in asked if len(word) >= _SHORTEST_WORD}
     named = _LENGTH.search(request)
@@ -79,7 +79,7 @@ def merits_of(request: str, answer: str) -> Merits:
 
 
 def _own_prose(asked: set[str], used: list[str]) -> float:
-    """Return from 0 to 1 how much of an answer is prose rather than a list of words, and not copied."""
+    """Rate from 0 to 1 whether an answer is prose, not a word list, and is not copied from the request."""
 
     def has_small_words(passage: Sequence[str]) -> bool:
         return len(set(filter(_is_small, passage))) >= len(passage) // _WORDS_PER_SMALL_WORD
@@ -97,7 +97,7 @@ def _is_small(word: str) -> bool:
 
 
 def _share(words: list[str], length: int, is_right: Callable[[Sequence[str]], bool]) -> float:
-    """Return the share of the passages of this length that are right. A shorter text is one passage."""
+    """Return the share of passages of `length` words for which `is_right` holds. A shorter text is one passage."""
     starts = range(max(1, len(words) - length + 1))
     return sum(is_right(words[start : start + length]) for start in starts) / len(starts)
 
@@ -114,7 +114,10 @@ def _verdict(texts: dict[str, str]) -> str:
 
 
 def _ranking(lead: float) -> int:
-    """Return the ranking for the lead of the first answer. Like real judges, it has a favourite among equals."""
+    """Return the ranking, from 1 (the first answer is much better) to 6 (the second one is).
+
+    Two equal answers get 3, which favors the first one, because real judges have a position bias, too.
+    """
     distance = 0 if abs(lead) <= CLEARLY else 1 if abs(lead) <= MUCH else 2
     return 3 - distance if lead >= 0 else 4 + distance
 

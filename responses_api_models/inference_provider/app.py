@@ -1,4 +1,4 @@
-"""Serve the Responses API from any provider of the OpenAI protocol, known by name or by its address."""
+"""Serve the Responses API from any provider with an OpenAI-compatible API, chosen by name or address."""
 
 from typing import Any
 
@@ -11,16 +11,16 @@ from responses_api_models.inference_provider.tolerance import tidied
 from responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
 
 OF_PROVIDER = tuple(Provider.model_fields)
-"""The settings that have the provider's value unless they are set."""
+"""The settings whose defaults are the chosen provider's values."""
 
 
 class InferenceProviderConfig(VLLMModelConfig):
     provider: str | None = None
-    """The name of a known provider. Without it, `base_url` is needed."""
+    """The name of a known provider. If it is not set, `base_url` is required."""
     api: Api
     """Whether to call `/chat/completions` or `/responses` for requests to `/v1/responses`."""
     limit: str
-    """The field of Chat Completions for the longest answer: `max_tokens` or `max_completion_tokens`."""
+    """The Chat Completions field that limits the answer's length: `max_tokens` or `max_completion_tokens`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -37,7 +37,7 @@ class InferenceProviderConfig(VLLMModelConfig):
 
 
 class ProviderClient(NeMoGymAsyncOpenAI):
-    """A client for Chat Completions with the odd fields of some providers."""
+    """A Chat Completions client that tolerates the nonstandard fields of some providers."""
 
     limit: str
 
@@ -49,12 +49,12 @@ class ProviderClient(NeMoGymAsyncOpenAI):
 
 
 class InferenceProvider(VLLMModel):
-    """`vllm_model` for hosted models: it tolerates odd fields and sends reasoning as the provider expects it."""
+    """`vllm_model` for hosted models. It tolerates nonstandard fields and sends reasoning as the provider expects."""
 
     config: InferenceProviderConfig
 
     def client_of(self, **settings: Any) -> NeMoGymAsyncOpenAI:
-        """Return a client that tolerates the provider's odd fields."""
+        """Return a client that tolerates the provider's nonstandard fields."""
         return ProviderClient(**settings, limit=self.config.limit)
 
 

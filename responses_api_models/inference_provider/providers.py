@@ -20,11 +20,11 @@ class Provider(BaseModel):
 
     base_url: str
     api: Api = "chat"
-    """The dialect that it speaks best."""
+    """The API that the provider supports best."""
     limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """The field of Chat Completions for the longest answer."""
+    """The Chat Completions field that limits the answer's length."""
     sends_reasoning: SentReasoning = "none"
-    """The form in which it expects its earlier reasoning."""
+    """The form in which the provider expects the reasoning of earlier turns."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Turn completions with the odd fields of some providers into the common form."""
+"""Convert providers' nonstandard completions to the standard form."""
 
 from uuid import uuid4
 
@@ -20,7 +20,7 @@ COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 def tidied(completion: JsonObject, model: str) -> JsonObject:
     """Return a completion with all required fields, known finish reasons and an id for each tool call.
 
-    Raise `EndpointError` for an error that the provider sends with status 200.
+    Raise `EndpointError` if the provider reports an error with status 200.
     """
     _check(completion)
     choices = [_choice(index, choice) for index, choice in enumerate(completion.get("choices") or [])]
@@ -79,7 +79,7 @@ def _call(call: JsonObject) -> JsonObject:
 
 
 def _with_ids(calls: list[JsonObject]) -> list[JsonObject]:
-    """Return the calls with ids that differ, because results are assigned by them."""
+    """Return the calls with unique ids, because tool results are matched to calls by id."""
     ids = [call.get("id") for call in calls]
     return [
         call if call.get("id") and call["id"] not in ids[:number] else {**call, "id": f"call_{uuid4().hex}"}
@@ -88,7 +88,7 @@ def _with_ids(calls: list[JsonObject]) -> list[JsonObject]:
 
 
 def _text_and_thoughts(parts: list[JsonObject]) -> tuple[str, str]:
-    """Return the texts of a message in parts, and the reasoning that Mistral writes into parts of their own."""
+    """Return the text of a message's parts, and the reasoning, which Mistral sends in separate parts."""
     texts, thoughts = [], []
     for part in parts:
         if part.get("type") == "thinking":

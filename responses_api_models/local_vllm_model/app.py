@@ -26,33 +26,33 @@ from responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
 AnswerT = TypeVar("AnswerT")
 BAND = ("port_range_low", 10001), ("port_range_high", 20000)
 CRASH_PATIENCE_S = 5.0
-"""How long a lost call waits for the news that its engine has ended."""
+"""Seconds to wait after a lost connection to see whether the engine has crashed."""
 
 
 class LocalVLLMModelConfig(VLLMModelConfig):
     base_url: list[str] = Field(default_factory=list)
-    """Not a setting: the server chooses the addresses of its engines."""
+    """Must not be set, because the server chooses the addresses of its engines."""
     api_key: str = Field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
-    """The key of the engines. Default: a random one."""
+    """The engines' API key. Default: a random key."""
     model: str
     """The name or the path of the model to load."""
     served_model_name: str | None = None
     """The name of the model in requests to the engine, if it is not `model`."""
     engine: EngineName = "vllm"
     command: str | list[str] | None = None
-    """A command instead of the engine's own, with `{model}`, `{host}`, `{port}` and `{replica}`."""
+    """A command that replaces the engine's own. Placeholders: `{model}`, `{host}`, `{port}` and `{replica}`."""
     args: JsonObject = Field(default_factory=dict)
     """Options of the engine, such as `{max-model-len: 8192, enable-auto-tool-choice: true}`."""
     env: dict[str, str] = Field(default_factory=dict, repr=False)
     """Environment variables of the engine."""
     replicas: int = Field(default=1, ge=1)
-    """The number of engines. A rollout stays with one."""
+    """The number of engines. All turns of a rollout use the same engine."""
     gpus_per_replica: int | None = Field(default=None, ge=1)
-    """GPUs of each engine, in order. Default: each engine sees all."""
+    """The number of GPUs per engine, assigned in order. Default: each engine sees all GPUs."""
     engine_host: str = "127.0.0.1"
     """The address at which the engines listen."""
     health_path: str = "/health"
-    """The path that answers 200 as soon as the model is loaded."""
+    """The path that returns status 200 once the model is loaded."""
     start_timeout_s: float = Field(default=1800.0, gt=0)
     """How long an engine may take to load the model."""
     hang_timeout_s: float = Field(default=120.0, gt=0)
@@ -60,7 +60,7 @@ class LocalVLLMModelConfig(VLLMModelConfig):
     stop_timeout_s: float = Field(default=10.0, ge=0)
     """Seconds that an engine has to end before it is killed."""
     max_restarts: int = Field(default=3, ge=0)
-    """How often an engine is restarted. One that ends before it was ever ready is not."""
+    """The most restarts of an engine. If it fails before it was ever ready, only a port conflict causes a restart."""
     log_dir: Path = Path("results/engines")
     """The folder of the engines' logs."""
 
@@ -171,7 +171,7 @@ class LocalVLLMModel(VLLMModel):
         return await self._despite_crashes(endpoint, partial(super()._respond, endpoint, body))
 
     async def _despite_crashes(self, endpoint: NeMoGymAsyncOpenAI, call: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
-        """Make a call, again if the engine crashes meanwhile. Repeating a call is safe."""
+        """Make a call, and repeat it if the engine crashes meanwhile, because calls have no side effects."""
         engine = next(one for one, client in zip(self.engines, self.endpoints, strict=True) if client is endpoint)
         while True:
             await engine.wait_until_ready()

@@ -18,11 +18,11 @@ PROGRAMS: dict[EngineName, str] = {
 NAME_OPTIONS: dict[EngineName, str] = {
     "vllm": "--served-model-name", "sglang": "--served-model-name", "llama_cpp": "--alias"
 }  # fmt: skip
-"""The option for the name by which requests call the model."""
+"""The option that sets the model's name in requests."""
 
 
 class Place(NamedTuple):
-    """The address of one replica."""
+    """The address and the index of one replica."""
 
     host: str
     port: int
@@ -39,10 +39,10 @@ def command_of(
     folder: Path,
     template: str | Sequence[str] | None = None,
 ) -> list[str]:
-    """Return the words of the command that starts a replica.
+    """Return the argument list of the command that starts a replica.
 
-    A model in a file is looked up in the folder. A template replaces the engine's own program; `{model}`, `{host}`,
-    `{port}` and `{replica}` in it are filled in.
+    llama.cpp loads `model` from `folder` if that file exists, and otherwise from Hugging Face. `template` replaces the
+    engine's own command. Its placeholders `{model}`, `{host}`, `{port}` and `{replica}` are filled in.
     """
     values = {
         "{model}": model,
@@ -62,7 +62,7 @@ def command_of(
 
 
 def _option(key: str, value: object) -> list[str]:
-    """Return an option in the form of the engines: a flag if it is true, nothing if it is false or null."""
+    """Return the arguments for one option: only the flag if the value is true, and nothing if it is false or null."""
     option = f"--{key.replace('_', '-')}" if not key.startswith("-") else key
     if value is None or value is False:
         return []
@@ -74,7 +74,7 @@ def _option(key: str, value: object) -> list[str]:
 
 
 def environment_of(own: Mapping[str, str], *, api_key: str, replica: int, gpus: int | None) -> dict[str, str]:
-    """Return the environment of a replica. The key is in variables, because other users can see command lines."""
+    """Return a replica's environment variables. They hold the API key, because other users can see command lines."""
     environment = {**os.environ, "VLLM_API_KEY": api_key, "LLAMA_API_KEY": api_key}
     if gpus is not None:
         visible = [each for each in os.environ.get(VISIBLE_GPUS, "").split(",") if each]

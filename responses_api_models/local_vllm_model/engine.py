@@ -1,4 +1,4 @@
-"""One replica of an engine: started, awaited, watched, restarted after a crash, and stopped."""
+"""Start, monitor, restart and stop one replica of an inference engine."""
 
 import asyncio
 import logging
@@ -31,20 +31,20 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """How to start an engine, and how long to wait for it."""
+    """The settings for starting one engine and for waiting until it is ready."""
 
     name: str
-    """The name in messages."""
+    """The engine's name in logs and error messages."""
     command: Callable[[Place], Sequence[str]]
     environment: Mapping[str, str] = field(repr=False)
     folder: Path
-    """Its working directory."""
+    """The engine's working directory."""
     log: Path
     secret: str = field(repr=False)
-    """The key, which must not appear in messages."""
+    """The API key, which must not appear in messages."""
     host: str
     ports: range
-    """The band of its port."""
+    """The range from which a free port is chosen."""
     replica: int
     health_path: str
     start_timeout_s: float
@@ -54,31 +54,31 @@ class EngineSettings:
 
 
 class Engine:
-    """A replica. `keep_up` runs for as long as it is needed."""
+    """One replica of an inference engine. Its process is stopped when the task that executes `keep_up` ends."""
 
     def __init__(self, settings: EngineSettings) -> None:
         self.settings = settings
         self.restarts = 0
         self.port = 0
         self.failure: str | None = None
-        """Why it is not restarted any more."""
+        """Why the engine is not restarted any more, or None."""
         self._changed = asyncio.Event()
-        """Set if it is ready or has failed."""
+        """Set while the engine is ready, and after it has failed for good."""
         self._process: asyncio.subprocess.Process | None = None
         self._log_begin = 0
 
     @property
     def url(self) -> str:
-        """The base URL of its API, which may change with a restart."""
+        """The base URL of the engine's API. A restart may change its port."""
         return f"http://{self.settings.host}:{self.port}/v1"
 
     @property
     def is_ready(self) -> bool:
-        """Whether it answers."""
+        """Whether the engine has loaded the model and is not known to have failed."""
         return self._changed.is_set() and self.failure is None
 
     async def wait_until_ready(self) -> None:
-        """Wait while it loads. Raise `ModelFailed` if it is not restarted any more."""
+        """Wait until the engine is ready. Raise `ModelFailed` if it is not restarted any more or takes too long."""
         longest_s = self.settings.start_timeout_s * (self.settings.max_restarts + 1)
         try:
             async with asyncio.timeout(longest_s):
@@ -89,7 +89,7 @@ class Engine:
             raise ModelFailed(self.failure)
 
     async def has_ended(self, restarts: int, within_s: float) -> bool:
-        """Return whether it ends within this time, or has been restarted more often than `restarts`."""
+        """Return whether the engine is down or ends within `within_s`, or its count of restarts is not `restarts`."""
         if self.restarts != restarts or not self.is_ready or self._process is None:
             return True
         process = self._process
@@ -97,7 +97,7 @@ class Engine:
         return process.returncode is not None
 
     async def keep_up(self) -> None:
-        """Start it and restart it, until it fails too often or this task is cancelled."""
+        """Start the engine and restart it after failures, until it fails too often or this task is cancelled."""
         was_ready = False
         try:
             while True:
@@ -109,7 +109,7 @@ class Engine:
                     self._changed.clear()
                 tail = self._tail()
                 await self._end()
-                # A restart does not fix a wrong option, but another port may be free.
+                # An engine that was never ready probably has a wrong option. Restart it only if its port was taken.
                 may_help = was_ready or PORT_TAKEN.search(tail) is not None
                 if not may_help or self.restarts >= self.settings.max_restarts:
                     often = f" after {self.restarts} restart{'s' * (self.restarts > 1)}" if self.restarts else ""
@@ -117,7 +117,7 @@ class Engine:
                         f"{self.settings.name} {reason}{often}. The last lines of {self.settings.log}:\n{tail}"
                     )
                     if was_ready:
-                        # Otherwise the start of this server fails with the same message.
+                        # If the engine was never ready, the startup of this server fails with the same message.
                         logger.error("%s", self.failure)
                     return
                 self.restarts += 1
@@ -132,7 +132,7 @@ class Engine:
             await asyncio.shield(self._end())
 
     async def _load(self) -> str | None:
-        """Start it and wait until it answers. Return why it does not, or None."""
+        """Start the engine and wait until it is ready. Return why it failed, or None if it is ready."""
         self.port = _free_port(self.settings.host, self.settings.ports)
         place = Place(self.settings.host, self.port, self.settings.replica)
         self.settings.log.parent.mkdir(parents=True, exist_ok=True)
@@ -170,7 +170,7 @@ class Engine:
         return None
 
     async def _watch(self) -> str:
-        """Return why it must be restarted: it has ended, or it does not answer any more."""
+        """Wait until the engine ends or stops answering, and return which of the two happened."""
         assert self._process is not None
         answered_at = time.monotonic()
         while self._process.returncode is None:
@@ -183,14 +183,14 @@ class Engine:
         return f"ended with exit code {self._process.returncode}"
 
     async def _sleep(self, seconds: float) -> None:
-        """Wait for this long, or until the process ends."""
+        """Wait for `seconds`, or until the process ends."""
         assert self._process is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._process.wait()
 
     async def _trouble(self) -> str | None:
-        """Return why it is not ready, or None."""
+        """Return why the health check failed, or None if it passed."""
         path = self.settings.health_path
         try:
             async with asyncio.timeout(HEALTH_TIMEOUT_S):
@@ -202,7 +202,7 @@ class Engine:
         return None if status == OK else f"{path} answers {status}"
 
     async def _end(self) -> None:
-        """End its process group, if it is alive. The keeper kills what is left after `stop_timeout_s`."""
+        """Stop the engine if it runs. The keeper process kills all descendants that remain after `stop_timeout_s`."""
         process, self._process = self._process, None
         if process is None or process.returncode is not None:
             return
@@ -212,22 +212,22 @@ class Engine:
             async with asyncio.timeout(self.settings.stop_timeout_s + 10):
                 await process.wait()
         if process.returncode is None:
-            # The kernel then kills the engine, too.
+            # The kernel then kills the engine, too, because the keeper set PR_SET_PDEATHSIG.
             process.kill()
 
     def _tail(self, lines: int = TAIL_LINES) -> str:
-        """Return the last lines of its log since its last start, without the key."""
+        """Return the last lines that the engine logged since its last start, with the API key masked."""
         with self.settings.log.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(self._log_begin, size - TAIL_BYTES))
             text = log.read().decode("utf-8", "replace").replace(self.settings.secret, "****")
-        # Progress bars write many times to the same line.
+        # Progress bars overwrite their line with carriage returns. Keep only the last version of each line.
         written = [line.rpartition("\r")[2].rstrip() for line in text.rstrip("\r\n").split("\n")]
         return "\n".join(line[:MAX_LINE] for line in written[-lines:])
 
 
 async def _status_of(host: str, port: int, path: str) -> int:
-    """Return the status of a GET request. It is asked too often for a client that logs each request."""
+    """Return the status of a GET request. Use no HTTP client, because its log would be full of health checks."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
@@ -238,7 +238,7 @@ async def _status_of(host: str, port: int, path: str) -> int:
 
 
 def _free_port(host: str, ports: range) -> int:
-    """Return a free port of the band. Raise `OSError` if none of those that were tried is free."""
+    """Return a free port from the range. Raise `OSError` if none of up to `PORT_TRIES` random ports is free."""
     for port in random.sample(ports, min(PORT_TRIES, len(ports))):
         with socket.socket() as trial:
             try:

@@ -1,4 +1,4 @@
-"""Run a command, and end it with all its descendants when this process or the one that started it ends.
+"""Run a command. End it and all its descendants when this process or its parent process ends.
 
 `python keeper.py PARENT_PID GRACE_S COMMAND …` uses only the standard library, so that it starts fast.
 """
@@ -19,7 +19,7 @@ STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 
 def main() -> int:
-    """Return the command's exit code, or 128 plus the number of the signal that ended it."""
+    """Run the command. Return its exit code, or 128 plus the number of the signal that ended it."""
     parent, grace_s, command = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     # Descendants that leave the command's process group become children of this process when their parents end.
@@ -49,7 +49,11 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _must_stop() -> bool:
-    """Wait for a signal to stop, for a short time. The kernel's own signal depends on the spawning thread."""
+    """Wait up to `POLL_S` seconds for a stop signal, and return whether one arrived.
+
+    The wait is short so that the caller can also check the parent's pid. PR_SET_PDEATHSIG alone is unreliable,
+    because it depends on the thread that started this process.
+    """
     if hasattr(signal, "sigtimedwait"):
         return signal.sigtimedwait(STOPS, POLL_S) is not None
     time.sleep(POLL_S)
@@ -81,7 +85,7 @@ def _signal(group: int, number: signal.Signals) -> None:
 
 
 def _reap(group: int) -> None:
-    """Collect adopted children that have ended. The command itself is left to its `Popen`."""
+    """Reap adopted children that have ended. `Popen` reaps the command itself."""
     for pid in _descendants():
         if pid != group:
             with suppress(ChildProcessError):
@@ -89,13 +93,13 @@ def _reap(group: int) -> None:
 
 
 def _descendants() -> list[int]:
-    """Return the processes below this one."""
+    """Return the pids of this process's descendants. The list is empty on systems other than Linux."""
     if not IS_LINUX:
         return []
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            # The name, in brackets, may contain anything.
+            # Split after the last bracket, because the process name in brackets may contain brackets and spaces.
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
             children.setdefault(parent, []).append(int(stat.parent.name))
     found = list(children.get(os.getpid(), ()))

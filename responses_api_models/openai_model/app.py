@@ -19,7 +19,7 @@ from nemo_gym.jsonl import JsonObject
 
 
 class SimpleModelServerConfig(BaseResponsesAPIModelConfig):
-    """The endpoint, its API key and the model."""
+    """The settings of the endpoint, its API key and the model."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -28,7 +28,7 @@ class SimpleModelServerConfig(BaseResponsesAPIModelConfig):
     openai_api_key: str = Field(repr=False)
     openai_model: str
     extra_body: JsonObject = Field(default_factory=dict)
-    """Fields for requests that do not set them, such as `temperature`."""
+    """Default request fields, such as `temperature`. They apply if the request does not set them."""
     request_timeout_s: float = 1800.0
     """How long the endpoint may take for one reply."""
     request_tries: int = Field(default=3, ge=1)
@@ -82,7 +82,7 @@ class SimpleModelServer(SimpleResponsesAPIModel):
             raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
     def _fields(self, body: BaseModel) -> JsonObject:
-        # Agents send the items of earlier replies with their empty fields, some of which endpoints reject.
+        # Drop null fields, because agents send back earlier items with them, and some endpoints reject them.
         asked = body.model_dump(exclude_unset=True, exclude_none=True, exclude={"stream", "stream_options"})
         return self._with_own(asked)
 

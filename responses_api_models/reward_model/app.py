@@ -1,4 +1,4 @@
-"""Score answers with a reward model: behind an endpoint, or the embedded one."""
+"""Score answers with a reward model, either behind an endpoint or embedded in this server."""
 
 import asyncio
 import time
@@ -34,7 +34,7 @@ class RewardModelConfig(BaseResponsesAPIModelConfig):
 
     api: Literal["vllm_score", "vllm_classify", "vllm_pooling", "plain", "embedded"]
     base_url: str | None = None
-    """The endpoint's address, with or without `/v1`; for `plain` the address that takes the requests."""
+    """The endpoint's address, with or without `/v1`. For `plain`, the full URL to which requests are posted."""
     api_key: str = Field("", repr=False)
     model: str | None = None
     sends_messages: bool = True
@@ -44,9 +44,9 @@ class RewardModelConfig(BaseResponsesAPIModelConfig):
     class_index: int = -1
     """The class whose probability is the score, for `/classify`."""
     special_tokens: list[str] = Field(default_factory=list)
-    """The model's special tokens besides the usual ones. They are made harmless in all texts."""
+    """The model's special tokens in addition to the common ones. They are escaped in all texts."""
     extra_body: JsonObject = Field(default_factory=dict)
-    """More fields of each request, such as `truncate_prompt_tokens`."""
+    """Additional request fields, such as `truncate_prompt_tokens`."""
     request_timeout_s: float = Field(300.0, gt=0)
     """How long the endpoint may take for one score."""
     request_tries: int = Field(3, ge=1)
@@ -107,7 +107,7 @@ class Scorer(Protocol):
 
 
 class RewardModel(SimpleResponsesAPIModel):
-    """A model server whose reply is a number: `/score` for environments, and as text in the dialects of models."""
+    """A model server that returns a score: a number from `/score`, and text from the routes of the OpenAI API."""
 
     config: RewardModelConfig
 
@@ -144,7 +144,7 @@ class RewardModel(SimpleResponsesAPIModel):
             async with asyncio.TaskGroup() as group:
                 asked = [group.create_task(self._score(each)) for each in exchanges]
         except ExceptionGroup as failures:
-            # Callers handle single errors, and the first one is reason enough.
+            # Raise only the first error, because callers do not handle exception groups.
             raise failures.exceptions[0] from failures
         return ScoreReply(scores=[task.result() for task in asked], model=self._model)
 

@@ -1,4 +1,4 @@
-"""Ask a scoring endpoint: requests and replies of vLLM's APIs, and of a plain one."""
+"""Request scores from an endpoint with one of vLLM's scoring APIs or the plain API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATHS: dict[EndpointApi, str] = {
     "vllm_score": "/score",
     "vllm_classify": "/classify",
     "vllm_pooling": "/pooling",
-    # The configured address is the whole one.
+    # Append no path, because `base_url` is already the full URL.
     "plain": "",
 }
 ROLES = ("user", "assistant", "system", "developer")
@@ -27,12 +27,12 @@ CONTENT = "{content}"
 LINE_END = r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]"
 """The characters at which `str.splitlines` splits."""
 BEFORE_TURN = rf"(?:(?!{LINE_END})[\s*_`~\"'(\[{{|>#+•-])*?"
-"""Blanks and markup before the beginning of a message. It may consist of such characters, too."""
+"""A regex for whitespace and markup before a message prefix. It is lazy, because the prefix may start with markup."""
 MARKUP_WITHIN = r"[ \t*_`~]*"
 
 
 class MessageTemplate:
-    """The text form of messages, for APIs that do not take messages."""
+    """A template that writes messages as text, for APIs that do not take messages."""
 
     def __init__(self, template: str) -> None:
         self._template = template
@@ -47,7 +47,7 @@ class MessageTemplate:
         return "\n\n".join(map(self._written, messages))
 
     def quoted(self, content: str) -> str:
-        """Return a text in which the lines that look like the beginning of another message are quoted."""
+        """Return the content with `> ` before each line that looks like the start of another message."""
         if self._turn is None:
             return content
         lines = content.splitlines(keepends=True)
@@ -62,13 +62,13 @@ class MessageTemplate:
 
 
 def _spelled(beginning: str) -> str:
-    """Return a pattern of a message's beginning, with markup or blanks between its parts."""
+    """Return a regex for a message prefix that allows markup and whitespace between its parts."""
     parts = re.findall(rf"\w+|{LINE_END}|[^\w\s]+", visible_text(beginning))
     return MARKUP_WITHIN.join(LINE_END if part.isspace() else re.escape(part) for part in parts)
 
 
 class EndpointScorer:
-    """Scores an answer with one request, because the APIs that take messages take one conversation."""
+    """A scorer that sends one request per answer, because the APIs with messages take one conversation per request."""
 
     def __init__(
         self,
@@ -90,7 +90,10 @@ class EndpointScorer:
         self._class_index = class_index
 
     async def score(self, exchange: Exchange) -> float:
-        """Return the endpoint's score. Raise `EndpointError`, or `DataError` for a reply without one finite score."""
+        """Return the endpoint's score.
+
+        Raise `EndpointError` if the call fails, and `DataError` if the reply does not hold exactly one finite score.
+        """
         reply = await self._endpoint.post(PATHS[self._api], **self._fields, **self._input(self._escaped(exchange)))
         score = self._score_in(reply)
         if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
@@ -107,7 +110,7 @@ class EndpointScorer:
         )
 
     def _escaped(self, exchange: Exchange) -> Exchange:
-        """Return the texts without special tokens. In a conversation the policy also wrote parts of the prompt."""
+        """Escape special tokens, also in the prompt, because the policy wrote parts of a conversation's prompt."""
         escaped = self._special_tokens.escaped
         prompt = (each.model_copy(update={"content": escaped(each.content)}) for each in exchange.prompt)
         return Exchange(tuple(prompt), escaped(exchange.answer))
@@ -149,7 +152,7 @@ class EndpointScorer:
         return probabilities[self._class_index]
 
     def _last(self, values: object) -> object:
-        """Return the last number: reward models return one number, or one per token, and each may be in a list."""
+        """Unwrap nested lists and return the last number, because some reward models return one number per token."""
         while isinstance(values, list):
             if not values:
                 raise DataError(f"{self._where} returned an empty list of scores")

@@ -21,7 +21,7 @@ class Message(BaseModel):
 
 
 class Exchange(NamedTuple):
-    """A prompt and the answer to score. Without an answer, the text is empty."""
+    """A prompt and the answer to score. `answer` is empty if the conversation has none."""
 
     prompt: tuple[Message, ...]
     answer: str
@@ -33,7 +33,7 @@ class Exchange(NamedTuple):
 
     @classmethod
     def of_conversation(cls, messages: Iterable[JsonObject]) -> Exchange:
-        """Take a final assistant message as the answer. Items that are not messages are left out.
+        """Split a conversation into the prompt and the final assistant message. Skip items that are not messages.
 
         Raise `DataError` for an image or another part that is not text.
         """

@@ -17,16 +17,16 @@ WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 ENOUGH_WORDS = 30
 ENOUGH_COVERAGE = 0.6
 FUNCTION_WORDS_WITHIN, WORDS_PER_FUNCTION_WORD, MOST_FUNCTION_WORDS = 12, 4, 0.8
-"""Prose has a different function word for every 4 words in each passage of 12, but also other words.
+"""In prose, a passage of 12 words has at least 3 different function words, but at most 80 % function words.
 
-No article is followed by a function word.
+An article is never followed by a function word.
 """
 ARTICLES = frozenset(("a", "an", "the"))
 OWN_WORD_WITHIN = 20
-"""An answer in own words has one that is not in the request in each passage of 20."""
+"""In an answer in its own words, each passage of 20 words has a content word that is not in the request."""
 TOO_LITTLE_PROSE, ENOUGH_PROSE = 0.5, 0.85
 TOO_FEW_OWN_WORDS, ENOUGH_OWN_WORDS = 0.5, 0.75
-"""Shares of the passages."""
+"""The shares of passages at which a factor of `prose` is 0, and at which it is 1."""
 TOLERATED_ECHO = TOLERATED_REPETITION = 0.25
 ECHOED_WORDS, REPEATED_WORDS = 6, 3
 SHORTEST_KEYWORD = 5
@@ -44,18 +44,18 @@ CLAIM = re.compile(
     r"|\b(?:ignore|disregard|forget)\b.{0,40}\b(?:instructions?|rules|criteria)\b",
     re.IGNORECASE,
 )
-"""An answer's claim about its own score, or its orders to a judge."""
+"""A regex for text that claims a score or asks the judge to ignore its rules."""
 
 
 class Features(NamedTuple):
-    """Each from 0 to 1."""
+    """Features of an answer, each from 0 to 1."""
 
     coverage: float
-    """How many of the request's keywords occur in the answer; 60 % are enough. It is multiplied by `prose`."""
+    """The share of the request's keywords in the answer, scaled so that 60 % count as 1, and multiplied by `prose`."""
     prose: float
     """Whether the answer consists of sentences in its own words, rather than of words from the request."""
     length: float
-    """Words; 30 are enough."""
+    """The number of words, scaled so that 30 words count as 1."""
     echo: float
     """How much of the answer is copied from the request."""
     repetition: float
@@ -71,7 +71,7 @@ BEST_SCORE = 2.0
 
 
 class LinearScorer:
-    """Scores an answer by `BIAS` and `WEIGHTS`."""
+    """A scorer that returns `BIAS` plus the features weighted by `WEIGHTS`."""
 
     def __init__(self, special_tokens: SpecialTokens) -> None:
         self._special_tokens = special_tokens
@@ -81,7 +81,7 @@ class LinearScorer:
         return BIAS + sum(weight * value for weight, value in zip(WEIGHTS, features, strict=True))
 
     async def aclose(self) -> None:
-        """There is nothing to close."""
+        """Do nothing, because there is no connection to close."""
 
     def features(self, request: str, answer: str) -> Features:
         """Return the features of an answer to a request."""
@@ -113,7 +113,7 @@ def _sequences(words: Sequence[str], length: int) -> list[tuple[str, ...]]:
 
 
 def _prose(words: Sequence[str]) -> float:
-    """Return from 0 to 1 how much of a text has the function words of prose."""
+    """Rate from 0 to 1 how much of a text has the function words of prose."""
 
     def is_prose(passage: Sequence[str]) -> bool:
         found = [word for word in passage if word in FUNCTION_WORDS]
@@ -126,14 +126,14 @@ def _prose(words: Sequence[str]) -> float:
 
 
 def _own_words(words: Sequence[str], asked: Set[str]) -> float:
-    """Return from 0 to 1 how much of a text has words besides function words and those of the request."""
+    """Rate from 0 to 1 how much of a text has words that are neither function words nor in the request."""
     known = FUNCTION_WORDS | asked
     share = _share(words, OWN_WORD_WITHIN, lambda passage: not known.issuperset(passage))
     return _between(TOO_FEW_OWN_WORDS, ENOUGH_OWN_WORDS, share)
 
 
 def _share(words: Sequence[str], length: int, is_right: Callable[[Sequence[str]], bool]) -> float:
-    """Return the share of the passages of this length that are right. A shorter text is one passage."""
+    """Return the share of passages of `length` words for which `is_right` holds. A shorter text is one passage."""
     passages = _sequences(words, length) or [tuple(words)]
     return sum(map(is_right, passages)) / len(passages)
 
@@ -143,5 +143,5 @@ def _between(low: float, high: float, share: float) -> float:
 
 
 def _beyond(tolerated: float, share: float) -> float:
-    """Return how far a share is beyond the tolerated one, from 0 to 1."""
+    """Return by how much a share exceeds the tolerated share, scaled to the range from 0 to 1."""
     return max(0.0, share - tolerated) / (1 - tolerated)

@@ -40,11 +40,11 @@ NO_TIME = 0
 
 class SampleModelConfig(BaseResponsesAPIModelConfig):
     seed: int | None = 0
-    """The same seed gives the same rollouts. With null, every reply is drawn afresh."""
+    """The same seed gives the same rollouts. If it is null, rollouts differ between runs."""
     answers: list[str] = Field(default=ANSWERS, min_length=1)
     """The texts to choose from if no tool is called."""
     tool_call_probability: float = Field(default=0.75, ge=0, le=1)
-    """How often the model calls a tool if it may also answer."""
+    """The probability of a tool call if the model may also answer."""
     max_calls_per_turn: int = Field(default=2, ge=1)
     max_tool_turns: int = Field(default=4, ge=0)
     """After this many turns with calls the model answers, unless the request requires a call."""
@@ -104,7 +104,7 @@ class SampleModel(SimpleResponsesAPIModel):
         )
 
     def _replies(self, read: Callable[[JsonObject], Ask], asked: JsonObject, count: int = 1) -> Drawn:
-        """Draw `count` replies; a seed, the rollout and the number of turns so far determine them."""
+        """Draw `count` replies. With a seed, they depend only on the request, the seed, the rollout and the turn."""
         try:
             ask = read(asked)
             seed = self.config.seed

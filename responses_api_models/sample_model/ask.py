@@ -1,4 +1,4 @@
-"""The parts of a request that the policy uses, parsed from either of the two APIs."""
+"""The parts of a request that the policy uses, parsed from a Responses or a Chat Completions request."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nemo_gym.jsonl import JsonObject
 Mode = Literal["auto", "none", "required"]
 
 _RANK = {"reasoning": 0, "message": 1, "function_call": 2}
-"""The order of the items of one turn."""
+"""The order of item types within one turn. An item of a lower rank than the previous one starts a new turn."""
 
 
 class RequestError(ValueError):
-    """A request that the policy cannot answer; the message names the field and the reason."""
+    """An error for a request that the policy cannot answer. The message names the field and the reason."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Conversation:
     """The size of a conversation so far."""
 
     turns: int
-    """Turns of the model."""
+    """The number of the model's turns."""
     tool_turns: int
-    """Turns of the model with a tool call."""
+    """The number of the model's turns with a tool call."""
     words: int
-    """Whitespace-separated words in all texts."""
+    """The number of whitespace-separated words in all texts."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Ask:
     """The function tools that may be called now."""
     tool_choice: Mode = "auto"
     most_calls: int | None = None
-    """The request's own limit of calls in one turn."""
+    """The request's limit on tool calls in one turn, or None."""
     answer_format: JsonObject | None = None
     """`{type: json_schema, schema}` or `{type: json_object}` if the answer must be JSON."""
 
@@ -83,7 +83,7 @@ def _ask(body: JsonObject, tools: list[FunctionTool], conversation: Conversation
     if mode == "required" and not tools:
         raise RequestError(f"tool_choice is {choice!r}, but the request has no function tool to call")
     limits = [body["max_tool_calls"]] if body.get("max_tool_calls") is not None else []
-    # Like real endpoints, call a function that tool_choice names exactly once.
+    # If tool_choice names a function, call it exactly once, as real endpoints do.
     is_named = isinstance(choice, dict) and choice.get("type") == "function"
     if is_named or body.get("parallel_tool_calls") is False:
         limits.append(1)
@@ -98,7 +98,7 @@ def _ask(body: JsonObject, tools: list[FunctionTool], conversation: Conversation
 
 
 def _choice(choice: str | JsonObject) -> tuple[Mode, list[str] | None]:
-    """Return the mode and the names of the allowed functions, None for all."""
+    """Return the mode and the names of the allowed functions. None instead of names allows all functions."""
     if isinstance(choice, dict):
         inner = choice.get("allowed_tools", choice)
         if choice.get("type") == "allowed_tools":

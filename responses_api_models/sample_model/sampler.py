@@ -17,18 +17,18 @@ from responses_api_models.sample_model.json_schema.texts import WORDS, sample_te
 from responses_api_models.sample_model.json_schema.validity import Validator, meets_own_keywords
 
 TRIES = 100
-"""How often a sample, or an item that must differ from the others, is drawn."""
+"""The most attempts to draw a valid sample, or an array item that differs from the others."""
 NESTING = 4
 """Beyond this depth only required values are made, along the shallowest branches."""
 MANY_VALUES = 200
-"""The same holds once a sample has this many values."""
+"""Once a sample has this many values, the limit of `NESTING` applies at every depth."""
 MOST_VALUES = 20_000
 DEEPEST = 40
 OPTIONAL_SHARE = 0.6
-"""How often an optional property is present at the top; further down, less often."""
+"""The probability of an optional property at the top level. It decreases with depth."""
 MORE_PROPERTIES = 2
 MORE_ITEMS = 3
-"""An array is made at most this much longer than it must be."""
+"""The most optional items in an array."""
 
 _HINTS = {
     "object": ("properties", "required", "additionalProperties", "minProperties"),
@@ -36,7 +36,7 @@ _HINTS = {
     "string": ("minLength", "maxLength", "pattern", "format"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
 }
-"""The type that keywords suggest if the schema names none."""
+"""The type that is inferred from the keywords if the schema has no `type`."""
 
 
 class Sampler:
@@ -62,7 +62,7 @@ class Sampler:
 
 
 class _Draw:
-    """The drawing of one sample."""
+    """The state of drawing one sample."""
 
     def __init__(self, root: Schema, rng: Random) -> None:
         self._root = root
@@ -114,7 +114,7 @@ class _Draw:
         for index in order:
             try:
                 narrowed = branch(self._root, flat, keyword, index, at)
-                # A branch adds a little depth, so that a union which contains itself ends.
+                # Add a little depth per branch, so that a union that contains itself reaches the depth limit.
                 return self._of_flat(narrowed, pointer_to(at, keyword, index), depth + 0.25)
             except SchemaError as error:
                 reason = str(error)
@@ -133,7 +133,7 @@ class _Draw:
     def _array(self, flat: JsonObject, at: str, depth: float) -> list[object]:
         heads, rest = flat.get("prefixItems", []), flat.get("items", True)
         if isinstance(rest, list):
-            # The spelling of tuples before draft 2020-12.
+            # Before draft 2020-12, `items` held the list of a tuple's schemas.
             heads, rest = rest, flat.get("additionalItems", True)
         fewest = int(flat.get("minItems", 0))
         most = min(int(flat.get("maxItems", MOST_VALUES)), len(heads) if rest is False else MOST_VALUES)

@@ -50,37 +50,37 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     model_config = ConfigDict(hide_input_in_errors=True)
 
     base_url: str | list[str]
-    """The endpoint's address, up to and including `/v1`. If there are several, a rollout stays with one."""
+    """The endpoint's address, up to and including `/v1`. If there are several, a rollout always uses the same one."""
     api_key: str = Field(repr=False)
     model: str
     return_token_id_information: bool = False
     """Answer with the token ids and log-probabilities that training needs."""
     uses_reasoning_parser: bool = True
-    """Turn reasoning in answers into reasoning items; off, it stays in the text, as `<think>…</think>`."""
+    """Convert reasoning in answers to reasoning items. If false, it stays in the text as `<think>…</think>`."""
     sequential_reasoning_allowed: bool = True
-    """Whether one turn of the assistant may contain several reasoning items. Off, such a request fails."""
+    """Whether one turn of the assistant may contain several reasoning items. If false, such a request fails."""
     sends_reasoning: SentReasoning = "think"
-    """The form of earlier reasoning: left out, in `<think>…</think>`, or in a field of that name."""
+    """How to send earlier reasoning: `none` omits it, `think` sends `<think>…</think>`, the others name its field."""
     preserve_reasoning_in_assistant_content: bool | None = None
-    """The published name of two forms: true is `think`, false a field, which is `reasoning_content` unless set."""
+    """An alternative to `sends_reasoning`: true means `think`, and false turns `think` into `reasoning_content`."""
     replace_developer_role_with_system: bool = False
-    """For chat templates that do not know the role `developer`."""
+    """Send `developer` messages as `system`, for chat templates that do not support `developer`."""
     chat_template_kwargs: JsonObject | None = None
     """Arguments of the chat template, such as `{enable_thinking: false}`."""
     extra_body: JsonObject | None = None
-    """Fields for requests that do not set them, such as `top_k`."""
+    """Default request fields, such as `top_k`. They apply if the request does not set them."""
     sampling_overrides: JsonObject = Field(default_factory=dict)
-    """Sampling parameters that no request can change, such as `temperature`. Null leaves one to the engine."""
+    """Sampling parameters that override those of requests, such as `temperature`. Null means the engine's default."""
     audio_root: Path | None = None
     """The folder of the files that `metadata.audio_path` and `audio_paths` of a request may name."""
     default_headers: dict[str, str] = Field(default_factory=dict, repr=False)
     """Headers of every request to an endpoint, such as those that a gateway in front of it needs."""
     uses_completions_api: bool = False
-    """Post the tokens of rendered prompts to `/completions`, and parse its text, instead of `/chat/completions`."""
+    """Send rendered prompts to `/completions` as tokens and parse the returned text, without `/chat/completions`."""
     uses_responses_api: bool = False
-    """Forward requests to `/v1/responses` to the endpoint's own `/responses`."""
+    """Forward `/v1/responses` requests to the endpoint's own `/responses` route."""
     tokenizer: Path | None = None
-    """The folder of a tokenizer that renders prompts for `/completions`. Default: the engine's `/tokenize` does."""
+    """The folder of a tokenizer that renders prompts for `/completions`. Default: use the engine's `/tokenize`."""
     request_timeout_s: float = 1800.0
     """How long an endpoint may take for one reply."""
     request_tries: int = Field(default=3, ge=1)
@@ -157,7 +157,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         ]
 
     def client_of(self, **settings: Any) -> NeMoGymAsyncOpenAI:
-        """Return the client of an endpoint. Override it to use another class."""
+        """Return the client of an endpoint. Subclasses may override this method to use another client class."""
         return NeMoGymAsyncOpenAI(**settings)
 
     @cached_property
@@ -208,7 +208,7 @@ class VLLMModel(SimpleResponsesAPIModel):
     def _endpoint_of(self, request: Request) -> NeMoGymAsyncOpenAI:
         if len(self.endpoints) == 1:
             return self.endpoints[0]
-        # The turns of a rollout share a prefix, and only the engine that processed it has it in its cache.
+        # Send all turns of a rollout to one engine, because only that engine has their shared prefix in its cache.
         digest = sha256(request.session[SESSION_ID_KEY].encode()).digest()
         return self.endpoints[int.from_bytes(digest) % len(self.endpoints)]
 
@@ -251,7 +251,7 @@ class VLLMModel(SimpleResponsesAPIModel):
                 f"metadata.{audio} cannot be sent to /responses. Leave out uses_responses_api, or write the audio "
                 "into the input."
             )
-        # Agents send the items of earlier replies with their empty fields, some of which endpoints reject.
+        # Drop null fields, because agents send back earlier items with them, and some endpoints reject them.
         asked = body.model_dump(
             exclude_unset=True, exclude_none=True, exclude={"metadata", "stream", "stream_options"}
         )
@@ -276,7 +276,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         return self.config.model
 
     def _merged(self, asked: JsonObject, metadata: Mapping[str, str]) -> JsonObject:
-        """Return the fields to send: those of a request with those of its metadata and of the config."""
+        """Return the fields to send: those of the request, merged with those of its metadata and of the config."""
         own = self.config.extra_body or {}
         for_this_request, template = (_settings(metadata, key) for key in PER_REQUEST)
         # The request wins over extra_body: a trainer relies on the temperature and top_p that it asked for.
@@ -315,7 +315,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         return tokens
 
     def _cut_off_at_once(self) -> JsonObject:
-        # A conversation longer than the model's context is not a failure: the reply is cut off before its first token.
+        # A conversation that exceeds the context window is not a failure. Answer as if cut off before the first token.
         message = {"role": "assistant", "content": ""}
         return {
             "id": f"chatcmpl-{uuid4().hex}",

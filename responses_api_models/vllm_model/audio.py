@@ -20,7 +20,7 @@ SUFFIXES = {".wav": "wav", ".mp3": "mp3", ".flac": "flac"}
 MEDIA_TYPES = {"wav": "wav", "x-wav": "wav", "wave": "wav", "mpeg": "mp3", "mp3": "mp3", "flac": "flac"}
 MEDIA_TYPES["x-flac"] = "flac"
 SIGNATURES = ((b"RIFF", "wav"), (b"fLaC", "flac"), (b"ID3", "mp3"), (b"\xff\xfb", "mp3"), (b"\xff\xf3", "mp3"))
-"""The first bytes of files."""
+"""The first bytes of audio files, from which the format is detected."""
 STANDARD = ("wav", "mp3")
 """The formats of OpenAI's `input_audio` parts. vLLM accepts others only as `audio_url`."""
 
@@ -44,7 +44,7 @@ async def with_audio(messages: list[JsonObject], metadata: Mapping[str, str], fo
 
 
 def _last_of_user(messages: list[JsonObject]) -> int | None:
-    """Return the place of the user's last message. One right after a tool message has the images of its output."""
+    """Return the index of the user's last message. Skip a message after a tool message: it holds the tool's images."""
     roles = [message.get("role") for message in messages]
     places = [place for place, role in enumerate(roles) if role == "user" and roles[:place][-1:] != ["tool"]]
     return places[-1] if places else None
@@ -94,7 +94,7 @@ def _paths(metadata: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _given(value: str) -> _Recording:
-    """Return the recording in base64 data or in a data URL."""
+    """Parse a recording from base64 data or from a data URL."""
     header = _DATA_URL.match(value)
     data = value[header.end() :] if header else value
     if (size := _size_of(data)) > LARGEST_BYTES:

@@ -13,7 +13,7 @@ ONLY_IN_CHAT = frozenset({
     "reasoning_effort", "service_tier", "store", "tool_choice", "top_logprobs", "verbosity",
 })  # fmt: skip
 TAIL = 8
-"""The number of tokens at the end of a prompt that may open the reasoning of the answer."""
+"""The number of tokens at the end of a prompt that are searched for an opening `<think>`."""
 
 
 async def complete_prompt(
@@ -29,7 +29,7 @@ async def complete_prompt(
         return None
     reply = await endpoint.create_completion(**_params(fields, prompt))
     choices = reply.get("choices") or []
-    # Only the prompt shows that a text without tags is reasoning which was cut off.
+    # If the prompt ends with `<think>`, a text without tags is reasoning that was cut off.
     lacks_tags = any("<think>" not in each["text"] and "</think>" not in each["text"] for each in choices)
     tail = await template.text_of(prompt.tokens[-TAIL:]) if lacks_tags else ""
     opening = "<think>" if tail.rstrip().endswith("<think>") else ""

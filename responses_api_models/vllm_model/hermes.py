@@ -1,4 +1,4 @@
-"""Parse the tool calls that a model writes into its text in the form of Hermes: `<tool_call>{…}</tool_call>`."""
+"""Parse the tool calls that a model writes into its text in the Hermes format: `<tool_call>{…}</tool_call>`."""
 
 import re
 
@@ -6,7 +6,7 @@ import orjson
 
 from nemo_gym.jsonl import JsonObject
 
-# The last call may lack its closing tag, if that is the token at which the model stops.
+# The last call lacks its closing tag if that tag is the model's stop token.
 CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 
 

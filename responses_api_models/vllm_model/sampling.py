@@ -1,10 +1,10 @@
-"""Replace the sampling parameters of requests by those of the config."""
+"""Replace the sampling parameters of requests with those of the config."""
 
 from nemo_gym import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.jsonl import JsonObject
 
 LENGTHS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-"""The names of the longest answer, in Chat Completions and in Responses."""
+"""The fields that limit the answer's length, in Chat Completions and in Responses."""
 ECHOED = ("temperature", "top_p", "max_output_tokens")
 """The parameters that a response repeats."""
 NOT_SAMPLING = (
@@ -14,7 +14,10 @@ NOT_SAMPLING = (
 
 
 def checked(overrides: JsonObject) -> JsonObject:
-    """Return overrides with `max_tokens` as the name of the longest answer. Raise `ValueError` for other fields."""
+    """Return the overrides with a length limit renamed to `max_tokens`.
+
+    Raise `ValueError` for a field that is not a sampling parameter, or for several length limits.
+    """
     other = next((name for name in overrides if name in NOT_SAMPLING), None)
     if other is not None:
         raise ValueError(f"'{other}' is not a sampling parameter. Remove it from sampling_overrides")
@@ -25,7 +28,7 @@ def checked(overrides: JsonObject) -> JsonObject:
 
 
 def overridden(fields: JsonObject, overrides: JsonObject) -> JsonObject:
-    """Return the fields of a request with the overrides, without those that an override sets to null."""
+    """Return a request's fields with the overrides applied. An override of null removes the field."""
     replaced = {*overrides, *(LENGTHS if "max_tokens" in overrides else ())}
     kept = {name: value for name, value in fields.items() if name not in replaced}
     return kept | {name: value for name, value in overrides.items() if value is not None}
@@ -34,6 +37,6 @@ def overridden(fields: JsonObject, overrides: JsonObject) -> JsonObject:
 def as_sampled(
     params: NeMoGymResponseCreateParamsNonStreaming, overrides: JsonObject
 ) -> NeMoGymResponseCreateParamsNonStreaming:
-    """Return a request with the parameters that its response repeats as they were sent."""
+    """Return a request with the overridden parameters, so that its response repeats the values that were sent."""
     sent = {"max_output_tokens" if name == "max_tokens" else name: value for name, value in overrides.items()}
     return params.model_copy(update={name: sent[name] for name in ECHOED if name in sent})

@@ -23,7 +23,7 @@ class Prompt(NamedTuple):
 
     tokens: list[int]
     room: int | None
-    """How many tokens the context has left; None if unknown."""
+    """The number of tokens left in the context, or None if it is unknown."""
 
 
 class ChatTemplate(Protocol):
@@ -33,11 +33,11 @@ class ChatTemplate(Protocol):
         """Return the prompt for the fields of a chat request."""
 
     async def text_of(self, tokens: list[int]) -> str:
-        """Return the text of tokens, with special ones."""
+        """Return the text of tokens, including special tokens."""
 
 
 class EngineTemplate:
-    """The chat template of an engine, by its `/tokenize` and `/detokenize`."""
+    """The chat template of an engine, applied through its `/tokenize` and `/detokenize` routes."""
 
     def __init__(self, endpoint: NeMoGymAsyncOpenAI, model: str) -> None:
         self.endpoint = endpoint
@@ -69,7 +69,7 @@ class LocalTemplate:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # The tokenizer must not be used by two threads at once.
+        # Use a lock, because two threads must not use the tokenizer at the same time.
         self._free = asyncio.Lock()
 
     async def rendered(self, fields: JsonObject) -> Prompt:
@@ -116,7 +116,7 @@ def _template_fields(fields: JsonObject) -> JsonObject:
 
 
 def _for_template(message: JsonObject) -> JsonObject:
-    """Return a message as engines give it to templates: the content as text, the arguments of calls as objects."""
+    """Return a message as engines pass it to templates: the content as text, the arguments of calls as objects."""
     kept = dict(message)
     if isinstance(message.get("content"), list):
         kept["content"] = text_of_parts(message["content"])
@@ -130,6 +130,6 @@ def _with_parsed_arguments(call: JsonObject) -> JsonObject:
     try:
         arguments = orjson.loads(function["arguments"] or "{}")
     except orjson.JSONDecodeError:
-        # The model wrote them, and it should see what it wrote.
+        # Keep arguments that are not JSON, because the model should see what it wrote.
         return call
     return {**call, "function": {**function, "arguments": arguments}}

@@ -13,7 +13,7 @@ TokenT = TypeVar("TokenT")
 
 ASK_FOR_TOKENS: JsonObject = {
     "logprobs": True,
-    # Alternatives to each token would multiply the answer and are not used.
+    # Do not request alternative tokens, because they would multiply the size of the response and are not used.
     "top_logprobs": 0,
     "return_tokens_as_token_ids": True,
     "return_token_ids": True,
@@ -31,7 +31,7 @@ def lacks_prompt_tokens(completion: JsonObject) -> bool:
 
 
 def move_tokens_into_messages(completion: JsonObject, prompt: list[int] | None, *, keeps_logprobs: bool) -> None:
-    """Give each message its three token fields and remove the other copies, so that tokens travel once.
+    """Give each message its three token fields and remove the other copies, so that each list is sent only once.
 
     `prompt` replaces prompt tokens that the completion lacks. Raise `DataError` if tokens are missing, or if two
     fields of the completion contradict each other, because training on them would go wrong without notice.
@@ -94,7 +94,7 @@ def _agreed(
 
 
 def _are_close(one: list[float], other: list[float]) -> bool:
-    # Engines may round the two copies differently.
+    # Compare with a tolerance, because engines may round the two copies differently.
     is_close = partial(math.isclose, rel_tol=1e-4, abs_tol=1e-6)
     return len(one) == len(other) and all(map(is_close, one, other))
 

@@ -86,8 +86,8 @@ def test_differences_of_the_setup_are_shown(place):
     out = compare(place, "a.jsonl", "b.jsonl").out
     assert "\n   model differs: policy_model_name small → large\n" in out
     for text in (
-        "data differs: data/test.jsonl (sha256 000000000000) → data/new.jsonl (sha256 111111111111). If tasks have "
-        "other places in it, pair them with --key",
+        "data differs: data/test.jsonl (sha256 000000000000) → data/new.jsonl (sha256 111111111111). If the order "
+        "of the tasks differs, pair them with --key",
         "prompt differs: none → prompts/new.yaml (sha256 222222222222)",
         "sampling differs: temperature 0.5 → 1.0",
         "version differs: nemo_gym 1.0 → 1.1",

@@ -105,7 +105,7 @@ def test_training_rows_are_made_on_demand(projects):
         ("--environment a --reward-range 1", "argument --reward-range: expected 2 arguments"),
         ("--environment a --reward-range 1 x", "reward_range.1: it must be a valid number, but is 'x'"),
         ("--environment a --reward-range 1 0", "reward_range: 1 is not less than 0"),
-        ("--environment 2x", "environment: '2x' cannot be its name"),
+        ("--environment 2x", "environment: '2x' is not a valid name"),
     ],
 )
 def test_wrong_flags_are_reported(projects, words, problem):

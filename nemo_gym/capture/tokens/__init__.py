@@ -1,1 +1,1 @@
-"""Record the token ids of model calls apart from their texts, for agents that do not pass token ids on."""
+"""Records of the token ids of model calls, made in the model server for agents that do not return token ids."""

@@ -17,7 +17,7 @@ _ERROR_STATUS = 400
 
 
 class SampledAnswer(NamedTuple):
-    """What the policy sampled in one call."""
+    """The output that the policy sampled in one call."""
 
     items: list[JsonObject]
     """The output items without their tokens."""
@@ -34,7 +34,7 @@ class SampledAnswer(NamedTuple):
 
 
 def sampled_answer(answer: object) -> SampledAnswer | None:
-    """Return what the policy sampled, or None if the answer is an error. Raise `ValueError` for another form."""
+    """Return the sampled output, or None if the answer is an error. Raise `ValueError` if its format is unknown."""
     fields = _fields_of(answer)
     if fields is None or fields.get("error"):
         return None

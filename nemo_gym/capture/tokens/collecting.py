@@ -23,7 +23,7 @@ SHOWN_REASONS = 3
 
 
 class TokenCollector:
-    """Collects the tokens of a run's rollouts. Methods may block and may be called from several threads."""
+    """Collector of the tokens of a run's rollouts. Methods may block and may be called from several threads."""
 
     def __init__(self, source: TokenSource, config: TokenCaptureConfig) -> None:
         self._source = source
@@ -45,12 +45,12 @@ class TokenCollector:
             )
 
     def end(self, rollout_id: str, result: JsonObject, *, has_failed: bool) -> None:
-        """Add the tokens to a result, unless it is a failure, and delete the record."""
+        """Add the recorded tokens to a rollout's result, unless it has failed. Then delete the record."""
         if not has_failed:
             try:
                 reasons = _finalize(result, rollout_id, self._source, self._config.rebuild_response).mask_reasons
             except Exception as error:
-                # The source may be a user's class, and the result an agent's, so anything may happen.
+                # The source may be a user's class, and the result comes from an agent, so any error may occur.
                 logger.exception("rollout %s: its tokens could not be added to the result", rollout_id)
                 reasons = (f"the recorded tokens could not be added to the result: {error!r}",)
                 result[TOKEN_CAPTURE_RESULT_KEY] = {
@@ -74,11 +74,12 @@ class TokenCollector:
 def finalize_rollout_token_capture(
     result: JsonObject, rollout_id: str, source: TokenSource, *, rebuild_response: bool = True
 ) -> TokenTrajectories:
-    """Add the recorded tokens of a rollout to its result in place, as lists, and return its sequences.
+    """Add the recorded tokens of a rollout to its result in place, as lists, and return its training sequences.
 
-    `response.output` gets the tokens of the sequence with the last call. The other sequences are listed under
-    `_ng_token_capture`. If calls are missing, `mask_sample` is set, with the reasons. Text in the result changes only
-    if it does not match the recorded calls; then the agent's own output is kept under `_ng_token_capture`.
+    `response.output` gets the tokens of the sequence with the rollout's last call. The other sequences are listed
+    under `_ng_token_capture`. If the rollout must not be trained on, `mask_sample` is set, and `_ng_token_capture` has
+    the reasons. Text in the result changes only if it does not match the recorded calls. In that case, the agent's own
+    output is kept under `_ng_token_capture`.
     """
     found = _finalize(result, rollout_id, source, rebuild_response)
     result.update(plain(result))
@@ -86,11 +87,11 @@ def finalize_rollout_token_capture(
 
 
 def _finalize(result: JsonObject, rollout_id: str, source: TokenSource, rebuild_response: bool) -> TokenTrajectories:
-    """Add the tokens as `orjson.Fragment`, which is enough for a result that is only written."""
+    """Add the tokens as `orjson.Fragment` instead of lists, for a result that is only written as JSON."""
     result.pop(TOKEN_CAPTURE_RESULT_KEY, None)
     frozen = source.freeze(rollout_id)
     if frozen == FrozenTokens() and _has_tokens(result):
-        # The agent passed on the tokens itself and made no call that is recorded.
+        # Nothing to add: the agent passed on the tokens itself and made no recorded call.
         return TokenTrajectories(())
     found = trajectories_for_rollout(frozen)
     order = {call.model_call_id: number for number, call in enumerate(frozen.entries)}
@@ -132,7 +133,7 @@ def _mask(result: JsonObject) -> None:
 
 
 def _rebuild(response: JsonObject, calls: Sequence[TokenEntry]) -> JsonObject:
-    """Put the tokens into a response's output. Return what the result says about it."""
+    """Put the tokens into a response's output. Return the fields for `_ng_token_capture` that describe the change."""
     given = response.get("output")
     items = given if isinstance(given, list) else []
     plain = [without_tokens(item) if isinstance(item, dict) else item for item in items]
@@ -142,7 +143,7 @@ def _rebuild(response: JsonObject, calls: Sequence[TokenEntry]) -> JsonObject:
 
 
 def _placed(output: list[object], calls: Sequence[TokenEntry]) -> list[object] | None:
-    """Return the agent's own items with the tokens in them, or None unless each call is found in its order."""
+    """Return the agent's own items with the tokens in them, or None if the items of a call are not found in order."""
     placed, begin = list(output), 0
     for call in calls:
         wanted = _said(call.output_items[call.token_item_index])
@@ -171,7 +172,7 @@ def _is_result(item: JsonObject) -> bool:
 
 
 def _said(item: object) -> object:
-    """Return the part of an output item by which it is recognised."""
+    """Return the content of an output item that is compared to find the item of a recorded call."""
     if not isinstance(item, dict) or item.get("role", "assistant") != "assistant":
         return None
     if item.get("type") == "function_call":
@@ -196,7 +197,7 @@ def _routing(call: TokenEntry) -> JsonObject:
 
 
 def _turns_of(calls: Sequence[TokenEntry]) -> list[JsonObject]:
-    """Return the calls of a sequence, each with the tokens since the call before it."""
+    """Return one entry per call of a sequence, whose context is the prompt tokens added since the previous call."""
     turns: list[JsonObject] = []
     known = 0
     for call in calls:

@@ -11,12 +11,12 @@ from nemo_gym.jsonl import JsonObject
 
 
 class RolloutFrozen(RolloutCancelled):
-    """A model call of a rollout whose tokens were already collected."""
+    """The error for a model call of a rollout whose tokens were already collected."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenEntry:
-    """One call as the engine saw it: the prompt, and what the policy sampled."""
+    """The tokens of one call, as the engine saw them: the prompt, and the tokens that the policy sampled."""
 
     rollout_id: str
     model_call_id: str
@@ -38,7 +38,7 @@ class TokenEntry:
     schema_version: int = 1
 
     def check(self, *, prompt: bool = True) -> None:
-        """Raise `ValueError` if the sampled tokens or, unless excluded, those of the prompt are unusable."""
+        """Raise `ValueError` if the sampled tokens are unusable or, if `prompt` is true, the prompt's tokens."""
         if len(self.generation_token_ids) != len(self.generation_log_probs):
             sampled, known = len(self.generation_token_ids), len(self.generation_log_probs)
             raise ValueError(f"{sampled} sampled tokens, but {known} log-probabilities")
@@ -58,11 +58,11 @@ class FrozenTokens(NamedTuple):
     entries: tuple[TokenEntry, ...] = ()
     """The calls in the order in which they were completed."""
     gaps: tuple[str, ...] = ()
-    """What is missing, each as a sentence for people. A rollout with gaps must not be trained on."""
+    """Descriptions, for people, of the tokens that are missing. A rollout with gaps must not be trained on."""
 
 
 class TokenSink(Protocol):
-    """Receives the tokens of calls in a model server's process. Methods may block; they run in a thread."""
+    """Receiver of the tokens of calls in a model server's process. Methods may block; they run in a thread."""
 
     def put(self, entry: TokenEntry) -> None:
         """Store a call before its answer is passed on. Raise `RolloutFrozen` if the rollout is frozen."""
@@ -71,17 +71,17 @@ class TokenSink(Protocol):
         """Record that a call of the rollout is missing."""
 
     def close(self) -> None:
-        """Release what the sink holds."""
+        """Release the sink's resources, such as open files."""
 
 
 class TokenSource(Protocol):
-    """Returns the tokens of rollouts to the collector. Methods may block; they run in a thread."""
+    """Provider of the tokens of rollouts to the collector. Methods may block; they run in a thread."""
 
     def freeze(self, rollout_id: str) -> FrozenTokens:
-        """Return everything that was recorded of a rollout, and refuse later calls of it."""
+        """Return everything that was recorded of a rollout, and reject its later calls."""
 
     def drop(self, rollout_id: str) -> None:
-        """Delete everything about a rollout, and refuse later calls of it until `close`."""
+        """Delete everything about a rollout, and reject its later calls until `close`."""
 
     def close(self) -> None:
-        """Release what the source holds."""
+        """Release the source's resources, such as open files."""

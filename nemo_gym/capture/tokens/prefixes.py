@@ -10,29 +10,32 @@ from typing import NamedTuple
 from nemo_gym.capture.tokens.numbers import Numbers
 
 MOST_PREFIXES = 131_072
-"""Prefixes that a process remembers, in about 40 MB. The next prompt of a forgotten rollout is stored whole."""
+"""Maximum number of prefixes that a process remembers, which take about 40 MB.
+
+If the prefixes of a rollout are forgotten, its next prompt is stored completely.
+"""
 DIGEST_BYTES = 16
 _COMMA = ord(",")
 
 
 class Prefix(NamedTuple):
-    """Tokens that were recorded: the prompt of a call, or all of it."""
+    """Recorded tokens with which a later prompt may begin: a call's prompt, or its prompt and sampled tokens."""
 
     length: int
-    """In bytes of text."""
+    """The length of the tokens' text in bytes."""
     digest: bytes
-    """Kept instead of the tokens, which would fill the memory of a server."""
+    """The hash of the tokens' text. It is kept instead of the tokens, which would fill the memory of a server."""
     model_call_id: str
     tokens: int
 
 
 class Placement(NamedTuple):
-    """The place of a call among the recorded ones."""
+    """The prefixes that a call shares with recorded calls, and those that it adds."""
 
     longest: Prefix | None
-    """The longest prefix with which its prompt begins."""
+    """The longest recorded prefix with which the call's prompt begins."""
     added: tuple[Prefix, ...]
-    """Its whole prompt, and the prompt with the sampled tokens."""
+    """The call's own prefixes: its prompt, and its prompt with the sampled tokens."""
 
 
 class Prefixes:
@@ -72,12 +75,12 @@ class Prefixes:
         return Placement(longest, (whole_prompt, whole))
 
     def remember(self, log: bytes, added: tuple[Prefix, ...]) -> None:
-        """Let later prompts of a rollout begin with these prefixes, which must be stored by now."""
+        """Remember a call's prefixes for the later prompts of its rollout. The call must be stored already."""
         known = self._known.setdefault(log, [])
         self._known.move_to_end(log)
         for each in added:
             insort(known, each)
         self._count += len(added)
-        # The rollout of this call is the last one, and stays even if it has more prefixes than that.
+        # Forget the least recent rollouts. This call's rollout is kept, even if it alone exceeds the limit.
         while self._count > self._most and len(self._known) > 1:
             self._count -= len(self._known.popitem(last=False)[1])

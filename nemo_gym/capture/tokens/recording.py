@@ -1,4 +1,4 @@
-"""Record the tokens of model calls in a model server: on disk before the answer is passed on."""
+"""Record the tokens of model calls in a model server. They are stored before the answer is passed on."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ class TokenRecording:
     def __init__(self, sink: TokenSink, rollout_id: str) -> None:
         self._sink = sink
         self._rollout_id = rollout_id
-        # The store checks what it writes, and the part of the prompt that it knows only once.
+        # `FileTokenStore` validates entries itself, and skips the part of a prompt that it has validated before.
         self._checks_itself = isinstance(sink, FileTokenStore)
         self.is_done = False
 
     async def record(self, answer: object) -> None:
-        """Store what the policy sampled. Raise `ModelFailed` if neither it nor the gap could be stored.
+        """Store the tokens that the policy sampled, or a gap if the tokens are missing or unusable.
 
-        `answer` is what the model server's method returned. Without tokens in it, a gap is stored.
+        `answer` is the return value of the model server's method. Raise `ModelFailed` if not even a gap could be
+        stored.
         """
         self.is_done = True
         try:
@@ -58,18 +59,18 @@ class TokenRecording:
             await self.mark_incomplete(NO_TOKENS)
             return
         if self._checks_itself:
-            # A line reaches the system's cache in less time than another thread gets to work.
+            # Without a thread, because writing a line to the system's cache is faster than switching threads.
             self._put(entry)
         else:
-            # Shielded, because a caller that hangs up cancels this task.
+            # Shielded, because a caller that hangs up cancels this task, but the entry must still be stored.
             await asyncio.shield(asyncio.to_thread(self._put, entry))
 
     def skip(self) -> None:
-        """Accept that the call failed, so that nothing was sampled."""
+        """Store nothing, because the call failed and nothing was sampled."""
         self.is_done = True
 
     async def mark_incomplete(self, reason: str) -> None:
-        """Store that a call is missing. Raise `ModelFailed` if it cannot be stored."""
+        """Store the gap that a call is missing. Raise `ModelFailed` if the gap cannot be stored."""
         self.is_done = True
         logger.warning("rollout %s: %s", self._rollout_id, reason)
         await asyncio.shield(asyncio.to_thread(self._mark, reason))
@@ -109,7 +110,7 @@ class TokenRecording:
             raise
         except Exception as error:
             # Without a record of the gap, the rollout would be trained on as if it were complete.
-            raise ModelFailed(f"token_id_capture: {reason}, and neither could that: {error!r}") from error
+            raise ModelFailed(f"token_id_capture: {reason}. This gap could not be recorded: {error!r}") from error
 
 
 class TokenCaptureMiddleware:

@@ -17,15 +17,15 @@ class TokenTrajectories(NamedTuple):
     mask_reasons: tuple[str, ...] = ()
     """Why the rollout must not be trained on; empty if it may be."""
     retries: int = 0
-    """How many calls were left out, because the conversation continued with another answer to the same prompt."""
+    """The number of calls that were left out, because another answer to the same prompt was used or was equal."""
 
 
 def trajectories_for_rollout(frozen: FrozenTokens) -> TokenTrajectories:
     """Return the training sequences of a rollout.
 
-    A prompt that does not begin with the tokens of an earlier call begins a sequence of its own. Of several answers to
-    one prompt, only those that a later call continues count. If none is continued and they differ, it is unknown which
-    one the agent used, and the rollout is masked.
+    A call whose prompt does not begin with the tokens of an earlier call begins a new sequence. Of several answers to
+    one prompt, only those that a later call continues are kept. If no answer is continued and the answers differ, it
+    is unknown which of them the agent used. All are then kept, and the rollout must not be trained on.
     """
     # A call that was cut off before its first token has nothing to train on.
     entries = [each for each in frozen.entries if each.generation_token_ids]
@@ -45,7 +45,7 @@ def _parents_of(entries: list[TokenEntry]) -> list[int | None]:
 
 
 def _without_retries(entries: list[TokenEntry], parents: list[int | None]) -> tuple[list[TokenEntry], list[int]]:
-    """Return the calls that count, and the number of answers of each prompt for which that is unknown."""
+    """Return the calls to keep, and the number of answers to each prompt for which the used answer is unknown."""
     continued = set(parents)
     answers = defaultdict(list)
     for index, entry in enumerate(entries):
@@ -55,7 +55,7 @@ def _without_retries(entries: list[TokenEntry], parents: list[int | None]) -> tu
     for indices in answers.values():
         used = continued.intersection(indices)
         if not used:
-            # Equal answers have been sampled once as far as training is concerned.
+            # Keep only the last of equal answers, because training needs the same tokens only once.
             used = {indices[-1]}
             if len({entries[index].generation_token_ids.text for index in indices}) > 1:
                 undecidable.append(len(indices))

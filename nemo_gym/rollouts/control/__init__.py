@@ -1,1 +1,1 @@
-"""Control of a running collection: pause, other concurrency, single rollouts, its end."""
+"""Control a running collection: pause it, change its concurrency, cancel or rerun single rollouts, or end it."""

@@ -1,4 +1,4 @@
-"""Speak to a running collection through its socket."""
+"""Send requests to a running collection through its socket."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nemo_gym.rollouts.control.control import Refused
 from nemo_gym.rollouts.control.registry import Collection, address_of, collections_here
 
 ANSWER_S = 10.0
-"""Seconds for an answer. A busy collection takes a fraction of one."""
+"""Seconds to wait for an answer. Even a busy collection answers within a fraction of a second."""
 
 
 class NotListening(UserError):
@@ -22,7 +22,10 @@ class NotListening(UserError):
 
 
 def find(name: str | None) -> Collection:
-    """Return the collection that this names, by default the only one. Raise `NotListening` with those that run."""
+    """Return the collection that `name` refers to, or the only one if `name` is None.
+
+    Raise `NotListening`, which lists the collections to choose from, if none or more than one matches.
+    """
     running = collections_here()
     found = [each for each in running if name is None or each.matches(name)]
     if len(found) == 1:
@@ -49,7 +52,7 @@ def ask(
     try:
         line = _exchange(collection.socket, request, timeout_s)
     except (TimeoutError, BlockingIOError) as error:
-        # The second one means that too many requests wait already.
+        # A `BlockingIOError` means that too many requests are already waiting.
         problem = f"process {collection.pid} did not answer within {timeout_s:g} s, and may still do so later"
         raise NotListening(f"{collection.output}: {problem}. Check its status.") from error
     except OSError as error:
@@ -74,5 +77,8 @@ def _exchange(path: Path, request: bytes, timeout_s: float) -> bytes:
 
 
 def ask_run(results: Path, verb: str, /, **arguments: object) -> JsonObject:
-    """Ask the collection that writes to this output. Raise as `ask`, and `NotListening` if there is none."""
+    """Send a request to the collection that writes to this output, and return the answer.
+
+    Raise the same errors as `ask`, and `NotListening` if no collection writes to this output.
+    """
     return ask(find(str(results)), verb, arguments)

@@ -1,4 +1,4 @@
-"""What people ask of a running collection, and what it is doing."""
+"""The commands that users send to a running collection, and the status that it reports."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from nemo_gym.rollouts.timeline import Point
 from nemo_gym.schemas.row import Row, TaskKey, rows_in
 
 MOST_AT_ONCE = 16_384
-"""The upper limit of `auto`."""
+"""The upper limit of the concurrency if it is `auto`."""
 OLDEST_SHOWN = 10
 RATE_OVER_S = 10.0
 STOP_AFTER_S = 0.05
-"""The answer to `stop` is sent first."""
+"""Seconds until `stop` takes effect, so that its answer is sent first."""
 CANCELLED = "cancelled with 'ng eval ctl'"
 DRAINED = "drain: asked for with 'ng eval ctl'"
 
@@ -33,15 +33,15 @@ class Refused(UserError):
 
 
 class Ended(NamedTuple):
-    """A rollout without a score, which may run again."""
+    """An ended rollout without a score, which may be requeued."""
 
     attempts: int
     cause: str | None
-    """The failure class; None for a result that asked not to be kept."""
+    """The failure class; None for a result that asked not to be stored."""
 
 
 class Running:
-    """A rollout in progress. If it is cancelled on request, the `with` block raises `RolloutCancelled` instead."""
+    """A running rollout. If a user cancels it, its `with` block raises `RolloutCancelled`, not `CancelledError`."""
 
     __slots__ = ("_all", "_key", "_task", "attempt", "began_at", "is_cancelled")
 
@@ -65,29 +65,29 @@ class Running:
             raise RolloutCancelled(CANCELLED) from None
 
     def cancel(self) -> None:
-        """Cancel the task that runs it. A second call has no effect."""
+        """Cancel the asyncio task that runs the rollout. A second call has no effect."""
         if self._task is not None and not self.is_cancelled:
             self.is_cancelled = True
             self._task.cancel()
 
 
 class Floor(NamedTuple):
-    """What the collector offers while rollouts can still start."""
+    """Functions of the collector that `Control` calls while rollouts can still start."""
 
     is_open: Callable[[], bool]
-    """Return whether the work has not ended."""
+    """Returns whether any worker still runs."""
     widen: Callable[[], None]
-    """Start as many workers as the limit allows."""
+    """Starts as many workers as the limit allows."""
     spawn: Callable[..., object]
-    """Start a task that the end of the work waits for."""
+    """Starts an asyncio task that must be done before the collection ends."""
     more_rows: Callable[[], None]
-    """Take note that there are rows to start again."""
+    """Called when requeued rows are ready to start."""
     no_more_rows: Callable[[], None]
-    """Take note that no row starts anymore."""
+    """Called when no further row may start."""
 
 
 class Control:
-    """The state that verbs change and that the collector obeys. All of it lives in the collector's event loop."""
+    """The state that verbs change and that the collector follows. Use it only in the collector's event loop."""
 
     def __init__(self, run: OpenRun, on_stop: Callable[[], None] | None = None) -> None:
         """`on_stop` ends the collection at once; None if it cannot be stopped from outside."""
@@ -97,9 +97,9 @@ class Control:
         self._on_stop = on_stop
         self.limit: FixedLimit | AdaptiveLimit = FixedLimit(1)
         self.allowed: Callable[[int], int] = int
-        """Returns how many of so many rollouts may run at once."""
+        """Returns how many rollouts may run at once if the given number is wanted."""
         self.continues_a_group: Callable[[], bool] = lambda: False
-        """Returns whether others wait for the next rollout, so that it must start."""
+        """Returns whether rollouts of a group that has begun wait for the next rollout, so that it must start."""
         self.is_draining = False
         self.floor: Floor | None = None
         """Set by the collector when the first rollouts start."""
@@ -107,7 +107,7 @@ class Control:
         self._going.set()
         self._running: dict[TaskKey, Running] = {}
         self._cancelled: set[tuple[int, int | None]] = set()
-        """Tasks, or single repeats, that may not start."""
+        """The (task, repeat) pairs that may not start. A repeat of None means the whole task."""
         self._reopened: set[TaskKey] = set()
         """Rollouts that run again although their task was cancelled before."""
         self._ended: dict[TaskKey, Ended] = {
@@ -128,7 +128,7 @@ class Control:
         return not self.is_draining
 
     def next_again(self) -> tuple[Row, str | None] | None:
-        """Return a rollout that runs again, with the cause of its last failure; None without one."""
+        """Return the next requeued rollout with the cause of its last failure, or None if no rollout is requeued."""
         return self._again.popleft() if self._again else None
 
     def is_cancelled(self, key: TaskKey) -> bool:
@@ -138,17 +138,17 @@ class Control:
         return not self._cancelled.isdisjoint({(key.task, key.repeat), (key.task, None)})
 
     def running(self, row: Row, key: TaskKey) -> Running:
-        """Return the context in which a rollout runs."""
+        """Return the context manager in which a rollout must run, so that it is listed and can be cancelled."""
         return Running(row, key, self._running)
 
     def end(self, record: Record) -> None:
-        """Take note of an ended rollout."""
+        """Remember an ended rollout without a score, because it may be requeued."""
         if record.outcome is not Outcome.SCORED:
             row = record.row
             self._ended[row.key] = Ended(row.attempt + 1, record.cause)
 
     def sample(self) -> None:
-        """Take note of the progress. Called about once per second."""
+        """Record the current progress. Called about once per second."""
         now = time.monotonic()
         self._samples.append((now, self._run.summary.finished))
         if (point := self._point(now)) is not None:
@@ -157,7 +157,7 @@ class Control:
             self._samples.popleft()
 
     def finish(self) -> None:
-        """Take note of the last progress."""
+        """Record the final progress."""
         if (point := self._point(time.monotonic())) is not None:
             self._run.record.timeline.end(point)
 
@@ -187,7 +187,10 @@ class Control:
         return {"changed": not was}
 
     def set_concurrency(self, wanted: int | None) -> JsonObject:
-        """Run so many rollouts at once; None measures how many. If fewer, the surplus ones end by themselves."""
+        """Set how many rollouts run at once; None adapts the number to the measured throughput.
+
+        If the number is lowered, running rollouts are not cancelled. The surplus ones are not replaced when they end.
+        """
         floor = self._check_open()
         group = self._run.largest_group
         if group and (wanted is None or wanted < group):
@@ -203,7 +206,10 @@ class Control:
         return {"changed": before != now, "concurrency": now[0]}
 
     def cancel(self, task: int, repeat: int | None = None) -> JsonObject:
-        """End the running rollouts of a task, or one of them, as failed. The others fail when their turn comes."""
+        """Cancel the running rollouts of a task, or only one repeat, and count them as failed.
+
+        Rollouts that have not started yet fail when their turn comes.
+        """
         self._check_open()
         self._cancelled.add((task, repeat))
         self._reopened = {key for key in self._reopened if not _is_of(key, task, repeat)}
@@ -213,7 +219,7 @@ class Control:
         return {"running": len(found)}
 
     def requeue(self, task: int | None = None, repeat: int | None = None) -> JsonObject:
-        """Run rollouts without a score again: all of them, those of a task, or one. They count as new attempts."""
+        """Run rollouts without a score again: all, those of a task, or one repeat. Each counts as a new attempt."""
         floor = self._check_open()
         if self.is_draining:
             raise Refused("the collection is ending, because it was drained. Resume it afterwards")

@@ -1,4 +1,4 @@
-"""The collection's side of its control socket."""
+"""The server side of a collection's control socket."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ logger = logging.getLogger(__name__)
 
 LONGEST_REQUEST = 64 * 1024
 IDLE_S = 60.0
-"""Seconds without a request, or for reading an answer, after which a connection is closed."""
+"""Seconds after which a connection is closed if its client neither sends a request nor reads an answer."""
 MOST_CONNECTIONS = 128
-"""Further ones are closed at once, because the rollouts need the process's file descriptors."""
+"""The limit on open connections. Further ones are closed at once, because rollouts need the file descriptors."""
 
 
 @asynccontextmanager
@@ -78,7 +78,7 @@ def _bound(path: Path) -> socket.socket:
 async def _answer_all(control: Control, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         while True:
-            # In Python 3.11, `wait_for` ignores a cancellation if a line is there at the same time.
+            # Do not use `wait_for`: in Python 3.11, it ignores a cancellation that arrives together with a line.
             async with asyncio.timeout(IDLE_S):
                 if not (line := await reader.readline()):
                     break
@@ -86,10 +86,11 @@ async def _answer_all(control: Control, reader: asyncio.StreamReader, writer: as
                 await writer.drain()
         writer.close()
     except (TimeoutError, ValueError, OSError):
-        # Idle, a line that is too long, or a client that left.
+        # The connection was idle, a line was too long, or the client has left.
         pass
     finally:
-        # Closing waits until a client has read its answers, and one that does not read must not delay the run's end.
+        # Abort instead of closing, which would wait until the client has read its answers. A client that does not read
+        # must not delay the end of the run.
         if not writer.is_closing():
             writer.transport.abort()
 

@@ -16,7 +16,7 @@ from nemo_gym.rollouts.job import RunFiles
 
 SHORTEST_ID = 4
 LONGEST_ADDRESS = 100
-"""In bytes. Linux allows 107 and macOS 103."""
+"""The longest socket path to use, in bytes. Linux allows 107 and macOS 103."""
 
 
 class Collection(BaseModel):
@@ -32,7 +32,7 @@ class Collection(BaseModel):
     folder: Path
     """The folder of this record and of its socket."""
     beginning: int | None = None
-    """When the process began: `beginning_of`."""
+    """When the process began, as returned by `beginning_of`."""
 
     @classmethod
     def of(cls, files: RunFiles, run_id: str, folder: Path) -> Self:
@@ -68,7 +68,7 @@ class Collection(BaseModel):
         self.socket.unlink(missing_ok=True)
 
     def matches(self, name: str) -> bool:
-        """Return whether the user may mean this collection: by its id or the beginning of it, or by its output."""
+        """Return whether `name` refers to this collection: its run id, a prefix of the id, or one of its files."""
         if len(name) >= SHORTEST_ID and self.run_id.startswith(name):
             return True
         # `x` and `x_run.json` name the run of `x.jsonl`, too.
@@ -93,7 +93,7 @@ def registered(files: RunFiles, run_id: str) -> Iterator[Collection | None]:
         yield None
         return
     collection = Collection.of(files, run_id, folder)
-    # An existing file would keep its permissions.
+    # Remove an existing file first, because it would keep its permissions.
     collection.path.unlink(missing_ok=True)
     with open(os.open(collection.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(collection.model_dump_json())
@@ -117,7 +117,7 @@ def address_of(path: Path) -> Iterator[str]:
 
 
 def collections_here() -> list[Collection]:
-    """Return the collections that run now, oldest first. Remove the records of those that were killed."""
+    """Return the collections that run now, oldest first. Remove the records of processes that no longer exist."""
     found = []
     folder = _folder()
     for path in folder.glob("*.json") if folder else ():

@@ -20,9 +20,9 @@ class Request(BaseModel):
 
     verb: Verb
     task: NonNegativeInt | None = None
-    """The task to cancel or to run again. Without it, `requeue` means all rollouts without a score."""
+    """The task to cancel or to run again. If it is None, `requeue` runs all rollouts without a score again."""
     repeat: NonNegativeInt | None = None
-    """The repeat of that task; None for all of them."""
+    """The repeat of that task; None for all its repeats."""
     wanted: int | None = Field(default=None, ge=1, le=1_000_000)
     """The new concurrency; None to adapt it to the measured throughput."""
 

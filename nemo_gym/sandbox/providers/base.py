@@ -43,16 +43,16 @@ class SandboxStatus(StrEnum):
 
 @dataclass(frozen=True)
 class SandboxResources:
-    """The limits of one sandbox. The provider decides those that are None."""
+    """The limits of one sandbox. For a limit that is None, the provider's default applies."""
 
     cpu: float | None = None
-    """CPUs that it may keep busy."""
+    """The number of CPUs that the sandbox may keep busy."""
     memory_mib: int | None = None
     disk_gib: float | None = None
     gpu: int | None = None
     gpu_type: str | None = None
     pids: int | None = None
-    """Processes at the same time."""
+    """The maximum number of processes at the same time."""
 
     def __post_init__(self) -> None:
         for name in ("cpu", "memory_mib", "disk_gib", "pids"):
@@ -101,7 +101,7 @@ class SandboxSpec:
     """The working directory of commands, and the base of relative paths."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     files: Mapping[str, str | bytes | Path] = field(default_factory=dict, repr=False)
-    """Files written after the start: the path in the sandbox → a text, bytes, or a local `Path` to copy."""
+    """Files to write after the start: each path in the sandbox maps to a string, bytes, or a local `Path` to copy."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     resources: SandboxResources = field(default_factory=SandboxResources)
     entrypoint: Sequence[str] | None = None
@@ -109,7 +109,7 @@ class SandboxSpec:
     provider_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Options specific to the provider."""
     ports: Sequence[int] = ()
-    """Ports that `endpoint` can be asked for. Kept as a tuple of ints."""
+    """The ports for which `endpoint` returns a URL. They are stored as a tuple of ints."""
 
     def __post_init__(self) -> None:
         for name in ("env", "files", "metadata", "provider_options"):
@@ -133,7 +133,7 @@ class SandboxSpec:
 
 @dataclass
 class SandboxHandle:
-    """A reference to a created sandbox. `raw` is for its provider."""
+    """A reference to a created sandbox. Only its provider uses `raw`."""
 
     sandbox_id: str
     provider_name: str = ""
@@ -142,7 +142,7 @@ class SandboxHandle:
 
 @dataclass(frozen=True)
 class SandboxExecResult:
-    """The result of a command. Long outputs have their middle replaced by a note."""
+    """The result of a command. In a long output, a note replaces the middle."""
 
     stdout: str | None = None
     stderr: str | None = None
@@ -194,7 +194,7 @@ class SandboxProvider(Protocol):
         timeout_s: float | None = None,
         user: str | int | None = None,
     ) -> SandboxExecResult:
-        """Run a command line in a shell, or a program with its arguments. At the timeout, kill its children too."""
+        """Run a command line in a shell, or a program with its arguments. At the timeout, kill it and its children."""
 
     async def upload_file(self, handle: SandboxHandle, source_path: str | Path, target_path: str) -> None:
         """Copy a local file into the sandbox, creating parent folders."""
@@ -222,12 +222,12 @@ class SupportsSandboxEndpoint(Protocol):
 
 @runtime_checkable
 class ConnectableProvider(Protocol):
-    """A provider whose sandboxes other processes can use. Its methods may also be plain functions."""
+    """A provider whose sandboxes other processes can use. Its methods may be synchronous or asynchronous."""
 
     def serialize_handle(
         self, handle: SandboxHandle, *, scope: Any = None
     ) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
-        """Return a JSON object for `connect`. `scope` is the caller's, and specific to the provider."""
+        """Return a JSON object for `connect`. The meaning of `scope` is specific to the provider."""
 
     def connect(self, descriptor: Mapping[str, Any]) -> SandboxHandle | Awaitable[SandboxHandle]:
         """Return a handle of the running sandbox."""
@@ -235,7 +235,7 @@ class ConnectableProvider(Protocol):
 
 @runtime_checkable
 class ListensInside(Protocol):
-    """A provider that can offer services of this process to the commands in a sandbox, whose network may be closed."""
+    """A provider that lets a sandbox's commands call services of this process, even without network access."""
 
     async def listen(self, handle: SandboxHandle, port: int) -> socket.socket:
         """Return a socket that listens on 127.0.0.1:`port` inside a sandbox; 0 chooses a free port."""

@@ -71,7 +71,8 @@ async def ran(
 ) -> Ended:
     """Run a program to its end or its timeout. If the awaiting task is cancelled, kill the whole process group.
 
-    The middle of longer outputs is omitted. `env` is added to the environment of this process.
+    The middle of an output of more than `DEFAULT_OUTPUT_BYTES` is omitted. `env` is added to the environment of this
+    process.
     """
     loop = asyncio.get_running_loop()
     transport, watch = await loop.subprocess_exec(
@@ -94,7 +95,7 @@ async def ran(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(transport.get_pid(), signal.SIGKILL)
             await watch.exited.wait()
-        # A background process may hold the outputs open for ever.
+        # Wait for the rest of the output, but not for long: a background process may hold the pipes open for ever.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_OUTPUT_S):
                 await watch.drained.wait()
@@ -118,7 +119,7 @@ class _Watch(asyncio.SubprocessProtocol):
         self.exited.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note that the process has ended and all its pipes are closed."""
+        """Signal that the process has ended and all its pipes are closed."""
         self.drained.set()
 
 

@@ -1,4 +1,4 @@
-"""Sandboxes that a program such as `docker` starts and controls: how they start and how files are copied."""
+"""The base of providers that control sandboxes with a program such as `docker`: start them and copy files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nemo_gym.sandbox.providers.options import options_of
 from nemo_gym.sandbox.providers.probe import ProbeConfig, until_ready
 
 QUICK_S = 60.0
-"""The timeout of calls that only query or remove."""
+"""The timeout of calls that only query or remove a sandbox."""
 COPY_S = 600.0
 
 
@@ -39,11 +39,11 @@ class CreateConfig(BaseModel):
     image: str | None = None
     """The default image."""
     image_rewrites: Any = None
-    """In a form that `rewrite_image` accepts."""
+    """Rewrites of image names, in a form that `rewrite_image` accepts."""
     start_timeout_s: float = Field(default=600.0, gt=0)
-    """Seconds that a start may take, which may fetch the image; `ready_timeout_s` of a spec overrides it."""
+    """Seconds that a start may take, including the download of the image. `ready_timeout_s` of a spec overrides it."""
     apply_resource_limits: bool = True
-    """False ignores the `resources` of a spec, for machines that cannot limit them."""
+    """Whether the limits in a spec's `resources` are applied. Set it to False on machines that cannot apply them."""
 
 
 class ExecConfig(BaseModel):
@@ -52,21 +52,21 @@ class ExecConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     default_timeout_s: float | None = Field(default=180.0, gt=0)
-    """The limit of commands that are run with `timeout_s=None`; None for no limit."""
+    """The timeout in seconds of commands that are run with `timeout_s=None`; None for no timeout."""
     extra_exec_args: list[str] = Field(default_factory=list)
-    """More options of the command that runs a command in a sandbox."""
+    """Additional options of the provider's `exec` command."""
     concurrency: int = Field(default=32, gt=0)
-    """How many commands the provider runs at the same time."""
+    """The maximum number of commands that the provider runs at the same time."""
 
 
 Config = TypeVar("Config", bound=CreateConfig)
 Exec = TypeVar("Exec", bound=ExecConfig)
 Group = BaseModel | Mapping[str, object] | None
-"""A group of options: its config object, or a mapping."""
+"""A group of options, as a config object or as a mapping."""
 
 
 class ContainerProvider(SandboxProvider, Generic[Config, Exec]):
-    """A provider that runs a program for each request.
+    """A provider that runs a program such as `docker` for each request.
 
     It takes three groups of options: `create`, `exec` and `probe`. The fields of `create` may also be passed as
     keyword arguments.
@@ -97,7 +97,7 @@ class ContainerProvider(SandboxProvider, Generic[Config, Exec]):
         if image is None:
             raise SandboxCreateError(f"the provider '{self.name}' needs an image: set `image` in the SandboxSpec.")
         handle = SandboxHandle(f"nemo_gym-{uuid.uuid4().hex[:16]}", self.name)
-        # Even a start that failed or was cancelled may have created a sandbox.
+        # Record the sandbox before its start, because even a failed or cancelled start may have created it.
         self._made[handle.sandbox_id] = spec
         try:
             ended = await self._started(handle, spec, config, rewrite_image(image, config.image_rewrites))
@@ -120,7 +120,7 @@ class ContainerProvider(SandboxProvider, Generic[Config, Exec]):
 
     @asynccontextmanager
     async def _limited(self, timeout_s: float | None) -> AsyncIterator[float | None]:
-        """Wait until another command may run, and yield its timeout."""
+        """Wait for a free command slot, hold it for the block, and yield the command's timeout."""
         async with self._commands:
             yield self.exec_config.default_timeout_s if timeout_s is None else timeout_s
 

@@ -16,7 +16,10 @@ Options = TypeVar("Options", bound=BaseModel)
 def options_of(
     kind: type[Options], provider: str, given: BaseModel | Mapping[str, object] | None, more: Mapping[str, object]
 ) -> Options:
-    """Return the options, overridden by `more`. Raise `SandboxOptionError`, a `TypeError`, with the wrong key."""
+    """Validate the given options, overridden by `more`, and return them as a `kind`.
+
+    Raise `SandboxOptionError`, a `TypeError`, that names the first invalid key.
+    """
     plain = given.model_dump(exclude_unset=True) if isinstance(given, BaseModel) else dict(given or {})
     try:
         return kind.model_validate({**plain, **more})

@@ -1,4 +1,4 @@
-"""Wait until a new sandbox is ready: a command that must succeed, several times in a row if wanted."""
+"""Wait until a new sandbox is ready: run a probe command until it succeeds, or succeeds several times in a row."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class ProbeConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     command: str | None = None
-    """Must exit with 0."""
+    """The command line to run in the sandbox. It must exit with 0."""
     expected_stdout: str | None = None
-    """What the command must print, apart from surrounding white space."""
+    """The text that the command must print, apart from surrounding whitespace."""
     timeout_s: float = Field(default=30.0, gt=0)
-    """Seconds for one attempt."""
+    """The timeout of one attempt."""
     deadline_s: float | None = Field(default=None, gt=0)
-    """Seconds after which no further attempt is made; as many as the start may take by default."""
+    """Seconds after which no further attempt is made. The default is the timeout of the sandbox's start."""
     stable_count: int = Field(default=1, ge=1)
     """How many attempts must succeed in a row."""
     stable_delay_s: float = Field(default=0.0, ge=0)

@@ -1,4 +1,4 @@
-"""The registry of sandbox providers by name. Others are named as `module:Class`."""
+"""The registry of sandbox providers by name. A provider that is not registered is given as `module:Class`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _known: dict[str, str | ProviderClass] = {
 
 
 class AbsentProvider:
-    """A published provider that is not part of this package, so that configs with its name still load."""
+    """A placeholder for a published provider that is not part of this package.
+
+    Configs with such a provider still load. Creating the provider raises `UnknownImplementationError`.
+    """
 
     name: str
 

@@ -61,7 +61,7 @@ def expose_if_asked(server: SimpleServer, app: FastAPI) -> None:
 
 
 def _admits(tokens: SessionTokens, scope: Scope) -> bool:
-    """Return whether a call needs no run token: it is a call over MCP for a session of this server."""
+    """Return whether a call is admitted without the run token: an MCP call with a session token of this server."""
     if not str(scope["path"]).endswith(MCP_PATH):
         return False
     wanted = SESSION_TOKEN_HEADER.lower().encode()
@@ -85,13 +85,13 @@ class _McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-        # Read here, because the SDK would log a caller that hangs up as an error.
+        # Read the body here, because the SDK would log a caller that hangs up as an error.
         messages = [{"type": "http.request", "body": await Request(scope, receive).body(), "more_body": False}]
 
         async def receive_again() -> Message:
             return messages.pop() if messages else await receive()
 
-        # One per request, because it must end in the task that began it.
+        # Create one manager per request, because a manager must end in the task that started it.
         manager = StreamableHTTPSessionManager(self._sdk_server, json_response=True, stateless=True)
         async with manager.run():
             await manager.handle_request(scope, receive_again, send)
@@ -113,7 +113,7 @@ class _McpEndpoint:
     async def _call_tool(self, request: Request, name: str, arguments: JsonObject) -> JsonObject:
         session = self._session_of(request)
         if session is None:
-            # Clients show the text of a result, but may hide that of a protocol error.
+            # Return a result, because clients show its text but may hide the text of a protocol error.
             return _text(self._lacks_token(request), is_error=True)
         tool = self.tools.get(name)
         if tool is None or not session.may_call(tool.name):

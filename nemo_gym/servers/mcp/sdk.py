@@ -1,4 +1,4 @@
-"""The parts of the MCP SDK that differ between its versions 1 and 2. Results are JSON objects, as in the protocol."""
+"""Adapter for versions 1 and 2 of the MCP SDK. Handlers return JSON objects, as in the protocol."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def sdk_server(name: str, list_tools: ListTools, call_tool: CallTool, schema_of:
             f"{name}: expose_tools_over_mcp is true, but the MCP SDK (mcp>=1.28.1,<3) is not installed: pip install "
             "'nemo-gym[mcp]'"
         ) from error
-    has_decorators = hasattr(Server, "list_tools")  # only version 1
+    has_decorators = hasattr(Server, "list_tools")  # only version 1 has them
     make = _of_version_1 if has_decorators else _of_version_2
     return make(name, list_tools, call_tool, schema_of)
 
 
 def invalid_request(problem: str) -> Exception:
-    """Return the exception that the SDK answers with a JSON-RPC error."""
+    """Return the exception that the SDK converts to a JSON-RPC error response."""
     import mcp
     from mcp import types
 
@@ -49,7 +49,7 @@ def _of_version_1(name: str, list_tools: ListTools, call_tool: CallTool, _: Sche
     from mcp.server.lowlevel import Server
 
     server: Any = Server(name, version=__version__)
-    # Type checkers see version 2, in which this name is a union.
+    # Typed as `Any`, because type checkers see version 2, in which this name is a union.
     result_of: Any = types.ServerResult
 
     async def on_list(_: object) -> object:
@@ -61,7 +61,7 @@ def _of_version_1(name: str, list_tools: ListTools, call_tool: CallTool, _: Sche
         result = await call_tool(server.request_context.request, params.name, params.arguments or {})
         return result_of(types.CallToolResult.model_validate(result))
 
-    # Not with the decorators, which check arguments themselves and turn errors of ours into results.
+    # Do not use the SDK's decorators, because they check arguments themselves and turn our errors into results.
     server.request_handlers |= {types.ListToolsRequest: on_list, types.CallToolRequest: on_call}
     return server  # type: ignore[no-any-return]
 

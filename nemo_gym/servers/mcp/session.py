@@ -1,4 +1,4 @@
-"""Sessions over MCP: the token that `/seed_session` issues, and checks of MCP calls before `/verify`."""
+"""Sessions over MCP: the token that `/seed_session` issues, and the check for failed tools before `/verify`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEED_PATH = "/seed_session"
 
 @dataclass(frozen=True)
 class McpSession:
-    """The session of a caller over MCP."""
+    """A rollout's session, as its token for MCP describes it."""
 
     session_id: str
     allowed: frozenset[str] | None
@@ -40,7 +40,7 @@ class McpSession:
 
 
 class SessionTokens:
-    """Issues and reads the tokens that an agent sends with each MCP request instead of a cookie.
+    """The tokens that an agent sends with each MCP request instead of a cookie.
 
     `life` identifies this start of the process. If it is set, a token contains it after the session id.
     """
@@ -102,7 +102,7 @@ class McpSessionMiddleware:
             metadata = MCPServerMetadata(server_name=self.server.config.name, headers={SESSION_TOKEN_HEADER: token})
             return answer.with_body(orjson.dumps({**seeded, MCP_METADATA_KEY: metadata.model_dump()}))
         except BaseException:
-            # The agent never receives the cookie of a session that failed to begin, so it cannot close it.
+            # Drop the state here, because the agent never receives this session's cookie and cannot close it.
             await store_of(self.server).drop(session_id)
             raise
 
@@ -141,7 +141,10 @@ class McpSessionMiddleware:
 
 
 def _typed_row(server: SimpleResourcesServer, row: JsonObject) -> object:
-    """Return the row as the type of the method's parameter, else as the body of `seed_session`, else unchanged."""
+    """Return the row as an instance of the class that `mcp_allowed_tools_for_session` takes.
+
+    If the method does not declare a class, use the one that `seed_session` takes. Without either, return the row.
+    """
     for method in (server.mcp_allowed_tools_for_session, server.seed_session):
         for parameter in Handler.of(method).open_parameters:
             kind = get_origin(parameter.annotation) or parameter.annotation

@@ -28,7 +28,7 @@ class McpTool:
     name: str
     description: str
     parameters: JsonObject
-    """The JSON Schema of the arguments, an object."""
+    """The JSON Schema of the arguments, whose type is `object`."""
     path: str
 
 
@@ -55,7 +55,7 @@ def harvest(app: FastAPI, own: Sequence[Tool], *, not_tools: Collection[str]) ->
     """Return every POST route of an app as a tool, except those in `not_tools`. `own` are the `@tool` methods.
 
     A tool's name is the path, its description the docstring, and its arguments the body. Raises `SignatureError` for
-    a route that needs more than a name and a JSON object.
+    a route that cannot be a tool, such as one with a query parameter.
     """
     try:
         document = get_openapi(title="tools", version="", routes=app.routes)
@@ -128,7 +128,7 @@ def _arguments(path: str, operation: JsonObject, shared: JsonObject) -> JsonObje
 
 
 def _self_contained(schema: JsonObject, shared: JsonObject) -> JsonObject:
-    """Return a schema that contains all schemas that it refers to, and is not itself a reference."""
+    """Return a schema that contains all schemas that it refers to, and whose root is not a reference."""
     definitions: JsonObject = {}
 
     def moved(node: object) -> object:

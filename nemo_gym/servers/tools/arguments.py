@@ -30,7 +30,7 @@ class Arguments(Protocol):
         """The JSON Schema that the model receives."""
 
     def read(self, given: JsonObject) -> dict[str, object]:
-        """Return the values for the method, by parameter. Raises `WrongArguments`."""
+        """Check the arguments and return the values of the method's parameters. Raises `WrongArguments`."""
 
 
 class TypedArguments:

@@ -1,4 +1,4 @@
-"""FastAPI endpoints made from an author's methods, with state and request filled in."""
+"""FastAPI endpoints made from an author's methods, which receive the rollout's state and the request."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ OF_EVERY_ROLLOUT = {
     "/step": "BaseStepRequest",
     "/run": "BaseRunRequest",
 }
-"""Paths that a rollout calls with its row as the body and without a query, and our class for each body."""
+"""Paths that every rollout calls with its row as the body and without a query, and our class for each body."""
 
 
 @dataclass(frozen=True)
 class Handler:
-    """An author's method, and which of its parameters are filled in."""
+    """An author's method, and which of its parameters we fill in instead of the caller."""
 
     method: Method
     signature: inspect.Signature
@@ -131,16 +131,17 @@ def with_signature(
 
 
 def check_bodies(server: object, app: FastAPI) -> None:
-    """Raise `SignatureError` if a method that every rollout calls takes its row from the query, so that all fail.
+    """Raise `SignatureError` if a method that every rollout calls would not receive its row.
 
-    FastAPI does so for a parameter without an annotation, and for one whose type is not a JSON object.
+    FastAPI reads a parameter from the query instead of the body if the parameter has no annotation, or if its type is
+    not a JSON object. Then every call would fail.
     """
     checked: set[str] = set()
     for route in app.routes:
         path = getattr(route, "path", "")
         if path not in OF_EVERY_ROLLOUT or path in checked or not isinstance(route, APIRoute):
             continue
-        # Only the first route for a path is ever called.
+        # Check only the first route for a path, because later ones are never called.
         checked.add(path)
         wrong = [field.name for field in route.dependant.query_params if field.field_info.is_required()]
         if wrong:
@@ -169,7 +170,7 @@ def place_of(method: object) -> str | None:
 
 
 def bare(annotation: Any) -> Any:
-    """Return an annotation without its `Annotated`."""
+    """Return the type in an `Annotated`, or any other annotation unchanged."""
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
@@ -179,7 +180,7 @@ def is_class_of(annotation: object, base: type[KindT]) -> TypeGuard[type[KindT]]
 
 
 def _optional(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Return a parameter with a default, provided that it is a body in which every field has one."""
+    """Give a parameter a default if it is a body whose fields all have one. Return any other parameter unchanged."""
     kind = parameter.annotation
     if parameter.default is not parameter.empty or not is_class_of(kind, BaseModel):
         return parameter

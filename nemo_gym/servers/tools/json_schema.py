@@ -1,4 +1,4 @@
-"""JSON Schemas for a model: without pydantic's titles, or described in a few words."""
+"""JSON Schemas for a language model: without pydantic's titles, or described in a few words."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def type_words(schema: object, shared: JsonObject) -> str:
         return "any"
     if "$ref" in schema:
         name = schema["$ref"].removeprefix("#/$defs/")
-        # Each is followed once, because a schema may refer to itself.
+        # Follow each reference only once, because a schema may refer to itself.
         return type_words(shared.get(name), {other: each for other, each in shared.items() if other != name})
     if "enum" in schema:
         return "one of " + ", ".join(repr(value) for value in schema["enum"])

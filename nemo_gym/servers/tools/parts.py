@@ -11,7 +11,7 @@ from nemo_gym.jsonl import dump_json
 from nemo_gym.schemas.items import InputAudio, InputFile, InputImage, InputText, InputVideo
 
 PARTS_HEADER = "x-nemo-gym-content-parts"
-"""Header of a tool's response if the body is a list of content parts, not the text for the model."""
+"""Header of a tool's response whose body is a list of content parts instead of text."""
 
 ToolOutput = str | list[object]
 """The `output` of a `function_call_output` item."""

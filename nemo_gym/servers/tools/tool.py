@@ -28,7 +28,7 @@ from nemo_gym.web.json_response import WrittenJson
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
 RESERVED_MCP_TOOL_NAMES = frozenset({"verify", "seed_session", "aggregate_metrics", "mcp"})
-"""Names that the published package reserves too."""
+"""Names that the published nemo_gym package also reserves."""
 RESERVED_NAMES = RESERVED_MCP_TOOL_NAMES | {"close_session", "reverify_mode", "tools"}
 """Routes of a resources server that are not tools. Tools must not have these names, and models must not call them.
 
@@ -97,8 +97,8 @@ class Tool:
     ) -> Tool:
         """Create a tool from a method: schema from its signature, description from its docstring.
 
-        With `parameters`, a JSON Schema, the method receives the checked arguments as one dict. Use it for tools
-        that are known only from data. Raises `SignatureError` if the method cannot be a tool.
+        If the JSON Schema `parameters` is given, the method receives the checked arguments as one dict. Use this for
+        tools that are known only from data. Raises `SignatureError` if the method cannot be a tool.
         """
         where = f"@tool {getattr(method, '__qualname__', method)}"
         with placed_at(method):
@@ -204,7 +204,7 @@ def add_tool_routes(app: FastAPI, tools: Sequence[Tool], store: SessionStore) ->
     independent = ",".join(each.name for each in tools if each.is_independent)
 
     async def list_tools(response: Response) -> list[JsonObject]:
-        """Return this server's tools as a request lists them. A header names those whose calls need no order."""
+        """Return the server's tools as a request lists them. A header names those whose calls may run in any order."""
         response.headers[INDEPENDENT_TOOLS_HEADER] = independent
         return definitions
 

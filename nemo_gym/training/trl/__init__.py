@@ -1,4 +1,4 @@
-"""TRL's `GRPOTrainer` with our environments: `rollout_func` and `environment_factory`. Importing it needs no torch."""
+"""Environments for TRL's `GRPOTrainer`, as `rollout_func` or `environment_factory`. The import does not need torch."""
 
 from nemo_gym.training.trl.environments import EnvironmentFactory as EnvironmentFactory
 from nemo_gym.training.trl.environments import environment as environment

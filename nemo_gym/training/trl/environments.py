@@ -1,4 +1,4 @@
-"""TRL's `environment_factory`: a resources server whose tools are methods of the environment."""
+"""An `environment_factory` for TRL, which offers the tools of a resources server as methods of TRL's environment."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ def environment(
 ) -> EnvironmentFactory:
     """Return an `environment_factory` for `GRPOTrainer`.
 
-    `sources` is an environment's folder, or its config files, with `overrides` as words of the command line. Its
-    server is then started with the models of its judges, but without agents and policy. Or it is the address of a
-    running head server (`http://…` or `https://…`). `server` selects one of several resources servers.
+    `sources` is the folder of an environment, or its config files. Then its resources server is started with the
+    models of its judges, but without agents and policy. `overrides` are config overrides as on the command line. Or
+    `sources` is the address of a running head server (`http://…` or `https://…`). `server` selects one of several
+    resources servers.
 
-    The tools are those that the server lists. For a server that lists none, pass those of its rows as `tools`.
-    `call_timeout_s` limits each call of the server.
+    The tools are those that the server lists. If the server lists none, pass the tools of its rows as `tools`.
+    `call_timeout_s` limits each call to the server.
     """
     if len(sources) == 1 and str(sources[0]).startswith(("http://", "https://")):
         return EnvironmentFactory(running(str(sources[0]), server, run_token), tools, call_timeout_s)
@@ -49,13 +50,13 @@ def environment(
 
 
 class Environment:
-    """One rollout after another on the factory's server. Subclasses have the tools as methods."""
+    """An environment of TRL, which runs one rollout after another. A subclass has the server's tools as methods."""
 
     _factory: ClassVar[EnvironmentFactory]
     _episode: Episode | None = None
 
     def reset(self, prompt: Completion = (), **columns: object) -> None:
-        """Begin the rollout of a row: that of the prompt, with the other columns of the dataset as its fields."""
+        """Begin the rollout of the prompt's row. The other columns of the dataset override fields of the row."""
         self._episode = self._factory.begin(self._episode, _row_of(prompt, columns))
 
 
@@ -67,16 +68,19 @@ def _call_tool(environment: Environment, name: str, arguments: JsonObject) -> st
 
 def _row_of(prompt: Completion, columns: Mapping[str, object]) -> JsonObject:
     row = {} if isinstance(prompt, str) else row_of(prompt)
-    # A dataset fills columns that a row lacks with None.
+    # Leave out None, with which a dataset fills the columns that a row lacks.
     fields = {name: value for name, value in columns.items() if value is not None}
     return {PARAMS_KEY: {"input": prompt}, **(row or {}), **fields}
 
 
 class EnvironmentFactory:
-    """Makes environments of one resources server, and grades their rollouts. Servers that it started end with it."""
+    """A factory of environments of one resources server, which also grades their rollouts.
+
+    `close` or the end of the process stops the servers that were started for it.
+    """
 
     def __init__(self, server: OpenServer, tools: Sequence[JsonObject] | None, call_timeout_s: float) -> None:
-        """See `environment`."""
+        """Use the tools of `server`, or `tools` if given. `environment` describes the arguments."""
         self._server = server
         self._call_timeout_s = call_timeout_s
         self.loop = LoopThread()
@@ -101,7 +105,7 @@ class EnvironmentFactory:
         self.close()
 
     def close(self) -> None:
-        """Stop the servers that were started here. A second call does nothing."""
+        """Close the client, and stop the servers if they were started for this factory. Idempotent."""
         atexit.unregister(self.close)
         if self.loop.is_running:
             self.loop.result_of(self._server.client.aclose())
@@ -123,7 +127,7 @@ class EnvironmentFactory:
         return rewards
 
     def begin(self, before: Episode | None, row: JsonObject) -> Episode:
-        """End the episode before and begin that of a row. Raise `InvalidTask` if the server rejects the row."""
+        """End the previous episode and begin that of a row. Raise `InvalidTask` if the server rejects the row."""
         self._server.check()
         episode = Episode(self._server.client, self._server.name, row, self._tools, self._call_timeout_s)
         self.loop.result_of(_begun(before, episode))
@@ -147,7 +151,7 @@ async def _begun(before: Episode | None, episode: Episode) -> None:
     except InvalidTask:
         raise
     except RolloutError as error:
-        # Only this rollout fails, not the training.
+        # Record the failure instead of raising it, so that only this rollout fails and the training continues.
         episode.failure = error
 
 

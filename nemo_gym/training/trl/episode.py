@@ -1,4 +1,4 @@
-"""One rollout of TRL on a resources server: its session, its tool calls and its reward."""
+"""One of TRL's rollouts on a resources server: its session, its tool calls and its reward."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Completion = str | Sequence[JsonObject]
 
 
 class Episode:
-    """A rollout from `/seed_session` to `/verify`. Once a call fails, it has no reward."""
+    """A rollout from `/seed_session` to `/verify`. If a call fails, the rollout has no reward."""
 
     def __init__(
         self, client: ServerClient, server: str, row: JsonObject, tools: list[JsonObject], call_timeout_s: float
@@ -41,12 +41,12 @@ class Episode:
         self.failure: RolloutError | None = None
 
     async def seed(self) -> None:
-        """Begin the session. Raise the failure if the server cannot."""
+        """Begin the session. Raise `RolloutError` if the server cannot begin it."""
         reply = await self._post("/seed_session", self._row)
         self._conversation.session = cookies_of(reply)
 
     async def call(self, name: str, arguments: JsonObject) -> str:
-        """Return a tool's output for the model. Raise the failure of a tool that broke, now and at later calls."""
+        """Return a tool's output for the model. If the call fails, raise `RolloutError`, also in all later calls."""
         if self.failure is not None:
             raise self.failure
         self._calls += 1
@@ -85,7 +85,7 @@ class Episode:
     async def close(self) -> None:
         """End the session, unless grading has ended it."""
         if self._graded is None:
-            # The server drops idle sessions itself.
+            # Ignore failures, because the server removes idle sessions itself.
             with suppress(ServerCallError, RolloutError):
                 await self._post("/close_session", {})
 
@@ -104,7 +104,7 @@ def response_of(completion: Completion, tools: list[JsonObject]) -> Response:
     unanswered: list[str] = []
     for message in given:
         if message["role"] == "tool":
-            # TRL's results name only their tool. They come in the order of the calls.
+            # TRL's tool results name the tool, but not the call. They are in the order of the calls.
             messages.append({**message, "tool_call_id": unanswered.pop(0)})
             continue
         calls = [_with_id(call) for call in message.get("tool_calls") or []]

@@ -1,4 +1,4 @@
-"""Rows as TRL reads them: a prompt of chat messages, of which the first carries the whole row."""
+"""Convert rows to prompts for TRL: lists of chat messages, of which the first message carries the whole row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 ROW_KEY = "nemo_gym_row"
-"""The key of a prompt's first message with the row as JSON, because TRL passes only prompts to a `rollout_func`."""
+"""The key of a prompt's first message that has the row as JSON.
+
+The row is in the prompt, because TRL passes only prompts to a `rollout_func`."""
 
 
 def dataset(rows: Iterable[JsonObject]) -> Dataset:
@@ -41,14 +43,14 @@ def prompt_of(row: JsonObject, number: int) -> list[JsonObject]:
         raise DataError(f"rows[{number}]: {explain_params(error, row, row.get(PARAMS_KEY))}") from error
     except DataError as error:
         raise DataError(f"rows[{number}]: {error}") from error
-    # An environment may begin with a message of its own, but TRL needs at least one.
+    # A row may have no messages, because its environment writes the first one. But TRL needs at least one.
     prompt = [{**message, "content": _text_of(message)} for message in messages] or [{"role": "user", "content": ""}]
     prompt[0][ROW_KEY] = dump_json(row).decode()
     return prompt
 
 
 def row_of(prompt: Sequence[Mapping[str, object]]) -> JsonObject | None:
-    """Return the row that a prompt carries, None if it was not made by `dataset`."""
+    """Return the row that a prompt carries, or None if the prompt was not made by `dataset`."""
     written = prompt[0].get(ROW_KEY) if prompt and isinstance(prompt[0], Mapping) else None
     if not isinstance(written, str):
         return None
@@ -57,7 +59,7 @@ def row_of(prompt: Sequence[Mapping[str, object]]) -> JsonObject | None:
 
 
 def _text_of(message: JsonObject) -> object:
-    """Return a message's content with a text of several parts as one text, as most chat templates expect."""
+    """Return a message's content, with its text parts joined into one string, as most chat templates expect."""
     content = message.get("content")
     if isinstance(content, list) and all(part["type"] == "text" for part in content):
         return "\n".join(part["text"] for part in content)

@@ -1,4 +1,4 @@
-"""TRL's `rollout_func`: rollouts on the servers of a run, with the tokens that its policy sampled."""
+"""A `rollout_func` for TRL: rollouts on the servers of a run, with the tokens that the run's policy sampled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 class Rollouts:
     """A `rollout_func` for `GRPOTrainer`, with its reward function. Use it as a context manager.
 
-    The run's policy server must return tokens and must serve the trainer's current weights. The dataset is that of
+    The run's policy server must return tokens and must serve the trainer's current weights. Make the dataset with
     `nemo_gym.training.trl.dataset`.
     """
 
@@ -35,8 +35,8 @@ class Rollouts:
     ) -> None:
         """Set the run. `settings` are those of `TrainingClient`, except that failed rollouts cannot be dropped.
 
-        `sampling` overrides what each request asks for. By default it is the trainer's `temperature` and `top_p`, and
-        its `max_completion_length` as the limit of each turn.
+        `sampling` overrides sampling parameters of each request. Their defaults are the trainer's `temperature` and
+        `top_p`, and its `max_completion_length` as the limit of each turn.
         """
         if settings.get("failed_rollouts") == "drop":
             raise UsageError("failed_rollouts='drop': TRL needs one rollout for each prompt. Use 'mask' or 'raise'.")
@@ -55,7 +55,8 @@ class Rollouts:
 
         A failed or masked rollout has a mask of zeros and the reward None, so it does not change the policy.
         """
-        # Each prompt is a task of its own: a process gets only its part of the batch, which may divide a group.
+        # Run each prompt as a separate task. TRL gives each process a part of the batch, so a group of the same prompt
+        # may be divided between processes.
         rows = [_row_of(prompt) for prompt in prompts]
         places = {id(row): place for place, row in enumerate(rows)}
         found: dict[int, JsonObject] = {}
@@ -95,7 +96,7 @@ def _sampling_of(trainer: GRPOTrainer) -> dict[str, object]:
 
 
 def _fields_of(rollout: Rollout) -> tuple[JsonObject, str | None]:
-    """Return the fields of a rollout, and why it must not be trained on, if so."""
+    """Return the fields of a rollout, and the reason if it must not be trained on, or else None."""
     first, *others = rollout.sequences()
     if others:
         problem = (
@@ -107,13 +108,13 @@ def _fields_of(rollout: Rollout) -> tuple[JsonObject, str | None]:
 
 
 def _filled(fields: JsonObject, filler: int) -> JsonObject:
-    """Return fields with at least one token on each side, because TRL fails without. The mask excludes the filler."""
+    """Add a filler token to an empty prompt or completion, on which TRL would fail. The mask excludes the filler."""
     if not fields["completion_ids"]:
         fields = {**fields, "completion_ids": [filler], "logprobs": [0.0], "env_mask": [0]}
     return fields if fields["prompt_ids"] else {**fields, "prompt_ids": [filler]}
 
 
 def _end_token_of(trainer: GRPOTrainer) -> int:
-    # A processor of a vision model contains its tokenizer.
+    # `processing_class` is a tokenizer, or a vision model's processor that contains the tokenizer.
     processing = trainer.processing_class
     return int(getattr(processing, "tokenizer", processing).eos_token_id)

@@ -1,4 +1,4 @@
-"""The resources server of TRL's environments: of a running run, or started for them and kept up."""
+"""The resources server of TRL's environments: one of an existing run, or one that is started and watched here."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ WATCH_S = 0.5
 
 
 class OpenServer:
-    """A resources server that answers, until `close`."""
+    """A running resources server, for use until `close`."""
 
     def __init__(self, name: str, client: ServerClient, started: RunningServers | None = None) -> None:
-        """Take a server. If it was started here, restart it when it dies, and stop it at the end."""
+        """Use a server. If it was started here (`started`), restart it when it dies, and stop it in `close`."""
         self.name = name
         self.client = client
         self._started = started
@@ -37,7 +37,7 @@ class OpenServer:
             self._watching.start()
 
     def check(self) -> None:
-        """Raise `LaunchError` if the server has died and is not restarted."""
+        """Raise `LaunchError` if the server has died and could not be restarted."""
         if self._failure is not None:
             raise self._failure
 
@@ -58,15 +58,15 @@ class OpenServer:
 
 
 def running(address: str, server: str | None, run_token: str | None) -> OpenServer:
-    """Return a resources server of the run with this head server."""
+    """Return a resources server of the run whose head server is at `address`."""
     client = ServerClient.load_from_global_config(head_at(address), run_token)
     servers = client.address_book.servers
     return OpenServer(_chosen([name for name in servers if servers[name].type == RESOURCES_TIER], server), client)
 
 
 def started(sources: Sequence[str | Path], server: str | None, overrides: Sequence[str]) -> OpenServer:
-    """Start a resources server of a folder or of config files, with the servers that it calls."""
-    # No command looks for this head server, so it leaves the usual port to other runs.
+    """Start a resources server that a folder or config files define, with the servers that it calls."""
+    # Use any free port for the head server. No command looks for it, and other runs may need the default port.
     words = ["+head_server.port=0", *overrides]
     run = graders_of(load_for_grading([_config_of(source) for source in sources], words))
     name = _chosen([each.name for each in run.servers_of(RESOURCES_TIER)], server)

@@ -1,4 +1,4 @@
-"""Tools as Python methods with the names, types and docstrings from which TRL makes a tool's schema."""
+"""Turn tools into Python methods, because TRL makes a tool's schema from a method's name, types and docstring."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nemo_gym.errors import UsageError
 from nemo_gym.jsonl import JsonObject
 
 OWN_NAMES = ("reset", "get_reward")
-"""Methods of an environment that TRL does not take for tools."""
+"""Methods of an environment that TRL does not offer as tools."""
 _TYPES: Mapping[str, Any] = {
     "string": str, "integer": int, "number": float, "boolean": bool, "null": type(None), "array": list, "object": dict,
 }  # fmt: skip
@@ -66,7 +66,7 @@ def hint_of(schema: object, shared: JsonObject) -> Any:
         return Any
     if "$ref" in schema:
         name = str(schema["$ref"]).removeprefix("#/$defs/")
-        # Each is followed once, because a schema may refer to itself.
+        # Follow each reference only once, because a schema may refer to itself.
         return hint_of(shared.get(name), {other: each for other, each in shared.items() if other != name})
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if values and all(value is None or isinstance(value, str | int) for value in values):
@@ -84,7 +84,7 @@ def hint_of(schema: object, shared: JsonObject) -> Any:
 
 
 def _docstring(description: str, properties: JsonObject) -> str:
-    # An author's own sections would hide the generated one.
+    # Cut off sections of the author, because an `Args:` section of the author would hide the generated one.
     summary = _SECTION.split(f"{description}\n")[0].strip()
     if not properties:
         return summary
@@ -94,5 +94,5 @@ def _docstring(description: str, properties: JsonObject) -> str:
 
 def _described(name: str, schema: object) -> str:
     described = schema.get("description") if isinstance(schema, dict) else None
-    # TRL requires a description. The name says more than a repeated type.
+    # TRL requires a description. If there is none, use the name, which says more than the type.
     return " ".join(str(described).split()) if described else name.replace("_", " ").capitalize()

@@ -1,4 +1,4 @@
-"""Bring an index up to date, in slices that each are one transaction."""
+"""Bring an index up to date, in slices. Each slice is one transaction."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def paths_of(files: RunFiles) -> dict[int, Path]:
 
 
 class Progress(NamedTuple):
-    """How far the files of a run are indexed."""
+    """The number of indexed bytes of a run's files, and the total size of the files."""
 
     bytes: int
     of: int
 
 
 class Read(NamedTuple):
-    """A rollout that was read. Keeping its line and its entry as well would take a tenth of the time."""
+    """A rollout that was read. To save a tenth of the time, its line and its `Entry` are not kept."""
 
     id: int
     columns: tuple[object, ...]
@@ -50,14 +50,14 @@ class Read(NamedTuple):
 
 
 class Toolsets:
-    """The numbers of the sets of tools that rollouts used, inside a transaction."""
+    """The ids of the sets of tools that rollouts used. An instance is valid inside one transaction."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
         self._known: dict[frozenset[str], int] = {}
 
     def of(self, tools: frozenset[str]) -> int:
-        """Return the number of a set."""
+        """Return the id of a set of tools. Store the set if it is new."""
         found = self._known.get(tools)
         if found is None:
             names = orjson.dumps(sorted(tools)).decode()
@@ -69,18 +69,18 @@ class Toolsets:
 
 @dataclass
 class Slice:
-    """The lines of one transaction."""
+    """The content of the lines that one transaction indexes."""
 
     file: int
     changed: int
-    """The number of the transaction, by which later changes are found."""
+    """The number of the transaction. It is stored with each rollout, so that a search finds later changes."""
     toolsets: Toolsets
     read: list[Read] = field(default_factory=list)
     planned: list[tuple[int, ...]] = field(default_factory=list)
-    """Rows of the table with this name, and of `attempts`."""
+    """Rows for the table `planned`. The rows in `attempts` are for the table of that name."""
     attempts: list[tuple[int, ...]] = field(default_factory=list)
     titles: dict[int, str] = field(default_factory=dict)
-    """By task."""
+    """The title of each task, by task index."""
     problems: list[tuple[int, int | None, str]] = field(default_factory=list)
     has_tokens: bool = False
     has_timeline: bool = False
@@ -112,7 +112,7 @@ class Slice:
 
 
 def index_some(db: sqlite3.Connection, paths: Mapping[int, Path], until: float) -> bool:
-    """Index lines until a time on the monotonic clock. Return whether something is left."""
+    """Index lines until `until`, a time of `time.monotonic()`. Return whether lines are left."""
     while True:
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -156,7 +156,7 @@ def progress_of(db: sqlite3.Connection, paths: Mapping[int, Path]) -> Progress:
 
 
 def incomplete_lines(db: sqlite3.Connection, paths: Mapping[int, Path]) -> dict[int, int]:
-    """Return the bytes after the indexed part of each file, if indexing has stopped there."""
+    """Return the size of each file's incomplete last line, if indexing has reached that line."""
     cursors = cursors_in(db)
     sizes = {file: _size_of(path) for file, path in paths.items()}
     return {
@@ -188,7 +188,7 @@ def _index_lines(db: sqlite3.Connection, path: Path, file: int, cursor: Cursor) 
 
 
 def _read(db: sqlite3.Connection, part: Slice, lines: Iterator[FileLine], cursor: Cursor) -> Cursor:
-    """Read lines into a slice, and return where they end."""
+    """Read lines into a slice. Return the cursor after the last line that was read."""
     size, until = 0, time.monotonic() + SLICE_S
     planned: list[FileLine] = []
     latest: FileLine | None = None
@@ -210,7 +210,7 @@ def _read(db: sqlite3.Connection, part: Slice, lines: Iterator[FileLine], cursor
 
 
 def _is_json(line: FileLine) -> bool:
-    """Return whether a line without a newline is complete. The beginning of an object is never a valid one."""
+    """Return whether a line without a newline is complete. A truncated JSON object is never valid JSON."""
     try:
         return line.is_whole and isinstance(orjson.loads(line.raw), dict)
     except orjson.JSONDecodeError:
@@ -229,7 +229,7 @@ def _parse(part: Slice, line: FileLine) -> None:
 
 
 def _parse_planned(db: sqlite3.Connection, part: Slice, lines: list[FileLine]) -> None:
-    """Parse the planned rows that have no record yet. Of the others only the place is kept."""
+    """Parse the planned rows whose rollouts are not in the index yet. Of the others, keep only the position."""
     numbers = [(line, numbers_at_end(line.raw)) for line in lines]
     known = existing(db, [id_of(key) for _, key in numbers if key is not None])
     for line, key in numbers:
@@ -240,20 +240,20 @@ def _parse_planned(db: sqlite3.Connection, part: Slice, lines: list[FileLine]) -
 
 
 def existing(db: sqlite3.Connection, ids: Sequence[int]) -> dict[int, str]:
-    """Return the outcomes of those rollouts that are in the index."""
+    """Return the outcome of each of these rollouts that is in the index, by id."""
     wanted = orjson.dumps(ids).decode()
     return dict(db.execute("SELECT id, outcome FROM rollouts WHERE id IN (SELECT value FROM json_each(?))", (wanted,)))
 
 
 class Writer:
-    """Writes one slice to the index."""
+    """A writer of one slice to the index."""
 
     def __init__(self, db: sqlite3.Connection, part: Slice) -> None:
         self._db = db
         self._part = part
 
     def write(self) -> None:
-        """Write the records that are now the current ones of their rollouts, and all places."""
+        """Write the new current record of each rollout, and the positions of all planned rows and failed attempts."""
         part, db = self._part, self._db
         db.executemany("INSERT OR REPLACE INTO planned VALUES (?, ?, ?, ?)", part.planned)
         db.executemany("INSERT INTO attempts VALUES (?, ?, ?, ?, ?)", part.attempts)
@@ -283,7 +283,7 @@ class Writer:
             store.set_fact(db, "model", part.model)
 
     def _count_attempts(self, ids: list[int]) -> None:
-        """Count the failed attempts before the current record of each rollout that has any."""
+        """Store how many failed attempts precede the current record, for the rollouts that have failed attempts."""
         wanted = orjson.dumps(ids).decode()
         self._db.execute(
             "UPDATE rollouts SET attempts = (SELECT COUNT(*) FROM attempts WHERE attempts.id = rollouts.id)"
@@ -302,7 +302,7 @@ class Writer:
 
 
 def _replaces(file: int, outcome: str | None) -> bool:
-    """Return whether a record becomes the current one of a rollout that has this outcome so far."""
+    """Return whether a record of a file replaces the current record of its rollout, which has this outcome."""
     if outcome is None or file == RESULTS:
         return True
     return file == FAILURES and outcome != Outcome.SCORED

@@ -13,7 +13,7 @@ from nemo_gym.metrics.intervals import pass_at_k
 
 @dataclass
 class Census:
-    """The counts of a run's rollouts."""
+    """Counts of a run's rollouts by agent, outcome, failure and tool, and the ranges of rewards and steps."""
 
     agents: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -36,7 +36,7 @@ def census_of(db: sqlite3.Connection) -> Census:
     """Count the rollouts of an index."""
     census = Census()
     toolsets = {number: orjson.loads(names) for number, names in db.execute("SELECT id, names FROM toolsets")}
-    # GROUP BY would sort all rollouts, which takes twice as long.
+    # Count in Python, because GROUP BY would sort all rollouts, which takes twice as long.
     groups = Counter(db.execute("SELECT agent, outcome, toolset FROM rollouts"))
     for (agent, outcome, toolset), count in groups.items():
         census.outcomes[outcome] += count
@@ -58,10 +58,10 @@ def census_of(db: sqlite3.Connection) -> Census:
 
 
 def pass_rates(db: sqlite3.Connection) -> dict[str, float] | None:
-    """Return pass@k, between 0 and 1, for powers of two and the largest k; None unless all rewards are 0 or 1.
+    """Return pass@k, between 0 and 1, for each power of two and for the largest k. The keys are texts.
 
-    The largest k is the smallest number of rewards of a task, so that all values are means over the same tasks. Tasks
-    without a reward do not count.
+    Return None unless all rewards are 0 or 1. The largest k is the number of rewards of the task with the fewest, so
+    that all values are means over the same tasks. Tasks without a reward do not count.
     """
     if db.execute("SELECT 1 FROM rollouts WHERE reward NOT IN (0, 1) LIMIT 1").fetchone():
         return None

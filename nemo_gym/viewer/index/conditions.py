@@ -1,4 +1,4 @@
-"""The SQL of a filter and of an order."""
+"""Build the SQL of a filter and of a sort order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Selected:
     values: list[Value] = field(default_factory=list)
 
     def join(self, table: str) -> None:
-        """Add a table with values of the rollouts, once."""
+        """Join a table on the rollouts' id, unless it is already joined."""
         join = f" JOIN {table} USING (id)"
         if join not in self.tables:
             self.tables += join
@@ -59,11 +59,11 @@ class Selected:
 
 
 class Order(NamedTuple):
-    """An order of rollouts. Those without a value are last, and equal ones are in the order of task and repeat."""
+    """A sort order of rollouts. Rollouts without a value are last. Ties are in the order of task and repeat."""
 
     column: str
     table: str | None
-    """The table of the column, if it is that of a field."""
+    """The table of the column if rollouts are sorted by a field, else None."""
     is_descending: bool
 
     @property
@@ -80,12 +80,12 @@ class Order(NamedTuple):
 
     @property
     def is_by_task(self) -> bool:
-        """Whether it is the order of the index itself."""
+        """Whether rollouts are sorted by task and repeat, which is the order of the index itself."""
         return self.column == "id"
 
     @property
     def word(self) -> str:
-        """The SQL keyword of its direction."""
+        """The SQL keyword of the sort direction."""
         return "DESC" if self.is_descending else "ASC"
 
 
@@ -103,7 +103,7 @@ def order_of(sort: str, fields: Mapping[str, Field], *, is_descending: bool) -> 
 def selected_by(
     filter: Filter, fields: Mapping[str, Field], notes: Mapping[TaskKey, Note], search: int | None = None
 ) -> Selected:
-    """Return the SQL of a filter. `search` is the number of the stored search for its words."""
+    """Return the SQL of a filter. `search` is the id of the stored search for the filter's words."""
     found = Selected()
     _add_columns(found, filter)
     _add_fields(found, filter, fields)
@@ -151,7 +151,7 @@ def _add_fields(found: Selected, filter: Filter, fields: Mapping[str, Field]) ->
 
 
 def _values_of(text: str, kind: str) -> Iterable[Value]:
-    """Yield the values that a text in a query may mean."""
+    """Yield the stored values that a text in a query may mean: itself, a boolean or a number."""
     yield text
     if kind != "number" and text in ("true", "false"):
         yield int(text == "true")

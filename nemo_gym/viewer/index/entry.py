@@ -35,16 +35,16 @@ from nemo_gym.viewer.index.times import Times, times_of
 LONGEST_TEXT = 200
 LONGEST_TITLE = 120
 LONGEST_PARSED = 8 << 20
-"""A longer line, without its token ids, is not parsed, because its objects could take ten times as much memory."""
+"""A line with more than this many bytes, besides token ids, is not parsed, because that takes too much memory."""
 WITH_TOKENS = 16 << 10
 REPEAT_BITS = 20
 LARGEST_REWARD = 1e100
-"""Sums of squares of larger ones overflow."""
+"""A reward beyond this limit is reported as a problem, because sums of squares of such rewards overflow."""
 MOST_TASKS = 1 << 43
 UNLISTED = frozenset({
     PARAMS_KEY, "response", "reward", AGENT_REF_KEY, "ng_model_call_capture", "ng_trajectory", "ng_agent_observations",
 })  # fmt: skip
-"""Fields that are not columns."""
+"""Fields of a record that cannot be columns of the table."""
 UNLISTED_FAILURE = UNLISTED | {KIND_KEY, REASON_KEY}
 NOT_THE_MODEL = ("user", "system", "developer", "tool")
 COMPONENTS = "reward_components."
@@ -70,7 +70,7 @@ class Entry(NamedTuple):
     server: str | None = None
     steps: int | None = None
     tools: tuple[str, ...] | None = None
-    """One for each call, in order."""
+    """The name of the called tool, for each call in order."""
     input_tokens: int | None = None
     output_tokens: int | None = None
     times: Times = Times()
@@ -79,25 +79,26 @@ class Entry(NamedTuple):
     title: str = ""
     fields: Fields = NO_FIELDS
     model: str | None = None
-    """As the response names it."""
+    """The model name in the response."""
     problem: str | None = None
-    """A fault of the record that the user must know."""
+    """A message to the user about a defect of the record."""
 
 
 def id_of(key: TaskKey) -> int:
-    """Return the number of a rollout in the index, which orders them by task and repeat."""
+    """Return the id of a rollout in the index. Ids are in the order of task and repeat."""
     return key.task << REPEAT_BITS | key.repeat
 
 
 def key_of(number: int) -> TaskKey:
-    """Return the rollout with this number in the index."""
+    """Return the key of the rollout with this id in the index."""
     return TaskKey(number >> REPEAT_BITS, number & ((1 << REPEAT_BITS) - 1))
 
 
 def entry_of(line: FileLine, outcome: Outcome, titled: Container[int] = ()) -> Entry:
-    """Return the entry of a line in a file of records with this outcome. Raise `NotARollout` for any other line.
+    """Return the entry of a line. Raise `NotARollout` if the line is not a record of a rollout.
 
-    The titles of tasks in `titled` are left out, because all repeats of a task have the same one.
+    `outcome` is the outcome of the records in this file. The titles of tasks in `titled` are left out, because all
+    repeats of a task have the same title.
     """
     text = cut_tokens(line.raw).text if line.is_whole and len(line.raw) > WITH_TOKENS else line.raw
     if not line.is_whole or len(text) > LONGEST_PARSED:
@@ -200,7 +201,7 @@ def _turns_in(items: object) -> _Turns:
 
 
 def _title_of(params: object) -> str:
-    """Return the beginning of the last user message of a prompt."""
+    """Return the start of the last user message of a prompt."""
     given = params.get("input") if isinstance(params, dict) else None
     if isinstance(given, str):
         return _one_line(given)
@@ -219,7 +220,7 @@ def _one_line(text: str) -> str:
 
 
 def _scalars(fields: JsonObject) -> Fields:
-    """Return the values of a row and of the objects in it that can be columns."""
+    """Return the scalar fields of a row, and those of its nested objects, that can be columns of the table."""
     unlisted = UNLISTED_FAILURE if FAILURE_CLASS_KEY in fields else UNLISTED
     found: dict[str, Scalar] = {}
     for name, value in fields.items():
@@ -270,7 +271,7 @@ def _scanned(line: FileLine, outcome: Outcome) -> Entry:
 
 
 def _found(line: FileLine, name: str) -> float | None:
-    # In a string, the quotes of a key would be escaped.
+    # Skip a match after a backslash, because its quote is escaped, so it is inside a string and not a key.
     found = list(re.finditer(rb'(?<!\\)"%b"\s*:\s*%b' % (name.encode(), _NUMBER), _ends_of(line)))
     number = float(found[-1][1]) if found else math.nan
     return number if math.isfinite(number) else None

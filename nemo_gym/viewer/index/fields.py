@@ -1,4 +1,4 @@
-"""The scalar fields of rollouts: tables with eight fields each, and how often each value occurs."""
+"""Store the scalar fields of rollouts in tables with eight fields each, and count each value."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import orjson
 
 MOST_FIELDS = 400
 FIELDS_PER_TABLE = 8
-"""A table for each field would make writing slow, and one for all would make reading a single field slow."""
+"""One table per field would make writing slow. A single table would make reading one field slow."""
 MOST_VALUES = 1000
-"""The values of a field with more different ones are not counted, because such a list is too long to pick from."""
+"""If a field has more than this many distinct values, they are not counted. A list would be too long."""
 KINDS = {bool: "bool", int: "number", float: "number", str: "text"}
 
 Scalar = str | int | float | bool
@@ -21,7 +21,7 @@ Fields = Mapping[str, Scalar]
 
 
 class Field(NamedTuple):
-    """A scalar field of the rows. `kind` is empty until it has a value."""
+    """A scalar field of the rows. `kind` is empty until a value is added."""
 
     id: int
     kind: str
@@ -29,17 +29,17 @@ class Field(NamedTuple):
 
     @property
     def table(self) -> str:
-        """The table with its values."""
+        """The table with the values of the field."""
         return f"fields_{self.id // FIELDS_PER_TABLE}"
 
     @property
     def column(self) -> str:
-        """Its column in that table."""
+        """The column of the field in that table."""
         return f"v{self.id % FIELDS_PER_TABLE}"
 
 
 def fields_in(db: sqlite3.Connection) -> dict[str, Field]:
-    """Return the fields of an index by name, in the order of their numbers."""
+    """Return the fields of an index by name, in the order of their ids."""
     found = db.execute("SELECT name, id, kind, is_counted FROM fields ORDER BY id")
     return {name: Field(number, kind, bool(is_counted)) for name, number, kind, is_counted in found}
 
@@ -51,7 +51,7 @@ class FieldTables:
         self._db = db
         self._fields = fields_in(db)
         self.ignored: set[str] = set()
-        """The names beyond `MOST_FIELDS`."""
+        """The names of fields that are not stored, because the index already has `MOST_FIELDS` fields."""
 
     def remove(self, ids: list[int]) -> None:
         """Remove the values of rollouts whose record is replaced."""
@@ -71,8 +71,8 @@ class FieldTables:
             self._db.execute(f"DELETE FROM {table} WHERE {chosen}", (wanted,))
 
     def add(self, rollouts: Sequence[tuple[int, Fields]]) -> None:
-        """Add the values of rollouts that have none in the tables."""
-        # In the order of the rows, unlike a set.
+        """Add the values of rollouts. None of these rollouts may have values in the tables yet."""
+        # Unlike a set, a dict keeps the order of the fields in the rows.
         for name in dict.fromkeys(name for _, fields in rollouts for name in fields):
             if name not in self._fields:
                 self._make(name)
@@ -94,14 +94,14 @@ class FieldTables:
         try:
             self._db.executemany(statement, rows)
         except OverflowError:
-            # Integers beyond 64 bits.
+            # SQLite cannot store integers beyond 64 bits, so these become floats.
             rows = [(row[0], *map(_fitting, row[1:])) for row in rows]
             self._db.executemany("INSERT OR REPLACE" + statement.removeprefix("INSERT"), rows)
         for place, name in enumerate(names, start=1):
             self._note(name, [value for row in rows if (value := row[place]) is not None])
 
     def _note(self, name: str, values: Sequence[Scalar]) -> None:
-        """Note the kind of new values, and count them."""
+        """Update the kind of a field after values were added, and count the values."""
         field = self._fields[name]
         kinds = {KINDS[kind] for kind in set(map(type, values))} | ({field.kind} if field.kind else set())
         kind = "text" if len(kinds) > 1 else "".join(kinds)
@@ -111,7 +111,7 @@ class FieldTables:
             self._db.execute("UPDATE fields SET kind = ?, is_counted = ? WHERE id = ?", (kind, is_counted, field.id))
 
     def _count(self, field: int, counts: Counter[Scalar]) -> bool:
-        """Count values. Return False if there are too many different ones, which are then no longer counted."""
+        """Count values. If a field has too many distinct values, delete its counts and return False."""
         if len(counts) <= MOST_VALUES:
             self._db.executemany(
                 "INSERT INTO counts VALUES (?, ?, ?)"

@@ -1,4 +1,4 @@
-"""Index runs in a thread, a little of each in turn."""
+"""Index runs in a background thread, in turns of a fraction of a second."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Indexed(Protocol):
     """Something to be indexed, such as a run."""
 
     def index_some(self, seconds: float) -> bool:
-        """Index for about so long. Return whether something is left."""
+        """Index for about this many seconds. Return whether more is left to index."""
 
     def cannot_index(self, problem: str | None) -> None:
-        """Note why indexing failed, or None if it no longer fails."""
+        """Record why indexing failed. `problem` is None if indexing works again."""
 
 
 class Indexer:
-    """A thread that indexes the runs that ask for it. The latest ones come first."""
+    """A thread that indexes the requested runs. The latest request comes first."""
 
     def __init__(self) -> None:
         self._waiting: deque[Indexed] = deque()
@@ -36,7 +36,7 @@ class Indexer:
         self._thread: Thread | None = None
 
     def want(self, run: Indexed) -> None:
-        """Index a run soon."""
+        """Queue a run for indexing, and start the thread if it is not running."""
         with self._changed:
             if self._is_stopped:
                 return
@@ -71,7 +71,7 @@ class Indexer:
             except UserError as error:
                 run.cannot_index(str(error))
             except Exception as error:
-                # The other runs must still be indexed.
+                # Catch all errors, because the other runs must still be indexed.
                 logger.exception("a run cannot be indexed")
                 run.cannot_index(f"the run cannot be indexed ({type(error).__name__}: {error}). Please report this.")
             with self._changed:
@@ -79,7 +79,7 @@ class Indexer:
                 if is_left and run not in self._waiting:
                     self._waiting.append(run)
                 self._changed.notify_all()
-            # Waiting requests get the interpreter now and not after its switch interval.
+            # Release the GIL, so that waiting requests run now and not after the switch interval.
             time.sleep(0)
 
     def _next(self) -> Indexed | None:

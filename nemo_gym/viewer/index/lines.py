@@ -9,27 +9,27 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 LONGEST_LINE = 32 << 20
-"""Of a longer line only the two ends are kept."""
+"""Of a line with more than this many bytes, only the start and the end are kept in memory."""
 END_BYTES = 64 << 10
 HEAD_BYTES = 4096
-"""The part of a file, and of its last line, by which a rewritten file is recognized."""
+"""A rewritten file is recognized by this many bytes at its start, and as many before the cursor."""
 
 
 class FileLine(NamedTuple):
     """One line of a file, without its newline."""
 
     number: int
-    """From 1."""
+    """The line number, from 1."""
     offset: int
     bytes: int
     raw: builtins.bytes
-    """Only the first and the last `END_BYTES` if the line is longer than `LONGEST_LINE`."""
+    """The content. Only the first and the last `END_BYTES` if the line is longer than `LONGEST_LINE`."""
     is_complete: bool
-    """Whether it ended with a newline."""
+    """Whether the line ends with a newline in the file."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether `raw` is all of it."""
+        """Whether `raw` is the whole line."""
         return len(self.raw) == self.bytes
 
 
@@ -39,11 +39,11 @@ class Cursor(NamedTuple):
     bytes: int = 0
     lines: int = 0
     digest: str = ""
-    """Of the file's first bytes and of the last bytes before the cursor."""
+    """The digest of the file's first bytes and of the last bytes before the cursor."""
 
 
 def lines_from(file: BinaryIO, cursor: Cursor) -> Iterator[FileLine]:
-    """Yield the lines after a cursor, including blank ones and an incomplete last one."""
+    """Yield the lines after a cursor, including blank lines and an incomplete last line."""
     offset, number = cursor.bytes, cursor.lines
     file.seek(offset)
     while raw := file.readline(LONGEST_LINE):
@@ -57,7 +57,7 @@ def lines_from(file: BinaryIO, cursor: Cursor) -> Iterator[FileLine]:
 
 
 def _ends(file: BinaryIO, beginning: bytes) -> tuple[bytes, int]:
-    """Read the rest of a line. Return its two ends and its size."""
+    """Read the rest of a long line. Return its start and its end, joined, and its size."""
     head, tail, size = beginning[:END_BYTES], beginning[-END_BYTES:], len(beginning)
     while more := file.readline(1 << 20):
         size += len(more)
@@ -68,7 +68,7 @@ def _ends(file: BinaryIO, beginning: bytes) -> tuple[bytes, int]:
 
 
 def digest_at(file: BinaryIO, size: int) -> str:
-    """Return the digest of the first bytes of a file, and of the last ones before `size`."""
+    """Return the digest of the first bytes of a file, and of the last bytes before `size`."""
     file.seek(0)
     head = file.read(min(HEAD_BYTES, size))
     file.seek(max(0, size - HEAD_BYTES))
@@ -76,7 +76,7 @@ def digest_at(file: BinaryIO, size: int) -> str:
 
 
 def is_same_file(path: Path, cursor: Cursor) -> bool:
-    """Return whether the part of a file that was read is still there. An unread file is always the same."""
+    """Return whether the part of a file before the cursor is unchanged. True if nothing has been read yet."""
     if not cursor.bytes:
         return True
     try:

@@ -13,7 +13,7 @@ from nemo_gym.viewer.index.entry import id_of, key_of
 def next_to(
     db: sqlite3.Connection, key: TaskKey, selected: Selected, order: Order, *, is_before: bool
 ) -> TaskKey | None:
-    """Return the selected rollout directly before or after one, which need not be selected itself."""
+    """Return the selected rollout directly before or after `key`, or None. `key` itself need not be selected."""
     there = replace(
         selected,
         tables=selected.tables + order.join,
@@ -40,7 +40,7 @@ def _value_of(db: sqlite3.Connection, key: TaskKey, order: Order) -> Value | Non
 
 
 def _add_beyond(there: Selected, order: Order, value: Value | None, number: int, *, is_before: bool) -> None:
-    """Require a place before or after a value and a number. Rollouts without a value are last."""
+    """Require that a rollout comes before or after this value and id. Rollouts without a value are last."""
     column, tie = order.column, "<" if is_before else ">"
     if value is None:
         same = f"({column} IS NULL AND id {tie} ?)"

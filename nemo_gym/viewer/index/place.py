@@ -1,4 +1,4 @@
-"""The place of a record in its file."""
+"""The position of a record in its file."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Place(NamedTuple):
 
     path: Path
     line: int
-    """From 1."""
+    """The line number, from 1."""
     offset: int
     bytes: int
-    """Without the newline."""
+    """The size of the line without the newline."""
     key: TaskKey
     outcome: Outcome
-    """`unresolved` for a planned row."""
+    """The outcome of the record. It is `unresolved` for a planned row."""
     attempt: int
 
     def raw(self) -> builtins.bytes:
-        """Return the line. Raise `DataError` if the file has changed or cannot be read."""
+        """Return the line. Raise `DataError` if the file was shortened or cannot be read."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self.offset)
@@ -39,5 +39,5 @@ class Place(NamedTuple):
         return raw
 
     def read(self) -> JsonObject:
-        """Parse the line. Raise `DataError` if the file has changed or cannot be read."""
+        """Parse the line. Raise `DataError` if it cannot be read, or is not a JSON object because the file changed."""
         return parse_row(self.raw(), self.path, self.line)

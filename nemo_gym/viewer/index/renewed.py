@@ -1,4 +1,4 @@
-"""A value that is computed again when its state changes, but not all the time."""
+"""A cached value that is computed again when the state that it depends on changes, but not too often."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Generic, TypeVar
 
 V = TypeVar("V")
 REST = 5.0
-"""After a computation, wait so many times as long before the next one, because a growing run changes constantly."""
+"""The pause after a computation, as a multiple of its duration, because a growing run changes constantly."""
 
 
 class Renewed(Generic[V]):
-    """The latest value of a slow computation. Thread-safe; two threads never compute it at once."""
+    """The latest value of a slow computation. Thread-safe: only one thread computes it at a time."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -22,7 +22,7 @@ class Renewed(Generic[V]):
         self._rests_until = 0.0
 
     def of(self, state: object, compute: Callable[[], V]) -> V:
-        """Return the value for a state, or a slightly older one."""
+        """Return the value for `state`. During the pause after a computation, return the older value."""
         with self._lock:
             if self._value is None or (state != self._state and time.monotonic() >= self._rests_until):
                 began_at = time.monotonic()

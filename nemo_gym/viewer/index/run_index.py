@@ -32,12 +32,12 @@ from nemo_gym.viewer.index.words import Cancelled, search_of
 from nemo_gym.viewer.notes import Note
 
 DEEP = 10_000
-"""From this row on, the whole order is kept, because sorting for each page would take a second per million rows."""
+"""For pages from this row on, the sorted ids are cached. Sorting for each page takes 1 s per million rows."""
 ORDERS_KEPT = 4
 COUNTS_KEPT = 64
 RESULTS_KEPT = 8
 LOOK_EVERY = 1_000_000
-"""Instructions of SQLite between two looks at whether the client is still there: some milliseconds."""
+"""SQLite checks after this many instructions, some milliseconds, whether the client has disconnected."""
 V = TypeVar("V")
 ROW = (
     "agent, outcome, reward, failure, tier, server, attempts, steps, tool_calls, input_tokens, output_tokens, seconds,"
@@ -66,7 +66,7 @@ class Summary(NamedTuple):
 
 
 class Score(NamedTuple):
-    """The outcome of one rollout."""
+    """The outcome and the reward of one rollout."""
 
     key: TaskKey
     agent: str | None
@@ -83,7 +83,7 @@ class RunIndex:
     """The index of a run's files. All methods are thread-safe.
 
     Methods that take a filter raise `DataError` if the index cannot be used, and `words.Cancelled` if `is_cancelled`
-    returns True meanwhile.
+    returns True during the call.
     """
 
     def __init__(
@@ -112,14 +112,14 @@ class RunIndex:
         return self._store.path
 
     def index_some(self, seconds: float) -> bool:
-        """Index what was appended to the files, for about so long. Return whether something is left."""
+        """Index what was appended to the files, for about this many seconds. Return whether more is left to index."""
         with self._store.open() as db:
             return builder.index_some(db, self._paths(), time.monotonic() + seconds)
 
     def summary(self, *, is_running: bool) -> Summary:
         """Return the facts about the whole run that the list of runs shows.
 
-        The incomplete last line of a run that has ended counts as indexed.
+        If the run has ended, an incomplete last line counts as indexed, because it will not be completed.
         """
         with self.reading() as db:
             progress = builder.progress_of(db, self._paths())
@@ -146,7 +146,7 @@ class RunIndex:
             return self._census_in(db)
 
     def problems(self, *, is_running: bool) -> Iterator[JsonObject]:
-        """Yield what is wrong with the files, as `Problem`s of api.ts."""
+        """Yield the problems of the files, as `Problem` objects of api.ts."""
         with self.reading() as db:
             paths = builder.paths_of(self._files)
             for file, line, message in db.execute("SELECT file, line, message FROM problems ORDER BY file, line"):
@@ -161,15 +161,15 @@ class RunIndex:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Open the index for queries that see one state of it."""
+        """Open the index in a read transaction, so that all queries in the block see the same state."""
         with self._store.open() as db:
-            # Most queries read a whole table once, so a cache only takes memory.
+            # Keep the cache small, because most queries read a whole table once and gain nothing from it.
             db.execute("PRAGMA cache_size = -2000")
             db.execute("BEGIN")
             yield db
 
     def state(self, db: sqlite3.Connection) -> tuple[object, ...]:
-        """Return what changes whenever the content of the index does."""
+        """Return a value that changes whenever the content of the index changes."""
         return store.fact(db, "generation"), store.fact(db, "changed")
 
     def place(self, key: TaskKey) -> Place | None:
@@ -189,7 +189,7 @@ class RunIndex:
         return [Place(path, line, offset, size, key, Outcome.FAILED, attempt) for line, offset, size, attempt in found]
 
     def planned(self, key: TaskKey) -> Place | None:
-        """Return the row of a rollout in the materialized file."""
+        """Return the position of a rollout's planned row in the materialized file."""
         with self._store.open() as db:
             found = db.execute("SELECT line, offset, bytes FROM planned WHERE id = ?", (id_of(key),)).fetchone()
         if found is None:
@@ -231,7 +231,7 @@ class RunIndex:
         columns: Sequence[str] = (),
         is_cancelled: Callable[[], bool] = never,
     ) -> Page:
-        """Return a part of the table. `sort` is a name of `SortKey` or of a field. Raise `UsageError` for others."""
+        """Return some rows of the table. Raise `UsageError` if `sort` is neither a `SortKey` nor a field's name."""
         with self.selection(filter, is_cancelled) as (db, selected):
             fields = fields_in(db)
             order = order_of(sort, fields, is_descending=is_descending)
@@ -253,7 +253,7 @@ class RunIndex:
         is_descending: bool = False,
         is_cancelled: Callable[[], bool] = never,
     ) -> tuple[TaskKey | None, TaskKey | None]:
-        """Return the rollouts before and after one in the filtered and sorted table."""
+        """Return the rollouts before and after `key` in the filtered and sorted table."""
         with self.selection(filter, is_cancelled) as (db, selected):
             order = order_of(sort, fields_in(db), is_descending=is_descending)
             return (
@@ -265,7 +265,7 @@ class RunIndex:
     def selection(
         self, filter: Filter, is_cancelled: Callable[[], bool] = never
     ) -> Iterator[tuple[sqlite3.Connection, Selected]]:
-        """Open the index for queries over the selected rollouts. Search for the words of the filter first."""
+        """Open the index for queries over the selected rollouts. If the filter has words, first search for them."""
         search = None
         notes = self._notes() if filter.star is not None or filter.commented is not None or filter.tag else {}
         if filter.words:
@@ -283,13 +283,13 @@ class RunIndex:
     def kept(
         self, db: sqlite3.Connection, selected: Selected, name: str, compute: Callable[[], JsonObject]
     ) -> JsonObject:
-        """Return what `compute` returned for this selection, which may be slightly older than the index."""
+        """Return the cached result of `compute` for a selection. It may be slightly older than the index."""
         generation, changed = self.state(db)
         cache_key = (generation, name, selected.clause, tuple(selected.values))
         return self._renewed(self._kept, cache_key, RESULTS_KEPT).of(changed, compute)
 
     def _renewed(self, cache: OrderedDict[object, Renewed[V]], cache_key: object, most: int) -> Renewed[V]:
-        """Return what the cache has for a key, and forget what was not used for longest."""
+        """Return the entry of a cache for a key, and evict the least recently used entries."""
         with self._lock:
             found = cache.setdefault(cache_key, Renewed())
             cache.move_to_end(cache_key)
@@ -323,7 +323,7 @@ class RunIndex:
 
     def _ids(self, db: sqlite3.Connection, selected: Selected, order: Order, offset: int, limit: int) -> list[int]:
         if order.table and not selected.conditions:
-            # Most rollouts have a value, and the table of the field alone is much smaller.
+            # Sort only the table of the field, which is much smaller. Most rollouts have a value in it.
             there = f"FROM {order.table} AS sorted WHERE {order.column} IS NOT NULL {order.clause}"
             ids = [number for (number,) in db.execute(f"SELECT id {there} LIMIT ? OFFSET ?", (limit, offset))]
             if len(ids) == limit:
@@ -357,7 +357,7 @@ def _joined(selected: Selected, order: Order) -> str:
 
 
 def _whole_order(db: sqlite3.Connection, selected: Selected, order: Order) -> array[int]:
-    # Other requests wait for it, so it goes on even if this client leaves.
+    # Do not cancel the query if this client disconnects, because other requests wait for its result.
     db.set_progress_handler(None, 0)
     statement = f"SELECT id {_joined(selected, order)} {order.clause}"
     return array("q", (number for (number,) in db.execute(statement, selected.values)))

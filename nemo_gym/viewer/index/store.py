@@ -1,4 +1,4 @@
-"""The SQLite file of an index: its place, its tables, and its replacement if it is damaged."""
+"""The SQLite file of an index: its path, its tables, and its replacement if it is damaged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nemo_gym.errors import DataError
 logger = logging.getLogger(__name__)
 
 CONTENT = 1
-"""To be increased if the tables stay the same but their values change."""
+"""Increase this number if the tables stay the same, but what is stored in them changes."""
 UNUSED_DAYS = 60
 BUSY_S = 30.0
 DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_MISMATCH}
@@ -44,8 +44,8 @@ CREATE TABLE facts (name PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE searches (id INTEGER PRIMARY KEY, words, scope, changed, used_at);
 CREATE TABLE hits (search, id, PRIMARY KEY (search, id)) WITHOUT ROWID;
 """
-"""`rollouts` has narrow rows, because filters and orders read all of them. The fields of rows are in the tables of
-`FieldTables`."""
+"""`rollouts` has narrow rows, because filtering and sorting read all of them. The fields of the records are in the
+tables of `FieldTables`."""
 VERSION = zlib.crc32(f"{CONTENT} {SCHEMA}".encode()) & 0x7FFFFFFF
 """Part of the file's name, so that viewers of two releases do not remake each other's indexes."""
 
@@ -53,7 +53,7 @@ VERSION = zlib.crc32(f"{CONTENT} {SCHEMA}".encode()) & 0x7FFFFFFF
 def cache_folder() -> Path:
     """Return the folder of the indexes in the user's cache."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    # The specification says to ignore a relative path.
+    # Ignore a relative path, as the XDG specification requires.
     root = Path(base) if base.startswith("/") else Path.home() / ".cache"
     return root / "nemo_gym" / "viewer"
 
@@ -83,9 +83,9 @@ class Store:
 
     @contextmanager
     def open(self) -> Iterator[sqlite3.Connection]:
-        """Open the index for the duration of the block. One that is damaged is made again, and the block fails.
+        """Open the index for the duration of the block. If it is damaged, it is deleted and made again.
 
-        Raise `DataError` if the index cannot be read or written.
+        Raise `IndexLost` if the damage is found inside the block. Raise `DataError` if the index cannot be used.
         """
         try:
             db = self._opened()
@@ -135,7 +135,7 @@ class Store:
 
 
 class IndexLost(DataError):
-    """The index was damaged, and is being made again."""
+    """The error if an index in use is damaged. The index was deleted, and is made again at the next request."""
 
 
 def _make(db: sqlite3.Connection) -> None:
@@ -176,7 +176,7 @@ def new_generation(db: sqlite3.Connection) -> None:
 
 
 def fact(db: sqlite3.Connection, name: str) -> object:
-    """Return a stored value, None if it is not there."""
+    """Return a stored value, or None if it is not stored."""
     found = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
     return found[0] if found else None
 
@@ -188,7 +188,7 @@ def set_fact(db: sqlite3.Connection, name: str, value: object) -> None:
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
     code = getattr(error, "sqlite_errorcode", None)
-    # A missing table or column means that another program's file has this name.
+    # A missing table or column counts as damage, because the file was then written by another program.
     return code is not None and (
         code & 0xFF in DAMAGED or "no such table" in str(error) or "no such column" in str(error)
     )

@@ -9,7 +9,7 @@ from nemo_gym.schemas.row import CAPTURE_KEY, SECONDS_KEY, TRAJECTORY_KEY
 from nemo_gym.viewer.recorded import objects_in, seconds_of
 
 PLAUSIBLE = 1e9
-"""Times before 2001 are those of replies that have no real one."""
+"""Times before 2001 are ignored, because they are placeholders in replies without a real time."""
 
 
 class Times(NamedTuple):
@@ -31,7 +31,7 @@ def times_of(row: JsonObject, response: JsonObject) -> Times:
     capture, trajectory = row.get(CAPTURE_KEY), row.get(TRAJECTORY_KEY)
     if not isinstance(capture, dict) and not isinstance(trajectory, dict):
         return Times(seconds=seconds, ended_at=created_at) if seconds or created_at else UNKNOWN
-    # Before the trajectory is made, the calls are in the capture.
+    # If the record does not have a trajectory yet, its model calls are in the capture.
     models = _calls(trajectory, "model_calls") or _calls(capture, "calls")
     tools = _calls(trajectory, "tool_calls")
     starts = [at for call in (*models, *tools) if (at := _moment(call.get("started_at"))) is not None]

@@ -1,8 +1,8 @@
 """Search for words in the conversations of a run.
 
-A fast scan of the raw bytes finds the lines that may contain the words. Only those are parsed, because escapes and
-other fields of the row make the raw text unreliable. The hits are stored in the index, and a later search for the same
-words reads only what has changed since.
+A fast scan of the raw bytes finds the lines that may contain the words. Only these lines are parsed and checked,
+because escapes and other fields make matches in the raw text unreliable. The hits are stored in the index, and a later
+search for the same words reads only what has changed since.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from nemo_gym.viewer.index.fields import fields_in
 from nemo_gym.viewer.index.lines import LONGEST_LINE
 
 PIECE_BYTES = 1 << 20
-"""Small, because other requests wait while a piece is searched."""
+"""The bytes that are searched at once. Small, because other requests wait while a piece is searched."""
 LONGEST_GAP = 64 << 10
 SEARCHES_KEPT = 16
 WORTH_A_SCOPE = 0.5
-"""A search covers the whole run if the other filters select a larger share of it, so that it serves all of them."""
+"""If the other filters select more than this share of the run, search all of it, so that any filter can use it."""
 SKIPPED = frozenset({
     "id", "type", "role", "status", "call_id", "image_url", "file_data", "data", "input_audio", "encrypted_content",
     "prompt_token_ids", "generation_token_ids", "generation_log_probs", "logprobs", "annotations",
@@ -49,11 +49,11 @@ _ESCAPED_ASCII = re.compile(rb"\\u00[2-7]")
 
 
 class Cancelled(Exception):
-    """The search was cancelled."""
+    """The error if a search or a query was cancelled."""
 
 
 class _Rows(NamedTuple):
-    """Records of one file, by offset."""
+    """Records of one file, sorted by offset."""
 
     path: Path
     ids: array[int]
@@ -64,12 +64,13 @@ class _Rows(NamedTuple):
 def search_of(
     db: sqlite3.Connection, paths: Mapping[int, Path], filter: Filter, is_cancelled: Callable[[], bool]
 ) -> int:
-    """Return the number of the stored search for the filter's words, after searching what has changed since.
+    """Search for the filter's words, and return the id of the stored search.
 
-    Raise `Cancelled` if `is_cancelled` returns True meanwhile.
+    If there is a stored search, search only what has changed since. Raise `Cancelled` if
+    `is_cancelled` returns True during the search.
     """
     words = (filter.words or "").lower()
-    # Notes change without a change of the index.
+    # Ignore the filters of notes, because notes can change without a change of the index.
     others = replace(filter, words=None, star=None, tag=(), commented=None)
     db.execute("BEGIN")
     try:
@@ -86,7 +87,7 @@ def search_of(
 
 
 def _scope_of(db: sqlite3.Connection, words: str, others: Filter) -> str:
-    """Return the selection to search in, empty for the whole run."""
+    """Return an identifier of the selection to search in, or an empty string for the whole run."""
     if others.is_empty or db.execute("SELECT 1 FROM searches WHERE words = ? AND scope = ''", (words,)).fetchone():
         return ""
     selected = selected_by(others, fields_in(db), {})
@@ -112,7 +113,7 @@ def _rows(db: sqlite3.Connection, paths: Mapping[int, Path], others: Filter, sin
 def _stored(
     db: sqlite3.Connection, generation: object, search: tuple[str, str, int], rows: list[_Rows], hits: array[int]
 ) -> int:
-    """Store the hits among these rows, and return the number of the search."""
+    """Store the hits among these rows, and return the id of the search."""
     words, scope, changed = search
     db.execute("BEGIN IMMEDIATE")
     try:
@@ -150,7 +151,7 @@ class Needle:
         self._fragments = _fragments_of(self._words)
 
     def positions(self, piece: bytes, end_of_row: Callable[[int], int]) -> Iterator[int]:
-        """Yield a position in each row that may contain the words. `end_of_row` returns the end of a row."""
+        """Yield a position in each row that may contain the words. `end_of_row` returns a row's end."""
         lowered = piece.lower()
         if not self._fragments:
             position = 0
@@ -174,7 +175,10 @@ class Needle:
 
 
 def _fragments_of(words: str) -> tuple[bytes, ...]:
-    """Return byte strings of which each JSON text with these words contains one, in lower case. Empty if unknown."""
+    """Return lower-case byte strings. Any JSON text with these words contains at least one of them.
+
+    If no such strings are known, return an empty tuple. Every row must then be parsed.
+    """
     plain = max(_UNSAFE.split(words), key=len)
     if plain:
         return (plain.encode(),)
@@ -182,7 +186,7 @@ def _fragments_of(words: str) -> tuple[bytes, ...]:
     if letter is None:
         return ()
     forms = {letter, letter.upper(), letter.title()}
-    # `bytes.lower` leaves UTF-8 as it is, and makes the digits of escapes small.
+    # `bytes.lower` changes only ASCII letters, such as hexadecimal digits of escapes. Other UTF-8 is unchanged.
     return tuple({each for form in forms for each in (form.encode("utf-8", "replace"), _escaped(form))})
 
 
@@ -198,7 +202,7 @@ def _hits_in(rows: _Rows, needle: Needle, is_cancelled: Callable[[], bool]) -> I
             if is_cancelled():
                 raise Cancelled
             start, size = rows.offsets[first], rows.offsets[end - 1] + rows.sizes[end - 1] - rows.offsets[first]
-            # Of a longer line only the beginning is searched, and without parsing it.
+            # Of a line longer than `LONGEST_LINE`, only the start is searched, and it is not parsed.
             piece = os.pread(file.fileno(), min(size, LONGEST_LINE), start)
 
             def row_at(position: int, start: int = start) -> int:
@@ -259,8 +263,8 @@ def _conversation_of(row: JsonObject) -> list[object]:
 
 
 def _contains_text(waiting: list[object], words: str) -> bool:
-    """Return whether a text in these values contains words in lower case. Empties the list."""
-    # Without recursion, because a hostile row may be nested deeply.
+    """Return whether a text in these values contains `words`, which must be in lower case. Empty the list."""
+    # Do not recurse, because a hostile row may be nested too deeply.
     while waiting:
         value = waiting.pop()
         if isinstance(value, str):
@@ -277,7 +281,7 @@ def _contains_text(waiting: list[object], words: str) -> bool:
 
 
 def _parsed(text: str) -> object:
-    """Return the value of JSON in a text, None if it is something else."""
+    """Return the value of a JSON text, or None if the text is not JSON."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

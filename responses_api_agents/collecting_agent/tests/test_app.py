@@ -135,7 +135,7 @@ async def test_result_that_cannot_be_kept_is_returned(agent, collector, tmp_path
     [
         (row(agent_ref=None), {}, "422 does not name an agent"),
         (row(agent_ref={"name": "rollout_collector"}), {}, "422 'rollout_collector', a collector"),
-        (row(), {"x-nemo-gym-shard": "../elsewhere"}, "500 is not a name for it"),
+        (row(), {"x-nemo-gym-shard": "../elsewhere"}, "500 is not a valid shard name"),
         (row(lasts_s=60), {"x-nemo-gym-time-left": "0.3"}, "504 time was over"),
     ],
 )

@@ -1,6 +1,7 @@
 """A small agent program without dependencies: the model thinks, calls tools, sees their results, and answers.
 
-It knows nothing of nemo_gym: a chat completions API, tools over MCP if there are any, and a shell in its own folder.
+It does not depend on nemo_gym. It uses a chat completions API, tools over MCP if there are any, and a shell in its own
+folder.
 """
 
 import json

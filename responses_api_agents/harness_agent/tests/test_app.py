@@ -296,7 +296,7 @@ async def test_responses_without_a_row_has_no_tools():
 
 def test_missing_file_is_reported_at_the_start():
     agent = agent_of("pass", files={"a.py": "nowhere/a.py"})
-    with pytest.raises(DataError, match=r"nowhere/a\.py is not there"):
+    with pytest.raises(DataError, match=r"nowhere/a\.py was not found"):
         agent.setup_webserver()
 
 

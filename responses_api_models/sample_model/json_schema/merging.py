@@ -1,4 +1,4 @@
-"""One schema in place of references and conjunctions."""
+"""Flatten a JSON Schema: replace references and `allOf` by one merged schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nemo_gym.jsonl import JsonObject
 from responses_api_models.sample_model.json_schema.references import Schema, SchemaError, pointer_to, resolve
 
 MOST_STEPS = 12
-"""Steps into a schema, through references, branches and values, after which it counts as endless."""
+"""The number of nested references, branches and values after which a schema counts as infinitely deep."""
 
 
 def flattened(root: Schema, schema: Schema, at: str) -> JsonObject:
@@ -39,7 +39,7 @@ def branch(root: Schema, flat: JsonObject, keyword: str, index: int, at: str) ->
 def height(
     root: Schema, schema: Schema, steps: int = MOST_STEPS, known: dict[tuple[int, int], float] | None = None
 ) -> float:
-    """Return how deep the shallowest instance nests at least: 0 for a number, 1 for `{}`, `inf` if it never ends."""
+    """Return a lower bound for the nesting depth of instances: 0 for a number, 1 for `{}`, `inf` if it is endless."""
     known = {} if known is None else known
     key = (id(schema), steps)
     if key not in known:
@@ -67,9 +67,10 @@ def _measured(root: Schema, schema: Schema, height_of: Callable[[Schema], float]
 
 
 def _merged(left: JsonObject, right: JsonObject, at: str) -> JsonObject:
-    """Return a flat schema that asks for what both ask for.
+    """Return a flat schema with the constraints of both schemas.
 
-    Of two values that cannot be merged the left one stays: a draw that violates the other is rejected later.
+    If two values of a keyword cannot be merged, keep the left one. A sample that violates the right one is rejected
+    later.
     """
     merged = {**right, **left}
     for keyword in [word for word in left if word in right and word in _MERGERS]:
@@ -86,7 +87,7 @@ def _common_types(left: str | list[str], right: str | list[str]) -> list[str]:
 
 
 def _common_members(left: list[object], right: list[object]) -> list[object]:
-    # As JSON, because 1 == True in Python.
+    # Compare members as JSON text, because 1 == True in Python.
     allowed = {json.dumps(member, sort_keys=True) for member in right}
     return [member for member in left if json.dumps(member, sort_keys=True) in allowed]
 

@@ -14,7 +14,7 @@ REACH = 100
 
 
 def sample_number(schema: JsonObject, rng: Random, at: str, *, is_integer: bool) -> float:
-    """Return a number; one with a fraction has two decimals if the bounds allow that."""
+    """Return a random number within the bounds. A non-integer has two decimals if the bounds allow that."""
     step = _exact(schema.get("multipleOf", 1 if is_integer else 0.01))
     # The integers among the multiples of 5/2 are the multiples of 5.
     step = Fraction(step.numerator) if is_integer else step
@@ -37,12 +37,12 @@ def sample_number(schema: JsonObject, rng: Random, at: str, *, is_integer: bool)
 
 
 def _bounds(schema: JsonObject, inclusive: str, exclusive: str) -> list[tuple[Fraction, bool]]:
-    """Return each bound, and whether the number may not equal it."""
+    """Return each bound, and whether it is exclusive."""
     found = [(schema.get(keyword), keyword == exclusive) for keyword in (inclusive, exclusive)]
-    # Draft 4 has a flag for an exclusive bound; a draw that violates it is rejected later.
+    # In draft 4, an exclusive bound is a boolean flag. Ignore it, because invalid samples are rejected later.
     return [(_exact(bound), is_open) for bound, is_open in found if bound is not None and not isinstance(bound, bool)]
 
 
 def _exact(number: float) -> Fraction:
-    """Return the number as it is written in decimal: a tenth, not the nearest binary fraction."""
+    """Return the exact value of a number's decimal form: 0.1 is one tenth, not the nearest binary fraction."""
     return Fraction(number) if isinstance(number, int) else Fraction(repr(number))

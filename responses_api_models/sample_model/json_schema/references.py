@@ -11,7 +11,7 @@ Schema = JsonObject | bool
 
 
 class SchemaError(ValueError):
-    """A schema for which no instance was found. `pointer` is the JSON pointer to the part at fault."""
+    """An error for a schema for which no instance was found. `pointer` is the JSON pointer to the faulty part."""
 
     def __init__(self, pointer: str, reason: str) -> None:
         super().__init__(f"{pointer}: {reason}")

@@ -48,7 +48,7 @@ FORMATS: dict[str, Callable[[Random], str]] = {
 
 
 def sample_text(schema: JsonObject, rng: Random, at: str) -> str:
-    """Return a text; a `default` or one of the `examples` is as likely as another kind of text."""
+    """Return a random text. The `default` and each of the `examples` are as likely as each generated kind of text."""
     shortest = int(schema.get("minLength", 0))
     longest = int(schema.get("maxLength", max(shortest, LONGEST_TEXT)))
     if longest < shortest:

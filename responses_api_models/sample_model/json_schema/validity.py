@@ -1,4 +1,4 @@
-"""Validation of a whole sample or of a single value."""
+"""Validate a whole sample or a single value against a JSON Schema."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from responses_api_models.sample_model.json_schema.references import Schema, Sch
 _OWN_KEYWORDS = frozenset({
     "type", "minimum", "maximum", "multipleOf", "minLength", "maxLength", "pattern", "format",
 })  # fmt: skip
-"""Keywords that apply to a value without a look into it, in the same way in each draft."""
+"""Keywords that constrain a value itself, not its members, and mean the same in each draft."""
 
 
 class Problem(NamedTuple):
@@ -27,7 +27,7 @@ class Validator:
 
     def __init__(self, schema: Schema) -> None:
         """Raise `SchemaError` if the schema itself is invalid."""
-        # Imported here, because this takes 20 ms and servers without tools need no schema.
+        # Import it here, because the import takes 20 ms, and servers without tools need no schema.
         import jsonschema_rs
 
         try:
@@ -42,7 +42,7 @@ class Validator:
         return self._validator.is_valid(value)
 
     def problem(self, value: object) -> Problem | None:
-        """Return the first violation, None if the value is valid."""
+        """Return the first violation, or None if the value is valid."""
         errors = self._validator.iter_errors(value)
         return next((Problem(pointer_to("#", *error.schema_path), error.message) for error in errors), None)
 

@@ -27,24 +27,24 @@ from nemo_gym.sandbox.providers.containers import QUICK_S, ContainerProvider, Cr
 
 ROOT = ("root", "0")
 FAILED_CODE = 255
-"""The exit code of apptainer's own failures; a command may exit with it too."""
+"""The exit code if apptainer itself fails. A command may also exit with this code."""
 
 
 class ApptainerCreateConfig(CreateConfig):
     """Options of new instances. Their image is a file, a folder, a URL, or the name of a docker image."""
 
     program: str = "apptainer"
-    """Or singularity, which has the same command line."""
+    """The program to run: apptainer, or singularity, which has the same command line."""
     has_network: bool = True
-    """False requires permission to create network namespaces."""
+    """Whether instances share this machine's network. False requires permission to create network namespaces."""
     is_writable: bool = True
     """Whether all files are writable for the instance's lifetime; otherwise only /tmp and the home folder are."""
     binds: list[str] = Field(default_factory=list)
-    """Files and folders of this machine in the instance, as `source:target`; a spec may name one as a text."""
+    """Files and folders of this machine to mount in the instance, as `source:target`. One may be given as a string."""
     mount_point: str | None = "/sandbox"
-    """The path at which each instance has a writable folder of its own; None for no folder."""
+    """The path at which a writable host folder is mounted, a new one for each instance; None for no such folder."""
     extra_start_args: list[str] = Field(default_factory=list)
-    """More options of `apptainer instance start`."""
+    """Additional options of `apptainer instance start`."""
 
     @field_validator("binds", mode="before")
     @classmethod
@@ -56,13 +56,13 @@ class ApptainerExecConfig(ExecConfig):
     """Options of commands in instances."""
 
     fakeroot_for_root: bool = True
-    """Whether commands for the user `root` get `--fakeroot`, because an instance has this process's user."""
+    """Whether commands for the user `root` get `--fakeroot`. Otherwise they run as the user of this process."""
     default_binds: list[str] = Field(default_factory=list)
-    """More `binds`. They are made at the start, because a running instance cannot have new ones."""
+    """Additional `binds`. They are mounted at the start, because a running instance cannot get new mounts."""
 
 
 class ApptainerProvider(ContainerProvider[ApptainerCreateConfig, ApptainerExecConfig]):
-    """A provider of apptainer instances. `bin_path` is the program, and overrides `program` in `create`."""
+    """A provider of apptainer instances. `bin_path` is the path of apptainer, and overrides `program` in `create`."""
 
     name = "apptainer"
     create_options = ApptainerCreateConfig
@@ -96,7 +96,7 @@ class ApptainerProvider(ContainerProvider[ApptainerCreateConfig, ApptainerExecCo
         timeout_s: float | None = None,
         user: str | int | None = None,
     ) -> SandboxExecResult:
-        """Run a command in the instance. Users other than root are ignored, because an instance has one user."""
+        """Run a command in the instance. A `user` other than root is ignored, because an instance has one user."""
         spec = self._made.get(handle.sandbox_id, SandboxSpec())
         is_fake_root = str(user) in ROOT and self.exec_config.fakeroot_for_root and os.geteuid() != 0
         options = [*(["--pwd", cwd] if cwd else []), *(["--fakeroot"] if is_fake_root else [])]
@@ -113,7 +113,10 @@ class ApptainerProvider(ContainerProvider[ApptainerCreateConfig, ApptainerExecCo
         return SandboxStatus.RUNNING if handle.sandbox_id in ended.stdout.split() else SandboxStatus.STOPPED
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
-        """Return the same port of this machine, whose network the instance shares."""
+        """Return the URL of the same port on this machine, because the instance shares this machine's network.
+
+        Raise `SandboxError` if the instance does not have a network.
+        """
         if not self.create_config.has_network:
             raise SandboxError(f"port {port} cannot be reached: the instance {handle.sandbox_id} has no network.")
         return SandboxEndpoint(f"http://127.0.0.1:{port}")
@@ -145,7 +148,7 @@ class ApptainerProvider(ContainerProvider[ApptainerCreateConfig, ApptainerExecCo
         return ["exec", f"instance://{handle.sandbox_id}"]
 
     async def _ran(self, words: Sequence[str], env: Mapping[str, str], timeout_s: float | None) -> Ended:
-        # Apptainer reads the sandbox's variables from its own environment, under this prefix.
+        # Apptainer sets a variable in the sandbox if its own environment has the variable with this prefix.
         variables = {f"APPTAINERENV_{key}": str(value) for key, value in env.items()}
         return await ran([self.create_config.program, *words], env=variables, timeout_s=timeout_s)
 

@@ -15,7 +15,7 @@ from nemo_gym.sandbox.providers.commandline import DEFAULT_OUTPUT_BYTES
 
 GIBIBYTE = 2**30
 TAKEN = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/proc", "/dev", "/sys")
-"""System folders, which cannot contain a workspace."""
+"""System folders. A workspace must not be in one of them."""
 NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl", "/etc/pki")
 
 
@@ -27,7 +27,7 @@ class BubblewrapConfig(BaseModel):
     memory_mib: int = Field(default=2048, gt=0)
     pids: int = Field(default=256, gt=0)
     scratch_mib: int = Field(default=256, gt=0)
-    """The size of /tmp, and of /dev/shm; counts as memory."""
+    """The size of /tmp, and also that of /dev/shm. Their content counts as memory."""
     readable: list[str] = Field(default_factory=list)
     """Additional files and folders of this machine that sandboxes may read."""
     has_network: bool = False
@@ -35,9 +35,9 @@ class BubblewrapConfig(BaseModel):
     workspaces: str | None = None
     """The folder for the workspaces; the system's temporary folder by default."""
     output_bytes: int = Field(default=DEFAULT_OUTPUT_BYTES, gt=0)
-    """The middle of longer outputs is omitted."""
+    """The maximum size of each output of a command. The middle of a longer output is omitted."""
     allow_unconfined: bool = False
-    """Run commands as this user, with access to its files and network, if they cannot be confined."""
+    """If commands cannot be confined, run them as this process's user, with access to its files and network."""
 
 
 def checked_workdir(workdir: str | None) -> str:
@@ -78,5 +78,5 @@ def confined_command(
 
 
 def _parents(path: str) -> list[str]:
-    """Return the options that create a path's parents, except a /tmp that exists and is writable."""
+    """Return the options that create a path's parents, except the existing /tmp and /dev/shm, which stay writable."""
     return parents_of(path, without=SCRATCH)

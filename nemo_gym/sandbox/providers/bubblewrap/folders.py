@@ -14,12 +14,12 @@ from pathlib import Path
 
 PREFIX = "nemo_gym-sandbox-"
 FRESH_S = 60.0
-"""A younger folder may belong to a sandbox that is being created and has not locked it yet."""
+"""Seconds for which a new folder is not removed, because its sandbox may not have locked it yet."""
 WORKDIR = "/workspace"
 
 
 class Home:
-    """The folder of one sandbox on this machine, locked as long as its owner lives."""
+    """The folder of one sandbox on this machine. It is locked until the process that created it ends."""
 
     def __init__(self, parent: str | None, uid: int | None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
@@ -40,7 +40,7 @@ class Home:
 
 
 def remove_leftovers(parent: str | None) -> None:
-    """Remove the folders of sandboxes whose owner has ended."""
+    """Remove the folders of sandboxes whose creator has ended."""
     for folder in Path(parent or tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             about = folder.lstat()
@@ -57,7 +57,7 @@ def _remove(folder: Path) -> None:
 
 
 def _again_with_rights(act: Callable[..., object], path: str, _: object) -> None:
-    """Retry with permissions, because a sandboxed command may have removed those of its folders."""
+    """Restore the permissions and retry, because a sandboxed command may have removed its folders' permissions."""
     with contextlib.suppress(OSError):
         os.chmod(os.path.dirname(path), 0o700)
         if os.path.isdir(path) and not os.path.islink(path):

@@ -17,7 +17,7 @@ from nemo_gym.confinement.supervisor import HEADER_BYTES, Request, Settings
 from nemo_gym.sandbox.providers.base import SandboxError
 
 ESCAPED_BYTE = 6
-"""The most bytes that one byte of output takes as JSON."""
+"""The maximum number of bytes that one byte of output takes in a JSON string."""
 REPLY_GRACE_S = 15.0
 """Additional time for a busy machine to end a command and reply."""
 GOING_S = 5.0
@@ -52,7 +52,7 @@ class SandboxProcess:
     async def start(
         cls, command: Sequence[str], settings: Settings, group: ControlGroup | None, output_bytes: int
     ) -> Self:
-        """Start the process, without waiting for its first reply. Raise `OSError` if the program cannot run."""
+        """Start the process, but do not wait until it accepts commands. Raise `OSError` if the program cannot run."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
@@ -61,7 +61,7 @@ class SandboxProcess:
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.PIPE,
-                    # A signal to the server's process group must not reach the child.
+                    # Start a new session, because a signal to the server's process group must not reach the child.
                     start_new_session=True,
                     env={"PATH": os.defpath, "LANG": "C.UTF-8"},
                     cwd="/",
@@ -121,7 +121,7 @@ class SandboxProcess:
                     raise SandboxError("the reply of the sandbox is longer than allowed.")
                 reply = json.loads(await reader.readexactly(size))
         except (OSError, EOFError) as error:
-            # `OSError` includes `TimeoutError`.
+            # This also handles the timeout, because `TimeoutError` is an `OSError`.
             raise SandboxError("the sandbox is gone or does not reply.") from error
         finally:
             writer.close()

@@ -35,13 +35,13 @@ logger = logging.getLogger(__name__)
 
 COPY_S = 600.0
 THE_USER = ("root", "sandbox", "0")
-"""Names of the one user of a sandbox. The system is read-only for this user."""
+"""The names that `exec` accepts for the only user of a sandbox. The system is read-only for this user."""
 
 
 class BubblewrapProvider:
-    """A provider of bubblewrap sandboxes. It creates one as a probe to find out how far they can be confined.
+    """A provider of bubblewrap sandboxes. It starts a probe sandbox to find out how far this machine can confine them.
 
-    If they cannot be confined, `create` raises `SandboxCreateError`, unless `allow_unconfined` is set.
+    If sandboxes cannot be confined, `create` raises `SandboxCreateError`, unless `allow_unconfined` is set.
     """
 
     name = "bubblewrap"
@@ -116,12 +116,12 @@ class BubblewrapProvider:
             await self._sandbox(handle).process.get(str(source_path), file.fileno(), timeout_s=COPY_S)
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """Return running, or stopped if the sandbox was closed or its time is over."""
+        """Return "running", or "stopped" if the sandbox was closed or its `ttl_s` is over."""
         sandbox = self._sandboxes.get(handle.sandbox_id)
         return SandboxStatus.RUNNING if sandbox and sandbox.process.is_running else SandboxStatus.STOPPED
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
-        """Return the same port of this machine. Raise `SandboxError` if the sandbox does not share its network."""
+        """Return the URL of the same port on this machine. Raise `SandboxError` if the network is not shared."""
         if not self._sandbox(handle).has_network:
             raise SandboxError(
                 f"port {port} of the sandbox cannot be reached: it has its own network. Use the port from inside, "
@@ -130,7 +130,7 @@ class BubblewrapProvider:
         return SandboxEndpoint(f"http://127.0.0.1:{port}")
 
     async def listen(self, handle: SandboxHandle, port: int) -> socket.socket:
-        """Return a socket that accepts connections of the sandbox's own commands to 127.0.0.1:`port`."""
+        """Return a socket that listens on 127.0.0.1:`port` in the sandbox, for the sandbox's own commands."""
         return await self._sandbox(handle).process.listen(port, timeout_s=COPY_S)
 
     async def close(self, handle: SandboxHandle) -> None:

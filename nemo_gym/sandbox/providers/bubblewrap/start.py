@@ -30,10 +30,10 @@ class RunningSandbox:
     uid: int | None
     has_network: bool
     workdir: str | None
-    """The spec's name of the workspace, whose path is another one if the sandbox is not confined."""
+    """The workspace's path in the spec. If the sandbox is not confined, the actual path is a different one."""
 
     async def end(self) -> None:
-        """Kill all its processes and remove its workspace."""
+        """Kill all processes of the sandbox and remove its workspace."""
         await _end(self.process, self.home)
 
 
@@ -61,7 +61,7 @@ async def started(spec: SandboxSpec, config: BubblewrapConfig, level: Level, uid
 
 
 def _base_environment(home: str) -> dict[str, str]:
-    """Return the default variables of commands, without any of this process's own."""
+    """Return the default environment variables of commands. None is inherited from this process."""
     path = f"/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:{os.path.dirname(Interpreter.base().path)}"
     return {"PATH": path, "HOME": home, "USER": "sandbox", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -107,7 +107,7 @@ def _settings(
 
 
 def _group(name: str, spec: SandboxSpec, config: BubblewrapConfig) -> ControlGroup:
-    # /tmp and a workspace of limited size are kept in memory.
+    # Add the sizes of /tmp and of a workspace with a size limit to the memory, because both are kept in memory.
     disk_mib = int((spec.resources.disk_gib or 0) * GIBIBYTE_IN_MIB)
     memory_mib, processes = config.memory_mib + config.scratch_mib + disk_mib, config.pids + OWN_PROCESSES
     try:

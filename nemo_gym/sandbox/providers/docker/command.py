@@ -19,31 +19,31 @@ class DockerCreateConfig(CreateConfig):
     """Options of new containers."""
 
     program: str = "docker"
-    """Or another program with the same command line, such as podman."""
+    """The program to run: docker, or another program with the same command line, such as podman."""
     pull: str | None = None
-    """missing, always or never."""
+    """When to pull the image: `missing`, `always` or `never`."""
     platform: str | None = None
     network: str | None = None
     """A docker network, or `none`; docker's default if omitted."""
     user: str | None = None
     volumes: list[str] = Field(default_factory=list)
     use_init: bool = True
-    """Whether a small init process reaps the orphans of commands."""
+    """Whether a small init process reaps the orphaned processes of commands."""
     read_only: bool = False
     """Whether the container's own file system is read-only."""
     cap_drop: list[str] = Field(default_factory=list)
     security_opt: list[str] = Field(default_factory=list)
     pids_limit: int | None = None
-    """Processes at the same time; `pids` in the `resources` of a spec overrides it."""
+    """The maximum number of processes at the same time. `pids` in the `resources` of a spec overrides it."""
     publish_host: str = "127.0.0.1"
-    """The address of this machine at which the `ports` of a spec are published, each under a free port."""
+    """The address of this machine at which the `ports` of a spec are published, each on a free host port."""
     keepalive_shell: str = "sh"
     keepalive_cmd: str = FOREVER
     """The command line that keeps a container without `entrypoint` alive; the shell runs it."""
     extra_run_args: list[str] = Field(default_factory=list)
-    """More options of `docker run`."""
+    """Additional options of `docker run`."""
     run_args: list[str] = Field(default_factory=list)
-    """The same for one sandbox, in the `provider_options` of its spec."""
+    """Additional options of `docker run` for one sandbox, to be set in the `provider_options` of its spec."""
 
 
 class DockerExecConfig(ExecConfig):
@@ -88,21 +88,21 @@ def run_options(name: str, spec: SandboxSpec, config: DockerCreateConfig) -> lis
 
 
 def first_command(spec: SandboxSpec, config: DockerCreateConfig) -> list[str]:
-    """Return the container's main command, which ends with the container."""
+    """Return the container's main command. The container ends when this command ends."""
     first = list(spec.entrypoint or [config.keepalive_shell, "-c", config.keepalive_cmd])
     if spec.ttl_s is None:
         return first
-    # The container enforces the limit itself, in case its owner has ended.
+    # Let the container enforce `ttl_s` itself, because the process that created it may end earlier.
     return ["sh", "-c", '"$@" & sleep "$0"; kill $!', str(spec.ttl_s), *first]
 
 
 @contextlib.contextmanager
 def environment_options(env: Mapping[str, str]) -> Iterator[list[str]]:
-    """Yield options that set variables from a file, because every user of this machine can read a command line."""
+    """Yield options that set environment variables from a file, because every user can read a command line."""
     if not env:
         yield []
         return
-    # The file format does not support line breaks.
+    # Pass values with line breaks on the command line, because the file format does not support them.
     plain = {key: value for key, value in env.items() if "\n" not in str(value)}
     words = [word for key, value in env.items() if key not in plain for word in ("--env", f"{key}={value}")]
     with tempfile.NamedTemporaryFile("w", prefix="nemo_gym-env-", encoding="utf-8") as file:

@@ -26,19 +26,21 @@ from nemo_gym.sandbox.providers.docker.command import (
 )
 
 _NUMBERED = 'echo "nemo_gym-process:$$" >&2; [ -z "$1" ] || cd "$1" || exit 126; shift; exec "$@"'
-"""Prints the PID, because killing the docker client does not end the process in the container."""
+"""A script that prints its PID and becomes the command. At a timeout, the provider kills the command by this PID.
+
+Killing the docker client would not end the process in the container."""
 _NUMBER = re.compile(r"^nemo_gym-process:(\d+)\n", re.MULTILINE)
 _STATES = {
     "created": SandboxStatus.STARTING,
     "running": SandboxStatus.RUNNING,
     "exited": SandboxStatus.STOPPED,
-    # Podman's, until it has cleaned up.
+    # Podman reports this state until it has cleaned up.
     "stopped": SandboxStatus.STOPPED,
 }
 
 
 class DockerProvider(ContainerProvider[DockerCreateConfig, DockerExecConfig]):
-    """A provider of containers. Any process that reaches the same docker can connect to them."""
+    """A provider of containers. Any process that can use the same docker daemon can connect to them."""
 
     name = "docker"
     create_options = DockerCreateConfig
@@ -76,7 +78,10 @@ class DockerProvider(ContainerProvider[DockerCreateConfig, DockerExecConfig]):
         return _STATES.get(ended.stdout.strip(), SandboxStatus.ERROR)
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
-        """Return the port of this machine at which the container's port is published, or else its own address."""
+        """Return the URL of the published host port, or of the container's own address if the port is not published.
+
+        Raise `SandboxError` if the container has no network.
+        """
         ended = await self._quick("port", handle.sandbox_id, str(port))
         if ended.return_code == 0 and ended.stdout.strip():
             address = ended.stdout.split()[0].replace("0.0.0.0", "127.0.0.1").replace("[::]", "[::1]")
@@ -88,7 +93,7 @@ class DockerProvider(ContainerProvider[DockerCreateConfig, DockerExecConfig]):
         return SandboxEndpoint(f"http://{ended.stdout.split()[0]}:{port}")
 
     async def serialize_handle(self, handle: SandboxHandle, *, scope: Any = None) -> dict[str, Any]:
-        """Return the container's name. There is only one scope: everyone who may use the same docker."""
+        """Return the container's name. `scope` is ignored: everyone who may use the same docker daemon can connect."""
         return {"provider": self.name, "sandbox_id": handle.sandbox_id}
 
     async def connect(self, descriptor: Mapping[str, Any]) -> SandboxHandle:
