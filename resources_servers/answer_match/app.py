@@ -36,7 +36,7 @@ class AnswerMatchConfig(BaseResourcesServerConfig):
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     grader: Grader | None = None
-    """Overrides the rows' grader."""
+    """The grader for all rows. It overrides the rows' own `grader`."""
     case_sensitive: bool = False
 
 
@@ -52,7 +52,7 @@ class AnswerMatchVerifyRequest(BaseVerifyRequest):
 
 
 class AnswerMatchServer(SimpleResourcesServer):
-    """Compares the final answer of the last message with the expected one."""
+    """A verifier that compares the final answer of the last message with the expected one."""
 
     config: AnswerMatchConfig
     KEY_METRICS = (
@@ -81,7 +81,7 @@ class AnswerMatchServer(SimpleResourcesServer):
         if grader == "number" and answer and number_in(unwrapped(answer)) is None:
             answer = None
         is_correct = bool(answer) and await self._is_correct(grader, body.expected_answer, answer or "")
-        # The whole reply is not an answer that two rollouts could share.
+        # For `contains`, report no answer, because majority voting needs short answers that rollouts can share.
         shown = None if grader == "contains" else answer
         return BaseVerifyResponse.grade(body, reward=float(is_correct), extracted_answer=shown)
 

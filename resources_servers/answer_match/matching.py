@@ -6,10 +6,10 @@ from nemo_gym.grading import normalised, same_number, same_text, unwrapped
 
 _NUMBER_BEGINS = re.compile(r"[$€£]?\.?\d")
 _PART_BEFORE = re.compile(r"(?:\d[.,:]|(?:\A|[^\w.])\.|\d\s?/\s?|(?<![^\W\d_])[-−–][$€£]?)\Z")
-"""The beginning of a longer number: `0.14`, `3,14`, `.14`, `1/14`, `-14`; the dash of `Covid-19` is a hyphen."""
+"""A regex for text before `14` that makes it a part of `0.14`, `3,14`, `.14`, `1/14` or `-14`, but not `Covid-14`."""
 _PART_AFTER = re.compile(r"[.,:–-]\d|\s?/\s?\d|\^")
 _LONGEST_PART = 5
-"""Characters before a number that `_PART_BEFORE` needs."""
+"""The most characters before a number that `_PART_BEFORE` has to see."""
 
 
 def contains(expected: str, text: str, *, keeps_case: bool) -> bool:
@@ -20,7 +20,7 @@ def contains(expected: str, text: str, *, keeps_case: bool) -> bool:
 
 
 def _cuts_a_number(text: str, mention: re.Match[str]) -> bool:
-    """Return whether the number at the beginning or the end of a mention goes on outside of it."""
+    """Return whether a number at the start or end of the match continues outside of it, as `14` does in `3.14`."""
     before = text[max(mention.start() - _LONGEST_PART, 0) : mention.start()]
     begins = _NUMBER_BEGINS.match(mention[0]) and _PART_BEFORE.search(before)
     ends = mention[0][-1:].isdigit() and _PART_AFTER.match(text, mention.end())

@@ -4,6 +4,6 @@ from typing import Any
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Answer with the expected answer, or for a pattern with the row's `example_match`."""
-    # The grader of a pattern may be set by the config instead of the row.
+    """Return the expected answer. If that is a regex, return the row's `example_match`, which it matches."""
+    # Do not check the row's `grader`, because the config may set the grader `regex` instead.
     return [f"I have checked it.\nAnswer: {row.get('example_match') or row['expected_answer']}"]

@@ -33,7 +33,7 @@ class AudioDigitsVerifyRequest(BaseVerifyRequest):
 
 
 class AudioDigitsServer(SimpleResourcesServer):
-    """Compares the digits of the final answer with those in the recording."""
+    """A verifier that compares the digits of the final answer with those in the recording."""
 
     config: AudioDigitsConfig
     KEY_METRICS = (

@@ -7,7 +7,7 @@ import re
 from nemo_gym.grading import final_answer
 
 LONGEST = 200
-"""Characters. A longer answer is not read."""
+"""The most characters of an answer. A longer answer counts as missing."""
 
 _NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _VALUES = {name: str(value) for value, name in enumerate(_NAMES)} | {"oh": "0", "null": "0"}

@@ -38,7 +38,7 @@ INSTRUCTION = (
 )
 
 MOST_DIGITS = LONGEST // 2
-"""So that an answer with a separator after each digit is still read."""
+"""The most digits of a sequence. An answer with a separator after each digit has to fit into `LONGEST`."""
 
 
 class Kind(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 RATE = 8000
 """Samples per second."""
 LOUDEST = 27_000
-"""The maximum of a sound without noise, which is added on top."""
+"""The peak amplitude of a sound before noise is added."""
 KEY_ROWS = (697, 770, 852, 941)
 KEY_COLUMNS = (1209, 1336, 1477)
 KEYPAD = ("123", "456", "789", "*0#")
@@ -22,10 +22,10 @@ MORSE = {"0": "-----", **{str(n): "." * n + "-" * (5 - n) for n in range(1, 6)}}
     str(n): "-" * (n - 5) + "." * (10 - n) for n in range(6, 10)
 }
 ATTACK_S = 0.003
-"""How long a tone takes to reach its volume. Without this it would click."""
+"""How long a tone takes to fade in and out, because an abrupt start or end would click."""
 
 Samples: TypeAlias = "array[int]"
-"""Samples of 16 bits."""
+"""Samples as signed 16-bit integers."""
 
 
 def telephone(digits: str, rng: Random, peak: int) -> Samples:
@@ -36,7 +36,7 @@ def telephone(digits: str, rng: Random, peak: int) -> Samples:
 
 
 def beeps(digits: str, rng: Random, peak: int) -> Samples:
-    """Return a group of beeps per digit: as many as its value, and ten for 0. A person can count 5 per second."""
+    """Return a group of beeps per digit: as many as its value, and ten for 0. People can count 5 per second."""
     length_s, pitch = rng.uniform(0.1, 0.105), rng.uniform(500, 1000)
     beep, gap = tone([pitch], length_s, peak), silence(length_s)
     groups = [joined([beep] * (int(digit) or 10), gap) for digit in digits]
@@ -44,7 +44,7 @@ def beeps(digits: str, rng: Random, peak: int) -> Samples:
 
 
 def morse(digits: str, rng: Random, peak: int) -> Samples:
-    """Return Morse code at 13 to 15 words per minute: a dash and a pause between digits last three dots."""
+    """Return Morse code at 13 to 15 words per minute. A dash and the pause between digits each last three dots."""
     dot_s, pitch = rng.uniform(0.08, 0.09), rng.uniform(500, 1000)
     signals = {".": tone([pitch], dot_s, peak), "-": tone([pitch], 3 * dot_s, peak)}
     codes = [joined([signals[mark] for mark in MORSE[digit]], silence(dot_s)) for digit in digits]
@@ -75,7 +75,7 @@ def silence(length_s: float) -> Samples:
 
 
 def joined(sounds: Sequence[Samples], pause: Samples) -> Samples:
-    """Return sounds one after another, with a pause between them."""
+    """Concatenate sounds with a pause between them."""
     whole = array("h")
     for number, sound in enumerate(sounds):
         if number:
@@ -97,6 +97,6 @@ def wav(samples: Samples, bits: Literal[8, 16] = 16) -> bytes:
         writer.setnchannels(1)
         writer.setsampwidth(bits // 8)
         writer.setframerate(RATE)
-        # Samples of 8 bits have no sign.
+        # In WAV files, 8-bit samples are unsigned.
         writer.writeframes(samples.tobytes() if bits == 16 else bytes((sample >> 8) + 128 for sample in samples))
     return file.getvalue()

@@ -17,7 +17,7 @@ PROGRAM = "espeak-ng"
 TIMEOUT_S = 60.0
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 ACCENTS = ("en-us", "en", "en-gb-scotland")
-"""Names of files, so that each has all speakers. The British one, `en`, has none under the name `en-gb`."""
+"""File names of espeak-ng voices. British English is `en`, because its alias `en-gb` has no speaker variants."""
 SPEAKERS = ("m1", "m3", "m7", "f1", "f2", "f4")
 
 
@@ -37,7 +37,7 @@ def speech(digits: str, rng: Random, peak: int) -> Samples:
     command = [PROGRAM, "--stdout", "-v", voice, "-s", str(rng.randint(155, 210)), "-p", str(rng.randint(30, 70))]
     spoken = _output_of([*command, ", ".join(names[int(digit)] for digit in digits)])
     with wave.open(io.BytesIO(spoken)) as file:
-        # The header's length is a guess, because the program does not know it when it begins to write.
+        # The header's length is only a guess, because the program writes it first. Read up to the end of the data.
         frames = file.readframes(file.getnframes())
         return _loud_as(peak, _resampled(array("h", frames), file.getframerate()))
 
@@ -55,7 +55,7 @@ def _output_of(command: list[str]) -> bytes:
 
 
 def _resampled(samples: Samples, rate: int) -> Samples:
-    """Return samples at our rate, each the mean of those that it replaces."""
+    """Resample to `RATE`. Each new sample is the mean of the samples that it replaces."""
     sums = [0, *accumulate(samples)]
     count = len(samples) * RATE // rate
     edges = [place * rate // RATE for place in range(count + 1)]

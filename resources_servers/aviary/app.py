@@ -1,4 +1,4 @@
-"""Serve any Aviary environment. Seeding the session resets it, and each model turn is one step."""
+"""Serve any Aviary environment. Seeding a session resets its environment, and each model turn is one step."""
 
 import asyncio
 import math
@@ -60,7 +60,7 @@ class TaskFields(BaseModel):
 
 
 class SeedRequest(BaseSeedSessionRequest, TaskFields):
-    """The row."""
+    """The row whose environment is opened."""
 
 
 class SeedResponse(BaseSeedSessionResponse):
@@ -68,7 +68,7 @@ class SeedResponse(BaseSeedSessionResponse):
 
     env_id: str
     obs: list[dict[str, Any]]
-    """Input items of a model request."""
+    """The first observation, as input items of a model request."""
     tools: list[dict[str, Any]]
     """Function tools in the format of a model request."""
 
@@ -78,7 +78,7 @@ class StepRequest(BaseModel):
 
     env_id: str | None = None
     action: list[NeMoGymResponseOutputItem]
-    """The turn's output items: function calls and messages count."""
+    """The turn's output items. Only function calls and messages are used."""
 
 
 class StepResponse(BaseModel):
@@ -107,11 +107,11 @@ class VerifyRequest(BaseVerifyRequest, TaskFields):
     model_config = ConfigDict(extra="allow")
 
     env_id: str | None = None
-    """Needed only from agents that do not keep cookies."""
+    """The environment's id. It is needed only from agents that do not keep cookies."""
 
 
 class AviaryServer(SimpleResourcesServer):
-    """Opens an environment for each rollout, steps it with the model's turns, and sums the rewards."""
+    """A server that opens an environment for each rollout, steps it with the model's turns, and sums the rewards."""
 
     config: AviaryConfig
     EPISODE_ROUTES = ("/seed_session", "/step")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 LONGEST = 200
-"""Characters of an expression."""
+"""The most characters of an expression."""
 LARGEST_BITS = 900
 """Limit for every numerator and denominator, so that results fit into a float."""
 DIGITS_SHOWN = 12
@@ -28,11 +28,11 @@ OPERATIONS: dict[type[ast.AST], Callable[[Fraction, Fraction], Fraction]] = {
 
 
 class NotCalculable(Exception):
-    """An expression that has no value. The message is shown to the model."""
+    """An error for an expression that cannot be calculated. The message is shown to the model."""
 
 
 def calculate(expression: str) -> str:
-    """Return the decimal value of an expression. Raises `NotCalculable`."""
+    """Return the decimal value of an expression. Raises `NotCalculable` if it has none."""
     if len(expression) > LONGEST:
         raise NotCalculable(f"the expression is longer than {LONGEST} characters")
     written = _GROUP.sub("", expression.translate(_WRITTEN)).replace("^", "**").strip()
@@ -48,7 +48,7 @@ def calculate(expression: str) -> str:
 
 def _value(node: ast.AST) -> Fraction:
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        # Converted by its digits, so that 0.1 is exactly one tenth.
+        # Convert the number from its decimal digits, so that 0.1 is exactly one tenth.
         return _bounded(Fraction(str(node.value)))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
         value = _value(node.operand)

@@ -26,7 +26,7 @@ class Gsm8kEnvironment(Environment[Gsm8kState]):
         self.tools = [Tool.from_function(self.calculate), Tool.from_function(self.submit_answer)]
 
     async def reset(self) -> tuple[Messages, list[Tool]]:
-        """Ask the question."""
+        """Start a new attempt, and return the question and the tools."""
         self.state = Gsm8kState()
         return [Message(content=self.question)], self.tools
 

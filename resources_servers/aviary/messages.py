@@ -15,7 +15,7 @@ UNANSWERED = "The environment has not answered this call."
 """The output of calls that a step left unanswered, because endpoints reject conversations with open calls."""
 NO_ARGUMENTS: Item = {"type": "object", "properties": {}, "required": []}
 ROLES = {"user": "user", "system": "system", "assistant": "assistant"}
-"""Any other role, such as a tool without a call, becomes the user."""
+"""The roles that are kept. Any other role, such as `tool` in a message without a call id, becomes `user`."""
 JSON_TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -43,7 +43,7 @@ class Turn(NamedTuple):
 
     @classmethod
     def of(cls, items: Iterable[Any]) -> Turn:
-        """Keep a response's messages and function calls, which are all that an environment sees."""
+        """Convert a response's messages and function calls to a turn. Environments see no other items."""
         output = list(items)
         return cls(
             text="".join(item.text for item in output if item.type == "message" and item.role == "assistant"),
@@ -62,7 +62,7 @@ class Action(NamedTuple):
 
     message: Any
     rejected: dict[str, str]
-    """The problem with a call's arguments, by call id. The environment sees these calls as invalid."""
+    """For each rejected call, its id and the problem with its arguments. The environment sees it as invalid."""
 
 
 def action_of(turn: Turn, environment: Any) -> Action:
@@ -127,7 +127,7 @@ def definition_of(tool: Any) -> Item:
 
 
 def _takes_requests_only(environment: Any) -> bool:
-    """Return whether `step` is annotated to take only requests, as in older environments."""
+    """Return whether `step` is annotated to take only a `ToolRequestMessage`, as in older environments."""
     from aviary.core import ToolRequestMessage
 
     parameters = list(inspect.signature(environment.step).parameters.values())

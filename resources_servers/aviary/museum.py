@@ -1,4 +1,4 @@
-"""A museum at night, with misplaced exhibits and a watch that returns them to their rooms."""
+"""A game in which the night watch of a museum returns misplaced exhibits to their rooms."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class Museum:
 
 
 def museum_of(seed: int) -> Museum:
-    """Return the museum of a seed. It is always the same, and its round can always be completed."""
+    """Create the museum of a seed. The same seed gives the same museum, and every round can be completed."""
     rng = Random(f"night round {seed}")
     rooms = rng.sample(ROOMS, ROOM_COUNT)
-    # The doors form a tree, so every room is reachable. Only the last room is a leaf that may be locked.
+    # The doors form a tree, so every room is reachable. The last room is a leaf, so locking it cuts off no other.
     doors = {frozenset((room, rng.choice(rooms[:number]))) for number, room in enumerate(rooms) if number}
     doors.add(frozenset(rng.sample(rooms[:-1], 2)))
     names = rng.sample(EXHIBITS, EXHIBIT_COUNT)

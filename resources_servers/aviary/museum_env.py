@@ -6,7 +6,7 @@ from resources_servers.aviary.museum import Museum, Round, briefing, museum_of
 
 
 class NightRound(Environment[Round]):
-    """Each exhibit earns its share of 1 when put in its place, and loses it when taken away again."""
+    """A museum round. Each exhibit earns an equal share of 1 when put in its place, and loses it when removed."""
 
     def __init__(self, museum: Museum) -> None:
         self.museum = museum

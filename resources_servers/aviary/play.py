@@ -27,7 +27,7 @@ class Transition(BaseModel):
 
 
 class Play(SessionState):
-    """This rollout's environment."""
+    """The environment of one rollout, and its transitions so far."""
 
     environment: Any = None
     task_idx: int = 0
@@ -82,7 +82,7 @@ class Play(SessionState):
 
     @contextmanager
     def _named(self, method: str) -> Iterator[None]:
-        """Turn any error of the author's method, or in its result, into an `EnvironmentFailed` that names it."""
+        """Convert any error in an environment's method or its result to an `EnvironmentFailed` with its name."""
         try:
             yield
         except Exception as error:

@@ -1,4 +1,4 @@
-"""The environments of rows, created by class path."""
+"""Create the environments of rows from class paths."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_file(dataset: str) -> bool:
 
 
 class Tasks:
-    """The environments of one server. Call it in a thread, because imports and constructors may be slow."""
+    """The factory of one server's environments. Call it in a thread, because imports and constructors may be slow."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Tasks:
         what = f"environment: {self._environment}"
         where = f"{what} (task_idx {task_idx})"
         self._check_arguments(make, given, where)
-        # A constructor raises `ValueError` for values that it cannot use, and these are the row's.
+        # If the row has arguments, a `ValueError` means that one of them is invalid, so the row is at fault.
         row_faults = (ValueError,) if given else ()
         return _checked(_made(where, make, row_faults, **{**self._environment_kwargs, **given}), what)
 
@@ -68,7 +68,7 @@ class Tasks:
             signature = inspect.signature(make)
             signature.bind_partial(**self._environment_kwargs)
         except (TypeError, ValueError):
-            # A class without a signature, or wrong arguments in the config: the call itself reports them.
+            # The class has no signature, or the config's arguments are wrong. Calling the class reports both.
             return
         try:
             signature.bind(**{**self._environment_kwargs, **given})

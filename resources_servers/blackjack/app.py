@@ -27,7 +27,7 @@ class BlackjackConfig(BaseResourcesServerConfig, Rules):
     natural_reward: float = 1.0
     """The reward for winning with 21 on the first two cards. Many tables pay 1.5."""
     unreadable_answers: int = Field(default=3, ge=1)
-    """Consecutive answers without an action that lose the hand."""
+    """The number of consecutive answers without an action after which the hand is lost."""
 
 
 class ResetRequest(BaseResetRequest):
@@ -37,14 +37,14 @@ class ResetRequest(BaseResetRequest):
 
 
 class Table(SessionState):
-    """This rollout's hand."""
+    """The hand of one rollout."""
 
     hand: Hand | None = None
     unreadable: int = 0
 
 
 class BlackjackServer(SteppedResourcesServer):
-    """Reads hit or stand from each turn. Winning earns 1, losing -1, a draw 0."""
+    """A server that reads hit or stand from each turn. A win earns 1, a loss -1, a draw 0."""
 
     config: BlackjackConfig
 

@@ -18,5 +18,5 @@ def full_reward(row: dict[str, Any]) -> float:
 
 
 def asks_for_something(row: dict[str, Any]) -> bool:
-    """Return whether the hand can be won. Otherwise silence already earns the best reward."""
+    """Return whether the hand can be won. If it cannot, silence may already earn the best reward."""
     return full_reward(row) > 0

@@ -45,7 +45,7 @@ class CalendarVerifyRequest(Task, BaseVerifyRequest):
 
 
 class CalendarServer(SimpleResourcesServer):
-    """Reads the calendar from the model's text; it offers no tools."""
+    """A verifier that reads the calendar from the model's text. It offers no tools."""
 
     config: CalendarConfig
 

@@ -1,4 +1,4 @@
-"""Rows made from rollouts with a simulated user: each conversation up to the user's last message."""
+"""Convert rollouts with a simulated user to rows: each conversation up to the user's last message."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Message = dict[str, str]
 
 
 def rows_of_rollouts(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield a row for each rollout that earned its reward and whose user kept exactly to its script.
+    """Yield a row for each rollout with the reward 1 whose simulated user followed its script.
 
-    Raises `DataError` with file and line for an entry that is not a rollout of a live row.
+    Raises `DataError` with file and line for an entry that is not a rollout of a row made with `--live`.
     """
     has_usable_rollout = False
     for number, _, rollout in read_lines(path):
@@ -54,7 +54,7 @@ def _messages(output: list[dict[str, Any]]) -> list[Message]:
 
 
 def _is_faithful(rollout: dict[str, Any], messages: list[Message]) -> bool:
-    """Return whether the user's turns are those of its script, in any wording."""
+    """Return whether the user's turns match the turns of its script, in any wording."""
     script, must_tell = rollout["user"]["script"], rollout["metadata"]["must_tell"]
     turns = [message["content"] for message in messages if message["role"] == "user"]
     return len(turns) == len(script) and all(map(keeps, turns, script, must_tell))

@@ -19,14 +19,14 @@ TRIES = 200
 
 
 class Spoken(NamedTuple):
-    """A sentence, and the parts of it that matter."""
+    """A sentence, and the parts that every rewording must contain."""
 
     text: str
     must_tell: tuple[str, ...]
 
 
 class DayIsFull(Exception):
-    """No drawn wish fits into the day."""
+    """An error for a day into which no drawn event fits."""
 
 
 class Utterance(NamedTuple):

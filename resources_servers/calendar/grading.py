@@ -12,7 +12,7 @@ from resources_servers.calendar.requirements import MINUTES_OF_DAY, Requirement
 
 THINKING = "<think>"
 TRIED_LISTS = 50
-"""Limit of list starts to parse, because each one costs a scan of the rest and no real answer has more."""
+"""The most list starts to parse. Each attempt may scan the rest of the message, and real answers have fewer."""
 
 _LIST_START = re.compile(r"\[\s*(?=\{)")
 _CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)")
@@ -29,7 +29,7 @@ class Booked(NamedTuple):
 def booked_in(message: str) -> list[Booked] | None:
     """Return the events of the first JSON list of objects in a message.
 
-    Returns None without such a list, if one of its objects is not an event, or if the message contains thinking.
+    Returns None if there is no such list, if an object in it is not an event, or if the message contains `<think>`.
     """
     if THINKING in message:
         return None
@@ -41,7 +41,7 @@ def booked_in(message: str) -> list[Booked] | None:
 
 
 def keeps_all(booked: Sequence[Booked], expected: Sequence[Requirement]) -> bool:
-    """Return whether these are exactly the expected events, with the right times and durations and no overlaps."""
+    """Return whether `booked` holds exactly the expected events, with valid times and durations and no overlaps."""
     required = {requirement.key: requirement for requirement in expected}
     if len(booked) != len(required) or {event.key for event in booked} != required.keys():
         return False

@@ -44,7 +44,7 @@ class Requirement(BaseModel):
 
     event_id: int | str
     duration: int = Field(gt=0)
-    """Minutes."""
+    """The duration in minutes."""
     constraint: str | None = None
     """`before 11am`, `after 2pm`, `between 10am and 11:45am`, `at 11:15am`, or None."""
     min_time: str

@@ -23,7 +23,7 @@ def complete_row(day: PlayedDay, said: Sequence[str]) -> Row:
 
 
 def live_row(day: PlayedDay, said: Sequence[str]) -> Row:
-    """Return a row with the user's first message and a user who sends the rest, so the policy answers each one."""
+    """Return a row with the user's first message and a simulated user that sends the rest after each answer."""
     row = _row([_system(day), _user(said[0])], day)
     row["user"] = {"persona": day.persona.name, "goal": GOAL, "script": list(said[1:])}
     row["metadata"]["must_tell"] = [list(each.must_tell) for each in day.utterances[1:]]

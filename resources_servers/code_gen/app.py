@@ -23,7 +23,7 @@ SUBSET_KEY = "difficulty"
 
 
 class CodeGenConfig(BaseResourcesServerConfig):
-    """The limits of programs."""
+    """The limits on the tested programs."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
@@ -31,7 +31,7 @@ class CodeGenConfig(BaseResourcesServerConfig):
     """Number of programs that run at the same time."""
     unit_test_timeout_secs: float = Field(10, gt=0)
     total_timeout_secs: float = Field(60, gt=0)
-    """For all tests of one program together."""
+    """The time limit for all tests of one program together."""
     debug: bool = False
     """Whether to add a failed test's input, output and expected output to the metadata."""
     memory_limit_mb: int = Field(1024, ge=64)
@@ -75,7 +75,7 @@ class CodeGenServer(SimpleResourcesServer):
 
     async def verify(self, body: CodeGenVerifyRequest) -> BaseVerifyResponse:
         """Reward a program that passes all of its tests."""
-        # Validating long tests would block the event loop.
+        # Validate the tests in a thread, because long ones would block the event loop.
         tests = await asyncio.to_thread(self._tests, body.verifier_metadata.unit_tests)
         text = body.response.last_text
         code = last_code_block(text)

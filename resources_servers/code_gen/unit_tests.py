@@ -20,7 +20,7 @@ _PARSING = threading.Lock()
 
 
 class UnitTests(BaseModel):
-    """The tests of a program: one input and one output each, or `check`, code that calls the function and asserts."""
+    """The tests of a program: pairs of input and output, or `check`, code that calls the function and asserts."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -34,7 +34,7 @@ class UnitTests(BaseModel):
 
 
 class UnusableTests(ValueError):
-    """Tests that no program can pass; the message says why and what to do."""
+    """An error for tests that no program can pass. Its message says why and what to do."""
 
 
 def code_tests(given: UnitTests) -> CodeTests:
@@ -54,7 +54,7 @@ def code_tests(given: UnitTests) -> CodeTests:
 
 
 def whole_program(code: str, tests: CodeTests) -> str:
-    """Return the code, completed by the preamble if it is only the body of the function that the preamble begins."""
+    """Return the code. If it is only a function's body, put the preamble with the function's signature before it."""
     if tests.check is None or tests.function is None or _defines(tests.function).search(code):
         return code
     statements = _parsed(tests.preamble).body
@@ -65,7 +65,7 @@ def whole_program(code: str, tests: CodeTests) -> str:
 
 
 def _defines(name: str) -> re.Pattern[str]:
-    # An expression, because parsing code from a model can exhaust the stack of this process.
+    # Use a regex, because parsing code from a model can exhaust the stack of this process.
     word = re.escape(name)
     return re.compile(
         rf"^(?:[ \t]*(?:async[ \t]+)?def[ \t]+{word}\b|{word}[ \t]*[:=]|(?:from|import)\b.*\b{word}\b)", re.MULTILINE
@@ -88,7 +88,7 @@ def _of_file(given: UnitTests, name: str) -> UnitTests:
 
 
 def _parsed(code: str) -> ast.Module:
-    # Threads that parse at the same time disturb each other in some versions of Python: "recursion depth mismatch".
+    # Use a lock, because parsing in two threads fails in some Python versions with "recursion depth mismatch".
     with _PARSING:
         return ast.parse(code)
 

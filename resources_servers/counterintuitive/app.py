@@ -57,7 +57,7 @@ class Shelf(SessionState):
 
 
 class CounterintuitiveServer(SimpleResourcesServer):
-    """Compares the final answer of the last message with the expected and with the habitual one."""
+    """A verifier that compares the final answer of the last message with the expected and the habitual one."""
 
     config: CounterintuitiveConfig
     KEY_METRICS = (

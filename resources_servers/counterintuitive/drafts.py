@@ -33,7 +33,7 @@ class Draft(NamedTuple):
 
 
 Scenario = Callable[[random.Random, bool], Draft]
-"""Draws a task of one story. With False, the story's rule is the usual one."""
+"""A function that draws a task of one story. If its second argument is False, the story's rule is the usual one."""
 
 
 def system(text: str) -> JsonObject:
@@ -54,12 +54,12 @@ def ending(rng: random.Random, what: str) -> str:
 
 
 def place(rng: random.Random, scenes: tuple[str, ...]) -> str:
-    """Return one of these scenes in a random city, or with a random name."""
+    """Return a random scene with its `{city}` and `{name}` filled in."""
     return rng.choice(scenes).format(city=rng.choice(CITIES), name=rng.choice(NAMES))
 
 
 def shuffled_otherwise(rng: random.Random, usual: tuple[str, ...], *, is_twisted: bool) -> list[str]:
-    """Return the words in another order than the usual one or, without a twist, in that order."""
+    """Return the words in an unusual order if `is_twisted`, and otherwise in the usual one."""
     words = list(usual)
     while is_twisted and words == list(usual):
         rng.shuffle(words)

@@ -10,7 +10,7 @@ from nemo_gym.grading import has_asked_unit, number_in, same_number, same_text, 
 Form = Literal["text", "number", "list", "date", "time"]
 
 LONGEST = 500
-"""Characters of an answer. Longer ones are wrong in every form, and patterns would need long for them."""
+"""The most characters of an answer. A longer answer is wrong in every form, and regexes would be slow on it."""
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
@@ -25,15 +25,15 @@ _DATES = tuple(
 _TIME = re.compile(r"0?(\d{1,2})[:.](\d{2})(?:\s?(?:h|hrs|o['’]clock))?", re.ASCII)
 _BRACKETS = "()[] "
 _SEPARATOR = re.compile(r"\s*[,;]\s*(?:and\s+)?|\s+and\s+|(?:(?<=\s)|\A)\d{1,2}[.)]\s")
-"""Between the items of a list, or a number before each of them."""
+"""A regex for the separator between two list items, or for the number in front of an item."""
 _MARKS = re.compile(r"[*_`$]")
 _BRACKET = re.compile(r"\s*\(")
 
 
 def matches(form: Form, expected: str, answer: str, question: str = "") -> bool:
-    """Return whether the answer is the expected one, apart from its spelling.
+    """Return whether the answer equals the expected one in this form, regardless of its notation.
 
-    The unit of a number is that of the expected one, or consists of words of the question.
+    A number may have the unit of the expected answer, or a unit that consists of words of the question.
     """
     if len(answer) > LONGEST:
         return False
@@ -54,7 +54,7 @@ def _same_number(expected: str, answer: str, question: str) -> bool:
 
 
 def _same_text(expected: str, answer: str) -> bool:
-    """Return whether two texts are the same, apart from marks in them and the space before a bracket."""
+    """Return whether two texts are the same, apart from markup and the space before a bracket."""
     one, other = (_BRACKET.sub(" (", _MARKS.sub("", text)) for text in (expected, answer))
     return same_text(one, other, keeps_case=False)
 

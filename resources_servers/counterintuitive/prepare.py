@@ -20,7 +20,7 @@ from resources_servers.counterintuitive.kinds import KINDS
 
 CONTROL = "control"
 MOST_DRAWS = 1_000
-"""A scenario that needs more of them has a bug: the right and the habitual answers differ in most drafts."""
+"""The most drafts to draw for one row. Most drafts are usable, so a scenario that needs more has a bug."""
 
 
 def prepare(
@@ -67,7 +67,7 @@ def generated_rows(rng: random.Random, kinds: Sequence[str], control_share: floa
 
 
 def _drawn(rng: random.Random, scenario: Scenario, *, is_twisted: bool) -> Draft:
-    """Return a draft whose unusual rule matters, or one without such a rule."""
+    """Draw drafts until the expected and the habitual answer differ or, in a control, are equal."""
     for _ in range(MOST_DRAWS):
         draft = scenario(rng, is_twisted)
         if matches(draft.form, draft.expected, draft.habitual) != is_twisted:

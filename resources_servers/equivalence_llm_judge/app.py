@@ -53,14 +53,14 @@ class EquivalenceConfig(BaseResourcesServerConfig):
     judge_equal_label: str = "[[A=B]]"
     judge_not_equal_label: str = "[[A!=B]]"
     question_extract_regex: str | None = None
-    """A pattern for the question in the last user message, for rows without `question`."""
+    """A regex for the question in the last user message, for rows without `question`."""
     response_extract_regex: str | None = None
-    """A pattern for the answer in the last assistant message, for rows without their own pattern."""
+    """A regex for the answer in the last assistant message, for rows without their own regex."""
     check_twice_swap: bool = False
     reward_if_swap_fails: float = 0.0
     use_per_record_regex: bool = True
     extraction_length_threshold: int | None = Field(default=120, ge=0)
-    """Characters. If the expected answer is longer, nothing is extracted and the whole message is judged."""
+    """The most characters of an expected answer. If it is longer, the whole message is judged without extraction."""
     check_full_generation_on_fail: bool = True
     reward_if_full_generation_succeeds: float = 0.5
 
@@ -88,7 +88,7 @@ class EquivalenceServer(SimpleResourcesServer):
 
     @cached_property
     def judge(self) -> Judge:
-        """The judge of whether two answers are equal."""
+        """The judge that decides whether two answers are equivalent."""
         config = self.config
         settings = JudgeConfig(
             model_server=config.judge_model_server,
@@ -137,7 +137,7 @@ class EquivalenceServer(SimpleResourcesServer):
         return Grade(config.reward_if_full_generation_succeeds if succeeds else 0.0, [*verdicts, verdict])
 
     async def _extracted(self, body: EquivalenceVerifyRequest, whole: str) -> str:
-        """Return the first pattern's capture, or "" if no pattern matches. Without patterns, return the whole text."""
+        """Return what the first matching regex captures, or "" if none matches. Without a regex, return `whole`."""
         config = self.config
         patterns = patterns_for(
             body,

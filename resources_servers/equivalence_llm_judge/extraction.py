@@ -12,7 +12,7 @@ ROW_PATTERN = "template_metadata.output_regex"
 
 
 class TemplateMetadata(BaseModel):
-    """Metadata of the prompt. `output_regex` extracts the answer; the patterns of a list are tried in order."""
+    """Metadata of the prompt. `output_regex` extracts the answer. If it is a list, its regexes are tried in order."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -41,7 +41,7 @@ def patterns_for(
 ) -> Patterns:
     """Return the patterns that extract the answer: the row's own, or `otherwise`.
 
-    Return none if the expected answer has more than `longest` characters, because long answers are rarely in a box.
+    Return no regex if the expected answer has more than `longest` characters, because long answers are rarely boxed.
     """
     if longest is not None and len(body.expected_answer) > longest:
         return Patterns([], "")

@@ -45,7 +45,7 @@ class Pair(NamedTuple):
 
 
 def draw_pairs(rng: random.Random) -> Iterator[Pair]:
-    """Yield pairs without an end, of all kinds in turn."""
+    """Yield an endless stream of pairs that cycles through all kinds."""
     while True:
         for make in KINDS:
             yield make(rng)

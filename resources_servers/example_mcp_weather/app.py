@@ -27,7 +27,7 @@ class Weather(NamedTuple):
 
     sky: str
     degrees: int
-    """Celsius."""
+    """The temperature in degrees Celsius."""
 
     def __str__(self) -> str:
         return f"{self.sky}, {self.degrees} degrees Celsius"
@@ -52,7 +52,7 @@ class McpWeatherVerifyRequest(BaseVerifyRequest):
 
 
 class McpWeatherServer(SimpleResourcesServer):
-    """Rewards looking up the weather and reporting it correctly."""
+    """A server that rewards looking up the weather and reporting it correctly."""
 
     config: McpWeatherConfig
 

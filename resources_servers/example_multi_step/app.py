@@ -23,7 +23,7 @@ def synonym_value(word: str) -> int:
 
 
 class MultiStepServer(SimpleResourcesServer):
-    """Offers one tool to look up values and one to submit them."""
+    """A server with one tool to look up values and one to submit them."""
 
     KEY_METRICS = (
         "mean/reward",

@@ -19,7 +19,7 @@ INSTRUCTION = (
     "extract_synonym_values, in the order in which the synonyms are listed. Never look up the word itself."
 )
 FEWEST = 2
-"""One synonym alone would have no order to keep."""
+"""The fewest synonyms of a word. A single synonym would have no order to keep."""
 SYNONYMS = {
     "angry": ("cross", "furious", "irate", "livid", "mad"),
     "begin": ("commence", "initiate", "launch", "open", "start"),

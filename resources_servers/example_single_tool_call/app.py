@@ -4,7 +4,7 @@ from nemo_gym import BaseVerifyRequest, SimpleResourcesServer, tool
 
 
 class WeatherServer(SimpleResourcesServer):
-    """Rewards every rollout. This environment shows how to add a tool, not how to grade."""
+    """A server that rewards every rollout. It shows how to add a tool, not how to grade."""
 
     @tool
     async def get_weather(self, city: str) -> str:

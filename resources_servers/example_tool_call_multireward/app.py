@@ -57,7 +57,7 @@ class Route(BaseModel):
 
 
 class ToolCallServer(SimpleResourcesServer):
-    """Offers three tools. The row names the right one and its arguments."""
+    """A server with three tools. Each row names the right tool and its arguments."""
 
     config: ToolCallConfig
     KEY_METRICS = ("mean/reward", "mean/correctness", "mean/schema_valid", "mean/format")
@@ -97,7 +97,7 @@ class ToolCallServer(SimpleResourcesServer):
         for given in body.responses_create_params.tools:
             if given["type"] == "function":
                 schemas[given["name"]] = given.get("parameters") or {}
-        # Checked first, because an invalid row must fail whatever the model answers.
+        # Check the row first, because an invalid row must fail regardless of the model's answer.
         check_row(body.expected_call, schemas)
         graded = rewards_of(body.response, body.expected_call, schemas)
         row = {name: value for name, value in body if name in body.model_fields_set}

@@ -13,7 +13,7 @@ from nemo_gym import InvalidTask, NeMoGymResponse
 from nemo_gym.jsonl import check_unicode
 
 DEEPEST_ARGUMENTS = 32
-"""Deeper arguments count as unreadable, because a reply nested a few hundred levels deep cannot be serialized."""
+"""The deepest nesting of readable arguments, because a reply nested a few hundred levels cannot be serialized."""
 
 
 class ExpectedCall(BaseModel):
@@ -101,7 +101,7 @@ def _is_expected(call: PredictedCall, expected: ExpectedCall, schema: Mapping[st
 
 
 def _has_default(schema: Any) -> bool:
-    # `true` and `false` are schemas too.
+    # Check the type, because `true` and `false` are valid JSON Schemas, too.
     return isinstance(schema, dict) and "default" in schema
 
 

@@ -1,7 +1,7 @@
-"""Turn comparisons in pairs into a reward for each answer.
+"""Convert pairwise comparisons to a reward for each answer.
 
-Answers are numbers from 0. `preferences[one, other]` is the degree to which answer `one` is better than `other`, from
-0 to 1; each pair occurs in one order.
+Answers are numbered from 0. `preferences[one, other]` is the degree to which answer `one` is better than `other`, from
+0 to 1. Each pair has one key, in one of its two orders.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from resources_servers.genrm_compare.verdicts import HIGHEST, LOWEST, Opinion
 Preferences = Mapping[tuple[int, int], float]
 
 PRIOR_GAMES = 0.5
-"""Games that each answer ties with the others of the group, in equal parts. They keep strengths finite."""
+"""The number of prior games in which each answer ties with the rest of its group. They keep strengths finite."""
 SMALLEST_STEP = 1e-8
 MOST_STEPS = 500
 DIGITS = 6
-"""Strengths are rounded, so that answers with the same results have the same one."""
+"""The decimals of strengths. Rounding gives answers with the same results the same strength."""
 TIEBREAKER = 0.5
-"""The distance in points that the clearest ranking puts between equal scores: less than between any two scores."""
+"""The gap in points that the clearest ranking adds between equal scores. It is less than one step of a score."""
 
 
 def bradley_terry(preferences: Preferences) -> dict[int, float]:
     """Return the strengths, with mean 0: answer i beats j with the probability 1 / (1 + exp(strength j - strength i)).
 
-    They maximise the likelihood of the preferences, each a game that was won to that degree, and of the prior games.
-    Minorisation-maximisation finds them: Hunter, "MM algorithms for generalized Bradley-Terry models" (2004).
+    They maximize the likelihood of the prior games and of the preferences, each of which is a partly won game. The
+    algorithm is minorization-maximization: Hunter, "MM algorithms for generalized Bradley-Terry models" (2004).
     """
     answers = sorted({answer for pair in preferences for answer in pair})
     won = dict.fromkeys(answers, PRIOR_GAMES / 2)
@@ -59,7 +59,7 @@ def _improve(odds: dict[int, float], won: Mapping[int, float], rivals: Mapping[i
 
 
 def expected_wins(strengths: Mapping[int, float]) -> dict[int, float]:
-    """Return each answer's mean probability of beating another one of the group. Their mean is 1/2."""
+    """Return each answer's mean probability of beating another answer. The mean over all answers is 1/2."""
     return {
         answer: fmean(_sigmoid(own - other) for rival, other in strengths.items() if rival != answer)
         for answer, own in strengths.items()
@@ -92,7 +92,7 @@ def mean_scores(opinions: Iterable[Opinion]) -> dict[int, float]:
 
 
 def is_tie(preference: float) -> bool:
-    """Return whether neither answer is better. Means of several verdicts are not exact."""
+    """Return whether neither answer is better, with a tolerance, because the mean of several verdicts is inexact."""
     return math.isclose(preference, 0.5)
 
 

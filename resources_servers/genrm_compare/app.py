@@ -1,4 +1,4 @@
-"""Compare the answers to one request with each other; a generative reward model is the judge."""
+"""Reward the answers to one request by comparing them in pairs, with a generative reward model as the judge."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -32,9 +32,9 @@ class GenRMCompareConfig(ComparisonConfig, BaseResourcesServerConfig):
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     aggregator_method: Literal["bradley_terry", "wins", "scores"] = "bradley_terry"
-    """How the results of pairs become rewards."""
+    """How the results of the pairs are converted to rewards."""
     use_principle: bool = False
-    """Send the judge a principle: the row's, or the default one."""
+    """Send the judge the row's principle, or `default_principle` if the row has none."""
     default_principle: str = DEFAULT_PRINCIPLE
     """The principle of rows without one."""
 
@@ -47,11 +47,11 @@ class GenRMCompareRequest(BaseVerifyRequest):
     principle: str | None = None
     """The principle by which the judge compares, if `use_principle` is on."""
     subset: str | None = None
-    """Metrics are also computed per subset."""
+    """The row's subset. Metrics are also computed per subset."""
 
 
 class GenRMCompareServer(SimpleResourcesServer):
-    """Rewards each answer for how it compares with the other answers of its task."""
+    """A verifier that rewards each answer by how it compares with the other answers to its task."""
 
     config: GenRMCompareConfig
     KEY_METRICS = (
@@ -69,7 +69,7 @@ class GenRMCompareServer(SimpleResourcesServer):
         return PairwiseJudge(self.config, self.server_client, needs_scores=self.config.aggregator_method == "scores")
 
     async def verify_group(self, bodies: Sequence[GenRMCompareRequest]) -> Sequence[BaseVerifyResponse | JudgeFailed]:
-        """Return the rewards of a task's answers; a failure for each one without a judged pair."""
+        """Return a reward for each answer to a task, or a failure if none of its comparisons was judged."""
         answers = [answer_of(body.response) for body in bodies]
         comparisons = await self.judge.compare(_conversation_of(bodies[0]), answers, self._principle(bodies[0]))
         strengths = bradley_terry(preferences_of(comparisons))
@@ -93,7 +93,7 @@ class GenRMCompareServer(SimpleResourcesServer):
     def _rewards(
         self, comparisons: Sequence[Comparison], strengths: Mapping[int, float], answers: Sequence[str]
     ) -> dict[int, float]:
-        """Return the rewards of the answers with a judged pair. They are also the ones with a strength."""
+        """Return the rewards of the answers with at least one judged pair, which are also the keys of `strengths`."""
         if self.config.aggregator_method == "bradley_terry":
             return expected_wins(strengths)
         if self.config.aggregator_method == "wins":

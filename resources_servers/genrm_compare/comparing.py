@@ -26,7 +26,7 @@ ResultT = TypeVar("ResultT")
 
 
 class ComparisonConfig(BaseModel):
-    """Which pairs are compared, and how the judge is asked."""
+    """The settings that decide which pairs are compared and how the judge is asked."""
 
     genrm_model_server: ModelServerRef
     """The judge, a server of `responses_api_models/genrm_model`."""
@@ -35,19 +35,19 @@ class ComparisonConfig(BaseModel):
     )
     """Sampling parameters of the judge; `input` is replaced."""
     comparison_strategy: Literal["circular", "all_pairs"] = "circular"
-    """Compare each answer with the next ones, as in a circle, or with every other one."""
+    """`circular` compares each answer with the next ones in a circle, and `all_pairs` with all others."""
     circular_neighbours: int = Field(default=1, ge=1)
-    """With `circular`, how many of the next answers each one is compared with."""
+    """With `circular`, the number of next answers that each answer is compared with."""
     swap_sides: bool = True
-    """Ask about each pair in both orders, so that a judge that favours a side favours neither answer."""
+    """Ask about each pair in both orders, to cancel the judge's position bias."""
     num_judges_per_comparison: int = Field(default=1, ge=1)
-    """Verdicts on each pair and order. Their mean counts."""
+    """The number of verdicts on each pair in each order. The result is their mean."""
     genrm_parse_retries: int = Field(default=3, ge=0)
     """How often the judge is asked again after a message without a verdict."""
     max_concurrency: int | None = Field(default=64, ge=1)
     """Maximum number of concurrent calls to the judge; null for no limit."""
     special_tokens: list[str] = Field(default_factory=list)
-    """The judge's special tokens besides the usual ones. All are made harmless in answers."""
+    """The judge's special tokens in addition to the common ones. They are escaped in answers."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ class Comparison:
     preference: float | None
     """The degree to which answer `one` is better, from 0 to 1; None if the judge did not decide."""
     opinions: tuple[Opinion, ...] = ()
-    """Empty if the result was clear without the judge."""
+    """The judge's verdicts. Empty if the result was clear without the judge."""
     problem: str = ""
     """The reason why the pair was not judged."""
 
 
 def pairs_of(count: int, neighbours: int | None) -> list[tuple[int, int]]:
-    """Return pairs of so many answers in a circle, each with the next `neighbours`; None for all pairs.
+    """Pair each of `count` answers in a circle with the next `neighbours` answers, or with all others if it is None.
 
     No pair occurs twice, and an answer is about as often the first of a pair as the second.
     """
@@ -79,7 +79,7 @@ def pairs_of(count: int, neighbours: int | None) -> list[tuple[int, int]]:
 
 
 def answer_of(response: NeMoGymResponse) -> str:
-    """Return the text that is compared: the last message without reasoning, or nothing if the model was cut off."""
+    """Return the text to compare: the last message without reasoning, or an empty text if the model was cut off."""
     was_cut_off = response.status == "incomplete" or response.incomplete_details is not None
     return "" if was_cut_off else strip_reasoning(response.last_text)
 
@@ -102,7 +102,7 @@ class PairwiseJudge:
     async def compare(
         self, conversation: Sequence[JsonObject], answers: Sequence[str], principle: str | None
     ) -> list[Comparison]:
-        """Return the results of all pairs. Raise `JudgeFailed` if the judge was asked and never decided."""
+        """Return the results of all pairs. Raise `JudgeFailed` if the judge was asked but did not decide any pair."""
         neighbours = None if self._config.comparison_strategy == "all_pairs" else self._config.circular_neighbours
         question = _Question(conversation, [self._special_tokens.escaped(answer) for answer in answers], principle)
         pairs = pairs_of(len(answers), neighbours)
@@ -122,7 +122,7 @@ class PairwiseJudge:
         try:
             opinions = await _all_of(self._opinion(question, first, second) for first, second in orders)
         except JudgeFailed as error:
-            # One order alone would bring the judge's favourite side back.
+            # Discard the pair, because the verdicts of only one order would have position bias.
             return Comparison(one, other, None, problem=str(error))
         preference = mean_preference(opinions, one) if clear is None else clear
         return Comparison(one, other, preference, tuple(opinions))
@@ -156,7 +156,7 @@ class _Question:
     principle: str | None
 
     def clear_preference(self, one: int, other: int) -> float | None:
-        """Return the preference that needs no judge: equal answers tie, and an empty one loses."""
+        """Return the preference if it is clear, or None. Equal answers tie, and an empty answer loses."""
         if self.answers[one] == self.answers[other]:
             return 0.5
         return None if self.answers[one] and self.answers[other] else float(bool(self.answers[one]))

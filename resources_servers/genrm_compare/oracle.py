@@ -1,4 +1,4 @@
-"""A good answer, which beats the only other answer of its group: `ng_check` compares it with an empty one."""
+"""A good answer. `ng_check` compares it with one empty answer, which it beats."""
 
 from nemo_gym.jsonl import JsonObject
 from resources_servers.genrm_compare.aggregation import bradley_terry, expected_wins

@@ -1,4 +1,4 @@
-"""One answer's comparisons as they are kept in its result, and metrics over many of them."""
+"""The comparisons of an answer as stored in its result, and metrics over many comparisons."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ ALL = ""
 
 
 def records_of(comparisons: Iterable[Comparison], number: int, names: Sequence[object]) -> list[JsonObject]:
-    """Return the comparisons of one answer as JSON: with whom, how much better it is, and the verdicts.
+    """Return one answer's comparisons as JSON: the other answer, the preference for this one, and the verdicts.
 
-    `side` is that of this answer; scores and ranking are as the judge wrote them.
+    `side` is the position at which the judge saw this answer. Scores and rankings are as the judge wrote them.
     """
     return [_record(each, number, names) for each in comparisons if number in (each.one, each.other)]
 

@@ -18,21 +18,21 @@ FIRST_IS_MUCH_BETTER, SECOND_IS_MUCH_BETTER = 1, 6
 
 _DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
 _CLOSING = re.compile(r"`+|\*+|\]|\.|</([a-z_]{1,20})>", re.ASCII | re.IGNORECASE)
-"""What may follow a verdict. Stars, brackets and tags must also be open before it."""
+"""A regex for markup that may follow a verdict. Stars, brackets and tags must have been opened before it."""
 _LONGEST = 50_000
-"""The last characters of a message that are read."""
+"""The number of characters that are read from the end of a message."""
 _LONGEST_WRAPPING = 100
 _MOST_BRACES = 20
 _SHOWN = 100
 
 
 class Unreadable(Exception):
-    """A judge's message without a verdict; the text says why."""
+    """An error for a judge's message without a verdict. Its text says what is wrong."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Scores of both answers, and which of them is better."""
+    """The scores of both answers, and a ranking from 1 (the first is much better) to 6 (the second is)."""
 
     score_1: float
     score_2: float
@@ -73,7 +73,7 @@ def read_verdict(message: str) -> Verdict:
     """Return the verdict at the end of a judge's message. Raise `Unreadable` if it does not end with one.
 
     Reasoning before the JSON object is allowed, and so is markup around it: a code fence, stars, a tag, a list or an
-    object with nothing else. Text after it is not: the judge may have quoted an object that an answer contains.
+    object with nothing else. Other text after it is not, because the object may be a quote from an answer.
     """
     text = strip_reasoning(message).rstrip()[-_LONGEST:]
     if not text:
@@ -90,7 +90,7 @@ def read_verdict(message: str) -> Verdict:
 
 
 def _object_at_end(text: str) -> JsonObject | None:
-    """Return the JSON object at the end of a text, including the objects around it that end there too."""
+    """Return the outermost JSON object that ends at the end of a text, apart from closing markup."""
     end = begin = first = text.rfind("}") + 1
     found = None
     for _ in range(_MOST_BRACES):
@@ -136,7 +136,7 @@ def _parsed(text: str) -> JsonObject | None:
 
 
 def _distinct(pairs: list[tuple[str, object]]) -> JsonObject:
-    # With two values for one key, either could be meant.
+    # Reject duplicate keys, because either value could be meant.
     if len({key for key, _ in pairs}) < len(pairs):
         raise ValueError("a key occurs twice")
     return dict(pairs)

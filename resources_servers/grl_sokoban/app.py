@@ -40,11 +40,11 @@ class SokobanConfig(BaseResourcesServerConfig, RoomSize):
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     max_moves: int = Field(default=100, ge=1)
-    """Moves after which the game is truncated."""
+    """The number of moves after which the game is truncated."""
     moves_per_turn: int = Field(default=10, ge=1)
-    """Moves of one answer that count; further ones are ignored."""
+    """The most moves of one answer. Further moves are ignored."""
     unreadable_answers: int = Field(default=3, ge=1)
-    """Consecutive answers without a move that truncate the game."""
+    """The number of consecutive answers without a move after which the game is truncated."""
     solved_reward: float = 1.0
     box_reward: float = 0.0
     """Reward for pushing a box onto a goal, deducted when it leaves one."""
@@ -76,7 +76,7 @@ class Game(SessionState):
 
 
 class SokobanServer(SteppedResourcesServer):
-    """Reads moves from each turn. The game ends when every box is on a goal."""
+    """A server that reads moves from each turn. The game ends when every box is on a goal."""
 
     config: SokobanConfig
 

@@ -15,7 +15,7 @@ DRAWS = 100
 
 
 def generate(seed: int, dim_room: tuple[int, int] = (7, 7), num_boxes: int = 2) -> Level:
-    """Return the level of a seed. `dim_room` is rows and columns, including the outer walls.
+    """Generate the level of a seed. `dim_room` is rows and columns, including the outer walls.
 
     No box starts on a goal. Raises `ValueError` if no such level fits into a room of that size.
     """

@@ -25,7 +25,7 @@ WALL, FLOOR, GOAL, BOX, BOX_ON_GOAL, PLAYER, PLAYER_ON_GOAL = "# .$*@+"
 
 @dataclass(frozen=True)
 class Room:
-    """The fixed part of a level."""
+    """The fixed part of a level: its floor and its goals."""
 
     floor: frozenset[Place]
     goals: frozenset[Place]
@@ -43,7 +43,7 @@ class Level:
     def of_text(cls, text: str) -> Level:
         """Parse the usual notation: `#` wall, `.` goal, `$` box, `@` player, `*` box and `+` player on a goal.
 
-        Raises `ValueError` for another character, or without exactly one player and a box for every goal.
+        Raises `ValueError` for any other character, or if there is not exactly one player and one box per goal.
         """
         signs = {
             Place(row, column): sign

@@ -10,7 +10,7 @@ MOST_STATES = 500_000
 
 
 def shortest_solution(level: Level) -> list[str] | None:
-    """Return the fewest moves that solve a level, or None if `MOST_STATES` states contain no solution."""
+    """Return the shortest solution of a level, or None if it is not found within `MOST_STATES` states."""
     if level.is_solved:
         return []
     dead = _dead_squares(level)

@@ -16,7 +16,7 @@ _LIST = re.compile(r"\[[^\[\]]*\]")
 
 
 class NoTextActions(Exception):
-    """An environment whose actions cannot be written as text, or do not match the given names."""
+    """An error: the environment's actions cannot be written as text, or do not match the given names."""
 
 
 class Actions:
@@ -59,7 +59,7 @@ class Actions:
         return action if action is not None and self._space.contains(action) else None
 
     def _numbers_in(self, text: str) -> Any:
-        # Imported lazily, because it needs the extra `gymnasium`, which every environment requires.
+        # Import numpy here, because it is only sure to be installed with the extra `gymnasium`.
         import numpy
 
         lists = _LIST.findall(text)

@@ -18,7 +18,7 @@ from resources_servers.gymnasium.play import Play
 
 
 class GymnasiumConfig(BaseResourcesServerConfig):
-    """The default environment for rows without one."""
+    """The settings, with the environment of rows that do not name one."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
@@ -28,9 +28,9 @@ class GymnasiumConfig(BaseResourcesServerConfig):
     action_names: list[str] | None = None
     """Names of the actions in numeric order. Some environments have default names."""
     unreadable_answers: int = Field(default=3, ge=1)
-    """Consecutive answers without an action that truncate the game."""
+    """The number of consecutive answers without an action after which the game is truncated."""
     unreadable_reward: float = 0.0
-    """The reward of each such answer."""
+    """The reward of each answer without an action."""
 
 
 class ResetRequest(BaseResetRequest):
@@ -63,7 +63,7 @@ class Game(SessionState):
 
 
 class GymnasiumEnvironmentServer(SteppedResourcesServer):
-    """Reads actions from each turn and returns the environment's own rewards."""
+    """A server that reads actions from each turn and returns the environment's own rewards."""
 
     config: GymnasiumConfig
 

@@ -18,12 +18,12 @@ class Known:
 
     actions: tuple[str, ...]
     view: Callable[[Any, Any], str]
-    """Formats the observation as text, from the environment and its returned value."""
+    """A function that formats an observation as text. It takes the environment and the observation."""
     rules: str
     best_last_reward: float
     """The highest reward of a final step."""
     unreadable_reward: float
-    """A reward for answers without an action that makes silence unprofitable."""
+    """The reward of an answer without an action. It is so low that silence does not pay."""
 
 
 def known(env_id: str) -> Known | None:

@@ -53,9 +53,9 @@ def _best(row: dict[str, Any]) -> Line:
 
 @lru_cache(maxsize=1024)
 def _best_game(env_id: str, env_kwargs: str, seed: int) -> Line:
-    """Search by number of steps, keeping only the best line to each observation.
+    """Search breadth-first by number of steps, keeping only the best line of play to each observation.
 
-    This is exact if the random numbers drawn depend only on the number of steps, as in these environments.
+    This is exact if random numbers depend only on the seed and the number of steps, as in these environments.
     """
     game, ends = _known(env_id), None
     env = make_env(env_id, json.loads(env_kwargs))

@@ -60,7 +60,7 @@ def _rows(env_id: str, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def _task(play: Play, row: dict[str, Any]) -> object:
-    """Return what makes two games the same: a lake's map, the start of another game, or the cards, by their seed."""
+    """Return a key that identifies a game: a lake's map, a card game's seed, or the first observation."""
     if "desc" in row["env_kwargs"]:
         return row["env_kwargs"]["desc"]
     if row["env_id"].startswith("Blackjack"):

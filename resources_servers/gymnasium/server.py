@@ -1,4 +1,4 @@
-"""The published base class of games, with Gymnasium's reset and step and the model's turn as the action."""
+"""The published base class of games: Gymnasium's `reset` and `step`, with the model's turn as the action."""
 
 from __future__ import annotations
 

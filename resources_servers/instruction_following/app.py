@@ -26,7 +26,7 @@ INSTRUCTION_LEVEL = ("inst_level_strict_acc", "inst_level_loose_acc")
 STATISTICS: dict[str, Callable[[list[bool]], float]] = {"mean": fmean, "min": min, "max": max}
 WORKERS, DEADLINE_S = 2, 10.0
 SHORT = 4_000
-"""Characters that take about ten milliseconds to check loosely. Longer texts are checked in a worker."""
+"""The most characters that are checked in this process, in about 10 ms. Longer texts are checked in a worker."""
 
 
 class InstructionFollowingConfig(BaseResourcesServerConfig):

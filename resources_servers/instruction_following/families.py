@@ -1,4 +1,4 @@
-"""The constraints of IFBench. A training set without them keeps the benchmark out of its distribution."""
+"""The constraints of IFBench. Leave them out of a training set to keep the benchmark out of distribution."""
 
 IFBENCH = frozenset(
     f"{family}:{name}"

@@ -58,7 +58,7 @@ def _solvable(rng: random.Random, number: int, ifbench: bool) -> dict[str, Any]:
 
 
 def row(rng: random.Random, number: int, ifbench: bool = True) -> dict[str, Any]:
-    """Draw a row with one constraint that shapes every word, or with several others of different kinds."""
+    """Draw a row with one constraint that shapes every word, or with several combinable ones of different kinds."""
     topic = rng.choice(FORMS).format(rng.choice(TOPICS))
     if rng.random() < SHARE_ALONE:
         wishes = [rng.choice(_allowed(ALONE, ifbench))]

@@ -75,7 +75,7 @@ def _span(rng: random.Random, topic: str) -> dict[str, Any]:
 
 
 class Wish(NamedTuple):
-    """A constraint as a prompt phrases it. A prompt has at most one of each kind."""
+    """A constraint as a prompt phrases it. A prompt has at most one constraint of each kind."""
 
     id: str
     kind: str
@@ -333,4 +333,4 @@ ALONE = (
     Wish("format:no_whitespace", "", "Use no spaces, tabs or line breaks."),
     Wish("format:title_case", "", "Begin each word with a capital."),
 )
-"""Constraints that a prompt has alone."""
+"""Constraints that are not combined with others in a prompt."""

@@ -1,4 +1,4 @@
-"""Grade answers to questions about a long archive, exactly and by kind."""
+"""Grade answers to questions about a long archive by exact comparison, with metrics by kind of question."""
 
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ from resources_servers.long_context.grading import Expected, Grader, graded, is_
 
 ANSWER_KEY = "extracted_answer"
 BANDS = 5
-"""Equal parts of the archive, by the depth of the fact that is asked for."""
+"""The number of equal depth ranges of the archive, for metrics by the position of the requested fact."""
 
 
 class LongContextConfig(BaseResourcesServerConfig):
@@ -30,7 +30,7 @@ class Task(BaseModel):
     """The part of a row that decides the reward."""
 
     question: str = ""
-    """Its words may be the unit of a number."""
+    """The question. The unit of a number in an answer may consist of its words."""
     expected_answer: AnswerText | list[AnswerText]
     grader: Grader
     """How the answer is compared. A `list` needs its items in the expected order."""
@@ -50,7 +50,7 @@ class Task(BaseModel):
     @field_validator("grader")
     @classmethod
     def _fits_the_answer(cls, value: Grader, info: ValidationInfo) -> Grader:
-        if "expected_answer" not in info.data:  # invalid as well, and reported
+        if "expected_answer" not in info.data:  # it is invalid, and pydantic reports that
             return value
         expected = info.data["expected_answer"]
         if isinstance(expected, list) != (value == "list"):
@@ -71,7 +71,7 @@ class LongContextVerifyRequest(Task, BaseVerifyRequest):
 
 
 class LongContextServer(SimpleResourcesServer):
-    """Compares the final answer of the last message with the expected one; it offers no tools."""
+    """A verifier that compares the final answer of the last message with the expected one. It offers no tools."""
 
     config: LongContextConfig
     KEY_METRICS = (
@@ -90,7 +90,7 @@ class LongContextServer(SimpleResourcesServer):
         """Validate the row before the model reads a long prompt."""
 
     async def verify(self, body: LongContextVerifyRequest) -> BaseVerifyResponse:
-        """Reward the exact answer; with `sources`, in proportion to its citations."""
+        """Reward the exact answer. If the row has `sources`, multiply the reward by the score of the citations."""
         result = graded(body.response.last_text, body.expected_answer, body.grader, body.sources, body.question)
         answer = result.answer or ""
         return BaseVerifyResponse.grade(

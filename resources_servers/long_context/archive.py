@@ -17,9 +17,9 @@ WITHDRAWN_SHARE = 0.1
 PROSE_SHARE = 0.3
 SENTENCES = (4, 5, 6, 7)
 ROOM = 1_600
-"""Characters at the end for the passages of the last needles."""
+"""The number of characters at the end that are reserved for the passages of the last needles."""
 IDS, ID_STEP = 90_000, 48_611
-"""Five-digit ids. The step has no factor in common with their number, so ids are unique."""
+"""The number of five-digit ids, and the step from one id to the next. They are coprime, so no id repeats."""
 
 
 class Heading(NamedTuple):
@@ -36,7 +36,7 @@ class Heading(NamedTuple):
 
 
 class Needle(NamedTuple):
-    """A fact that belongs in the archive. Its passage holds no other needle."""
+    """A fact to place in the archive. Its passage holds no other needle."""
 
     at: float
     """The depth, from 0 to 1."""
@@ -44,17 +44,17 @@ class Needle(NamedTuple):
     heading: Heading | None = None
     """The passage's heading; by default a random one that is not withdrawn."""
     is_source: bool = True
-    """Whether the answer rests on it. Other needles distract."""
+    """Whether the answer depends on this needle. Other needles are distractors."""
 
 
 class Archive(NamedTuple):
-    """The text, and the passages on which the answer rests."""
+    """The text, and the passages on which the answer depends."""
 
     text: str
     sources: list[str]
-    """Ids, in the order of the text."""
+    """The ids of these passages, in the order of the text."""
     depths: list[float]
-    """The share of the text before each of these facts, from 0 to 1."""
+    """The depth of the fact in each of these passages: the share of the text before it, from 0 to 1."""
 
 
 def a_heading(rng: random.Random, *, is_withdrawn: bool = False) -> Heading:
@@ -64,7 +64,7 @@ def a_heading(rng: random.Random, *, is_withdrawn: bool = False) -> Heading:
 
 
 def write_archive(rng: random.Random, needles: Sequence[Needle], reserved: frozenset[Key], length: int) -> Archive:
-    """Return an archive of at most `length` characters, or little less. It states `reserved` keys only in needles."""
+    """Return an archive of almost `length` characters. Facts with `reserved` keys occur only in needles."""
     ids = _ids(rng)
     waiting = deque(sorted(needles, key=lambda needle: needle.at))
     passages: list[str] = []

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from nemo_gym import shared_rows
 from resources_servers.long_context.phrases import FACTS
 
-# Names with accents have several spellings, and a city can be the answer.
+# Leave out names with accents, because they have several spellings, and a city can be the answer.
 CITIES = [row["city"] for row in shared_rows("cities.jsonl") if row["city"].replace(" ", "").isalpha()]
 CITIES = [city for city in CITIES if city.isascii()]
 PEOPLE = [f"{row['given_name']} {row['surname']}" for row in shared_rows("names.jsonl")]
@@ -31,7 +31,7 @@ OCCASIONS = (
 )  # fmt: skip
 ACTIONS = ("reopened", "repainted", "sold", "insured", "repaired", "photographed", "rebuilt", "surveyed")
 LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
-"""Without I and O, which resemble digits."""
+"""The letters of keys, without I and O, which resemble digits."""
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
@@ -134,4 +134,4 @@ ANY_FACT: tuple[Callable[[random.Random], Fact], ...] = (
     lambda rng: wish(an_occasion(rng), rng.choice(PEOPLE), rng.choice(CITIES)),
     lambda rng: event(a_thing(rng), rng.choice(CITIES), rng.choice(ACTIONS), a_day(rng)),
 )  # fmt: skip
-"""One draw of each kind, for the text around the facts that matter."""
+"""Functions that each draw a fact of one kind, for the text around the needles."""

@@ -20,7 +20,7 @@ Grader = Literal["number", "text", "list"]
 Expected = str | list[str]
 
 PENALTY_PER_PASSAGE = 0.1
-"""For each cited passage on which the answer does not rest, besides its effect on F1."""
+"""The penalty for each cited passage that is not a source, in addition to its effect on F1."""
 
 _BLANK = "[\\s\u200b\ufeff>*_`#-]{0,20}"
 _SOURCES_LINE = re.compile(rf"{_BLANK}sources?[*_`]{{0,4}}\s?[:：](.*)", re.IGNORECASE | re.DOTALL)
@@ -28,11 +28,11 @@ _ANSWER_LINE = re.compile(rf"{_BLANK}(?:final\s)?answer\b", re.IGNORECASE)
 _OTHER_LABEL = re.compile(
     r"(?<=[\s,;.|])(?=[*_`]{0,4}(?:sources?|(?:final\s)?answer)[*_`]{0,4}\s?[:：])", re.IGNORECASE
 )
-"""The place before "Answer:" in the line of the sources, or before "Sources:" in that of the answer."""
+"""A regex for the position before "Answer:" in a "Sources:" line, or before "Sources:" in an "Answer:" line."""
 _ID = re.compile(r"(?<!\bnot )(?<![^\W_])P\d+(?![^\W_])", re.IGNORECASE | re.ASCII)
-"""The id of a passage, unless it is denied."""
+"""A regex for the id of a passage that is not preceded by "not"."""
 _SEPARATOR = re.compile(r"[,;]|[-=]>|→|\b(?:and|then)\b|(?:(?<= )|\A)(?:[-•*–]|\(?\d{1,2}[.)])(?= )", re.IGNORECASE)
-"""Between the items of a list, or before each of them."""
+"""A regex for a separator between list items, or for the bullet or number before an item."""
 _QUOTES = "\"'“”‘’«»"
 
 
@@ -55,7 +55,7 @@ class Reply(NamedTuple):
 
 
 def graded(text: str, expected: Expected, grader: Grader, sources: Sequence[str] | None, question: str = "") -> Graded:
-    """Return the reward of a reply. With `sources`, a right answer earns the F1 of its citations less a penalty."""
+    """Return the reward of a reply. With `sources`, a right answer earns the F1 of its citations minus a penalty."""
     reply = read_reply(text) if sources else Reply(final_answer(text), [])
     is_right = reply.answer is not None and is_same(expected, reply.answer, grader, question)
     components = {"answer": float(is_right)}
@@ -69,7 +69,7 @@ def graded(text: str, expected: Expected, grader: Grader, sources: Sequence[str]
 
 
 def is_same(expected: Expected, answer: str, grader: Grader, question: str = "") -> bool:
-    """Return whether an answer is the expected number, text or list. A unit may hold only words of the question."""
+    """Return whether an answer is the expected number, text or list. Units may only be words of the question."""
     if isinstance(expected, list):
         items = items_of(answer)
         return len(items) == len(expected) and all(map(_is_same_text, expected, items))
@@ -96,7 +96,7 @@ def items_of(answer: str) -> list[str]:
 def read_reply(text: str) -> Reply:
     """Return the final answer and the ids after the last "Sources:" at the beginning of a line.
 
-    The ids end with their paragraph or at the answer. If nothing follows in this paragraph, they are in the next one.
+    Read ids up to the end of the paragraph or to the answer. If this paragraph has no ids, read those of the next one.
     """
     lines = [part for line in strip_reasoning(text).splitlines() for part in _labelled_parts(line)]
     starts = [number for number, line in enumerate(lines) if _SOURCES_LINE.match(line)]
@@ -113,7 +113,7 @@ def read_reply(text: str) -> Reply:
 
 
 def _labelled_parts(line: str) -> list[str]:
-    """Return a line or, if both the sources and the answer are in it, these two."""
+    """Split a line that contains both the sources and the answer into two. Return any other line unchanged."""
     is_labelled = _SOURCES_LINE.match(line) or _ANSWER_LINE.match(line)
     parts = _OTHER_LABEL.split(line, maxsplit=1) if is_labelled else [line]
     return [part.rstrip(" ,;.|") for part in parts] if len(parts) > 1 else parts
@@ -124,7 +124,7 @@ def _is_same_text(expected: str, answer: str) -> bool:
 
 
 def _list_f1(expected: Sequence[str], items: Sequence[str]) -> float:
-    """Return the F1 of the items that are in their place."""
+    """Return the F1 of the items, of which only those at their expected position count."""
     in_place = sum(map(_is_same_text, expected, items))
     return 2 * in_place / (len(expected) + len(items))
 

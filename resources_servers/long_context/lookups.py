@@ -1,4 +1,4 @@
-"""Questions that one place, a few places, or a chain of places in the archive answer."""
+"""Questions whose answer is in one passage, a few passages, or a chain of passages of the archive."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _one_character_off(rng: random.Random, key: str) -> str:
 
 
 def variable_chain(rng: random.Random, level: int) -> Task:
-    """Ask for the setting of a dial that follows another one, which follows another one, and so on."""
+    """Ask for the setting of the first dial of a chain, in which each dial follows the next one."""
     length = rng.randint(2, 3 + level // 2)
     dials = distinct(lambda: a_dial(rng), 2 * (length + 1))
     values = distinct(lambda: a_number(rng), 2)

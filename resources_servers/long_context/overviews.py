@@ -39,7 +39,7 @@ def aggregate(rng: random.Random, level: int) -> Task:
     operation = rng.choice(("total", "largest", "mean"))
     sizes = distinct(lambda: a_count(rng), rng.randint(2, 4 + level))
     if operation == "mean":
-        # The mean is a whole number, so that rounding does not matter.
+        # Make the mean a whole number, so that rounding does not matter.
         sizes[0] += -sum(sizes) % len(sizes)
     found = {"total": sum(sizes), "largest": max(sizes), "mean": sum(sizes) // len(sizes)}
     asked = {

@@ -51,7 +51,7 @@ class Assignment(NamedTuple):
     bucket: str
     task: Task
     seed: int
-    """Decides the rest of the archive."""
+    """The seed for the rest of the archive."""
 
 
 def prepare(
@@ -114,7 +114,7 @@ def row_of(assignment: Assignment) -> JsonObject:
         "subset": kind,
         "length_bucket": bucket,
         "approximate_tokens": round(len(prompt) / CHARACTERS_PER_TOKEN),
-        # Several facts do not have one depth.
+        # Leave out the depth if the answer depends on several facts.
         "depth": round(archive.depths[0], 4) if len(archive.depths) == 1 else None,
     }
 

@@ -1,4 +1,4 @@
-"""Questions whose passages contradict each other: which of them counts, and which of them to cite."""
+"""Questions whose passages contradict each other: which passage counts, and which passages to cite."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ NOT_WITHDRAWN = "Passages marked as withdrawn do not count."
 
 
 class Ranking(NamedTuple):
-    """A rule for contradicting passages, and their headings, with the one that counts first."""
+    """A rule for contradicting passages, and their headings, ordered so that the first one is the one that counts."""
 
     rule: str
     headings: list[Heading]
 
 
 def relevance(rng: random.Random, level: int) -> Task:
-    """Ask for a value of which the archive has several versions, and give the rule which of them counts."""
+    """Ask for a value that has several versions in the archive, and state the rule by which one of them counts."""
     thing, city, attribute = a_thing(rng), rng.choice(CITIES), rng.choice(ATTRIBUTES)
     rank, count = rng.choice(RULES), rng.randint(3, min(3 + level, MOST_VERSIONS))
     rule, headings = rank(rng, _versions(rng, count))
-    # The latest version is not the answer of a rule that does not ask for it.
+    # If the rule is not about dates, the latest version must not be the answer, so that guessing it does not pay.
     while rank not in BY_DATE and headings[0] == _latest_first(headings)[0]:
         rule, headings = rank(rng, _versions(rng, count))
     near = _near_duplicates(rng, thing, city, attribute)
@@ -44,7 +44,7 @@ def relevance(rng: random.Random, level: int) -> Task:
 
 
 def citations(rng: random.Random, level: int) -> Task:
-    """Ask for a total of values from several passages, and for the passages."""
+    """Ask for the total of values from several passages, and for the ids of these passages."""
     places = distinct(lambda: (a_thing(rng), rng.choice(CITIES)), rng.randint(2, min(2 + level, 5)))
     attribute = "meter reading"
     values = [a_number(rng) for _ in places]

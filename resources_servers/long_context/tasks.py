@@ -25,14 +25,14 @@ class Task(NamedTuple):
     """The content of the answer line, such as "number, in digits"."""
     needles: list[Needle]
     reserved: frozenset[Key]
-    """Keys that only needles may state."""
+    """The keys of facts that only needles may state."""
     distractors: Sequence[str] = ()
     """Wrong answers that the archive suggests."""
     asks_for_sources: bool = False
 
 
 Kind = Callable[[random.Random, int], Task]
-"""Draws a task for a level: 1 for 4k tokens, and 1 more for each doubling."""
+"""A function that draws a task of a level: 1 for 4k tokens, plus 1 for each doubling."""
 
 
 def keys_of(needles: Sequence[Needle]) -> frozenset[Key]:
@@ -47,7 +47,7 @@ def scatter(rng: random.Random, facts: Sequence[Fact], *, distracting: Sequence[
 
 
 def scatter_under(rng: random.Random, headed: Sequence[tuple[Fact, Heading | None, bool]]) -> list[Needle]:
-    """Do the same for facts with the heading of their passage, and whether the answer rests on them."""
+    """Do the same as `scatter` for tuples of a fact, its passage's heading, and whether the answer depends on it."""
     shuffled = rng.sample(headed, len(headed))
     return [Needle(at, *each) for at, each in zip(depths(rng, len(shuffled)), shuffled, strict=True)]
 

@@ -25,7 +25,7 @@ EQUAL, NOT_EQUAL = "[[A=B]]", "[[A!=B]]"
 ANSWER_KEY = "extracted_answer"
 SUBSET_KEY = "subset"
 LONGEST_JUDGED_ANSWER = 4_000
-"""Characters at the end of a message that the judge reads if no answer could be extracted."""
+"""The number of characters at the end of a message that the judge reads if no answer could be extracted."""
 
 
 class MathWithJudgeConfig(BaseResourcesServerConfig):
@@ -85,7 +85,7 @@ class MathWithJudgeServer(SimpleResourcesServer):
 
     @cached_property
     def judge(self) -> Judge | None:
-        """The judge, asked if the comparison finds a difference; None if the config does not use one."""
+        """The judge that decides if the comparison finds a difference, or None if the config does not use a judge."""
         if not self.config.should_use_judge or self.config.judge_model_server is None:
             return None
         settings = JudgeConfig(

@@ -21,7 +21,7 @@ INSTRUCTION = r"Think it through step by step, then put the answer, and nothing 
 ANSWER_MARK = "####"
 TRAINING_QUESTIONS = GitHub("openai/grade-school-math", "grade_school_math/data/train.jsonl", revision="master")
 COUNT_OF_SPLIT: dict[Split, int] = {"train": 6500, "validation": 600}
-"""Of the 7,473 training questions. The test questions are left to benchmarks."""
+"""The number of rows per split, out of 7,473 training questions. The test questions are left to benchmarks."""
 
 
 class Gsm8kRow(BaseModel):

@@ -32,7 +32,7 @@ class McqaConfig(BaseResourcesServerConfig):
 
 
 class TemplateMetadata(BaseModel):
-    """Facts about the prompt. `output_regex` finds the requested answer; patterns of a list are tried in order."""
+    """Facts about the prompt. `output_regex` finds the answer. If it is a list, its regexes are tried in order."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -76,7 +76,7 @@ class McqaVerifyResponse(BaseVerifyResponse):
 
 
 class McqaServer(SimpleResourcesServer):
-    """Compares the letter chosen in the last message with the expected one."""
+    """A verifier that compares the letter chosen in the last message with the expected one."""
 
     config: McqaConfig
     KEY_METRICS = (
@@ -104,7 +104,7 @@ class McqaServer(SimpleResourcesServer):
                 f"{self.config.name}: expected_answer: '{body.expected_answer}' is not {reason}. Fix the row."
             )
         extracted = await self._choice(body, options, patterns)
-        # Iterates in field order, because a set's order differs between processes and would change the output.
+        # Iterate in field order, because a set's order differs between processes and would change the output.
         row = {name: value for name, value in body if name in body.model_fields_set}
         graded = {"reward": float(extracted == expected), "expected_answer": expected, "extracted_answer": extracted}
         return McqaVerifyResponse.model_construct(**{**row, **graded})
@@ -120,7 +120,7 @@ class McqaServer(SimpleResourcesServer):
         if not patterns:
             return choice_in(text, options, mode)
         try:
-            # Validates all patterns, even if the first one finds the answer.
+            # Try the other patterns on an empty text, so that an invalid one is reported even if the first matches.
             for pattern in patterns[1:]:
                 await self._pattern_search.find_last_match(pattern, "")
             return await asyncio.to_thread(choice_in, text, options, mode, patterns, self._pattern_search.last_match)

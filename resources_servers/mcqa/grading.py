@@ -15,7 +15,7 @@ GRADING_MODES: tuple[GradingMode, ...] = get_args(GradingMode)
 DEFAULT_MODE: GradingMode = "strict_single_letter_boxed"
 
 Search = Callable[[str, str], str | None]
-"""Returns the capture of a pattern's last match in a text, or None."""
+"""A function that returns the capture of a regex's last match in a text, or None."""
 
 _TATWEEL = "\u0640"
 _DASHES = "-–—"
@@ -37,11 +37,11 @@ _REASON_FOLLOWS = re.compile(
     r"\s+(?:because|since|as|is|given that|due to|based on|by|from|according to|per|which|that|it|this|the|therefore"
     r"|thus|follows|matches|fits|instead|rather than)(?![\w-])"
 )
-"""Words that follow the letter A or I, but not the article or the pronoun."""
+"""A regex for words that may follow the option letter A or I, but not the article "A" or the pronoun "I"."""
 _PART_OF_A_WORD = re.compile(r"['’]\w|[-‐‑][a-z]|\.\w(?!\w)|[+#^_]")
-"""The rest of `I'm`, `A-level`, `D.C.` or `C++`."""
+"""A regex for the rest of a word after its first letter, as in `I'm`, `A-level`, `D.C.` or `C++`."""
 _LINE_END = re.compile(r"(?<![,;/&])(?<![,;/&][ \t])\n(?!\s*(?:or(?!\w)|[,;/&]))", re.IGNORECASE)
-"""The end of a line that does not go on with `or …` in the next one."""
+"""A regex for a line end, unless the next line continues the answer with `or …`."""
 _LABEL_END = re.compile(r"[\s:).\]*_`]*+")
 _TEXT_OPENING = re.compile(rf"^[{_DASHES}(\[]\s*+")
 
@@ -59,7 +59,7 @@ _FITS_TOO = re.compile(
     r"(?:possible|plausible|likely|correct|right|true|acceptable|valid|fits?|works?)"
     r"|(?:fits|works)\s+(?:too|also|as\s+well|equally)|(?:too|as\s+well)(?=\s*(?:[).,;!]|\Z)))(?!\w)"
 )
-"""The rest of `B is also possible`, but not of `a right triangle`."""
+"""A regex for the text after the letter in `B is also possible`, but not in `a right triangle`."""
 
 _NOT = r"(?:not|never|no longer)(?!\w)|n['’]t(?!\w)"
 _WRONG = r"(?:not|wrong|incorrect|false|impossible|excluded|unlikely)(?!\w)"
@@ -149,7 +149,7 @@ class Options:
         return _REJECTION.match(after) is not None or self._chooses_another(letter, after)
 
     def after_text(self, letter: str, rest: str) -> str | None:
-        """Return the part of a text after the letter's own option text, or None if it does not begin with that."""
+        """Return the part of a text after the letter's own option text, or None if the text does not begin with it."""
         label = _LABEL_END.match(rest)
         start = normalised(rest[label.end() if label else 0 :])
         texts = sorted((text.casefold() for text in self.texts.get(letter, ())), key=len, reverse=True)
@@ -163,7 +163,7 @@ class Options:
     def has_text_of_another(self, letter: str, rest: str) -> bool:
         """Return whether the text after a letter is exactly another option's, as in `(London)` or `. London`."""
         text = _LABEL_END.sub("", rest, count=1)
-        # The text `.5` begins like a label.
+        # Also try the text with its label, because an option such as `.5` begins like the end of a label.
         forms = dict.fromkeys((rest[1:], text, _TEXT_OPENING.sub("", text, count=1).rstrip(")]. ")))
         return next((named for form in forms if (named := self.with_text(form))), letter) != letter
 
@@ -226,7 +226,7 @@ def _captured_choice(captured: str, options: Options) -> str | None:
 
 
 def _boxed(text: str, read: Callable[[str], str | None]) -> str | None:
-    """Return the choice that all boxes of the last list make, as read by `read`."""
+    """Return the choice, as parsed by `read`, if all boxes of the last list agree on it."""
     choices = {read(boxed) for boxed in last_boxes(text)}
     return choices.pop() if len(choices) == 1 else None
 
@@ -319,7 +319,7 @@ def _single_choice(plain: str, options: Options) -> str | None:
 
 
 def _is_another_choice(rest: str) -> bool:
-    """Return whether `or …`, or a comma with a letter, directly follows a choice. `, a word` and `, I` may follow."""
+    """Return whether `or …`, or a comma and a letter, directly follows a choice. Ignore `, a word` and `, I`."""
     another = _ANOTHER_CHOICE.match(rest)
     if another is None or another["letter"] is None:
         return another is not None
@@ -328,7 +328,7 @@ def _is_another_choice(rest: str) -> bool:
 
 
 def _last_labelled(text: str, label: re.Pattern[str]) -> str | None:
-    """Return the rest of the line after the last label, or the next line if that is empty."""
+    """Return the rest of the line after the last label, or the next line if the rest is empty."""
     ends = [match.end() for match in label.finditer(text)]
     if not ends:
         return None
@@ -337,13 +337,13 @@ def _last_labelled(text: str, label: re.Pattern[str]) -> str | None:
 
 
 def _next_item(text: str) -> tuple[bool, str]:
-    """Return whether a text begins with `or` or the like, and the text after it and any punctuation."""
+    """Return whether a text begins with a connector such as `or`, and the text after connector and punctuation."""
     between = _BETWEEN_CHOICES.match(text)
     return (between["connector"] is not None, text[between.end() :]) if between else (False, text)
 
 
 def _after(text: str, start: str) -> str | None:
-    """Return the part of a text after its start, or None if it starts otherwise. Spaces do not count."""
+    """Return the part of a text after `start`, or None if the text does not begin with it. Ignore spaces."""
     place = 0
     for wanted in start:
         if wanted.isspace():
@@ -370,7 +370,7 @@ def _is_affirmed(option: str, text: str) -> bool:
     before, after = text[: mention.start()], text[mention.end() :]
     is_negated = _NEGATION.search(before) or _REJECTION.match(after)
     is_listed = _LIST_BEFORE.search(before) or _LIST_AFTER.match(after)
-    # A dash or a slash next to a word is punctuation.
+    # Look for operators only next to symbols, because a dash or a slash next to a word is punctuation.
     is_symbol = not _WORD.search(option)
     is_in_formula = is_symbol and (_OPERATOR_BEFORE.search(before) or _OPERATOR_AFTER.match(after))
     return not (is_negated or is_listed or is_in_formula)

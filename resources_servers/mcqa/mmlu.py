@@ -18,7 +18,7 @@ COLUMNS = {"question": str, "subject": str, "choices": list[str], "answer": int}
 
 
 def mmlu_rows(split: Split, folder: Path, grading_mode: GradingMode) -> Iterator[JsonObject]:
-    """Yield the rows of a split, without their prompts. Its file is kept in `folder`."""
+    """Yield the rows of a split, without their prompts. The downloaded file is kept in `folder`."""
     name = FILE_OF_SPLIT[split]
     path = fetch(HuggingFace("cais/mmlu", f"all/{name}-00000-of-00001.parquet"), folder=folder)
     for number, question in enumerate(read_table(path, COLUMNS), start=1):

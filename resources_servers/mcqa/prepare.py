@@ -60,7 +60,7 @@ def _mmlu(split: Split, folder: Path, grading_mode: GradingMode, count: int | No
     rows = list(mmlu_rows(split, folder, grading_mode))
     if count is not None and count > len(rows):
         raise DataError(f"count: {count} rows are asked for, but split '{split}' has {len(rows)}. Ask for fewer.")
-    # The questions are sorted by their origin.
+    # Shuffle the questions, because they are sorted by their origin.
     random.Random(f"mcqa {seed}").shuffle(rows)
     return map(_with_prompt, rows[:count])
 

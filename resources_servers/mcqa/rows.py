@@ -28,7 +28,7 @@ def choice_row(
     """Return a row without its prompt. A prompt inserts `{question}` and `{options_text}`, one line per option.
 
     Raise `DataError`, which begins with `where`, if the expected answer is not the letter of an option, or if there
-    are fewer than two options or more than letters.
+    are fewer than two options or more options than letters.
     """
     if len(options) < 2 or not ascii_uppercase.startswith("".join(options)):
         raise DataError(

@@ -22,7 +22,7 @@ _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
 
 
 def replies_in(response: NeMoGymResponse) -> list[str]:
-    """Return the last message of the assistant before each message of the user, and at the end."""
+    """Return the assistant's last message before each message of the user, and its final message."""
     turns: list[list[object]] = [[]]
     for item in response.output:
         if item.type == "message" and item.role == "user":
@@ -33,9 +33,9 @@ def replies_in(response: NeMoGymResponse) -> list[str]:
 
 
 def answers_in(reply: str) -> dict[int, str]:
-    """Return the answers of the lines at the end of a reply, by number.
+    """Return the answers in the lines such as `Q1: 4` at the end of a reply, by the question's number.
 
-    A number with two different answers is left out, because a reply must not choose between them.
+    A question with two different answers is left out, because a reply must not hedge.
     """
     found: dict[int, set[str]] = {}
     for line in reversed(strip_reasoning(reply).splitlines()):
@@ -44,7 +44,7 @@ def answers_in(reply: str) -> dict[int, str]:
         answer = _ANSWER_LINE.fullmatch(line) if len(line) <= _LONGEST_LINE else None
         if answer is None:
             break
-        # "~4" means about 4, but in LaTeX the sign is a space.
+        # Reject "~4", which means about 4. Normalisation would turn "~" into a space, as in LaTeX.
         text = normalised(answer[2]) if "~" not in answer[2] else ""
         found.setdefault(int(answer[1]), set()).add(text)
     return {number: texts.pop() for number, texts in found.items() if len(texts) == 1}
@@ -53,8 +53,8 @@ def answers_in(reply: str) -> dict[int, str]:
 def is_right(answer: str, form: Form, expected: str, unit: str | None = None) -> bool:
     """Return whether a normalised answer is the expected one in a usual spelling.
 
-    `expected` is a count in digits, a person's address, an ISO date, or a time as HH:MM. Raises `ValueError` if it
-    is not. Only a count has a unit, which the answer may name.
+    `expected` is a count in digits, a person's address, an ISO date, or a time as HH:MM. Raises `ValueError` if
+    `expected` does not have this form. Only a count has a unit, which the answer may name.
     """
     if form == "number":
         return _is_count(answer, int(expected), unit)

@@ -22,10 +22,10 @@ from resources_servers.workplace_assistant.database import Company
 
 
 class MultipleIntentsConfig(WorkplaceAssistantConfig):
-    """The company, and the price of changes that no wish asks for."""
+    """The settings: the company, and the penalty for changes that no wish asks for."""
 
     damage_penalty: float = Field(default=1.0, gt=0, le=1)
-    """Deducted from the share of fulfilled wishes if anything else was changed, down to 0."""
+    """The deduction from the share of fulfilled wishes if anything else was changed. Rewards are never negative."""
 
 
 class SeedRequest(Task, BaseSeedSessionRequest):
@@ -37,7 +37,7 @@ class VerifyRequest(Task, BaseVerifyRequest):
 
 
 class MultipleIntentsServer(WorkplaceAssistantServer):
-    """Offers the workplace's tools, and grades each wish."""
+    """A server that offers the workplace's tools and grades each wish."""
 
     config: MultipleIntentsConfig
     KEY_METRICS = (
@@ -56,14 +56,14 @@ class MultipleIntentsServer(WorkplaceAssistantServer):
         effects_of_each(desk.company, [wish.calls for wish in body.wishes])
 
     async def verify(self, body: VerifyRequest, desk: Desk) -> BaseVerifyResponse:
-        """Reward the share of fulfilled wishes, less the penalty if anything else was changed."""
+        """Reward the share of fulfilled wishes, minus the penalty if anything else was changed."""
         desk.company = self._company_of(body)
         found = grade(body, self.reached(body.response, desk), body.response)
         penalty = self.config.damage_penalty if found.damage else 0.0
         return BaseVerifyResponse.grade(
             body,
             reward=max(0.0, fmean(found.done) - penalty),
-            # As the row has them, without defaults.
+            # Exclude defaults, because the reply must contain the row's wishes as they were.
             wishes=[wish.model_dump(exclude_unset=True) for wish in body.wishes],
             all_done=all(found.done) and not found.damage,
             wishes_done=found.done,

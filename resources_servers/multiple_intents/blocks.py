@@ -1,4 +1,4 @@
-"""Wishes that belong together: a single one, or a chain in which each depends on those before it."""
+"""Blocks of wishes: a single wish, or a chain in which each wish depends on those before it."""
 
 from __future__ import annotations
 
@@ -103,14 +103,14 @@ def calls_in(outcomes: Iterable[Outcome]) -> list[Call]:
 
 
 def outcomes_of(block: Block, company: Company, before: Sequence[Call]) -> list[Outcome] | None:
-    """Return the outcomes of a block in order, after some calls, or None if one of them makes no sense."""
+    """Return the outcomes of a block's items after the calls in `before`, or None if an item is not possible."""
     done = list(before)
     found: list[Outcome] = []
     for item in block:
         try:
             database = after(company, done)
         except ToolError:
-            # Two wishes delete the same row.
+            # Two wishes delete the same row, so this block is not possible.
             return None
         outcome = item.calls(database) if isinstance(item, Wish) else item.answer(database)
         if not outcome:
@@ -123,14 +123,14 @@ def outcomes_of(block: Block, company: Company, before: Sequence[Call]) -> list[
 def independent_outcomes(
     blocks: Sequence[Block], company: Company, before: Sequence[Call]
 ) -> list[list[Outcome]] | None:
-    """Return the outcomes of each block, or None if one of them depends on whether the others came first."""
+    """Return the outcomes of each block, or None if an outcome changes when other blocks come first."""
     alone = [outcomes_of(block, company, before) for block in blocks]
     sound = [outcomes for outcomes in alone if outcomes is not None]
     if len(sound) < len(blocks):
         return None
     for place, block in enumerate(blocks):
         others = [calls_in(other) for other in (*sound[:place], *sound[place + 1 :])]
-        # Each of the others alone matters, too, because two of them may have opposite effects.
+        # Try each other block alone and all of them together, because two of them may cancel each other out.
         for calls in (*others, [call for each in others for call in each]):
             if outcomes_of(block, company, [*before, *calls]) != sound[place]:
                 return None
@@ -138,7 +138,7 @@ def independent_outcomes(
 
 
 def depends_on_itself(block: Block, outcomes: Sequence[Outcome], company: Company, before: Sequence[Call]) -> bool:
-    """Return whether each later part of a chain has another outcome without the earlier parts."""
+    """Return whether each later item of a chain would have another outcome without the earlier items."""
     return all(
         outcomes_of((item,), company, before) != [outcome]
         for item, outcome in zip(block[1:], outcomes[1:], strict=True)

@@ -30,7 +30,7 @@ LENGTHS_MIN = ("30", "60", "90", "120")
 
 
 def put_in(draw: Draw) -> Wish | None:
-    """Add a meeting in a free slot."""
+    """Return a wish to add a meeting in a free slot."""
     person, name, minutes = draw.colleague(), draw.one(MEETINGS), draw.one(LENGTHS_MIN)
     day = draw.working_day().isoformat()
     starts = free_starts(Database(draw.company), day, int(minutes))
@@ -53,7 +53,7 @@ def put_in(draw: Draw) -> Wish | None:
 
 
 def move(draw: Draw) -> Wish | None:
-    """Move a meeting to a free slot of another day."""
+    """Return a wish to move a meeting to a free slot of another day."""
     meeting, day = _upcoming(draw), draw.working_day().isoformat()
     starts = free_starts(Database(draw.company), day, int(meeting["duration"]))
     if day == day_of(meeting) or not starts:
@@ -69,7 +69,7 @@ def move(draw: Draw) -> Wish | None:
 
 
 def move_after_another(draw: Draw) -> Wish | None:
-    """Move a meeting to the working day after the next one with another colleague."""
+    """Return a wish to move a meeting to the working day after the next meeting with another colleague."""
     meeting, other = _upcoming(draw), draw.colleague()
     if other == meeting["participant_email"]:
         return None
@@ -97,7 +97,7 @@ def move_after_another(draw: Draw) -> Wish | None:
 
 
 def set_length(draw: Draw) -> Wish | None:
-    """Change the duration of a meeting."""
+    """Return a wish to change the duration of a meeting."""
     meeting, minutes = _upcoming(draw), draw.one(LENGTHS_MIN)
     if meeting["duration"] == minutes:
         return None
@@ -111,7 +111,7 @@ def set_length(draw: Draw) -> Wish | None:
 
 
 def rename(draw: Draw) -> Wish | None:
-    """Give a meeting another name."""
+    """Return a wish to give a meeting another name."""
     meeting, name = _upcoming(draw), draw.one(MEETINGS)
     if meeting["event_name"] == name:
         return None
@@ -124,7 +124,7 @@ def rename(draw: Draw) -> Wish | None:
 
 
 def cancel_named(draw: Draw) -> Wish:
-    """Cancel a meeting."""
+    """Return a wish to cancel a meeting."""
     meeting = _upcoming(draw)
     day, person = day_of(meeting), meeting["participant_email"]
     return Wish(
@@ -138,7 +138,7 @@ def cancel_named(draw: Draw) -> Wish:
 
 
 def cancel_next(person: str) -> Wish:
-    """Cancel the next meeting with a colleague."""
+    """Return a wish to cancel the next meeting with a colleague."""
     return Wish(
         "cancel",
         f"cancel my next meeting with {called(person)}",
@@ -150,7 +150,7 @@ def cancel_next(person: str) -> Wish:
 
 
 def cancel_first(day: str) -> Wish:
-    """Cancel the first meeting of a day."""
+    """Return a wish to cancel the first meeting of a day."""
     return Wish(
         "cancel",
         f"cancel my first meeting on {said(day)}",
@@ -162,7 +162,7 @@ def cancel_first(day: str) -> Wish:
 
 
 def set_length_of_first(day: str, minutes: str) -> Wish:
-    """Change the duration of the first meeting of a day."""
+    """Return a wish to change the duration of the first meeting of a day."""
     return Wish(
         "change",
         f"set the length of my first meeting on {said(day)} to {minutes} minutes",

@@ -21,9 +21,9 @@ class Effect(NamedTuple):
 
     table: str
     row_id: str
-    """Empty for an added row."""
+    """The row's id, or an empty text for an added row."""
     column: str
-    """Empty for an added or deleted row."""
+    """The changed column, or an empty text for an added or deleted row."""
     values: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ def effects_of_each(company: Company, wishes: Sequence[Sequence[GroundTruthCall]
 
 
 def which_are_done(actual: Effects, wishes: Iterable[Effects]) -> list[bool]:
-    """Return for each wish whether all its effects are there. No effect counts for two wishes."""
+    """Return for each wish whether all of its effects occurred. An actual effect counts for one wish only."""
     left, done = actual, list[bool]()
     for effects in wishes:
         done.append(effects <= left)
@@ -88,7 +88,7 @@ def which_are_done(actual: Effects, wishes: Iterable[Effects]) -> list[bool]:
 def damage(actual: Effects, expected: Effects) -> list[str]:
     """Describe the effects that no wish asks for.
 
-    A wrong value in a field that a wish changes is not one of them: it only means that the wish is not fulfilled.
+    A wrong value in a field that a wish changes is not damage. It only means that the wish is not fulfilled.
     """
     changed = {(effect.table, effect.row_id, effect.column) for effect in expected if effect.column}
     unasked = (effect for effect in (actual - expected).elements() if effect[:3] not in changed)

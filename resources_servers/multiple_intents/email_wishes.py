@@ -13,7 +13,7 @@ from resources_servers.workplace_assistant.errands import NOTES, Call, Draw
 
 
 def send(draw: Draw) -> Wish:
-    """Send an email."""
+    """Return a wish to send an email."""
     person, text, subject = draw.colleague(), draw.one(NOTES), f"Our {draw.one(MEETINGS)}"
     return Wish(
         "add",
@@ -25,7 +25,7 @@ def send(draw: Draw) -> Wish:
 
 
 def send_to_seller(draw: Draw, name: str) -> Wish:
-    """Send an email to the colleague to whom a customer is assigned."""
+    """Return a wish to send an email to the colleague to whom a customer is assigned."""
     text, subject = draw.one(NOTES), f"Our customer {name}"
 
     def calls(database: Database) -> list[Call]:
@@ -43,7 +43,7 @@ def send_to_seller(draw: Draw, name: str) -> Wish:
 
 
 def send_about_next(draw: Draw, person: str) -> Wish:
-    """Send an email whose subject is the name of the next meeting with a colleague."""
+    """Return a wish to send an email whose subject is the name of the next meeting with a colleague."""
     text = draw.one(NOTES)
 
     def calls(database: Database) -> list[Call]:
@@ -61,7 +61,7 @@ def send_about_next(draw: Draw, person: str) -> Wish:
 
 
 def answer_latest(person: str, text: str) -> Wish:
-    """Answer the latest email of a colleague."""
+    """Return a wish to answer the latest email of a colleague."""
 
     def calls(database: Database) -> list[Call]:
         emails = emails_from(database, person)
@@ -77,7 +77,7 @@ def answer_latest(person: str, text: str) -> Wish:
 
 
 def delete_latest(person: str) -> Wish:
-    """Delete the latest email of a colleague."""
+    """Return a wish to delete the latest email of a colleague."""
 
     def calls(database: Database) -> list[Call]:
         emails = emails_from(database, person)

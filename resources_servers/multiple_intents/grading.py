@@ -28,7 +28,7 @@ class Grade(NamedTuple):
     done: list[bool]
     damage: list[str]
     components: dict[str, float]
-    """The share of the fulfilled wishes of each kind, and whether the rest was left alone."""
+    """The share of fulfilled wishes of each kind, and whether everything else was left unchanged."""
 
 
 def grade(task: Task, database: Database, response: NeMoGymResponse) -> Grade:

@@ -22,7 +22,7 @@ def first_meeting_on(database: Database, day: str) -> Row | None:
 
 
 def next_meeting_with(database: Database, email: str) -> Row | None:
-    """Return the next meeting with a colleague, or None. Those of today are still to come."""
+    """Return the next meeting with a colleague, or None. Today's meetings have not started yet."""
     return _first(
         _by_start(row for row in database.events if row["participant_email"] == email and row["event_start"] >= NOW)
     )
@@ -38,7 +38,7 @@ def named_meeting(database: Database, meeting: Row) -> Row | None:
 
 
 def free_starts(database: Database, day: str, minutes: int) -> list[str]:
-    """Return the half hours of a day at which a meeting of this length would not overlap another one."""
+    """Return the times of a day, on the half hour, at which a meeting of this length would not overlap another one."""
     busy = [(minute_of(row), minute_of(row) + int(row["duration"])) for row in meetings_on(database, day)]
     starts = range(DAY_STARTS_MIN, DAY_ENDS_MIN - minutes + 1, STEP_MIN)
     return [

@@ -17,7 +17,7 @@ from resources_servers.workplace_assistant.company import made_up_company
 
 INSTRUCTIONS = Path(__file__).parent / "prompts" / "assistant.md"
 ROWS_PER_COMPANY = 24
-"""Few enough that answers differ between rows, and a multiple of the subsets' number."""
+"""The rows per company: few, so that answers differ between rows, and a multiple of the number of subsets."""
 MOST_COMPANIES = 10**9
 LAST_WORDS = "That is all, thank you."
 """The user's reply to a question of the assistant after the last message."""
@@ -43,7 +43,7 @@ def prepare(
 
 
 def _companies(seed: int, split: Split | None, rows: int) -> Iterator[int]:
-    """Yield the seeds of the companies for so many rows."""
+    """Yield the seeds of the companies that are needed for `rows` rows."""
     random = Random(seed)
     drawn = iter(lambda: random.randrange(MOST_COMPANIES), None)
     return split_rows(drawn, split, -(-rows // ROWS_PER_COMPANY))

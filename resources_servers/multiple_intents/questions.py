@@ -125,7 +125,7 @@ QUESTIONS: tuple[Callable[[Draw], Question], ...] = (
     lambda draw: day_of_latest_email(draw.colleague()),
     lambda draw: visits_on(draw.one(draw.company.visits)["date_of_visit"]),
 )
-"""Each draws a question of one kind."""
+"""Functions that each draw a question of one kind."""
 
 
 def _customer(draw: Draw) -> Row:

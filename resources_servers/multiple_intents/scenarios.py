@@ -35,7 +35,7 @@ FEWEST_WISHES, MOST_WISHES = 2, 6
 
 
 class NoSense(Exception):
-    """The draw makes no sense, or its meaning would depend on the order of independent wishes."""
+    """An error: the drawn wishes make no sense, or their meaning depends on the order of independent wishes."""
 
 
 @dataclass
@@ -45,9 +45,9 @@ class Scenario:
     draw: Draw
     messages: list[str] = field(default_factory=list)
     wishes: list[JsonObject] = field(default_factory=list)
-    """The wishes and questions that hold, as a row has them."""
+    """The wishes and questions that were not withdrawn, in the form of a row."""
     done: list[Call] = field(default_factory=list)
-    """The calls of the wishes that hold."""
+    """The calls of the wishes that were not withdrawn."""
     withdrawn: list[Call] = field(default_factory=list)
 
     @property
@@ -55,7 +55,7 @@ class Scenario:
         return self.draw.company
 
     def outcomes(self, blocks: Sequence[Block]) -> list[list[Outcome]]:
-        """Return the outcomes of blocks whose order does not matter. Raises `NoSense`."""
+        """Return the blocks' outcomes. Raises `NoSense` if their order matters or a chain's items are independent."""
         found = independent_outcomes(blocks, self.company, self.done)
         if found is None:
             raise NoSense
@@ -65,14 +65,14 @@ class Scenario:
         return found
 
     def outcome(self, question: Question, withdrawn: Sequence[Call]) -> Outcome:
-        """Return the answer to a question that would be another one if the withdrawn calls had been made."""
+        """Return the answer to a question. Raises `NoSense` if the withdrawn calls would not change the answer."""
         held = outcomes_of((question,), self.company, self.done)
         if held is None or held == outcomes_of((question,), self.company, [*self.done, *withdrawn]):
             raise NoSense
         return held[0]
 
     def order(self, item: Wish | Question, outcome: Outcome) -> str:
-        """Record a wish or question of the current turn, and return its words."""
+        """Record a wish or question of the current turn, and return its wording."""
         turn = len(self.messages) + 1
         if isinstance(outcome, list):
             assert isinstance(item, Wish)
@@ -85,9 +85,9 @@ class Scenario:
         return f"{item.text} (Q{number})"
 
     def withdraw(self, wish: Wish, others: Sequence[Block]) -> list[list[Outcome]]:
-        """Record a withdrawn wish, and return the outcomes of the others.
+        """Record a withdrawn wish, and return the outcomes of the other blocks.
 
-        Raises `NoSense` if another one is about the same thing, so that it is not clear which one is withdrawn.
+        Raises `NoSense` if another wish is about the same thing, because it would be unclear which wish is withdrawn.
         """
         (calls,), *outcomes = self.outcomes([(wish,), *others])
         self.withdrawn = calls_in([calls])
@@ -98,7 +98,7 @@ class Scenario:
         return outcomes
 
     def orders(self, blocks: Sequence[Block], outcomes: Sequence[Sequence[Outcome]]) -> list[list[str]]:
-        """Record the wishes of some blocks, and return their words."""
+        """Record the wishes of some blocks, and return their wordings."""
         pairs = zip(blocks, outcomes, strict=True)
         return [[self.order(item, found) for item, found in zip(*pair, strict=True)] for pair in pairs]
 
@@ -109,7 +109,7 @@ class Scenario:
 
 
 def ids_in(calls: Iterable[Call]) -> set[tuple[str, str]]:
-    """Return the rows that the calls name."""
+    """Return the rows that the calls name, as pairs of an argument such as `event_id` and its value."""
     return {pair for call in calls for pair in call.arguments.items() if pair[0].endswith("_id")}
 
 
@@ -118,18 +118,18 @@ def as_json(calls: Sequence[Call]) -> list[dict[str, str]]:
 
 
 def single_turn(scenario: Scenario) -> None:
-    """Say several wishes that do not depend on each other."""
+    """Add a message with several independent wishes."""
     scenario.speak(_items(scenario.draw, 2, 5))
 
 
 def dependent(scenario: Scenario) -> None:
-    """Say wishes of which each depends on the one before, and perhaps others."""
+    """Add a message with a chain of dependent wishes, and perhaps with independent ones."""
     blocks = [draw_chain(scenario.draw), *_items(scenario.draw, 0, 3)]
     scenario.speak(_shuffled(scenario.draw, blocks))
 
 
 def several_turns(scenario: Scenario) -> None:
-    """Say wishes in two or three messages. Some depend on earlier ones."""
+    """Add two or three messages with wishes. Some wishes depend on earlier ones."""
     draw = scenario.draw
     scenario.speak(_items(draw, 2, 3))
     for _ in range(draw.one((1, 1, 2))):
@@ -137,7 +137,7 @@ def several_turns(scenario: Scenario) -> None:
 
 
 def withdrawn(scenario: Scenario) -> None:
-    """Say a wish, and withdraw it in the same message or in the next one."""
+    """Add a wish that is withdrawn in the same message or in the next one."""
     wish = draw_wish(scenario.draw)
     if wish.can_be_undone and scenario.draw.random.random() < 2 / 3:
         _withdrawn_later(scenario, wish)
@@ -163,7 +163,7 @@ def _withdrawn_later(scenario: Scenario, wish: Wish) -> None:
     scenario.messages.append(message(draw, [first, *scenario.orders(others, outcomes)]))
 
     more = _items(draw, 0, 1)
-    # The order of undoing the wish and of fulfilling another must not matter.
+    # Check again, so that it does not matter whether the wish is undone before or after the new wishes.
     orders = scenario.orders(more, scenario.withdraw(wish, more))
     after = [withdrawn_later(wish), *_asked_at_the_end(scenario, wish)]
     scenario.messages.append(message(draw, orders, after=after, is_first=False))
@@ -182,7 +182,7 @@ SUBSETS: dict[str, Callable[[Scenario], None]] = {
 
 
 def scenarios(company: Company, seed: int, subsets: Sequence[str]) -> Iterator[tuple[str, Scenario]]:
-    """Yield endless scenarios with their subsets in turn. A seed always yields the same ones."""
+    """Yield an endless stream of scenarios that cycles through the subsets. The same seed gives the same scenarios."""
     draw = Draw(company, Random(seed))
     for subset in cycle(subsets):
         scenario = None

@@ -1,4 +1,4 @@
-"""The part of a row that decides the reward: the wishes that hold, and the calls of a withdrawn one."""
+"""The part of a row that decides the reward: the wishes to fulfill, and the calls of a withdrawn wish."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resources_servers.workplace_assistant.app import GroundTruthCall
 
 
 class Change(BaseModel):
-    """A wish that the calls fulfil."""
+    """A wish that is fulfilled by tool calls."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -38,7 +38,7 @@ class Question(BaseModel):
 
     @property
     def calls(self) -> list[GroundTruthCall]:
-        """Empty: a question changes nothing."""
+        """An empty list, because a question changes nothing."""
         return []
 
     @model_validator(mode="after")

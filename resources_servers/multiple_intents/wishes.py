@@ -14,7 +14,7 @@ Kind = Literal["add", "change", "cancel"]
 
 
 class Answer(NamedTuple):
-    """The answer to a question. A person is an address; only numbers have a unit."""
+    """The answer to a question. A person is given by an email address. Only numbers have a unit."""
 
     form: Form
     answer: str
@@ -42,12 +42,12 @@ class Wish:
     follow_ups: tuple[Question, ...] = field(default=(), compare=False)
     """Questions that have another answer once the wish is fulfilled."""
     can_be_undone: bool = True
-    """Whether the tools can restore what was there before."""
+    """Whether the tools can undo the change."""
 
 
 Item = Wish | Question
 
 
 def count(text: str, unit: str, counted: Callable[[Database], int]) -> Question:
-    """Return a question for a number."""
+    """Return a question whose answer is a number."""
     return Question(text, lambda database: Answer("number", str(counted(database)), unit))

@@ -1,4 +1,4 @@
-"""The words of a user's message."""
+"""Compose the text of a user's message."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ WITHDRAWN_LATER: dict[Kind, str] = {
 
 
 def sentence(order: str) -> str:
-    """Return an order as a sentence. A quoted sentence at its end already has a full stop."""
+    """Return an order as a sentence. Do not add a full stop if it ends with a quoted sentence."""
     text = order[0].upper() + order[1:]
     return text if text.endswith((".'", "?'")) else f"{text}."
 
 
 def paragraph(draw: Draw, orders: Sequence[str]) -> str:
-    """Return the orders of a block as sentences, of which each one follows the one before."""
+    """Return the orders of a block as sentences, with connectors such as "then" between them."""
     first, *rest = orders
     return " ".join([sentence(first), *(sentence(draw.one(CHAIN_CONNECTORS) + order) for order in rest)])
 
 
 def message(draw: Draw, blocks: Sequence[Sequence[str]], *, after: Sequence[str] = (), is_first: bool = True) -> str:
-    """Return a message with the orders of each block, as text or as a list. The sentences `after` end it."""
+    """Return a message with the orders of each block, as text or as a list. It ends with the sentences in `after`."""
     opening = draw.one(OPENINGS if is_first else LATER_OPENINGS)
     if len(blocks) > 1 and draw.random.random() < 1 / 3:
         return "\n".join([*filter(None, [opening]), *(f"- {paragraph(draw, orders)}" for orders in blocks), *after])

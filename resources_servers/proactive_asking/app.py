@@ -85,7 +85,7 @@ class Desk(SessionState):
 
 
 class ProactiveAskingServer(SimpleResourcesServer):
-    """Offers a tool for each kind of booking, and grades the conversation."""
+    """A server that offers a tool for each kind of booking and grades the conversation."""
 
     config: ProactiveAskingConfig
     KEY_METRICS = (

@@ -10,7 +10,7 @@ from nemo_gym import ToolError
 from nemo_gym.grading import normalised
 
 MOST_BOOKINGS = 20
-"""Limit per rollout, which stops a policy that books in a loop."""
+"""The limit on bookings per rollout, which stops a policy that books in a loop."""
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Day = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$", description="YYYY-MM-DD")]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from nemo_gym import shared_rows
 
 TODAY = date(2025, 3, 3)
-"""A Monday. Every booking is for a later day."""
+"""The current day in all conversations, a Monday. Every booking is for a later day."""
 
 Values = dict[str, Any]
 
@@ -34,7 +34,7 @@ class Domain(NamedTuple):
     """Templates in which `{more}` is replaced by the clauses of the included details."""
     details: dict[str, Detail]
     draw: Callable[[random.Random], Values]
-    """Draws values for all arguments of the tool."""
+    """A function that draws values for all arguments of the tool."""
 
 
 DATE = Detail(" on {date}", "On {date}, please.", ("the date", "date", "day", "when"))

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 OPEN, CLOSE = "<answer>", "</answer>"
 ANSWER_KEY, TASK_KEY = "extracted_answer", "task_name"
 LONGEST_ANSWER = 50_000
-"""Maximum characters. A longer answer is never correct and would only keep a worker busy."""
+"""The most characters of an answer. A longer answer is never correct and would only keep a worker busy."""
 
 
 class ReasoningGymConfig(BaseResourcesServerConfig):
@@ -75,12 +75,12 @@ class VerifyRequest(BaseVerifyRequest):
 
     question: str
     answer: AnswerText | None = None
-    """None if several answers are correct."""
+    """The expected answer, or None if several answers are correct."""
     metadata: Metadata
 
 
 class ReasoningGymServer(SimpleResourcesServer):
-    """Scores the last message in worker processes, because the package takes seconds to load."""
+    """A verifier that scores the last message in worker processes, because the package takes seconds to load."""
 
     config: ReasoningGymConfig
     KEY_METRICS = (
@@ -151,7 +151,7 @@ class ReasoningGymServer(SimpleResourcesServer):
         try:
             await self._generators()
         except WorkerFailed as error:
-            # Each rollout tries again and reports the same error.
+            # Only log it, because each rollout tries again and reports the same error.
             logger.warning("reasoning-gym could not be loaded: %s", error)
 
     def _unusable(self, error: RowUnusable) -> InvalidTask:

@@ -27,7 +27,7 @@ FUNCTIONS = frozenset({
 
 
 class NotAllowed(ValueError):
-    """An answer that contains more than a value or a formula."""
+    """An error for an answer that contains more than a value or a formula."""
 
 
 def close_doors(package: str) -> None:
@@ -62,7 +62,7 @@ def _parsed(text: str, allowed: tuple[type[ast.AST], ...]) -> ast.Expression:
 
 
 def _name_called(call: ast.Call) -> str | None:
-    """Return the called function's name. Unknown functions, `Function('f')(x)` in sympy, return `Function`."""
+    """Return the called function's name. For an unknown function, `Function('f')(x)` in sympy, return `Function`."""
     called = call.func.func if isinstance(call.func, ast.Call) else call.func
     if isinstance(call.func, ast.Call) and not (isinstance(called, ast.Name) and called.id == "Function"):
         return None

@@ -1,4 +1,4 @@
-"""The process that makes questions for `prepare.py`: it reads a JSON order and prints one line per question.
+"""The process that makes questions for `prepare.py`: it reads a JSON request and prints one line per question.
 
 Some generators iterate over sets of texts, whose order differs between Python processes. This process is started with
 `PYTHONHASHSEED=0`, so the same seed makes the same questions.
@@ -29,7 +29,7 @@ from resources_servers.reasoning_gym.scoring import (
 from resources_servers.reasoning_gym.unearned import GENEROUS, UNEVALUATED
 
 MOST_REJECTED = 100
-"""Consecutive questions without a known full answer after which the configuration counts as wrong."""
+"""The number of consecutive questions without a known answer that earns 1 after which a config is rejected."""
 SEEDS = 2**31
 LARGEST_INTEGER = 2**63
 
@@ -39,8 +39,8 @@ Entry = dict[str, Any]
 def entries(generators: list[dict[str, Any]], count: int, seed: int, category: str | None = None) -> Iterator[Entry]:
     """Return `count` questions whose generators are drawn by weight.
 
-    The default is all generators of the category, or of all categories, that are not generous. Raises `DataError` for
-    an unknown category, and for a generator that is unknown or makes no questions.
+    The default is all generators of the category, or of all categories, except those in `GENEROUS`. Raises `DataError`
+    for an unknown category, and for a generator that is unknown or makes no questions.
     """
     load_scorers()
     names = [each["name"] for each in generators] or names_in(category)
@@ -57,7 +57,7 @@ def entries(generators: list[dict[str, Any]], count: int, seed: int, category: s
 
 
 def names_in(category: str | None) -> list[str]:
-    """Return the generators of a category, or all, without the generous ones."""
+    """Return the generators of a category, or all generators if it is None, except those in `GENEROUS`."""
     datasets = importlib.import_module(f"{PACKAGE}.factory").DATASETS
     category_of = {
         name: datasets[name][0].__module__.split(".")[1] for name in generator_names() if name not in GENEROUS
@@ -72,7 +72,7 @@ def names_in(category: str | None) -> list[str]:
 
 
 def made_by(name: str, config: dict[str, Any], count: int, seed: int) -> Iterator[Entry]:
-    """Yield the questions of one generator that have a known full answer."""
+    """Yield the questions of one generator for which an answer that earns 1 is known."""
     own_seed = zlib.crc32(f"{seed} {name}".encode()) % SEEDS
     try:
         package = importlib.import_module(PACKAGE)
@@ -81,7 +81,7 @@ def made_by(name: str, config: dict[str, Any], count: int, seed: int) -> Iterato
         raise DataError(f"{name}: rejected {json.dumps(config)} ({type(error).__name__}: {error}).") from error
     rejected = 0
     for index in range(len(dataset)):
-        # Some generators also draw from the global random state.
+        # Seed the global random state, too, because some generators draw from it.
         random.seed(own_seed + index)
         entry = plain(dataset[index])
         if config:
@@ -118,8 +118,8 @@ def _can_be_answered(entry: Entry) -> bool:
 
 
 def main() -> int:
-    """Read the order from standard input, and write the entries or one problem to standard output."""
-    # Standard output is redirected, because some generators print.
+    """Read the request from standard input, and write the entries or one problem to standard output."""
+    # Redirect standard output to standard error, because some generators print.
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
         os.dup2(2, 1)
         try:

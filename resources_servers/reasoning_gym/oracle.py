@@ -14,7 +14,7 @@ from nemo_gym import DataError
 Metadata = dict[str, Any]
 
 SIDE = 6
-"""Squares per side of rush_hour's board, which the red car A leaves on the right."""
+"""The squares per side of rush_hour's board. The red car A has to leave the board on the right."""
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
@@ -91,7 +91,7 @@ def _graph_color(metadata: Metadata) -> str:
 def _propositional_logic(metadata: Metadata) -> str:
     """Return the conjunction of all premises, which follows from them and is rarely a tautology."""
     premises = [f"({premise})" for premise in metadata["premises"]]
-    # The scorer rejects a single variable as trivial.
+    # Repeat a single premise, because the scorer rejects a single variable as trivial.
     return " ∧ ".join(premises if len(premises) > 1 else premises * 2)
 
 
@@ -150,7 +150,7 @@ def _rush_hour(metadata: Metadata) -> str:
                 entered = car.entered(place, way)
                 moved = (*position[:number], place + way * car.stride, *position[number + 1 :])
                 if entered is not None and entered not in taken and moved not in came_from:
-                    # The question renames the vehicles to consecutive letters.
+                    # Name vehicles by their number, because the question renames them to consecutive letters.
                     came_from[moved] = position, f"{chr(ord('A') + number)}{way:+d}"
                     waiting.append(moved)
     raise DataError("board_config: the red car cannot leave this board.")

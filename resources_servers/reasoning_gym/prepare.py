@@ -31,7 +31,7 @@ INSTRUCTION = (
 GENERATE = "resources_servers.reasoning_gym.generate"
 OURS = {"seed": "--seed", "size": "--count"}
 DRAWN_PER_ROW: dict[Split | None, int] = {None: 1, "train": 2, "validation": 20}
-"""Questions drawn at most for each row, because one in eleven is for validation and some repeat."""
+"""The most questions to draw per row, because only one in eleven is for validation, and some are duplicates."""
 
 
 class Generator(BaseModel):
@@ -45,7 +45,7 @@ class Generator(BaseModel):
 
 
 class Mixture(BaseModel):
-    """Generators from which each question draws one by weight."""
+    """Generators, one of which is drawn by weight for each question."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -81,7 +81,7 @@ def prepare(
         raise DataError(NOT_INSTALLED)
     chosen = {"generators": [each.model_dump() for each in generators], "category": category}
     order = {**chosen, "count": DRAWN_PER_ROW[split] * count, "seed": seed}
-    # Closing ends the process, which makes more questions than a split needs.
+    # Close the iterator to end the process, which makes more questions than a split needs.
     with contextlib.closing(_entries(order)) as entries:
         write_rows(output, split_rows(map(_row, entries), split, count, key=itemgetter("question")))
     return output
@@ -90,7 +90,8 @@ def prepare(
 def read_mixture(given: str) -> list[Generator]:
     """Parse a mixture from YAML or JSON text, or from the path of such a file.
 
-    It is a list of `{name, weight, config}`, or has such a list under `datasets`. Raises `DataError` with the place.
+    It is a list of `{name, weight, config}`, or has such a list under `datasets`. Raises `DataError` with the location
+    of an error.
     """
     is_text = given.lstrip()[:1] in ("{", "[")
     where = "--mixture" if is_text else given

@@ -20,11 +20,11 @@ from resources_servers.reasoning_gym.unearned import less_unearned
 PACKAGE = "reasoning_gym"
 NOT_INSTALLED = "reasoning-gym is not installed. Install it: pip install 'nemo-gym[reasoning-gym]'"
 MIXTURE = "composite"
-"""The generator that only mixes others. Its questions have their names."""
+"""The generator that only mixes other generators. Its questions have the names of those generators."""
 CONFIG_KEY = "generator_config"
 """The metadata key for the generator's settings, which some scorers need."""
 GRID_OF_TUPLES = frozenset({"arc_agi", "rearc"})
-"""Generators whose scorers compare with tuples, which JSON lacks."""
+"""Generators whose scorers need grids of tuples. JSON has no tuples, so lists are converted."""
 
 DEADLINE_S = 5.0
 MEMORY_LIMIT_BYTES = 4 << 30
@@ -32,7 +32,7 @@ NEAR_NAMES = 3
 
 
 class RowUnusable(ValueError):
-    """A row whose answers cannot be scored. The message names the field and the reason."""
+    """An error for a row whose answers cannot be scored. The message names the field and the reason."""
 
 
 @cache
@@ -47,14 +47,14 @@ def scoring_workers(size: int) -> WorkerPool:
 
 
 def is_installed() -> bool:
-    """Return whether the package is installed. This folder has the same name but does not count."""
+    """Return whether the package is installed. Ignore this folder, which has the same name."""
     spec = importlib.util.find_spec(PACKAGE)
     return spec is not None and spec.origin is not None
 
 
 def load_scorers() -> None:
     """Import the package, which takes seconds, and prevent it from executing answers."""
-    # The warnings concern the package's own code, so users cannot act on them.
+    # Ignore warnings, because they concern the package's own code, and users cannot act on them.
     warnings.simplefilter("ignore")
     importlib.import_module(PACKAGE)
     close_doors(PACKAGE)
@@ -82,12 +82,12 @@ def score(answer: str | None, entry: dict[str, Any], takes_back: bool = False) -
     """Return the package's score, from 0 to 1, of an answer to an entry of `question`, `answer` and `metadata`.
 
     `takes_back` corrects unearned full marks, see `unearned.py`. An answer earns 0 if its scorer raises. Raises
-    `RowUnusable` if the scorer also raises for the expected answer, or returns a number that is not finite. The
-    expected answer is checked without an answer too.
+    `RowUnusable` if the scorer also raises for the expected answer, or returns a number that is not finite. If
+    `answer` is None, the expected answer is always checked in this way.
     """
     scorer, entry = _scorer_of(entry)
     if answer is None:
-        # Without an answer most scorers ignore the row, so it is checked here.
+        # Check the row here, because most scorers ignore it if there is no answer.
         _check_entry(scorer, entry)
     try:
         given = float(scorer.score_answer(answer, entry))
@@ -123,7 +123,7 @@ def _dataset(name: str, config: str) -> Any:
 
 
 def _check_entry(scorer: Any, entry: dict[str, Any], raised: Exception | None = None) -> None:
-    # Scorers without a stored answer all read JSON or moves, so an empty list is valid input.
+    # If the row has no stored answer, its scorer reads JSON or moves, for which an empty list is valid input.
     expected = entry["answer"] if isinstance(entry["answer"], str) else "[]"
     try:
         scorer.score_answer(expected, entry)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 UNEVALUATED = "Integral"
-"""Marks an unevaluated integral. Some of the package's own answers contain one."""
+"""The text that marks an unevaluated integral. Some of the package's own answers contain one."""
 
 _AROUND_A_WORD = " \t\r\n.!*_`'\""
 _AS_NEAR_AS = 1e-4
@@ -57,4 +57,4 @@ _CHECKS: dict[str, Callable[[str, str], float]] = {
     "simple_integration": _evaluated,
 }
 GENEROUS = frozenset(_CHECKS)
-"""The generators with such scorers."""
+"""The generators whose scorers give full marks to wrong answers."""

@@ -37,9 +37,9 @@ class RewardModelPreferenceRequest(BaseVerifyRequest):
     """The row and the model's response."""
 
     chosen: str | None = None
-    """The better one of two reference answers."""
+    """The better of two reference answers."""
     rejected: str | None = None
-    """The worse one."""
+    """The worse of the two reference answers."""
     subset: str | None = None
 
 
@@ -50,7 +50,7 @@ class Scores(BaseModel):
 
 
 class RewardModelPreferenceServer(SimpleResourcesServer):
-    """Sends prompt and final answer to the reward model, and turns the score into the reward."""
+    """A verifier that sends the prompt and the final answer to a reward model, and converts the score to a reward."""
 
     config: RewardModelPreferenceConfig
 
@@ -95,7 +95,7 @@ class RewardModelPreferenceServer(SimpleResourcesServer):
         return {name: text for name in REFERENCES if (text := getattr(body, name)) is not None}
 
     async def _scores(self, body: BaseVerifyRequest, answers: list[str]) -> list[float]:
-        """Return one score per answer. Raise `JudgeFailed` if the reward model does not return that."""
+        """Return one score per answer. Raise `JudgeFailed` if the reward model returns anything else."""
         server = self.config.reward_model_server.name
         try:
             prompt = prompt_of(body)

@@ -12,11 +12,11 @@ ROLES = ("user", "assistant", "system", "developer")
 
 
 class NotText(ValueError):
-    """A part of a message that reward models cannot read; the message says which."""
+    """An error for a part of a message that reward models cannot read. The error's text names the part's type."""
 
 
 def prompt_of(body: BaseVerifyRequest) -> list[JsonObject]:
-    """Return all messages before the last one of the assistant, without reasoning, tool calls and tool outputs."""
+    """Return all messages except the assistant's last one, without reasoning, tool calls and tool outputs."""
     params = body.responses_create_params
     messages = [{"role": "system", "content": params.instructions}] if params.instructions else []
     messages += _messages_of(params.input_items)

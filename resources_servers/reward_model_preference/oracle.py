@@ -1,4 +1,4 @@
-"""A perfect answer: the row's better reference answer, which the embedded reward model accepts at full."""
+"""A perfect answer: the row's better reference answer, to which the embedded reward model gives its best score."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def _rows(rng: random.Random) -> Iterator[dict[str, Any]]:
 
 
 def _row(task: Task, rejected: str) -> dict[str, Any]:
-    """Return the row of a task, with a worse answer than its own."""
+    """Return the row of a task, with the task's answer as the better one and `rejected` as the worse one."""
     return {
         "responses_create_params": {"input": [{"role": "user", "content": task.request}]},
         "chosen": task.answer,

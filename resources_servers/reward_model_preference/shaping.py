@@ -1,4 +1,4 @@
-"""From a reward model's raw score to the reward: normalise, subtract the price of length, clip."""
+"""Convert a reward model's raw score to the reward: normalise it, subtract the length penalty, and clip it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]{1,20}"
     r"|(?:[^\w\s]|_){5,20}|(?<!\S)(?:[^\w\s]|_){1,4}(?!\S)"
 )
-"""A word; or a character of Chinese, Japanese and Korean, which have no spaces; or a part of a very long word.
+"""A regex for what counts as one word: a word, a part of a very long word, or a character of a CJK script.
 
-Up to 20 symbols are a word, too, except for the few next to a word, such as its comma or its quotation marks.
+Up to 20 symbols count as a word, too, unless they are fewer than 5 and touch a word, as a comma does.
 """
 
 
@@ -26,7 +26,7 @@ class ShapingConfig(BaseModel):
     mean: FiniteFloat = 0.0
     std: FiniteFloat = Field(1.0, gt=0)
     length_penalty: FiniteFloat = Field(0.0, ge=0)
-    """Subtracted for each word of the answer beyond `length_free`."""
+    """The amount that is subtracted for each word of the answer beyond `length_free`."""
     length_free: int = Field(0, ge=0)
     clip: tuple[FiniteFloat, FiniteFloat] | None = None
     """The lowest and the highest reward."""
@@ -57,13 +57,13 @@ class Shaped(NamedTuple):
     reward: float
     normalised: float
     length: float
-    """The price of the answer's length, at most 0."""
+    """The length penalty, as a number that is 0 or negative."""
     clipping: float
-    """The change by clipping."""
+    """The change of the reward by clipping."""
 
 
 def shaped(score: float, words: int, config: ShapingConfig) -> Shaped:
-    """Return the reward of an answer. It is the sum of the other three numbers."""
+    """Return the reward of an answer, and the three numbers whose sum it is."""
     normalised = _normalised(score, config)
     length = 0.0 - config.length_penalty * max(0, words - config.length_free)
     unclipped = normalised + length

@@ -53,10 +53,10 @@ class RubricVerifyRequest(BaseVerifyRequest):
 
 
 class RubricJudgeServer(SimpleResourcesServer):
-    """Asks the judge once per criterion; the reward is the weighted share of the criteria that are met.
+    """A verifier that asks the judge once per criterion. The reward is the weighted share of the criteria met.
 
-    With one call per criterion, a verdict does not depend on the verdicts before it, and a reply without a clear label
-    concerns one criterion. The calls of an answer run at the same time.
+    With one call per criterion, a verdict does not depend on earlier verdicts, and a reply without a clear label
+    affects only one criterion. The calls for an answer run concurrently.
     """
 
     config: RubricJudgeConfig

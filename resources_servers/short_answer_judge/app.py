@@ -38,7 +38,7 @@ class ShortAnswerVerifyRequest(BaseVerifyRequest):
 
 
 class ShortAnswerServer(SimpleResourcesServer):
-    """Asks a judge whether the last message answers the question, and whether correctly."""
+    """A verifier that asks a judge whether the last message answers the question, and whether correctly."""
 
     config: ShortAnswerConfig
     KEY_METRICS = (
@@ -82,9 +82,9 @@ class ShortAnswerServer(SimpleResourcesServer):
 
 
 def shares(verdicts: Counter[str]) -> dict[str, float]:
-    """Return the percentages of the verdicts, of correct among attempted answers, and their harmonic mean.
+    """Return the percentage of each verdict, the accuracy on attempted answers, and the F-score.
 
-    The harmonic mean of "correct" and "correct given attempted" is the F-score. It is 0 if no answer is correct.
+    The F-score is the harmonic mean of `correct` and `accuracy_given_attempted`. It is 0 if no answer is correct.
     """
     total = sum(verdicts[verdict] for verdict in VERDICTS)
     if not total:

@@ -35,7 +35,7 @@ SUBMIT = "submit_document"
 
 WORKERS, DEADLINE_S, MEMORY_LIMIT_BYTES = 2, 5.0, 2 << 30
 SHORT, SHORT_JSON = 2_000, 20_000
-"""Characters that take a few milliseconds to parse, even if hostile. Longer texts are parsed in a worker."""
+"""The most characters that are parsed in this process. Longer texts may be slow and are parsed in a worker."""
 COSTLY = re.compile(r'"(?:\$ref|\$dynamicRef|\$recursiveRef|pattern|patternProperties)"')
 """Schema keywords that can make even a short text take forever to validate. A worker then validates every text."""
 
@@ -97,7 +97,7 @@ class StructuredOutputsServer(SimpleResourcesServer):
 
     async def verify(self, body: StructuredOutputsVerifyRequest) -> BaseVerifyResponse:
         answer = answer_in(body.response, body)
-        # Validate even without a document: an unusable schema must be reported for every answer.
+        # Validate even without a document, because an unusable schema must be reported for every answer.
         found = await self._first_problem(answer.text, body)
         problem = answer.problem or found
         return BaseVerifyResponse.grade(

@@ -117,7 +117,7 @@ def _rows(rng: random.Random) -> Iterator[dict[str, Any]]:
 
 
 def _task(row: dict[str, Any]) -> object:
-    """Return the row without the order of the properties, which does not make another task."""
+    """Return the parts that identify a task. The order of the schema's properties does not matter."""
     return [row["schema_type"], row["response_mode"], json.loads(row["schema_str"])]
 
 

@@ -56,14 +56,14 @@ class TextToSqlConfig(BaseResourcesServerConfig):
     query_steps: int = Field(SqlLimits.steps, gt=0)
     """Maximum number of steps of SQLite's virtual machine per query."""
     query_rows: int = Field(SqlLimits.rows, gt=0)
-    """Maximum number of rows that a query finds."""
+    """Maximum number of rows in a query's result."""
     database_dir: Path | None = None
     """A folder with a folder for each `db_id` of the rows, absolute or relative to a search root."""
     offers_run_query: bool = False
     """Whether the model gets the tool `run_query`."""
     judge_model_server: ModelServerRef | None = None
-    """The judge, asked if SQLite cannot run the reference or both results are empty, and if SQLite cannot parse an
-    answer in another dialect. Without a judge, a row whose reference cannot be run fails the rollout."""
+    """The judge. It decides if SQLite cannot run the reference, if both results are empty, and if SQLite cannot parse
+    an answer in another dialect. If there is no judge, a row whose reference cannot be run fails the rollout."""
     judge_responses_create_params: NeMoGymResponseCreateParamsNonStreaming = NeMoGymResponseCreateParamsNonStreaming(
         input=[]
     )
@@ -84,7 +84,7 @@ class SeedRequest(BaseSeedSessionRequest):
 
 
 class QueriedDatabase(SessionState):
-    """This rollout's database."""
+    """The database of one rollout."""
 
     database: Database = ""
 
@@ -97,7 +97,7 @@ class TextToSqlVerifyRequest(BaseVerifyRequest):
     sql: str
     """The reference query."""
     sql_context: str = ""
-    """Statements that create and fill the tables. With a `db_id` only the judge reads them."""
+    """Statements that create and fill the tables. If the row has a `db_id`, only the judge reads them."""
     db_id: str | None = None
     """The name of a folder of databases in `database_dir`."""
     sql_prompt: str = ""
@@ -162,7 +162,7 @@ class TextToSqlServer(SimpleResourcesServer):
     async def verify(self, body: TextToSqlVerifyRequest) -> BaseVerifyResponse:
         """Reward a query with the same result as the reference."""
         databases = self._databases(body)
-        # Run the reference even without an answer: a faulty row must be reported for every answer.
+        # Run the reference even without an answer, because a faulty row must be reported for every answer.
         expected = await self._expected(body, databases[0])
         sql = last_sql(strip_reasoning(body.response.last_text))
         if sql is None:
@@ -209,7 +209,7 @@ class TextToSqlServer(SimpleResourcesServer):
             ) from error
 
     async def _agrees_elsewhere(self, body: TextToSqlVerifyRequest, sql: str, databases: Sequence[Database]) -> bool:
-        """Return whether a query agrees with the reference on other rows, of these databases or made ones."""
+        """Return whether a query agrees with the reference on `databases` or, without a `db_id`, on generated rows."""
         in_order = is_ordered(body.sql)
         if body.db_id is None:
             return await self.runner.agrees_elsewhere(body.sql_context, sql, body.sql, in_order=in_order)
@@ -217,7 +217,7 @@ class TextToSqlServer(SimpleResourcesServer):
             expected = await self._expected(body, database)
             if expected is None:
                 continue
-            # The first database has shown which tables are read. An empty result here is a result like others.
+            # Do not check again which tables are read, so that an empty result is compared like any other.
             expected = expected._replace(tables=frozenset())
             if not await self.runner.finds_the_same(database, sql, expected, in_order=in_order):
                 return False

@@ -26,13 +26,13 @@ class Column:
 
     name: str
     phrase: str
-    """Its name in a question."""
+    """The column's name in a question."""
     values: Sequence[int] | Sequence[str] | None = None
-    """The numbers or texts that it is compared with; None for the cities of the database."""
+    """The numbers or texts that the column is compared with, or None if these are the database's cities."""
     has_gaps: bool = False
     """Whether some of its values are NULL."""
     adds_up: bool = True
-    """Whether the sum of numbers means something."""
+    """Whether the sum of its numbers is meaningful."""
 
     @property
     def is_number(self) -> bool:
@@ -49,11 +49,11 @@ class Table:
     """The column with a different value in each row, by which an answer names the rows."""
     columns: tuple[Column, ...]
     parents: tuple[Table, ...] = ()
-    """The tables that it refers to, by columns like `<name>_id`."""
+    """The tables that this table refers to, by columns like `<name>_id`."""
 
 
 class _Field(NamedTuple):
-    """A column of a table or of its parent, from the table's point of view."""
+    """A column of a table or of its parent, with its name in a question about the table."""
 
     column: Column
     table: Table
@@ -71,7 +71,7 @@ class _Condition(NamedTuple):
 
 
 def literal(value: str | int | None) -> str:
-    """Return a value as SQL writes it."""
+    """Return a value as an SQL literal."""
     if isinstance(value, str):
         return "'{}'".format(value.replace("'", "''"))
     return "NULL" if value is None else str(value)
@@ -84,7 +84,7 @@ def ask(chance: random.Random, cities: Sequence[str], tables: Sequence[Table]) -
 
 @dataclass(frozen=True)
 class _Draw:
-    """Draws questions about a table in all shapes that it allows."""
+    """A source of random questions about a table, in all forms that its columns and parents allow."""
 
     chance: random.Random
     cities: Sequence[str]
@@ -111,7 +111,7 @@ class _Draw:
         orders = [(f"{each.phrase}, then by ", f"{each.sql}, ") for each in fields] or [("", "")]
         words, order = self.chance.choice(orders)
         lead = f"{self.chance.choice(['Give', 'I need', 'List'])} the {self.table.label}"
-        # Two rows may agree in the first column, so the label decides.
+        # Order by the label, too, because two rows may have the same value in the first column.
         return Question(
             f"{lead} of each {self._words(conditions)}. Order them by {words}{self.table.label}.",
             f"SELECT {self._label} {self._from(conditions)} ORDER BY {order}{self._label}",

@@ -9,7 +9,7 @@ from nemo_gym import InvalidTask
 from resources_servers.text_to_sql.sql import Database
 
 FILES, SCRIPTS = "*.sqlite", "*.sql"
-# A row's text must not lead out of the folder.
+# Allow only plain names, because a row's `db_id` must not lead out of the folder.
 _NAME = re.compile(r"\w[\w .-]{0,59}")
 
 

@@ -20,13 +20,13 @@ from resources_servers.text_to_sql.schemas import SCHEMAS, Schema, Tables
 
 INSTRUCTION = "Answer the question with one SQLite query, in a fenced block of SQL. Select what is asked for, no more."
 TRIES = 1_000
-"""Attempts per row, because repeated questions and those with an empty result are discarded."""
+"""The most attempts per row, because repeated questions and questions with an empty result are discarded."""
 MORE_SHARE = 0.25
-"""The share of questions that are of a schema's own shapes."""
+"""The share of questions that come from a schema's own `ask_more`."""
 
 CITIES = tuple(row["city"] for row in shared_rows("cities.jsonl"))
 CITIES_PER_DATABASE = 6
-"""Few enough that several persons share a city."""
+"""The number of cities in a database. It is small, so that several persons share a city."""
 
 
 def prepare(output: Path, count: int = 100, seed: int = 0, split: Split | None = None) -> Path:
@@ -39,7 +39,7 @@ def prepare(output: Path, count: int = 100, seed: int = 0, split: Split | None =
 
 
 def _task(row: dict[str, Any]) -> list[Any]:
-    """Return the schema and the query. Other rows in the tables, which the prompt does not show, are no other task."""
+    """Return what identifies a task: the schema and the query, but not the rows, which the prompt does not show."""
     return [row["metadata"], row["sql"]]
 
 

@@ -20,7 +20,7 @@ def place_of_database(path: PurePosixPath, ids: Collection[str]) -> Path | None:
 
     Archives have the databases of a schema in a folder `<db_id>`.
     """
-    # Macintosh archives contain a file `._name` about each file.
+    # Skip files such as `._name`, which macOS adds to archives.
     if path.parent.name not in ids or path.suffix not in _SUFFIXES or path.name.startswith("."):
         return None
     return Path(path.parent.name, f"{path.stem}.sqlite")
@@ -29,7 +29,7 @@ def place_of_database(path: PurePosixPath, ids: Collection[str]) -> Path | None:
 def row_of(folder: Path, db_id: str, question: str, sql: str, *, evidence: str = "", where: str) -> dict[str, Any]:
     """Return the row of a question about the databases in `<folder>/<db_id>`.
 
-    Raise `DataError`, with `where` the question is, if it is incomplete or its database is missing.
+    Raise `DataError`, which begins with `where`, if the question is incomplete or its database is missing.
     """
     if not is_name(db_id):
         raise DataError(f"{where}: db_id: {db_id[:80]!r} is not the name of a database.")

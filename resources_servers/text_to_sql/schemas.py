@@ -1,4 +1,4 @@
-"""The databases that questions are about: their tables, rows that fill them, and what questions call them."""
+"""The databases that questions are about: their tables, rows that fill them, and their names in questions."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Schema:
     tables: str
     fill: Callable[[random.Random, Sequence[str]], Tables]
     about: tuple[Table, ...]
-    """What questions call the tables and columns."""
+    """The tables and columns that questions are about, with their names in questions."""
     ask_more: Callable[[random.Random, Sequence[str]], Question] | None = None
-    """Draws questions of other shapes about the same cities."""
+    """A function that draws questions of other forms, given the same cities as `fill`."""
 
 
 def _fill_library(chance: random.Random, cities: Sequence[str]) -> Tables:

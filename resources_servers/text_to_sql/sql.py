@@ -23,13 +23,13 @@ HEAP_BYTES = 256 * 2**20
 WORKER_BYTES = 2**30
 SIGNIFICANT_DIGITS = 9
 VARIANTS = 12
-"""Databases of the same schema with other rows, on which an answer must agree with the reference, too."""
+"""The number of databases with other rows on which an answer must also agree with the reference."""
 LARGEST_EXACT_FLOAT = 2**53
 
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _REACHING_OUT = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_CREATE_VTABLE}
 _NO_FUNCTIONS = {"load_extension", "fts3_tokenizer"}
-# An unclosed `[` or `/*` matches to the end; without that, searching the closing mark for each one takes square time.
+# An unclosed `[` or `/*` matches up to the end. Otherwise, looking for the end of each one takes quadratic time.
 _QUOTED = re.compile(
     r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*(?:\]|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)""", re.DOTALL
 )
@@ -56,15 +56,15 @@ class SqlLimits:
 
 
 class QueryFailed(ValueError):
-    """A query or database script that could not be run; the message is SQLite's or names the limit."""
+    """An error for a query or database script that could not be run. The message is SQLite's, or names the limit."""
 
 
 class QueryUnreadable(QueryFailed):
-    """A query with syntax that SQLite does not know: an invalid one, or another dialect."""
+    """An error for a query that SQLite cannot parse, because it is invalid or in another dialect."""
 
 
 class DatabaseFailed(QueryFailed):
-    """A script for a database that could not be run, or a file that is not a database."""
+    """An error for a database script that could not be run, or for a file that is not a database."""
 
 
 class QueryResult(NamedTuple):
@@ -95,11 +95,11 @@ class SqlRunner:
         self._pool = WorkerPool(size, self.limits.deadline_s, memory_limit_bytes=WORKER_BYTES)
 
     async def query(self, database: Database, sql: str) -> QueryResult:
-        """Run a query on a database. Raises `QueryFailed`."""
+        """Run a query on a database. Raises `QueryFailed` if the query fails or exceeds a limit."""
         return await self._run(run_query, database, sql, self.limits)
 
     async def finds_the_same(self, database: Database, sql: str, expected: QueryResult, *, in_order: bool) -> bool:
-        """Return whether a query has the expected result. Raises `QueryFailed`."""
+        """Return whether a query has the expected result. Raises `QueryFailed` if the query fails."""
         return await self._run(_finds_the_same, database, sql, self.limits, expected, in_order)
 
     async def agrees_elsewhere(self, script: str, sql: str, reference: str, *, in_order: bool) -> bool:
@@ -126,7 +126,7 @@ class SqlRunner:
 
 
 def run_query(database: Database, sql: str, limits: SqlLimits) -> QueryResult:
-    """Run a query on a database, and block until it ends. Raises `QueryFailed`."""
+    """Run a query on a database, and block until it ends. Raises `QueryFailed` if it fails."""
     if isinstance(database, Path):
         with closing(_opened_file(database)) as connection:
             return _read(connection, sql, limits)
@@ -137,9 +137,9 @@ def run_query(database: Database, sql: str, limits: SqlLimits) -> QueryResult:
 
 def _opened_file(path: Path) -> sqlite3.Connection:
     try:
-        # An immutable file is read without locks and journals, so its folder may be read-only, too.
+        # Open the file as immutable, so that SQLite needs no locks and journals, and its folder may be read-only.
         connection = _opened(f"{path.absolute().as_uri()}?mode=ro&immutable=1")
-        # Opening reads nothing yet.
+        # Read something, because opening alone does not detect a file that is not a database.
         connection.execute("PRAGMA schema_version")
     except sqlite3.Error as error:
         raise DatabaseFailed(f"{path}: {error}") from error
@@ -150,7 +150,7 @@ def _opened(database: str = ":memory:") -> sqlite3.Connection:
     connection = sqlite3.connect(database, uri=True, isolation_level=None)
     connection.text_factory = lambda raw: raw.decode(errors="replace")
     connection.execute(f"PRAGMA hard_heap_limit = {HEAP_BYTES}")
-    # By default, a large sort goes to temporary files, which would fill the disk.
+    # Keep temporary data in memory, because a large sort would otherwise fill the disk with temporary files.
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
@@ -229,9 +229,9 @@ def _finds_the_same(database: Database, sql: str, limits: SqlLimits, expected: Q
 
 
 def _agrees_on_variant(script: str, pair: _Pair, limits: SqlLimits, number: int) -> bool:
-    """Return whether a query finds the same as the reference after the rows were replaced.
+    """Return whether a query has the same result as the reference after the rows were replaced.
 
-    The result is True if the reference fails or is ambiguous there: if it depends on the order of the stored rows.
+    Return True if the reference fails on the new rows, or if its result depends on the order of the stored rows.
     """
     with closing(_opened()) as varied, closing(_opened()) as reversed_, closing(_opened()) as shuffled:
         _make(varied, script, limits)
@@ -248,7 +248,7 @@ def _agrees_on_variant(script: str, pair: _Pair, limits: SqlLimits, number: int)
         others = (backwards, mixed)
         if not all(_same_rows(other, expected, in_order=False) for other in others):
             return True
-        # If the reference leaves ties in any order, so may the answer.
+        # Do not require an order that the reference itself does not determine, such as the order of ties.
         in_order = pair.in_order and all(_same_rows(other, expected, in_order=True) for other in others)
         found = (_read(each, pair.sql, limits) for each in (varied, reversed_))
         return all(_same_rows(each, expected, in_order=in_order) for each in found)

@@ -15,13 +15,13 @@ Value = str | int | float | bytes | None
 Row = tuple[Value, ...]
 
 CONSTANT_SHARE, NEW_SHARE = 0.4, 0.3
-"""The shares of values that come from the reference, or that are new numbers in a column's range."""
+"""The shares of values that are constants of the reference query, or new numbers in a column's range."""
 MOST_COMPARED_ROWS = 2_000
-"""Regularities are looked for in this many rows of a table."""
+"""The most rows of a table that are searched for regularities between columns."""
 MOST_ROWS = 500
 """The most new rows of a table."""
 LEAST_ORDERED_ROWS = 4
-"""With fewer rows, one column may be below another by chance."""
+"""The fewest rows that show a regularity. In fewer rows, one column may be below another by chance."""
 WORDS = ("amber", "birch", "cedar", "delta", "ember")
 """Texts for tables without rows."""
 
@@ -36,7 +36,7 @@ _EQUALITY = ("=", "==", "<>", "!=")
 
 @dataclass(frozen=True)
 class _Reference:
-    """Columns whose values occur in columns of another table. Names of the parent are in lower case."""
+    """A foreign key: columns whose values occur in columns of a parent table. The parent's names are in lower case."""
 
     columns: tuple[str, ...]
     parent: str
@@ -44,7 +44,7 @@ class _Reference:
 
 
 class _Range(NamedTuple):
-    """The numbers of a column."""
+    """The range of a column's numbers."""
 
     least: int | float
     most: int | float
@@ -75,7 +75,7 @@ class _Table:
 
     @cached_property
     def unique(self) -> set[str]:
-        """The columns of which no value occurs twice, by declaration or by chance."""
+        """The columns in which no value occurs twice, by declaration or by chance."""
         return {column for column, values in self.values.items() if len(set(values)) == len(values)}
 
     @cached_property
@@ -90,7 +90,7 @@ class _Table:
 
 
 def vary(connection: sqlite3.Connection, reference: str, chance: Random) -> None:
-    """Replace the rows of all tables, so that a query that is right only for the old ones finds something else.
+    """Replace the rows of all tables, so that a query that is correct only for the old rows has another result.
 
     Keys stay unique, and references stay valid. Columns without NULL or without repeated values stay so. Values of a
     column come from its rows, from the constants that the reference query compares it with, or from its range.
@@ -109,7 +109,7 @@ def vary(connection: sqlite3.Connection, reference: str, chance: Random) -> None
 
 
 def reorder(connection: sqlite3.Connection, chance: Random | None) -> None:
-    """Store the rows of all tables in random order, or reversed, and without keys, which would sort them."""
+    """Store the rows of all tables in random order, or reversed if `chance` is None. Drop keys, which sort rows."""
     for name in _names(connection):
         rows = connection.execute(f"SELECT * FROM {_quoted(name)}").fetchall()
         about = connection.execute(f"PRAGMA table_xinfo({_quoted(name)})").fetchall()
@@ -156,7 +156,7 @@ def _read(connection: sqlite3.Connection, name: str) -> _Table:
     references = []
     for pairs in by_number.values():
         parent = pairs[0][1]
-        # A reference without columns is to the parent's key.
+        # A foreign key that names no parent columns refers to the parent's primary key.
         targets = [target for _, _, target in pairs if target] or _key_of(connection, parent)
         columns = [spelled[column.casefold()] for column, _, _ in pairs if column.casefold() in spelled]
         if len(targets) == len(columns) == len(pairs):
@@ -206,7 +206,7 @@ def _parents_first(tables: Sequence[_Table]) -> list[_Table]:
 
 
 def _constants(reference: str) -> dict[str, list[Value]]:
-    """Return the constants that the query compares columns with, and their neighbours if it asks for the order."""
+    """Return the constants that the query compares columns with, and their neighbours for operators such as `<`."""
     found: dict[str, list[Value]] = {}
     for match in _COMPARED.finditer(reference):
         values = found.setdefault(match["column"].casefold(), [])
@@ -222,7 +222,7 @@ def _constants(reference: str) -> dict[str, list[Value]]:
 
 
 class _NewRows:
-    """The new rows of a table whose parents have theirs."""
+    """The new rows of a table, whose parents must already have their new rows."""
 
     def __init__(
         self, table: _Table, made: dict[str, _Table], constants: dict[str, list[Value]], chance: Random
@@ -262,7 +262,7 @@ class _NewRows:
         return is_full and column in self._table.unique
 
     def _unique(self, column: str) -> list[Value]:
-        """Return different values for a column: its own, the reference's, and for whole numbers new ones as well."""
+        """Return distinct values for a column: its own, the query's constants and, if all are integers, new ones."""
         own = self._table.values[column]
         values = sorted({*own, *self._compared_with(column)} - {None}, key=_sort_key)
         numbers = [value for value in values if type(value) is int]
@@ -275,7 +275,7 @@ class _NewRows:
         return sorted({*numbers, *new})
 
     def _groups(self, columns: list[str]) -> list[list[str]]:
-        """Return the columns in groups. Those that depend on each other are in one group."""
+        """Group the columns. Columns that depend on each other are in the same group."""
         group_of = {column: [column] for column in columns}
         for one, other in permutations(columns, 2):
             if group_of[one] is not group_of[other] and self._depend(one, other):
@@ -284,7 +284,7 @@ class _NewRows:
         return list({id(group): group for group in group_of.values()}.values())
 
     def _depend(self, one: str, other: str) -> bool:
-        """Return whether the first column determines the second one, or is never above it."""
+        """Return whether the first column determines the second one, or is never greater than the second one."""
         first, second = (self._table.columns.index(column) for column in (one, other))
         pairs = [(row[first], row[second]) for row in self._table.rows[:MOST_COMPARED_ROWS]]
         pairs = [pair for pair in pairs if pair[0] is not None and pair[1] is not None]
@@ -323,7 +323,7 @@ class _NewRows:
         return round(chance.uniform(numbers.least, numbers.most), 2)
 
     def _compared_with(self, column: str) -> list[Value]:
-        """Return the constants of the reference that are of the column's type."""
+        """Return the constants that the query compares a column with, if they have the column's type."""
         kinds = {isinstance(value, int | float) for value in self._table.values[column][:MOST_COMPARED_ROWS]}
         found = self._constants.get(column.casefold(), [])
         return [value for value in found if value is None or kinds == {isinstance(value, int | float)}]
@@ -344,18 +344,18 @@ class _NewRows:
         return self._chance.choice(WORDS)
 
     def _refer(self, row: dict[str, Value], reference: _Reference) -> bool:
-        """Set the columns of a reference to the values of a row of the parent. Return False if all are taken."""
+        """Set the columns of a reference to the values of a parent row. Return False if no parent row is left."""
         current = tuple(row[column] for column in reference.columns)
         if not self._is_known(reference) or (None in current and self._table.rows):
             return True
         targets = self._targets[reference]
         if not targets and self._is_own(reference):
-            # The first row refers to nothing if others do so, or else to itself.
+            # The first row refers to NULL if the old rows have NULLs there, and otherwise to itself.
             is_nullable = any(len(self._table.values[each]) < len(self._table.rows) for each in reference.columns)
             targets = [(None,) * len(current) if is_nullable else self._own(row, reference)]
         if not targets:
             return False
-        # A value of the old rows may be part of a group. Keep it if it is still valid.
+        # Keep a value of the old rows if it is still valid, because it may belong to a group of columns.
         place = targets.index(current) if current in targets else self._chance.randrange(len(targets))
         row |= zip(reference.columns, targets[place], strict=True)
         if self._table.rows and len(current) == 1 and reference.columns[0] in self._table.unique:
@@ -366,7 +366,7 @@ class _NewRows:
         return reference.parent == self._table.name.casefold()
 
     def _is_known(self, reference: _Reference) -> bool:
-        """Return whether the parent has its new rows. Two tables that refer to each other cannot both come first."""
+        """Return whether the parent has its new rows. It may not, if the two tables refer to each other."""
         parent = self._table if self._is_own(reference) else self._made.get(reference.parent)
         return parent is not None and {*reference.parent_columns} <= {*map(str.casefold, parent.columns)}
 
@@ -375,7 +375,7 @@ class _NewRows:
         return tuple(by_name[column] for column in reference.parent_columns)
 
     def _targets_of(self, reference: _Reference) -> list[tuple[Value, ...]]:
-        """Return the values that a reference may have. To the own table it is only to earlier rows, so it ends."""
+        """Return the valid values of a reference. If it refers to its own table, rows are added as they are made."""
         if self._is_own(reference) or not self._is_known(reference):
             return []
         parent = self._made[reference.parent]

@@ -22,7 +22,7 @@ _UNITS = {
     "l": "litres", "liter": "litres", "liters": "litres", "kmh": "km/h", "kph": "km/h", "v": "volts", "w": "watts"
 }  # fmt: skip
 _UNIT = re.compile(rf"(?<=[\d\s])(?:{'|'.join(_UNITS)})\.?\Z", re.IGNORECASE)
-"""Other spellings of the gauges' units."""
+"""A regex for other spellings of the gauges' units at the end of an answer."""
 _MOVE = re.compile(r"up|down|left|right|[udlr]|[↑↓←→]", re.IGNORECASE)
 _MOVES = re.compile(rf"(?:(?:{_MOVE.pattern})[\s,;>-]*)+", re.IGNORECASE)
 _LETTER_OF_ARROW = {"↑": "U", "↓": "D", "←": "L", "→": "R"}
@@ -45,7 +45,7 @@ class Key(NamedTuple):
 
 
 class Grade(NamedTuple):
-    """The reward, and the answer in one spelling; None if it does not have the requested form."""
+    """The reward, and the answer in normalised form, or None if it does not have the requested form."""
 
     reward: float
     answer: str | None

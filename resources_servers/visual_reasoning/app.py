@@ -49,7 +49,7 @@ class VerifyRequest(BaseVerifyRequest):
     model_config = ConfigDict(extra="allow")
 
     question: str
-    """The question without the form of the answer. A number's unit may hold only words of it."""
+    """The question without the instruction on the answer's form. A number's unit may only be words of it."""
     grader: Grader
     """How the final answer is compared with the expected one."""
     expected_answer: AnswerText = Field(pattern=r"\S")
@@ -57,7 +57,7 @@ class VerifyRequest(BaseVerifyRequest):
     tolerance: AnswerText | None = Field(default=None, pattern=r"^\d+(\.\d+)?$")
     """For `number` and `time`, how far an answer may be off; a time in minutes."""
     box: tuple[int, int, int, int] | None = None
-    """For `point`, the object's pixels: left, top, right, bottom. Each of them is a right answer."""
+    """For `point`, the object's box in pixels: left, top, right, bottom. Each point in it is a right answer."""
     reach: int | None = Field(default=None, gt=0)
     """For `point`, the distance from the box, in pixels, at which the reward is 0."""
 
@@ -69,7 +69,7 @@ class Pictures(SessionState):
 
 
 class VisualReasoningServer(SimpleResourcesServer):
-    """Compares the final answer with the row's, and enlarges parts of the pictures."""
+    """A server that compares the final answer with the row's, and enlarges parts of the pictures."""
 
     config: VisualReasoningConfig
     KEY_METRICS = (

@@ -15,14 +15,14 @@ COLUMNS, ROWS = 5, 2
 CARD_WIDTH, CARD_HEIGHT = 220, 130
 LETTERS = "ACEFHJKLMNPRTUXY"
 DIGITS = "23479"
-"""Without those that look like others, such as B and 8, D and 0, 6 and 8, or V and U."""
+"""The characters of codes, without those that look like others, such as B and 8, D and 0, 6 and 8, or V and U."""
 CORK: Colour = (226, 208, 176)
 LONGEST_NAME = 16
 
 
 @cache
 def _names() -> list[str]:
-    """Return the names that fit on a card. Pillow's own font lacks letters with accents."""
+    """Return the names that fit on a card. They have no accents, because Pillow's own font lacks these letters."""
     names = (f"{row['given_name']} {row['surname']}" for row in shared_rows("names.jsonl"))
     return [name for name in names if name.isascii() and len(name) <= LONGEST_NAME]
 
@@ -39,7 +39,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Board(Sheet):
-    """Cards on cork."""
+    """A cork board with cards."""
 
     WIDTH: ClassVar[int] = 1600
     HEIGHT: ClassVar[int] = 800

@@ -36,7 +36,7 @@ class Axes:
 
     @classmethod
     def place_of(cls, at: int, count: int) -> float:
-        """Return the centre of one of the columns that share the width."""
+        """Return the horizontal centre of column `at` if `count` columns share the width."""
         return cls.LEFT + (at + 0.5) / count * (cls.RIGHT - cls.LEFT)
 
     @classmethod
@@ -124,7 +124,7 @@ def line_chart(rng: random.Random) -> Task:
     years = tuple(range(start, start + count))
     one, other = rng.sample(SERIES, 2)
     upper = tuple(rng.sample(range(0, TOP + 1, 5), count))
-    # Two marks in the same year must not touch.
+    # Keep the two values of a year apart, so that their marks do not touch.
     lower = tuple(rng.choice([v for v in range(0, TOP + 1, 5) if abs(v - value) >= 10]) for value in upper)
     colours = rng.sample(FILLS[:5], 2)
     picture = Lines(rng.choice(VISITORS), years, (one, other), (upper, lower), (colours[0], colours[1]))

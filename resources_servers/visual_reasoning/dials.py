@@ -14,23 +14,23 @@ HANDS: tuple[Colour, ...] = ((30, 30, 34), (150, 30, 40), (30, 60, 140), (20, 10
 FACES: tuple[Colour, ...] = (WHITE, (248, 244, 228), (228, 238, 246))
 CLOCK_MINUTES = "1"
 FIRST_ANGLE, SPAN = -120, 240
-"""A gauge begins at its lower left."""
+"""The angles of a gauge's scale in degrees, clockwise from the top. The scale begins at the lower left."""
 
 
 @dataclass(frozen=True)
 class Clock(Sheet):
-    """A face with two hands."""
+    """A clock face with two hands."""
 
     WIDTH: ClassVar[int] = 240
     HEIGHT: ClassVar[int] = 240
     CENTRE: ClassVar[tuple[int, int]] = (120, 120)
 
     minutes: int
-    """Since twelve o'clock."""
+    """The minutes since twelve o'clock."""
     hand: Colour
     face: Colour
     numerals: int
-    """Every hour, every third one, or none (0) has its number."""
+    """1 if every hour has its number, 3 if every third hour has it, or 0 if none has it."""
 
     def draw(self, canvas: Canvas) -> None:
         canvas.circle(self.CENTRE, 114, fill=self.face, outline=INK, width=3)
@@ -94,7 +94,7 @@ class Gauge(Sheet):
 
     scale: Scale
     thousandths: int
-    """The needle's place on the scale."""
+    """The needle's position on the scale, from 0 to 1000."""
     needle: Colour
     face: Colour
 

@@ -20,7 +20,7 @@ INK: Colour = (30, 30, 34)
 PALE: Colour = (208, 208, 214)
 DATA_URL = "data:image/png;base64,"
 PALETTE = 64
-"""Colours of a file. A palette makes it several times smaller, and the eye does not see the difference."""
+"""The number of colours of a file. A palette makes the file several times smaller without a visible difference."""
 
 
 def pillow(name: str) -> ModuleType:
@@ -44,7 +44,7 @@ def _font(size: int) -> Any:
 
 
 class Canvas:
-    """A picture in the making. Coordinates are pixels of the finished picture."""
+    """A picture that is being drawn. Coordinates are pixels of the finished picture."""
 
     def __init__(self, width: int, height: int, background: Colour = WHITE, *, fineness: int = 3) -> None:
         """Create an empty picture. It is drawn `fineness` times as large, so that edges become smooth."""
@@ -94,7 +94,7 @@ class Canvas:
 
 
 def png_of(image: Any, palette: int = PALETTE) -> bytes:
-    """Return a picture as a PNG file of so many colours, the same bytes for the same picture."""
+    """Return a picture as a PNG file with `palette` colours. The same picture always gives the same bytes."""
     method, dither = pillow("Image").Quantize.FASTOCTREE, pillow("Image").Dither.NONE
     buffer = BytesIO()
     image.quantize(palette, method=method, dither=dither).save(buffer, "PNG", optimize=True)

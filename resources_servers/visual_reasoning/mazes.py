@@ -34,7 +34,7 @@ class Maze(Sheet):
     start: Cell
     goal: Cell | None
     exits: tuple[tuple[str, Cell], ...]
-    """A letter and a cell outside of the maze, next to a gap in its border."""
+    """For each exit, its letter and a cell outside of the maze, next to a gap in its border."""
     wall: Colour
 
     def draw(self, canvas: Canvas) -> None:
@@ -90,7 +90,7 @@ def _exit(rng: random.Random) -> Task:
 
 
 def _only_first_is_reached(rng: random.Random, passages: set[Passage], start: Cell, exits: list[Cell]) -> bool:
-    """Close passages so that the other exits cannot be reached. Return False if one of them is on the way."""
+    """Close passages so that only the first exit can be reached. Return False if this maze does not allow that."""
     wanted = {*_passages_of(path_between(passages, start, _inside(exits[0])), start)}
     if len(wanted) < SHORTEST:
         return False
@@ -106,7 +106,7 @@ def _only_first_is_reached(rng: random.Random, passages: set[Passage], start: Ce
 
 
 def _carved(rng: random.Random) -> set[Passage]:
-    """Return passages that join all cells, without a circle."""
+    """Return random passages that connect all cells without a cycle."""
     passages: set[Passage] = set()
     trail = [rng.choice(CELLS)]
     seen = {trail[0]}
@@ -123,7 +123,7 @@ def _carved(rng: random.Random) -> set[Passage]:
 
 
 def path_between(passages: set[Passage], start: Cell, goal: Cell) -> str | None:
-    """Return the letters of the only way between two cells; None without a way."""
+    """Return the moves of the only path between two cells, or None if there is no path."""
     ways = {start: ""}
     unvisited = [start]
     for cell in unvisited:

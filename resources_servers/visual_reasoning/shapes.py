@@ -20,11 +20,11 @@ CORNERS = {"triangle": 3, "square": 4}
 SMALLEST, LARGEST = 11, 21
 GAP = 5
 SHORTEST_REACH = 4
-"""Pixels. A picture whose target is nearer to another shape is drawn again."""
+"""The least reach of a target, in pixels. If another shape is nearer, the picture is drawn again."""
 
 
 class Look(NamedTuple):
-    """What distinguishes one shape from another."""
+    """The colour and the kind of a shape, by which a question refers to it."""
 
     colour: str
     kind: str
@@ -38,17 +38,17 @@ LOOKS = tuple(Look(colour, kind) for colour in COLOURS for kind in KINDS)
 
 @dataclass(frozen=True)
 class Shape:
-    """A shape at its place."""
+    """A shape at a position in a picture."""
 
     look: Look
     rgb: Colour
     centre: Point
     radius: int
     turn: int
-    """Degrees clockwise."""
+    """The rotation in degrees, clockwise."""
 
     def outline(self) -> list[Point]:
-        """Return the corners; many of them for a circle."""
+        """Return the corners of the shape. A circle is drawn as a polygon with many corners."""
         if self.look.kind == "star":
             radii = (self.radius, self.radius * 0.45)
             return [on_circle(self.centre, radii[at % 2], self.turn + at * 36) for at in range(10)]
@@ -64,7 +64,7 @@ class Shape:
 
     @property
     def reach(self) -> int:
-        """Return half the size of the box."""
+        """Return half the length of the box's shorter side."""
         left, top, right, bottom = self.box
         return min(right - left, bottom - top) // 2
 
@@ -140,7 +140,7 @@ def _wanted(rng: random.Random) -> Wanted:
 def _looks(rng: random.Random, wanted: Wanted, hits: int, others: int) -> list[Look]:
     fitting = [look for look in LOOKS if wanted.fits(look)]
     unlike = [look for look in LOOKS if not wanted.fits(look)]
-    # Shapes that share the colour or the kind are the ones that may be counted by mistake.
+    # Include many shapes that share the colour or the kind, because these may be counted by mistake.
     similar = [look for look in unlike if wanted.colour == look.colour or wanted.kind == look.kind] or unlike
     looks = rng.choices(fitting, k=hits) + [rng.choice(rng.choice((similar, unlike))) for _ in range(others)]
     rng.shuffle(looks)
@@ -191,7 +191,7 @@ def point(rng: random.Random) -> Task:
         picture = _placed(rng, rng.sample(LOOKS, rng.randint(5, 9)))
         target = rng.choice(picture.shapes)
         others = (shape for shape in picture.shapes if shape != target)
-        # A point in another shape earns nothing.
+        # Limit the reach, so that a point in another shape earns nothing.
         reach = min(target.reach, *(math.floor(target.gap_to(other)) for other in others))
     x, y = target.centre
     size = f"{Shapes.WIDTH} pixels wide and {Shapes.HEIGHT} pixels high"

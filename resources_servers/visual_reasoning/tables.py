@@ -44,7 +44,7 @@ class Table(Sheet):
 def table(rng: random.Random) -> Task:
     columns = tuple(rng.sample(SERIES, rng.randint(3, 4)))
     rows = tuple(rng.sample(GOODS, rng.randint(4, 7)))
-    # Distinct numbers, so that each row and each column has one largest.
+    # Draw distinct numbers, so that each row and each column has a single largest and smallest number.
     numbers = iter(rng.sample(range(10, 1000), len(rows) * len(columns)))
     cells = tuple(tuple(next(numbers) for _ in columns) for _ in rows)
     picture = Table(columns, rows, cells, rng.choice(HEADERS))

@@ -37,7 +37,7 @@ class Picture(Protocol):
 
 @dataclass(frozen=True)
 class Sheet:
-    """The defaults of a picture."""
+    """A picture with default drawing settings."""
 
     FINENESS: ClassVar[int] = 3
     PALETTE: ClassVar[int] = PALETTE
@@ -48,7 +48,7 @@ class Sheet:
 
 
 def png_file(picture: Picture) -> bytes:
-    """Draw a picture."""
+    """Draw a picture and return it as a PNG file."""
     canvas = Canvas(picture.WIDTH, picture.HEIGHT, picture.background, fineness=picture.FINENESS)
     picture.draw(canvas)
     return canvas.png(picture.PALETTE)
@@ -76,7 +76,7 @@ class Task:
 
     @property
     def key(self) -> list[Any]:
-        """Return what the model sees, before it is drawn."""
+        """Return the content of the question and the pictures, which identifies the task."""
         return [self.question, [[type(each).__name__, asdict(each)] for each in self.pictures]]  # type: ignore[call-overload]
 
     @property

@@ -8,7 +8,7 @@ from nemo_gym import ToolError
 from resources_servers.visual_reasoning.drawing import pillow, png_of
 
 LONGEST_SIDE = 768
-"""In pixels, of an enlarged part."""
+"""The longest side of an enlarged part, in pixels."""
 LARGEST_FACTOR = 8
 
 

@@ -31,12 +31,12 @@ from resources_servers.workplace_assistant.toolkits import TOOLS, Function
 
 
 class WorkplaceAssistantConfig(BaseResourcesServerConfig):
-    """The source of the company: WorkBench's CSV files in `database_dir`, or by default our own company."""
+    """The source of the company: WorkBench's CSV files in `database_dir`, or by default a generated company."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     database_dir: Path | None = None
-    """Absolute, or relative to a search root, such as the repository."""
+    """The path of the folder, absolute or relative to a search root, such as the repository."""
 
 
 class GroundTruthCall(BaseModel):
@@ -62,7 +62,7 @@ class WorkplaceAssistantVerifyRequest(WorkplaceAssistantRunRequest, BaseVerifyRe
 
 
 class Desk(SessionState):
-    """This rollout's database, created by its first tool call."""
+    """The database of one rollout, created by its first tool call."""
 
     company: Company | None = None
     """The initial state, by default the server's company."""
@@ -70,7 +70,7 @@ class Desk(SessionState):
 
 
 class WorkplaceAssistantServer(SimpleResourcesServer):
-    """Offers the tools on each rollout's own database, and compares its final contents with the expected ones."""
+    """A server that offers tools on a database per rollout, and compares its final contents with the expected ones."""
 
     config: WorkplaceAssistantConfig
     KEY_METRICS = ("mean/reward", "mean/input_tokens", "mean/output_tokens", "mean/total_tokens")
@@ -140,7 +140,7 @@ class WorkplaceAssistantServer(SimpleResourcesServer):
 
 
 def _executed(response: NeMoGymResponse) -> set[str]:
-    """Return the ids of the executed calls. The calls of a truncated last turn were not, so they have no output."""
+    """Return the ids of the executed calls. Calls of a truncated last turn were not executed and have no output."""
     if response.incomplete_details is None:
         return {call.call_id for call in response.tool_calls}
     return {item.call_id for item in response.output if item.type == "function_call_output"}

@@ -26,7 +26,7 @@ from resources_servers.workplace_assistant.toolkits.project_management import BO
 
 SEED = 0
 MOST_KEPT = 64
-"""Companies in memory. Each needs about 1.3 MB, and 20 ms to generate."""
+"""The number of cached companies. Each takes about 1.3 MB, and 20 ms to generate."""
 EMAILS, EVENTS, TASKS, CUSTOMERS, VISITS = 500, 300, 300, 200, 1000
 DOMAIN = "brightharbor.example"
 
@@ -76,7 +76,7 @@ T = TypeVar("T")
 
 @lru_cache(maxsize=MOST_KEPT)
 def made_up_company(seed: int = SEED) -> Company:
-    """Return the company of a seed. It is always the same."""
+    """Generate the company of a seed. The same seed always gives the same company."""
     random = Random(seed)
     return Company(
         emails=_with_ids(random, EMAIL_COLUMNS, _emails(random)),
@@ -104,7 +104,7 @@ def _with_ids(random: Random, columns: tuple[str, ...], rows: Iterator[Sequence[
 
 def _emails(random: Random) -> Iterator[Sequence[str]]:
     today = datetime.fromisoformat(TODAY)
-    # Far enough apart that no two emails share a second.
+    # Sample distinct minutes, so that no two emails share a second.
     for minutes in sorted(_sample(random, range(1, 60 * 24 * 60), EMAILS), reverse=True):
         name = _one(random, COLLEAGUES)
         is_about_work = random.random() < 0.5

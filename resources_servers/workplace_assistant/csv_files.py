@@ -55,7 +55,7 @@ def _visits(path: Path) -> Iterator[Row]:
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
-    """Yield the rows with the lines on which they end, without additional columns."""
+    """Yield each row with the number of its last line. Leave out additional columns."""
     lines = csv.reader(io.StringIO(_text(path), newline=""))
     header = next(lines, [])
     missing = [column for column in columns if column not in header]
@@ -64,7 +64,7 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
     for values in lines:
         if len(values) != len(header):
             raise DataError(f"{path}:{lines.line_num}: {len(values)} values for {len(header)} columns.")
-        # The files escape line breaks within values.
+        # Unescape line breaks, which the files escape within values.
         row = {column: value.replace("\\n", "\n") for column, value in zip(header, values, strict=True)}
         yield lines.line_num, {column: row[column] for column in columns}
 

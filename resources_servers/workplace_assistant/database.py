@@ -63,7 +63,7 @@ class Company:
 
 
 class Changes(NamedTuple):
-    """The differences from the initial table, in a form that compares two attempts."""
+    """The differences from the initial table, in a form in which two attempts can be compared."""
 
     known: dict[str, Row | None]
     """The changed initial rows, by id. Deleted rows are None."""

@@ -40,7 +40,7 @@ class Errand(NamedTuple):
 
 
 class Draw:
-    """Random choices in a company."""
+    """A source of random choices in a company."""
 
     def __init__(self, company: Company, random: Random) -> None:
         self.company = company
@@ -88,11 +88,11 @@ class Draw:
 
 
 Maker = Callable[[Draw], Errand | None]
-"""Draws an errand of one kind, or None if the draw makes no sense."""
+"""A function that draws an errand of one kind. It returns None if the drawn errand makes no sense."""
 
 
 def delete_last_email(draw: Draw) -> Errand | None:
-    """Delete the newest email of a colleague."""
+    """Draw an errand: delete the newest email of a colleague."""
     sender = draw.colleague()
     email = next((row for row in draw.received() if row["sender/recipient"] == sender), None)
     request = draw.one(["Delete the last email I got from {}.", "{}'s latest email can go. Please delete it."])
@@ -104,7 +104,7 @@ def delete_last_email(draw: Draw) -> Errand | None:
 
 
 def forward_email(draw: Draw) -> Errand | None:
-    """Forward the newest email about something to two colleagues."""
+    """Draw an errand: forward the newest email with some subject to two colleagues."""
     email, readers = draw.one(draw.received()), sorted({draw.colleague(), draw.colleague()})
     newest = next(row for row in draw.received() if row["subject"] == email["subject"])
     names = " and ".join(map(_called, readers))
@@ -116,7 +116,7 @@ def forward_email(draw: Draw) -> Errand | None:
 
 
 def answer_email(draw: Draw) -> Errand | None:
-    """Answer the newest email of a colleague."""
+    """Draw an errand: answer the newest email of a colleague."""
     sender, text = draw.colleague(), draw.one(NOTES)
     email = next((row for row in draw.received() if row["sender/recipient"] == sender), None)
     if email is None:
@@ -129,7 +129,7 @@ def answer_email(draw: Draw) -> Errand | None:
 
 
 def delete_recent_emails(draw: Draw) -> Errand | None:
-    """Delete a colleague's emails since some day."""
+    """Draw an errand: delete a colleague's emails since some day."""
     sender, day = draw.colleague(), date.fromisoformat(TODAY) - timedelta(days=draw.random.randrange(2, 15))
     emails = [
         row for row in draw.received() if row["sender/recipient"] == sender and row["sent_datetime"] >= day.isoformat()
@@ -142,7 +142,7 @@ def delete_recent_emails(draw: Draw) -> Errand | None:
 
 
 def cancel_next_meeting(draw: Draw) -> Errand | None:
-    """Cancel the next meeting with a colleague."""
+    """Draw an errand: cancel the next meeting with a colleague."""
     person = draw.colleague()
     meetings = draw.meetings_with(person, NOW)[:1]
     request = draw.one(["Cancel my next meeting with {}.", "{} is ill. Please cancel our next meeting."])
@@ -150,7 +150,7 @@ def cancel_next_meeting(draw: Draw) -> Errand | None:
 
 
 def clear_a_day(draw: Draw) -> Errand | None:
-    """Cancel a day's meetings before or after noon."""
+    """Draw an errand: cancel a day's meetings before or after noon."""
     day = draw.working_day()
     half = draw.one(["before", "after"])
     meetings = [row for row in draw.meetings_on(day) if (row["event_start"] < f"{day} 12:00:00") == (half == "before")]
@@ -160,7 +160,7 @@ def clear_a_day(draw: Draw) -> Errand | None:
 
 
 def rename_meeting(draw: Draw) -> Errand | None:
-    """Rename the first or the last meeting of a day."""
+    """Draw an errand: rename the first or the last meeting of a day."""
     day, name = draw.working_day(), draw.one(MEETINGS)
     meetings, place = draw.meetings_on(day), draw.one(["first", "last"])
     if not meetings:
@@ -176,7 +176,7 @@ def rename_meeting(draw: Draw) -> Errand | None:
 
 
 def push_back_meeting(draw: Draw) -> Errand | None:
-    """Postpone the first meeting with a colleague on a day."""
+    """Draw an errand: postpone the first meeting with a colleague on a day."""
     meetings, minutes = draw.meetings_on(draw.working_day()), draw.one([30, 60, 90])
     if not meetings:
         return None
@@ -190,7 +190,7 @@ def push_back_meeting(draw: Draw) -> Errand | None:
 
 
 def meet_if_overdue(draw: Draw) -> Errand | None:
-    """Meet a colleague tomorrow, unless they met recently."""
+    """Draw an errand: meet a colleague tomorrow, unless they met recently."""
     person, days = draw.colleague(), draw.random.randrange(5, 25)
     first = date.fromisoformat(TODAY) - timedelta(days=days)
     calls = []
@@ -211,7 +211,7 @@ def meet_if_overdue(draw: Draw) -> Errand | None:
 
 
 def plot_visits(draw: Draw) -> Errand | None:
-    """Plot a value over some days."""
+    """Draw an errand: plot a value over some days."""
     first = date(2023, 9, 1) + timedelta(days=draw.random.randrange(60))
     last = first + timedelta(days=draw.random.randrange(5, 25))
     said, value = draw.one([("all visits", "total_visits"), ("visits of engaged users", "user_engaged")])
@@ -225,7 +225,7 @@ def plot_visits(draw: Draw) -> Errand | None:
 
 
 def make_task(draw: Draw) -> Errand | None:
-    """Put a task on a board."""
+    """Draw an errand: put a task on a board."""
     member, board, due = draw.member(), draw.one(BOARDS), draw.working_day()
     name = f"{draw.one(WORK[board])} {draw.one(PARTS)}"
     arguments = {
@@ -243,7 +243,7 @@ def make_task(draw: Draw) -> Errand | None:
 
 
 def hand_over_tasks(draw: Draw) -> Errand | None:
-    """Reassign a member's tasks of one list."""
+    """Draw an errand: reassign a member's tasks of one list."""
     giver, taker, board, list_name = draw.member(), draw.member(), draw.one(BOARDS), draw.one(LISTS)
     tasks = [row for row in _tasks_of(draw, giver) if (row["board"], row["list_name"]) == (board, list_name)]
     if giver == taker:
@@ -256,7 +256,7 @@ def hand_over_tasks(draw: Draw) -> Errand | None:
 
 
 def review_overdue_tasks(draw: Draw) -> Errand | None:
-    """Move a member's overdue tasks to another list."""
+    """Draw an errand: move a member's overdue tasks to another list."""
     member = draw.member()
     tasks = [row for row in _tasks_of(draw, member) if row["list_name"] == "In Progress" and row["due_date"] < TODAY]
     return Errand(
@@ -267,7 +267,7 @@ def review_overdue_tasks(draw: Draw) -> Errand | None:
 
 
 def hand_over_customers(draw: Draw) -> Errand | None:
-    """Reassign a seller's customers of one kind."""
+    """Draw an errand: reassign a seller's customers of one kind."""
     giver, taker, status, product = draw.seller(), draw.seller(), draw.one(STATUSES), draw.one(PRODUCTS)
     customers = [
         row
@@ -285,7 +285,7 @@ def hand_over_customers(draw: Draw) -> Errand | None:
 
 
 def set_status(draw: Draw) -> Errand | None:
-    """Change the status of a customer."""
+    """Draw an errand: change the status of a customer."""
     customer, status = draw.one(list(draw.company.customers.rows.values())), draw.one(STATUSES)
     if customer["status"] == status:
         return None
@@ -297,7 +297,7 @@ def set_status(draw: Draw) -> Errand | None:
 
 
 def remove_customer(draw: Draw) -> Errand | None:
-    """Delete a customer and notify the assigned seller."""
+    """Draw an errand: delete a customer and notify the assigned seller."""
     customer = draw.one(list(draw.company.customers.rows.values()))
     name, seller = customer["customer_name"], customer["assigned_to_email"]
     text = f"{name} is no customer of ours any more."
@@ -313,7 +313,7 @@ def remove_customer(draw: Draw) -> Errand | None:
 
 
 def replace_meeting(draw: Draw) -> Errand | None:
-    """Cancel a meeting and send an email instead."""
+    """Draw an errand: cancel a meeting and send an email instead."""
     person, text = draw.colleague(), draw.one(NOTES)
     meetings = draw.meetings_with(person, NOW)
     if not meetings:
@@ -338,7 +338,7 @@ MAKERS: tuple[Maker, ...] = (
 
 
 def errands(company: Company, seed: int) -> Iterator[Errand]:
-    """Yield endless errands, alternating between all kinds. Some repeat. A seed always yields the same ones."""
+    """Yield an endless stream of errands of all kinds in turn. Some repeat. The same seed gives the same errands."""
     draw = Draw(company, Random(seed))
     while True:
         for maker in MAKERS:

@@ -20,7 +20,7 @@ from resources_servers.workplace_assistant.workbench import errand_of, read_quer
 
 INSTRUCTIONS = Path(__file__).parent / "prompts" / "assistant.md"
 MOST_ERRANDS, MOST_FOR_VALIDATION = 10_000, 900
-"""Our company is too small for many more different errands."""
+"""The most errands, because the generated company is too small for many more different ones."""
 
 
 def prepare(

@@ -17,7 +17,7 @@ from resources_servers.workplace_assistant.toolkits import TOOLS
 
 
 class UnreadableCall(ValueError):
-    """A call with an unknown tool or invalid arguments."""
+    """An error for a call with an unknown tool or invalid arguments."""
 
 
 def make_call(database: Database, name: str, arguments: str) -> None:
@@ -27,7 +27,7 @@ def make_call(database: Database, name: str, arguments: str) -> None:
 
 
 def try_call(database: Database, name: str, arguments: str) -> None:
-    """Execute a call with JSON arguments. Raises `ToolError` if the tool refuses it, and `UnreadableCall`."""
+    """Execute a call with JSON arguments. Raises the tool's `ToolError`, and `UnreadableCall` for an invalid call."""
     try:
         given = json.loads(arguments)
     except (ValueError, RecursionError) as error:

@@ -16,7 +16,7 @@ MULTI_DOMAIN = "multi_domain"
 
 
 class Query(NamedTuple):
-    """One line of a file."""
+    """One query of a file."""
 
     fields: dict[str, str | None]
     where: str

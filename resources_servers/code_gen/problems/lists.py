@@ -159,7 +159,7 @@ def xor_all(values):
 
 
 def pipeline(chance: random.Random) -> Problem:
-    """Filter, map and reduce a list."""
+    """Draw a problem: filter, map and reduce a list."""
     keep, change, finish = _keep(chance), _change(chance), _finish(chance)
     code = f"""\
 {finish.helper}def solve_list(numbers):
@@ -192,7 +192,7 @@ def numbers(draw: random.Random, most: int = 14, low: int = -40, high: int = 99)
 
 
 def windows(chance: random.Random) -> Problem:
-    """Measure each window of a fixed length."""
+    """Draw a problem: measure each window of a fixed length."""
     size = chance.randint(2, 6)
     what, code = chance.choice(
         (
@@ -233,7 +233,7 @@ def measure_windows(numbers):
 
 
 def pairs_with_property(chance: random.Random) -> Problem:
-    """Count the pairs of a list that have a property."""
+    """Draw a problem: count the pairs of a list that have a property."""
     k, m = chance.randint(2, 40), chance.randint(2, 9)
     text, code = chance.choice(
         (

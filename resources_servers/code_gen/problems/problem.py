@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 TESTS = 14
 TRIES = 60
-"""Inputs drawn per problem at most, because repeated ones do not count."""
+"""The number of inputs to draw per problem. It exceeds `TESTS`, because duplicates are dropped."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Kind:
     show: str = "print({})"
     """The statement that prints a value."""
     to_text: Callable[[Any], str] = str
-    """A value as a part of the input."""
+    """The function that writes a value as a part of the input."""
 
     def to_output(self, value: object) -> str:
-        """Return what `show` prints."""
+        """Return the text that `show` prints for a value."""
         with redirect_stdout(io.StringIO()) as printed:
             exec(self.show.format("value"), {"value": value})
         return printed.getvalue()
@@ -93,7 +93,7 @@ class Problem:
     code: str
     draw: Callable[[random.Random], Sequence[Any]]
     edges: Sequence[Sequence[Any]] = ()
-    """Arguments of special cases that each such problem is tested with."""
+    """Arguments of edge cases, which are always among the tests."""
 
 
 class Case(NamedTuple):
@@ -108,9 +108,9 @@ Family = Callable[[random.Random], Problem]
 
 
 def cases_of(problem: Problem, chance: random.Random) -> list[Case] | None:
-    """Return the tests of a problem, two typical ones with different results first.
+    """Return the tests of a problem, starting with two typical tests that have different results.
 
-    Return None if a constant or an echo would pass too many tests.
+    Return None if a program that returns a constant or one of its arguments would pass too many tests.
     """
     names: dict[str, Any] = {}
     exec(compile(problem.code, f"<{problem.name}>", "exec", dont_inherit=True), names)
@@ -120,7 +120,7 @@ def cases_of(problem: Problem, chance: random.Random) -> list[Case] | None:
     cases = [Case(given, json.dumps(solution(*map(json.loads, given)))) for given in arguments]
     if not _are_telling(cases, problem.gives):
         return None
-    # The special cases are the first ones.
+    # Move the edge cases from the start to the end, because the first tests are shown as examples.
     cases.reverse()
     cases.insert(1, cases.pop(next(at for at, case in enumerate(cases) if case.result != cases[0].result)))
     return cases

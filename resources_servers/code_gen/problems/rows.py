@@ -17,7 +17,7 @@ FAMILIES: dict[str, Family] = {
     for name, family in module.FAMILIES.items()
 }
 SHOWN = 2
-"""Tests that the statement shows as examples."""
+"""The number of tests that the statement shows as examples."""
 AS_FUNCTION = "Answer with the whole function, and the imports that it needs, in one fenced block of Python."
 AS_PROGRAM = (
     "Answer with one program in a fenced block of Python. It reads from standard input and writes to standard output."
@@ -25,7 +25,7 @@ AS_PROGRAM = (
 
 
 def generated_rows(seed: int) -> Iterator[dict[str, Any]]:
-    """Yield rows without end, with all families equally often. The same seed gives the same rows."""
+    """Yield an endless stream of rows of all problem families. The same seed gives the same rows."""
     chance = random.Random(f"code_gen {seed}")
     while True:
         for name, family in sorted(FAMILIES.items(), key=lambda _: chance.random()):
@@ -36,7 +36,7 @@ def generated_rows(seed: int) -> Iterator[dict[str, Any]]:
 
 
 def task_of(row: dict[str, Any]) -> str:
-    """Return the reference function, which is the same for a task's two forms and for any tests."""
+    """Return the reference function, which identifies the task whether it asks for a function or for a program."""
     reference: str = row["verifier_metadata"]["reference"]
     return reference.partition("\nlines = iter(")[0].strip()
 

@@ -1,4 +1,4 @@
-"""The kinds of rules against habit, each with several scenarios."""
+"""The kinds of counterintuitive rules, each with several scenarios."""
 
 from resources_servers.counterintuitive.drafts import Scenario
 from resources_servers.counterintuitive.kinds import (

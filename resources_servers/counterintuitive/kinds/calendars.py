@@ -18,7 +18,7 @@ PLACES = (
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MORE_DAYS = ("Tideday", "Lampday", "Restday")
 USUAL_YEAR = 2023
-"""Any year that is not a leap year."""
+"""An arbitrary year that is not a leap year."""
 MONTH_LENGTHS = (20, 25, 28, 32, 36, 40)
 HOURS = (40, 50, 72, 80, 100)
 

@@ -1,4 +1,4 @@
-"""Corrections in the middle of a conversation: cancelled ones, changed rules, and people who may not correct."""
+"""Corrections during a conversation: cancelled ones, changed rules, and people who are not allowed to correct."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CANCELLED_AT_LAST = ("pcx", "pccxx", "pcxcx", "pccx", "pcccxx", "pccxcx", "pcccx
 NAMED_AT_LAST = ("pc", "pcc", "pcxc", "pccxc")
 """Histories of a price: p names it, c corrects it, x cancels the latest correction.
 
-In the first row, p, the first and the second correction hold equally often.
+In `CANCELLED_AT_LAST`, the first price and the first and second correction are equally often the final price.
 """
 
 LETTERS: dict[str, Callable[[str], str]] = {
@@ -46,7 +46,7 @@ PLANS = (
 
 
 def price(rng: random.Random, is_twisted: bool) -> Draft:
-    """Calculate with a price whose corrections were partly cancelled."""
+    """Draw a task that calculates with a price, some of whose corrections were cancelled."""
     history = rng.choice(CANCELLED_AT_LAST if is_twisted else NAMED_AT_LAST)
     goods, count = rng.choice(CRATES), rng.randint(3, 15)
     fresh = iter(rng.sample(range(11, 99), len(history)))
@@ -67,7 +67,7 @@ def price(rng: random.Random, is_twisted: bool) -> Draft:
 
 
 def rule(rng: random.Random, is_twisted: bool) -> Draft:
-    """Follow a rule that replaced the one which the conversation has practised so far."""
+    """Draw a task in which a new rule replaces the one that the conversation has followed so far."""
     rules, form = rng.choice(((LETTERS, "text"), (COUNTS, "number")))
     names = rng.sample(list(rules), 3)
     words = rng.sample(WORDS, 3)
@@ -88,7 +88,7 @@ def rule(rng: random.Random, is_twisted: bool) -> Draft:
 
 
 def _evenly(rng: random.Random, follow: Callable[[str], str], *, but: Sequence[str]) -> str:
-    """Return a word, so that each result of the rule is equally likely."""
+    """Draw a word such that all results of the rule are equally likely."""
     by_result: dict[str, list[str]] = {}
     for word in WORDS:
         if word not in but:
@@ -97,7 +97,7 @@ def _evenly(rng: random.Random, follow: Callable[[str], str], *, but: Sequence[s
 
 
 def authority(rng: random.Random, is_twisted: bool) -> Draft:
-    """Answer with the last value from a person who may change it."""
+    """Draw a task that asks for the last value set by a person who is allowed to change it."""
     scene, thing, values = rng.choice(PLANS)
     people = rng.sample(NAMES, 4)
     rights = (
@@ -109,7 +109,7 @@ def authority(rng: random.Random, is_twisted: bool) -> Draft:
         f"You keep {place(rng, (scene,))}. Several people write; each message begins with the sender's name. You keep "
         f"one figure: {thing}. {rights}. Acknowledge every message, but act only on valid changes."
     )
-    # Half of the answers are from the first person, so that ignoring all others does not pay.
+    # In half of the tasks, a guest's change is the valid one, so that ignoring all guests does not pay.
     is_by_guest = rng.random() < 0.5
     while True:
         turns = list(_turns(rng, people, values))
@@ -151,7 +151,7 @@ def _turns(rng: random.Random, people: list[str], values: tuple[int, int]) -> It
     for figure in figures[1:]:
         speaker = rng.choice(people)
         if rng.random() < 0.6:
-            # Only two people allow others, so that one of them often has no right to do so.
+            # Only the first person may give permissions. Choose from two people, so that half of them are invalid.
             host = rng.choice(people[:2])
             guest = rng.choice([each for each in people[1:] if each != host])
             yield Turn(host, 0, guest)

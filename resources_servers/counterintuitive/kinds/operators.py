@@ -100,7 +100,7 @@ def comparison(rng: random.Random, is_twisted: bool) -> Draft:
 
 
 def _lines(rng: random.Random, meanings: Mapping[str, str], count: int) -> list[tuple[int, str, int]]:
-    """Return lines of which any number is equally likely to be true."""
+    """Draw comparisons such that each number of true ones, from none to all, is equally likely."""
     lines: list[tuple[int, str, int]] = []
     true = rng.randint(0, count)
     while len(lines) < count:
@@ -113,7 +113,7 @@ def _lines(rng: random.Random, meanings: Mapping[str, str], count: int) -> list[
 def _redefined(
     rng: random.Random, usual: Mapping[str, str], meanings: list[str], *, is_twisted: bool
 ) -> dict[str, str]:
-    """Return the meaning of each sign. With a twist, one sign or more has an unusual one."""
+    """Return the meaning of each sign. If `is_twisted`, at least one sign has an unusual meaning."""
     changed = rng.sample(list(usual), rng.randint(1, len(usual))) if is_twisted else []
     return {
         sign: rng.choice([each for each in meanings if each != meaning]) if sign in changed else meaning
@@ -144,7 +144,7 @@ def _value(tree: Tree, meanings: Mapping[str, str]) -> int:
 
 
 def _calculated(numbers: list[int], signs: list[str], rounds: tuple[str, ...]) -> int:
-    """Return the result of a calculation without brackets, whose signs are worked off in rounds."""
+    """Evaluate an expression without brackets. `rounds` lists the operators by precedence level, highest first."""
     left_signs = list(signs)
     values = list(numbers)
     for due in rounds:

@@ -16,7 +16,7 @@ OTHER_COUNTS = {"dozen": (10, 11, 13, 14), "score": (16, 18, 22, 25), "gross": (
 
 
 class Conversion(NamedTuple):
-    """A unit and the smaller unit of which it has some."""
+    """A unit, the smaller unit into which it is divided, and factors between them: the usual one and others."""
 
     large: str
     small: str

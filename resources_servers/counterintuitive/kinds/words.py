@@ -18,7 +18,7 @@ from resources_servers.counterintuitive.drafts import (
 
 
 class Desk(NamedTuple):
-    """A team that says one of three words about everything that arrives."""
+    """A team that uses one of three words to decide about everything that arrives."""
 
     scene: str
     thing: str
@@ -55,7 +55,7 @@ class Scale(NamedTuple):
     lowest: str
     highest: str
     words: tuple[str, ...]
-    """In their usual order, from the lowest."""
+    """The words in their usual order, starting with the lowest."""
     names: tuple[str, ...]
 
 

@@ -28,7 +28,7 @@ def copying_multiple(text: str, *, prompt_to_repeat: Text, N: Count) -> bool:  #
 
 
 def copy_span(text: str, *, prompt_to_repeat: Text, n_start: Count, n_end: Count) -> bool:
-    """Require the characters `n_start` to `n_end` of the prompt, counted from 0. The last one is optional."""
+    """Require the characters `n_start` to `n_end` of the prompt, counted from 0. The last character is optional."""
     given = text.strip().lower()
     prompt = prompt_to_repeat.lower()
     return given in (prompt[n_start:n_end].strip(), prompt[n_start : n_end + 1].strip())
@@ -52,13 +52,13 @@ def repeat_change(text: str, *, prompt_to_repeat: Text) -> bool:
 
 
 def repeat_span(text: str, *, prompt_to_repeat: Text, n_start: Count, n_end: Count) -> bool:
-    """Require the words `n_start` to `n_end` of the prompt, counted from 0. The last one is optional."""
+    """Require the words `n_start` to `n_end` of the prompt, counted from 0. The last word is optional."""
     given, wanted = text.lower().split(), prompt_to_repeat.lower().split()
     return bool(given) and given in (wanted[n_start:n_end], wanted[n_start : n_end + 1])
 
 
 def repeat_simple(text: str) -> bool:
-    """Require the one sentence that the data ask for, and nothing else."""
+    """Require the one sentence that the public data's prompts ask for, and nothing else."""
     return text.strip().lower() == _ONLY_THIS.lower()
 
 

@@ -33,7 +33,7 @@ _LISTED_STOP_WORDS = """
     more most other some such no nor not only own same so than too very just now s t d ll m o re ve y don ain
     aren couldn didn doesn hadn hasn haven isn ma mightn mustn needn shan shouldn wasn weren won wouldn
 """
-"""English stop words as they are conventionally listed. The short ones are what `\\w+` finds in `don't` or `it's`."""
+"""The usual English stop words, with fragments such as `t` and `s`, into which `\\w+` splits `don't` and `it's`."""
 _STOP_WORDS = frozenset(_LISTED_STOP_WORDS.split())
 _NAMES = frozenset({
     "Abigail", "Alexander", "Amelia", "Andrew", "Aria", "Audrey", "Ava", "Benjamin", "Charlotte", "Chloe",
@@ -55,7 +55,7 @@ def numbers(text: str, *, N: Count) -> bool:  # noqa: N803 - the data's name
 
 
 def conjunctions(text: str, *, small_n: Count) -> bool:
-    """Require at least `small_n` different words of: and, but, for, nor, or, so, yet."""
+    """Require at least `small_n` different words from this list: and, but, for, nor, or, so, yet."""
     return len(_CONJUNCTIONS & {word.lower() for word in words(text)}) >= small_n
 
 
@@ -65,12 +65,12 @@ def pronouns(text: str, *, N: Count) -> bool:  # noqa: N803 - the data's name
 
 
 def person_names(text: str, *, N: Count) -> bool:  # noqa: N803 - the data's name
-    """Require at least `N` different names of fifty first names."""
+    """Require at least `N` different names from a list of fifty first names."""
     return len(_NAMES.intersection(tokens(text))) >= N
 
 
 def trigram_overlap(text: str, *, reference_text: Text, percentage: Percentage) -> bool:
-    """Require this percentage of different trigrams to be in the reference too, within two percentage points."""
+    """Require `percentage` % of the text's distinct character trigrams to be in the reference, within 2 points."""
     ours, theirs = _trigrams(text), _trigrams(reference_text)
     return bool(ours) and abs(100 * len(ours & theirs) / len(ours) - percentage) <= _TOLERATED_POINTS
 

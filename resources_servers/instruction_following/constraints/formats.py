@@ -20,7 +20,7 @@ _ASTERISKS = "******"
 _EDGES = string.punctuation + string.whitespace
 _LETTERED = re.compile(r"\W*[aA]\W*[bB]\W*[cC]\W*")
 _NEAR = 40
-"""Characters around the end of a sentence that are searched for its emoji."""
+"""The number of characters on each side of a sentence's end that are searched for its emoji."""
 _AFTER_EMOJI = " .!?…\"'”’)*_\ufe0f\u200d"
 
 
@@ -52,7 +52,7 @@ def number_highlighted_sections(text: str, *, num_highlights: Count) -> bool:
 
 
 def multiple_sections(text: str, *, section_spliter: Text, num_sections: Count) -> bool:
-    """Require at least this many sections that start with the word and a number: `Section 1`."""
+    """Require at least this many sections that start with `section_spliter` and a number, such as `Section 1`."""
     return len(re.findall(rf"{re.escape(section_spliter.strip())}\s?[0-9]+", text)) >= num_sections
 
 
@@ -92,7 +92,8 @@ def two_responses(text: str) -> bool:
 def one_of_options(text: str, *, options: list[Text] | Text) -> bool:
     """Require one of the options and nothing else.
 
-    Options in one string are separated by `/`, else by `or`, else by commas. Letters such as `a)` must be exact.
+    Options in one string are separated by `/`, by `or` if there is no `/`, or by commas if there is neither. Options
+    that are only letters, such as `a)`, must match exactly.
     """
     given = _split_options(options) if isinstance(options, str) else options
     if _LETTERED.match("".join(given)):
@@ -115,7 +116,7 @@ def emoji_at_sentence_ends(text: str) -> bool:
 
 
 def item_list(text: str, *, sep: Text) -> bool:
-    """Require this mark at least twice, in place of bullet points."""
+    """Require the mark `sep` at least twice, in place of bullet points."""
     return text.count(sep) >= 2
 
 

@@ -17,7 +17,7 @@ Language = Literal[
 ]  # fmt: skip
 
 READ_FROM = 20_000
-"""Characters that are examined; the rest is assumed to be in the same language."""
+"""The number of characters that are examined. The rest is assumed to be in the same language."""
 
 _SCRIPTS: dict[str, frozenset[str]] = {
     "bn": frozenset({"BENGALI"}), "el": frozenset({"GREEK"}), "gu": frozenset({"GUJARATI"}),
@@ -70,7 +70,7 @@ _OWN_LETTERS: dict[str, frozenset[str]] = {
         "ru": "ыэё", "tr": "ğış", "uk": "іїєґ", "ur": "ٹڈڑں", "vi": "ơưđ",
     }.items()
 }  # fmt: skip
-"""Letters that only one language of the script uses."""
+"""Letters that only one of the languages with the same script uses."""
 
 
 def response_language(text: str, *, language: Language) -> bool:
@@ -85,9 +85,10 @@ def japanese_words(text: str, *, N: Annotated[int, Field(ge=1)]) -> bool:  # noq
 
 
 def is_in_language(text: str, language: Language) -> bool:
-    """Return whether at least half of the letters are in the language's script and its function words are the most.
+    """Return whether half of the letters are in the language's script and no other language has more function words.
 
-    A text without letters passes for any language. One without function words passes for any language of its script.
+    A text without letters passes for any language. A text without function words passes for any language of its
+    script.
     """
     sample = text[:READ_FROM].lower()
     scripts = Counter(_script_of(character) for character in sample if character.isalpha())

@@ -23,7 +23,7 @@ def quotation(text: str) -> bool:
 
 
 def first_word_of_answer(text: str, *, first_word: Text) -> bool:
-    """Require this first word."""
+    """Require `first_word` as the first word of the text."""
     found = words(text[:1_000])
     return bool(found) and found[0].lower() == first_word.strip().lower()
 
@@ -34,7 +34,7 @@ def first_word_of_sentences(text: str, *, first_word: Text) -> bool:
 
 
 def last_word_of_answer(text: str, *, last_word: Text) -> bool:
-    """Require this last word."""
+    """Require `last_word` as the last word of the text."""
     found = words(text[-1_000:])
     return bool(found) and found[-1].lower() == last_word.strip().lower()
 

@@ -33,11 +33,11 @@ UNSUPPORTED = {
     "words:start_verb": "it needs a tagger of parts of speech",
     "words:odd_even_syllables": "it needs a dictionary of syllables",
 }
-"""Public constraints that are not checked, and why."""
+"""Public constraints that are not supported, with the reason."""
 
 _CLOSE_ENOUGH = 0.5
 _BLANK_LETTERS = "\u115f\u1160\u2800\u3164\uffa0"
-"""Hangul fillers and the empty Braille pattern, which are letters and a symbol without any ink."""
+"""Invisible characters that Unicode classifies as letters or symbols: Hangul fillers and the empty Braille pattern."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class Constraint:
 
 
 def constraint(id_: str, arguments: Mapping[str, Any] | None = None) -> Constraint:
-    """Return the constraint with this id. An argument that is None counts as missing, as in the public tables.
+    """Return the constraint with this id. An argument that is None counts as missing, as in the public data.
 
-    Raises `InvalidTask` for an unknown id, with similar ids, and for invalid arguments.
+    Raises `InvalidTask` for invalid arguments and for an unknown id, for which the message suggests similar ids.
     """
     if id_ in UNSUPPORTED:
         raise InvalidTask(f"constraint '{id_}' is not supported: {UNSUPPORTED[id_]}. Leave out the row.")
@@ -81,7 +81,7 @@ def constraint_ids() -> list[str]:
 
 
 def _is_visible(character: str) -> bool:
-    # Neither spaces nor format characters, such as U+200B, nor marks without a letter have ink of their own.
+    # Spaces, format characters such as U+200B, and marks without a letter are not visible on their own.
     return unicodedata.category(character)[0] in "LNPS" and character not in _BLANK_LETTERS
 
 

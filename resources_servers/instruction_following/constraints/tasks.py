@@ -16,7 +16,7 @@ _QUESTIONS, _OPTIONS = 4, 5
 _QUESTION = re.compile(r"Question\s*[0-9]*\s*[.:;)|]?\s*")
 _OPTION = re.compile(r"[A-Ea-e][.)]\s*\w")
 _FEWEST_COUNTRIES = 52
-"""Countries of Africa; published lists differ in two or three."""
+"""The fewest countries in a list of all African countries, because published lists differ in two or three."""
 _AROUND_NAMES = string.punctuation + string.digits + string.whitespace
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _YEARS_OF_NAPOLEON = range(1769, 1822)
@@ -27,7 +27,7 @@ _NORTHERN_CAPITALS = (
 )  # fmt: skip
 """Capitals of Europe north of 45°, from north to south, as the public benchmark lists them."""
 _OPTIONAL_CAPITAL = ("kyiv", "prague")
-"""The first belongs before the second, but the public list lacks it."""
+"""A capital that the public list lacks, and the listed capital that it may precede."""
 
 
 def multiples(text: str) -> bool:
@@ -72,13 +72,13 @@ def african_countries(text: str) -> bool:
 
 
 def words_reversed(text: str) -> bool:
-    """Require the bald eagle in a text whose words are in reverse order."""
+    """Require the words "eagle bald", as they occur in a text about the bald eagle with all words reversed."""
     found = [word.lower() for word in words(text)]
     return ("eagle", "bald") in itertools.pairwise(found)
 
 
 def letters_reversed(text: str) -> bool:
-    """Require the bald eagle in a text whose letters are in reverse order."""
+    """Require "bald eagle" spelled backwards, as it occurs in a text with all letters reversed."""
     return "bald eagle" in text.lower()[::-1]
 
 

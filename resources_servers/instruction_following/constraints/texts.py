@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 Relation = Literal["at least", "less than", "at most", "more than", "exactly"]
-"""The public data only use the first two."""
+"""The relations of a count to a limit. The public data only use the first two."""
 
 Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -27,7 +27,7 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def compare(count: int, relation: Relation, wanted: int) -> bool:
-    """Return whether a count has this relation to the wanted one."""
+    """Return whether `count` has the given relation to `wanted`."""
     if relation == "at least":
         return count >= wanted
     if relation == "less than":
@@ -48,15 +48,15 @@ def words(text: str) -> list[str]:
 
 
 def bare_words(text: str) -> list[str]:
-    """Return the parts between spaces, without ASCII punctuation: `don't` is `dont`. IFBench often counts so."""
+    """Return the words between spaces, without ASCII punctuation: `don't` becomes `dont`. IFBench often uses them."""
     return text.translate(_WITHOUT_PUNCTUATION).split()
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences at full stops, question marks and exclamation marks. The rest is a sentence too.
+    """Split a text into sentences at full stops, question marks and exclamation marks.
 
-    A line break does not end a sentence. Neither does the full stop of `Dr.`, of an initial or of a list's `1.`, nor
-    dots or a quoted full stop before a lower-case letter.
+    Text after the last of these marks is a sentence, too. A line break does not end a sentence. Neither does the full
+    stop of `Dr.`, of an initial or of a list's `1.`, nor dots or a quoted full stop before a lower-case letter.
     """
     found: list[str] = []
     start = 0

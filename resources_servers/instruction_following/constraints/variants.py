@@ -8,7 +8,7 @@ from typing import NamedTuple
 from resources_servers.instruction_following.constraints.registry import Constraint
 
 LONGEST_TEXT = 1_000_000
-"""Characters. A longer text follows no constraint and is not checked."""
+"""The most characters of a text. A longer text is not checked and counts as following no constraint."""
 
 
 class Followed(NamedTuple):
@@ -19,7 +19,7 @@ class Followed(NamedTuple):
 
 
 def followed(text: str, constraints: Sequence[Constraint]) -> Followed:
-    """Check a text against each constraint. Loosely, a greeting or a closing line is allowed."""
+    """Check a text against each constraint. The loose check tolerates a first line, a last line and asterisks."""
     if len(text) > LONGEST_TEXT:
         return Followed([False] * len(constraints), [False] * len(constraints))
     strict = [each.holds_for(text) for each in constraints]
@@ -32,7 +32,7 @@ def followed(text: str, constraints: Sequence[Constraint]) -> Followed:
 
 
 def loose_variants(text: str) -> Iterator[str]:
-    """Yield the text as is, without its first line, last line and both, and each of them without asterisks."""
+    """Yield the text, then without its first line, last line and both. Yield each of these also without asterisks."""
     lines = text.split("\n")
     parts = ([*lines], lines[1:], lines[:-1], lines[1:-1])
     for part in parts:

@@ -42,7 +42,7 @@ class Problem(NamedTuple):
 
 
 class SchemaUnusable(ValueError):
-    """A text that is not a JSON Schema, or a schema with a reference to something outside of it."""
+    """An error for a text that is not a JSON Schema, or for a schema with an external reference."""
 
 
 class _Instance(NamedTuple):
@@ -56,7 +56,8 @@ def first_problem(
     """Return the first problem of a document, or None if it conforms.
 
     `schema_text` is a JSON Schema as JSON. It is made strict: every property that it names is required, and no other
-    is allowed. CSV is a list of objects; a schema of one object applies to every row. Raises `SchemaUnusable`.
+    is allowed. CSV is a list of objects; a schema of one object applies to every row. Raises `SchemaUnusable` if the
+    schema is invalid.
     """
     schema = _schema_of(schema_text)
     validator = _validator_of(schema)
@@ -74,7 +75,7 @@ def first_problem(
 
 
 def _readings(text: str, format_: DocumentFormat, schema: Any, coerces: bool) -> Iterator[list[_Instance]]:
-    """Yield each way to parse a text, as the values that must conform."""
+    """Yield each possible interpretation of a text: the list of values that must conform to the schema."""
     described = Described(schema, schema)
     if format_ == "xml":
         for value in read_xml(text, described, coerces_types=coerces):
@@ -86,7 +87,7 @@ def _readings(text: str, format_: DocumentFormat, schema: Any, coerces: bool) ->
         yield [_Instance((number,), row) for number, row in enumerate(rows)]
     elif format_ == "csv":
         header, rows = read_csv(text, described.items)
-        # Because an empty list conforms for any single line, its columns must be those that the schema names.
+        # Check the columns, because any single line of text would otherwise count as a valid, empty list.
         if not rows and not (described.items.properties and _allows_names(schema, header)):
             raise Unreadable(f"{NO_ROW}, and its columns are not those of the schema")
         yield [_Instance((), rows)]

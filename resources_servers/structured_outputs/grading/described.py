@@ -15,7 +15,7 @@ _TYPE_NAMES = {bool: "boolean", int: "integer", float: "number", str: "string", 
 
 
 class Described:
-    """A place in a schema, with all alternatives for a value there."""
+    """A location in a schema, with all subschemas that describe a value there."""
 
     def __init__(self, root: Any, schema: Any) -> None:
         self._root = root
@@ -48,13 +48,13 @@ class Described:
         return found
 
     def at(self, name: str) -> Described:
-        """Return the place of a property. For a property that is not named, use `additionalProperties`."""
+        """Return the location of a property. If the schema does not name the property, use `additionalProperties`."""
         open_ = next((way["additionalProperties"] for way in self._ways if "additionalProperties" in way), True)
         return Described(self._root, self.properties.get(name, open_))
 
     @property
     def items(self) -> Described:
-        """The place of any item of a list."""
+        """The location that describes the items of a list."""
         return Described(self._root, next((way["items"] for way in self._ways if "items" in way), True))
 
     def value_of(self, text: str) -> Any:

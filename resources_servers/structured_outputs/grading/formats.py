@@ -15,21 +15,21 @@ import yaml
 DocumentFormat = Literal["json", "yaml", "xml", "toml", "csv"]
 
 LONGEST_DOCUMENT = 200_000
-"""Characters of a document."""
+"""The most characters of a document."""
 DEEPEST = 100
-"""Levels of nested objects and lists."""
+"""The most levels of nested objects and lists."""
 MOST_VALUES = 100_000
-"""Values of one document. The target of a YAML alias counts each time."""
+"""The most values of one document. The target of a YAML alias counts each time."""
 
 _LONGEST_NUMBER = 1_000
 
 
 class Unreadable(ValueError):
-    """A text that is not a document of its format; the message describes the error."""
+    """An error for a text that is not a document of the expected format. The message describes the problem."""
 
 
 def read_json(text: str) -> Any:
-    """Parse a JSON text. Raises `Unreadable`."""
+    """Parse a JSON text. Raises `Unreadable` if it is invalid or exceeds the limits."""
     try:
         value = bounded(orjson.loads(text))
     except orjson.JSONDecodeError as error:
@@ -40,7 +40,7 @@ def read_json(text: str) -> Any:
 
 def check_keys(text: str) -> None:
     """Raise `Unreadable` if an object of a JSON text has a key twice, because parsers keep only the last value."""
-    # Numbers stay texts, because Python rejects integers of many digits.
+    # Keep numbers as text, because Python rejects integers with too many digits.
     try:
         json.loads(text, object_pairs_hook=_unique_keys, parse_int=str, parse_float=str)
     except RecursionError as error:
@@ -61,7 +61,7 @@ def _key_twice(key: str) -> str:
 
 
 def read_toml(text: str) -> Any:
-    """Parse a TOML text. Dates become strings. Raises `Unreadable`."""
+    """Parse a TOML text. Dates become strings. Raises `Unreadable` if it is invalid or exceeds the limits."""
     try:
         return bounded(tomllib.loads(text))
     except RecursionError as error:
@@ -71,7 +71,7 @@ def read_toml(text: str) -> Any:
 
 
 def read_yaml(text: str) -> Any:
-    """Parse a text with one YAML document. Raises `Unreadable`.
+    """Parse a text with one YAML document. Raises `Unreadable` if it is invalid or exceeds the limits.
 
     Unlike with PyYAML's safe loader, dates, `12:30` and the key `on` are strings, because JSON has no type for them.
     Merge keys (`<<`) are rejected.
@@ -144,7 +144,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         for key, _ in node.value:
             if key.tag == "tag:yaml.org,2002:merge":
-                # Merge keys of aliases can double the size with every line.
+                # Reject merge keys, because together with aliases they can double the size with every line.
                 raise yaml.constructor.ConstructorError(
                     problem="merge keys (<<) are not supported", problem_mark=key.start_mark
                 )

@@ -27,7 +27,7 @@ class Element:
 
 
 def read_xml(text: str, described: Described, *, coerces_types: bool) -> list[Any]:
-    """Return the possible values of an XML text, the most likely first. Raises `Unreadable`.
+    """Return the possible values of an XML text, the most likely first. Raises `Unreadable` if it is invalid.
 
     With `coerces_types`, texts become the numbers, booleans or nulls that the schema expects. Without it, all leaves
     are texts.
@@ -119,7 +119,7 @@ class _Reader:
         return found
 
     def property(self, tag: str, group: list[Element], described: Described) -> Any:
-        """Return the value of all elements with one name together."""
+        """Return the value of a property, given all elements with its name."""
         wanted = described.at(tag)
         if "array" in wanted.types:
             if len(group) == 1 and self._is_wrapper(group[0], wanted.items):

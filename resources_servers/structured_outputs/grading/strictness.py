@@ -10,10 +10,10 @@ from resources_servers.structured_outputs.grading.references import referenced
 _OF_SCHEMAS = ("items", "additionalItems", "additionalProperties", "unevaluatedItems", "contains", "propertyNames")
 _OF_MAPPINGS = ("properties", "patternProperties", "$defs", "definitions")
 _OF_ONE_OBJECT = ("allOf", "anyOf", "oneOf", "then", "else", "dependentSchemas")
-"""Keywords whose subschemas describe the same object as the schema itself. A reference does so too."""
+"""Keywords whose subschemas describe the same object as the schema itself. `$ref` does so, too."""
 
 _OF_THE_ORIGINAL = ("$schema", "$id", "$anchor", "$defs", "definitions")
-"""Keywords that are not copied with a part: identifiers, and definitions that are referenced by path."""
+"""Keywords that open copies leave out: identifiers, and definitions, which are referenced by path."""
 
 _OF_NAMES = (
     *("$schema", "$id", "$anchor", "$ref", "$dynamicRef", "$recursiveRef"),

@@ -18,7 +18,7 @@ class Table(NamedTuple):
 
 
 def read_csv(text: str, row: Described) -> Table:
-    """Parse a CSV text with a header line. Raises `Unreadable`.
+    """Parse a CSV text with a header line. Raises `Unreadable` if it is invalid.
 
     Cells become numbers, booleans or nulls if the schema expects them in the column. Lists and objects are JSON.
     """

@@ -58,7 +58,7 @@ def check_field(field: str, known: Sequence[str]) -> None:
 
 
 def one_of(name: str, value: str, known: Sequence[str]) -> str:
-    """Return the value if it is one of these, in the same case. Raises `ToolError` otherwise."""
+    """Return the value if it is one of `known`, in the same case. Raises `ToolError` otherwise."""
     if value in known:
         return value
     raise ToolError(f"{name} {value[:40]!r} is not valid; choose one of {', '.join(known)}.")
@@ -81,7 +81,8 @@ def words_of(query: str) -> set[str]:
 def moment(name: str, value: str, day: str = DAY_BEGINS) -> str:
     """Normalise a date, with or without a time, to `YYYY-MM-DD HH:MM:SS`, which sorts chronologically.
 
-    A date alone means its first second, or its last one with `DAY_ENDS`. Raises `ToolError`.
+    A date without a time means its first second, or its last second if `day` is `DAY_ENDS`. Raises `ToolError` if the
+    value is not a date.
     """
     try:
         read = datetime.fromisoformat(value.strip())
@@ -93,7 +94,7 @@ def moment(name: str, value: str, day: str = DAY_BEGINS) -> str:
 
 
 def day_of(name: str, value: str) -> str:
-    """Return the day of a date, with or without a time, as `YYYY-MM-DD`. Raises `ToolError`."""
+    """Return the day of a date, with or without a time, as `YYYY-MM-DD`. Raises `ToolError` if it is not a date."""
     return moment(name, value)[:DATE_LENGTH]
 
 
@@ -113,7 +114,7 @@ def page_of(kind: str, found: Iterable[Row], page: str, page_size: str) -> dict[
 
 
 def _counting(name: str, value: str) -> int:
-    # Longer numbers are never valid pages, and slow to parse.
+    # Reject longer numbers without parsing them, because they are never valid pages and are slow to parse.
     if not (value.isascii() and value.isdigit() and len(value) <= 9 and int(value) > 0):
         raise ToolError(f"{name} {value[:40]!r} is not a number of 1 or more.")
     return int(value)
