@@ -185,7 +185,8 @@ class Caller:
                 return reply
             if call.took_s > OVERLOADED_PATIENCE_S:
                 raise Overloaded(
-                    f"{call.server} rejected {path} as overloaded for {call.took_s:.0f} s (tried {call.tries} times)",
+                    f"{call.server} rejected {path} {call.tries} times in {call.took_s:.0f} s, because it was "
+                    "overloaded. Run fewer rollouts at once, or add replicas of the server",
                     server=call.server,
                 )
             call.trouble = "the server is overloaded"
@@ -252,8 +253,8 @@ class _Call(Wait):
             return None
         left_s = ends_at - time.monotonic()
         if left_s <= CLOCK_SLACK_S:
-            waited = f" after {self.took_s:.1f} s" if self.tries > 1 or self.took_s > 1 else ""
-            raise RolloutTimedOut(f"the rollout's time was over at {self}{waited}", server=self.server)
+            waited = f", after {self.took_s:.1f} s" if self.tries > 1 or self.took_s > 1 else ""
+            raise RolloutTimedOut(f"the rollout's time was over while calling {self}{waited}", server=self.server)
         return left_s
 
     async def pause(self, retry_after_s: float | None = None) -> None:

@@ -128,7 +128,7 @@ class Directory:
                 self._version = reply.headers.get("etag") or ""
             self.trouble = ""
         except (ServerCallError, ValueError, ValidationError) as error:
-            self.trouble = f"the head server at {host}:{port} does not list it: {error}"
+            self.trouble = f"cannot read the run's servers from the head server at {host}:{port}: {error}"
 
     def _trusted(self, listed: Sequence[Listed]) -> Sequence[Listed]:
         if not self._distrusted:

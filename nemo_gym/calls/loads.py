@@ -28,7 +28,7 @@ from nemo_gym.schemas.rollout import run_headers
 HEAD_TIMEOUTS = Timeouts(connect_s=5.0, read_s=5.0, total_s=10.0)
 STARTING_S = 120.0
 """Seconds after a restart in which a server that does not answer counts as starting."""
-ADVICE = "Start servers with ng_run, or name a run elsewhere: +head_server.host=… +head_server.port=…"
+ADVICE = "Start servers with ng_run, or pass the address of a run: +head_server.host=… +head_server.port=…"
 MEBIBYTE = 1024 * 1024
 SERVER_ERROR = 500
 Tier = Literal["model", "agent", "environment"]

@@ -37,8 +37,8 @@ def looked_up(book: AddressBook, server: str) -> Address:
             # The head server does not answer. Use the address that was known when this client was created.
             return own
         if time.monotonic() > deadline:
-            reason = trouble or "no machine of the run has started it"
-            raise ServerCallError(f"{server}: {reason} ({LONGEST_S:g} s)", was_sent=False)
+            reason = trouble or "no machine of the run has started this server"
+            raise ServerCallError(f"{server}: {reason} (waited {LONGEST_S:g} s)", was_sent=False)
         time.sleep(PAUSE_S)
 
 

@@ -1,4 +1,4 @@
-"""Requirements that agents and their resources servers have for tasks."""
+"""Requirements that agents and their resources servers place on tasks."""
 
 from __future__ import annotations
 

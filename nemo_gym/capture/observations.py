@@ -40,7 +40,7 @@ class ModelCallRef(Observation):
     @model_validator(mode="after")
     def _names_a_call(self) -> Self:
         if self.model_call_id is None and (self.model_ref is None or self.response_id is None):
-            raise ValueError("a model call is named by model_call_id, or by model_ref and response_id together")
+            raise ValueError("a reference to a model call needs model_call_id, or both model_ref and response_id")
         return self
 
 

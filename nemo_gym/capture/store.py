@@ -71,7 +71,7 @@ class CaptureStore:
         """Append one call completely or not at all. Raise `OSError` if it cannot be written."""
         was_torn = self._append(self.path_for(rollout_id), dump_line(dict(record)))
         if was_torn:
-            self.mark_incomplete(rollout_id, "a line of the record is torn")
+            self.mark_incomplete(rollout_id, "a line of the record is incomplete")
 
     def read(self, rollout_id: str) -> list[JsonObject]:
         """Return all calls of a rollout. Raise `DataError` if a line is torn."""

@@ -66,7 +66,7 @@ def compare(words: list[str]) -> int:
         gates = ", ".join(f"'{each}'" for each in settings.gate) or "none"
         running.note(
             f"Error: {settings.waivers}: the waiver '{waiver.name}' of '{waiver.gate}' matches none of the gates: "
-            f"{gates}."
+            f"{gates}. Correct or remove the waiver."
         )
     if settings.as_json:
         running.say(orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2, default=str).decode())

@@ -38,13 +38,13 @@ RUN is its output or its id (`ng eval ps` lists both), and may be left out if th
   status                     print the outcomes so far and the rollouts that have been running for longest
   pause                      start no further rollout; running ones go on
   resume                     start rollouts again
-  concurrency N|auto         run N rollouts at once, or as many as help
+  concurrency N|auto         run N rollouts at once, or as many as raise the throughput
   cancel TASK[:REPEAT]       end rollouts of a task as failed, running or not started
   requeue [TASK[:REPEAT]]    run rollouts without a score again: all (--failed), or those of a task
   drain                      start no further rollout, and end when the running ones have ended
   stop                       end now; running rollouts stay unresolved
 
-Every verb may be repeated. The run's record has all of them."""
+Giving a verb twice has the same effect as once. The run's record lists all verbs that were given."""
 
 
 class CtlSettings(JsonSettings):
@@ -131,7 +131,7 @@ def _parts(words: Sequence[str]) -> tuple[str | None, str, list[str]]:
 
 def _arguments(verb: str, words: Sequence[str], *, is_failed: bool) -> JsonObject:
     if is_failed and (verb != "requeue" or words):
-        raise UsageError("--failed belongs to requeue, which then takes no task.")
+        raise UsageError("--failed can be used only with requeue, and not together with a task.")
     most = 1 if verb in ("concurrency", "cancel", "requeue") else 0
     if len(words) > most:
         raise UsageError(f"{verb}: unexpected '{words[most]}'.")
@@ -170,7 +170,7 @@ def _outcome(verb: str, answer: JsonObject) -> str:
         case "concurrency":
             return f"{again}at most {answer['concurrency']} rollouts at once"
         case "cancel":
-            return f"cancelled; {counted(answer['running'], 'rollout')} of it were running"
+            return f"cancelled; this interrupted {counted(answer['running'], 'rollout')} of the task"
         case "requeue":
             return f"{counted(answer['requeued'], 'rollout')} will run again"
         case "drain":
@@ -219,7 +219,10 @@ def wait(words: list[str]) -> int:
             running.note(f"waiting for {collection.output} (process {collection.pid}): {_progress(collection)}")
     record = read_record(collection.files.record)
     if record is None:
-        raise DataError(f"{collection.files.record}: the collection ended without a record.")
+        raise DataError(
+            f"{collection.files.record}: this file is missing or unreadable, so the outcome of the collection is "
+            "unknown. Continue the collection with --resume."
+        )
     return _exit_code(collection.output, record)
 
 
@@ -232,7 +235,10 @@ def _progress(collection: Collection) -> str:
     status = _described(collection)
     if "planned" not in status:
         return str(status["state"])
-    return f"{status['planned'] - status['unresolved']} of {status['planned']} rollouts have ended, {status['state']}"
+    return (
+        f"{status['planned'] - status['unresolved']} of {status['planned']} rollouts have ended "
+        f"(state: {status['state']})"
+    )
 
 
 def _exit_code(output: Path, record: RunRecord) -> int:

@@ -90,7 +90,7 @@ def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None
         running.say(f"{'joined the run at' if run.joins else 'head server:'} {url}   (Ctrl-C stops all)")
         if not run.joins and (others := [name for name in run.servers if name not in run.servers_here]):
             running.say(
-                f"other machines start {', '.join(others)}, with the same config and run token: ng_run … "
+                f"start {', '.join(others)} on other machines, with the same config and run token: ng_run … "
                 f"--only {','.join(others)} --join {head.outward_url}"
             )
         while not ending.is_due:

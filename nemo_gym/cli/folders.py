@@ -84,7 +84,8 @@ def check(words: list[str]) -> int:
 
     summary = (
         "Check an environment by playing in it: oracle, no-op, odd answers. The config is the one named after "
-        "the folder; +config_paths=[…] selects another. ++<server>.resources_servers.<folder>.<key>=… sets a value."
+        "the folder; +config_paths=[…] selects another config. ++<server>.resources_servers.<folder>.<key>=… sets a "
+        "value."
     )
     options = Options(
         "ng_check", CheckSettings, summary, takes_config=False, takes_other_keys=True, names_folders=ANY_FOLDER

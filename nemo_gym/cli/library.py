@@ -35,7 +35,7 @@ def _meant(path: Path) -> str:
 
 def _no_run(library: Library, path: Path) -> str:
     if results := _results_next_to(path):
-        return f"this file belongs to the run of {results}. Name that file."
+        return f"this file belongs to the run of {results}. Pass {results} instead."
     problems = (each for each in library.problems() if Path(each["file"]).is_relative_to(path.resolve()))
     problem = next((each["message"].rstrip(".") for each in problems), None)
     what = "no run is in this folder" if path.is_dir() else "this is not a file of rollouts"

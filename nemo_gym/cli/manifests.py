@@ -36,7 +36,7 @@ def publish(words: list[str]) -> int:
     path = folder / MANIFEST_FILE
     if not path.is_file():
         raise DataError(
-            f"{path}: there is no manifest. Describe the environment there; the keys are: "
+            f"{path}: there is no manifest. Create this file to describe the environment; its keys are: "
             f"{', '.join(Manifest.model_fields)}."
         )
     manifest = read_manifest(path).model_dump(mode="json", exclude_unset=True)
@@ -48,8 +48,8 @@ def validate(words: list[str]) -> int:
     """Check a manifest: `ng env validate --manifest PATH`."""
     if len(words) != 1:
         raise UsageError(
-            "ng env validate: --manifest takes the path of a manifest.yaml, and nothing else. --sync is not "
-            "available: edit the file; 'ng env check' compares its reward with the environment."
+            "ng env validate: --manifest takes the path of one manifest.yaml and no other arguments. --sync is not "
+            "available: edit the manifest yourself. 'ng env check' checks that rewards are in the declared range."
         )
     manifest = read_manifest(Path(words[0]))
     running.say(f"✓ {words[0]}: {manifest.name or 'without a name'}")

@@ -70,7 +70,7 @@ _TIERS = tuple(f"{tier}/" for tier in {*SERVER_TYPES, *(selector.folder for sele
 
 
 class ModelSettings(BaseModel):
-    """The policy model of a run, as the configs of model servers read it."""
+    """The settings of a run's policy model, to which the configs of model servers refer."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 

@@ -55,8 +55,8 @@ def aggregate(words: list[str]) -> int:
     """Merge rollout files, and compute metrics: with a config's servers, with the running ones, or without any."""
     summary = (
         "Merge rollout files into one, and compute metrics. With a config, its servers are started, except models; "
-        "without one, the running servers are used. If there are none, only the metrics of every environment are "
-        "computed, such as the mean reward."
+        "without one, the running servers are used. If no servers are running, only the metrics that every "
+        "environment has are computed, such as the mean reward."
     )
     line = Options("ng_aggregate_rollouts", AggregationSettings, summary).read(words)
     run = load_for_metrics(line.paths, line.overrides)
@@ -98,12 +98,14 @@ def _kept_by_collectors(job: AggregationJob, results: list[Path], found: Content
     """
     if not found.entries:
         if job.shards is not None:
-            raise UsageError(f"shards: {', '.join(map(str, results))} is whole, so it needs no files of collectors.")
+            raise UsageError(
+                f"shards: {', '.join(map(str, results))} already contains the whole rollouts. Leave out --shards."
+            )
         return []
     if not job.merge_shards:
         raise UsageError(
-            f"merge_shards=false: {', '.join(map(str, results))} only lists rollouts of a sharded run, which must be "
-            "merged first."
+            f"merge_shards=false: {', '.join(map(str, results))} only lists the rollouts of a sharded run, which must "
+            "be merged first. Leave out merge_shards=false."
         )
     return shards_of(results) if job.shards is None else find_shards(job.shards, job.output_jsonl_fpath, key="shards")
 
@@ -115,7 +117,9 @@ def _merge(job: AggregationJob, results: list[Path], kept: list[Path]) -> None:
     if merged.missing:
         running.note(f"warning: left out: {merged.describe_missing()}")
     for path, lines in merged.unlisted.items():
-        running.note(f"{path}: {counted(lines, 'line')} not listed in the results, which contain another attempt")
+        running.note(
+            f"{path}: skipped {counted(lines, 'line')}, because the results list another attempt of these rollouts"
+        )
 
 
 @contextmanager
@@ -125,8 +129,8 @@ def _serving(run: RunConfig, agents: list[str], settings: StartSettings) -> Iter
     if run.servers and not names_a_run:
         if unknown := sorted({*agents} - {*run.agent_names}):
             raise ConfigError(
-                f"no file of this config defines {', '.join(unknown)}, the agent of the rollouts. Its agents: "
-                f"{', '.join(run.agent_names) or 'none'}. Pass the config of the original collection."
+                f"no file of this config defines {', '.join(unknown)}, the agent of the rollouts. Agents of the "
+                f"config: {', '.join(run.agent_names) or 'none'}. Pass the config of the original collection."
             )
         with running.launch_for(only_for(run, agents), settings, None, on_line=None) as servers:
             yield ServerClient.of_run(servers.run)

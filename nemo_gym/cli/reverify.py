@@ -94,13 +94,14 @@ def _check(job: ReverificationJob, judge: JudgeSettings, run: RunConfig) -> Labe
     if judge.judge_repeats is None:
         if judge.labels is not None:
             raise UsageError(
-                "labels: only used with --judge-repeats. To compare one grading, use ng eval label --score."
+                "labels: only used with --judge-repeats. To compare labels with a single grading, use "
+                "ng eval label --score."
             )
         return None
     for name in ("judge_failed_only", "append"):
         if getattr(job, name):
             raise UsageError(
-                f"{name} cannot be used with judge_repeats, which grades all rollouts again. Leave one out."
+                f"{name} cannot be used with judge_repeats, which grades all rollouts again. Leave out one of the two."
             )
     _check_cache(run.plain)
     labels = read_labels(judge.labels) if judge.labels else None
@@ -113,7 +114,7 @@ def _check(job: ReverificationJob, judge: JudgeSettings, run: RunConfig) -> Labe
 def _check_cache(config: object) -> None:
     if model_cache_of(config) is not None:
         raise UsageError(
-            f"{MODEL_CACHE_KEY} cannot be used with judge_repeats: cached verdicts do not vary. Remove it."
+            f"{MODEL_CACHE_KEY} cannot be used with judge_repeats: cached verdicts do not vary. Remove one of the two."
         )
 
 

@@ -103,7 +103,7 @@ def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | N
     if job.split == "train" and model_cache_of(run_config.plain) is not None:
         raise ConfigError(
             f"{MODEL_CACHE_KEY} cannot be used with split=train: answers of an earlier policy must not be trained on. "
-            "Remove it, or choose another split."
+            f"Remove {MODEL_CACHE_KEY}, or choose another split."
         )
     if run_config.joins:
         raise UsageError(

@@ -101,7 +101,9 @@ def with_checked_pairing(run: RunConfig) -> RunConfig:
     except (DataError, LaunchError) as error:
         # Do not fail, because this process may lack packages that a server has in its own virtual environment. The
         # start of the server reports real errors.
-        return run.model_copy(update={"notes": (*run.notes, f"the pairing was not checked: {error}")})
+        return run.model_copy(
+            update={"notes": (*run.notes, f"did not check whether the agents fit their environments: {error}")}
+        )
 
 
 def launch_for(

@@ -83,7 +83,7 @@ def take_selected(given: dict[str, list[str] | None]) -> Iterator[str]:
 
 
 def add_agent_type(parser: argparse.ArgumentParser) -> None:
-    """Add the selector of another agent to a command's parser."""
+    """Add `--agent-type`, which plays an environment with another agent, to a command's parser."""
     meaning = f"{AGENT_TYPE.meaning} Its config gives its settings. [+{AGENT_CONFIG}=FILE]"
     parser.add_argument(AGENT_TYPE.flag, dest=AGENT_CONFIG, metavar="NAME[/FLAVOR]", help=meaning)
 

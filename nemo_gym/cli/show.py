@@ -91,7 +91,7 @@ def _show(view: RunView, settings: ShowSettings) -> int:
         running.discard_output()
     total = counted(view.index.select(Filter(), limit=0).total, "rollout")
     if not places:
-        running.note(f"{view.files.results}: none of its {total} fits.")
+        running.note(f"{view.files.results}: none of its {total} matches the given options.")
     elif next(scores, None) is not None:
         shown = f"printed {len(places)} of {total}"
         running.note(f"{view.files.results}: {shown}. Choose others with {CHOICES}; --limit N prints more.")

@@ -36,7 +36,8 @@ TIMED_OUT = 124
 SUMMARY = """Submit a collection to Slurm: ng submit --config FILE --output results/x.jsonl --nodes 2 --time 4:00:00.
 
 It takes the settings of `ng eval run`. The job starts the servers on its nodes, collects, and stops them. Before its
-time limit it drains and requeues itself, until no rollout is unresolved. `ng submit status|logs|cancel RUN` follow."""
+time limit it drains and requeues itself, until no rollout is unresolved. Manage it with
+`ng submit status|logs|cancel RUN`."""
 
 
 class SubmitSettings(SlurmJob, EndToEndSettings):
@@ -90,7 +91,10 @@ def submit(words: list[str]) -> int:
     settings = settings_from(SubmitSettings, run.plain)
     for key in ("only", "join", "detach"):
         if getattr(settings, key):
-            raise UsageError(f"{key}: the job sets it itself. Remove it; --place NAME=WHERE places a server.")
+            raise UsageError(
+                f"{key}: the job sets this key itself. Remove it. To choose the nodes of a server, use "
+                "--place NAME=WHERE."
+            )
     own = {*SubmitSettings.model_fields, "json"} - {*EndToEndSettings.model_fields} | {"dry_run"}
     plan = plan_of(run, settings, settings, line.paths, line.overrides, own_keys=own)
     script = script_of(plan)
@@ -131,7 +135,7 @@ def _check_unused(settings: SubmitSettings, earlier: Submission | None) -> None:
         state = scheduler.state_of(earlier.job_id)
         if state is not None and not state.has_ended:
             raise DataError(
-                f"{earlier.output}: job {state.job_id} is {state.state} and has this output. Wait for it, cancel it "
+                f"{earlier.output}: job {state.job_id} is {state.state} and uses this output. Wait for it, cancel it "
                 f"with `ng submit cancel {state.job_id}`, or choose another output."
             )
     results = RunFiles(results=settings.output_jsonl_fpath)

@@ -55,7 +55,7 @@ def view(words: list[str]) -> int:
     if settings.export and settings.jsonl:
         raise UsageError("--export and --jsonl: pass only one of them.")
     if not output and (settings.filter or settings.limit):
-        raise UsageError("--filter and --limit choose what --export or --jsonl writes. Pass one of those.")
+        raise UsageError("--filter and --limit choose what --export or --jsonl writes. Pass --export or --jsonl, too.")
     limit = settings.limit or (USUAL_LIMIT if settings.export else None)
     selection = Selection.parse(settings.filter, limit)
     paths = settings.paths or [USUAL_FOLDER if USUAL_FOLDER.is_dir() else Path()]
@@ -77,7 +77,7 @@ def _check_output(library: Library, output: Path, *, overwrite: bool) -> None:
     for view in library.runs():
         files = view.files
         if output.resolve() in {files.results, files.failures, files.materialized, files.record, view.notes.path}:
-            raise DataError(f"{output}: this is a file of the run {view.name}. Choose another one.")
+            raise DataError(f"{output}: this is a file of the run {view.name}. Choose another file.")
     if output.exists() and not overwrite:
         raise DataError(f"{output} exists. Pass --overwrite to replace it, or choose another file.")
 

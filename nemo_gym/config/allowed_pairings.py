@@ -66,7 +66,8 @@ def accepted(run: RunConfig, found: Sequence[str]) -> RunConfig:
         return run
     if run.plain.get(ALLOW_KEY) is not True:
         raise ConfigError(
-            "\n".join(found) + f"\nChoose another one, or run it anyway with --{ALLOW_KEY.replace('_', '-')}."
+            "\n".join(found)
+            + f"\nChoose another agent or model, or run this pairing anyway with --{ALLOW_KEY.replace('_', '-')}."
         )
     noted = {UNSUPPORTED_KEY: list(dict.fromkeys([*pairings_noted(run), *found]))}
     notes = [f"unsupported pairing: {text}" for text in found]

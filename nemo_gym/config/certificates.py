@@ -92,8 +92,8 @@ def _names(tls: Tls, client: ssl.SSLContext, at: Mapping[str, Origin]) -> tuple[
     names = tuple(str(value) for _, value in certificate.get("subjectAltName", ()))
     if not names:
         raise ConfigError(
-            f"{at.get('cert')}: {TLS_KEY}.cert: {tls.cert} has no subject alternative names, so clients accept it for "
-            "no host. Issue it for the names and addresses by which this machine's servers are called."
+            f"{at.get('cert')}: {TLS_KEY}.cert: {tls.cert} has no subject alternative names, so clients reject it for "
+            "every host. Issue a certificate for the names and addresses by which this machine's servers are called."
         )
     return names
 

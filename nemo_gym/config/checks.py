@@ -41,8 +41,8 @@ def check_nothing_unset(tree: Node) -> None:
         )
     lines = "\n".join(f"  {origin}: {key}" for key, origin in unset)
     raise ConfigMissingValuesError(
-        f"{len(unset)} keys have no value (they are ???). Set them there, or pass {flags} on the command line:"
-        f"\n{lines}"
+        f"{len(unset)} keys have no value (they are ???). Set them at these places, or pass {flags} on the command "
+        f"line:\n{lines}"
     )
 
 

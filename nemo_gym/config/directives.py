@@ -140,7 +140,7 @@ class _Run:
         if result is own and source.value is not None:
             raise ConfigError(
                 f"{directive.origin}: {dotted(path)} adds keys to '{directive.text}', which is not a mapping "
-                f"({source.origin})."
+                f"({source.origin}). Inherit from a block, or remove the added keys."
             )
         return self._without_deleted(Node(result.value, node.origin), node.mapping.get(DELETE), path)
 

@@ -109,7 +109,9 @@ def _template(given: Node) -> _Template:
     agents = {name: each for name, each in _blocks_of(tree, AGENT_TIER) if name in own}
     if len(agents) != 1:
         found = f"the agents {', '.join(agents)}" if agents else "no agent of its own"
-        raise ConfigError(f"{given.value} defines {found}. The config of an agent for environments defines just one.")
+        raise ConfigError(
+            f"{given.value} defines {found}. Set {AGENT_CONFIG} to a config that defines exactly one agent."
+        )
     ((name, agent),) = agents.items()
     settings = agent.settings.without(*OF_THE_ENVIRONMENT)
     named = {str(node.mapping["name"].value) for _, node in walk(settings) if _is_reference(node)}

@@ -7,7 +7,7 @@ from typing import Literal
 from nemo_gym.jsonl import JsonObject
 
 # The classes below are never instantiated: they are tables of keys with types, defaults and meanings. They are not
-# pydantic models, because every command imports this module and building the models would take longer than the rest.
+# pydantic models, because every command imports this module, and building the models would dominate that import.
 
 
 class SourceKeys:

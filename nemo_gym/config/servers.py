@@ -202,7 +202,7 @@ def _unusable_name(name: str, origin: Origin) -> list[str]:
 
 
 def _misspelt_tier(name: str, node: Node) -> list[str]:
-    """Return a message if the only key of a block resembles a tier and contains an entrypoint."""
+    """Return a message if a block's only key looks like a misspelt tier whose value contains an entrypoint."""
     if len(node.mapping) != 1:
         return []
     (tier, held), *_ = node.mapping.items()
@@ -288,7 +288,7 @@ def _unknown_server(block: Block, others: Sequence[Block]) -> str:
         if len(same_folder) == 1
         else did_you_mean_or_all(block.name, [other.name for other in others], "servers")
     )
-    return f"{block.node.origin}: there is no server '{block.name}' to change.{hint} A new one needs an entrypoint."
+    return f"{block.node.origin}: there is no server '{block.name}' to change.{hint} A new server needs an entrypoint."
 
 
 def _misspelt_dataset_keys(block: Block, settings: JsonObject, places: Mapping[str, Origin]) -> list[str]:
@@ -342,7 +342,7 @@ def advertised_host(plain: Mapping[str, object], places: Mapping[str, Origin]) -
     given = _host_in("advertised_host", plain, places)
     if is_any_address(given):
         raise ConfigError(
-            f"{places['advertised_host']}: advertised_host is {given}, at which nothing can be reached. Set it to the "
+            f"{places['advertised_host']}: advertised_host is {given}, to which no machine can connect. Set it to the "
             "name or the address by which other machines reach this one."
         )
     return given

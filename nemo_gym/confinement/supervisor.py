@@ -2,9 +2,9 @@
 
 This script uses the standard library only. Descriptor 0 is a socket to the owner. The first message has the settings
 as JSON. Each further message passes a connection for one command. To copy a file, the message also passes the open
-local file. To listen on a port, it also passes a socket, through which this process returns the listening socket. When
-the owner closes descriptor 0 or the sandbox's time is over, this process ends and takes all processes of the sandbox
-with it.
+local file. To listen on a port, the message also passes a socket, through which this process returns the listening
+socket. This process exits when the owner closes descriptor 0 or the sandbox times out. The kernel then kills all other
+processes of the sandbox.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class GroupPlace(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the value of the header. Raise `ValueError` if it is invalid."""
+        """Parse the value of `GROUP_HEADER`. Raise `ValueError` if it is invalid."""
         group, _, numbers = text.partition(";")
         size, _, member = numbers.partition(";")
         if ROLLOUT_ID_PATTERN.fullmatch(group) and _is_number(size) and _is_number(member):

@@ -110,7 +110,9 @@ class Checkup:
     def oracle(self) -> Oracle:
         """The folder's oracle; raises `Broken` if there is none."""
         if self.environment.oracle is None:
-            raise Broken("there is no oracle.py with solve(row), the texts and calls of a perfect attempt")
+            raise Broken(
+                "there is no oracle.py. Write one: solve(row) returns the texts and calls of a perfect attempt"
+            )
         return self.environment.oracle
 
 
@@ -138,7 +140,11 @@ async def _ready_to_publish(checkup: Checkup) -> str:
     readme, tests = folder / "README.md", folder / "tests"
     text = readme.read_text("utf-8") if readme.is_file() else ""
     needed = "missing" if readme.is_file() else "it does not exist. Write one with"
-    required = {"the data's licence": "licen", "how it is graded": "reward|earn", "a command": folder.name}
+    required = {
+        "the data's licence": "licen",
+        "how answers are graded": "reward|earn",
+        "a command with the folder's name": folder.name,
+    }
     missing = [meaning for meaning, pattern in required.items() if not re.search(pattern, text, re.IGNORECASE)]
     if missing:
         problems.append(f"{readme}: {needed} {', '.join(missing)}")
@@ -258,7 +264,7 @@ async def _sessions_are_apart(checkup: Checkup) -> str:
                     whole = ended.model_copy(update={"output": [*begun.output, *ended.output]})
                     both = (await grade(first, whole, rivals[0])).reward, disturbed.reward
             if not all(map(math.isclose, both, (oracle.full_reward(row), oracle.full_reward(other)))):
-                raise Broken(f"{pair}, earned {both}")
+                raise Broken(f"{pair}, earned {both} instead of the full reward")
     return f"{len(rows)} interleaved pairs"
 
 
@@ -318,7 +324,7 @@ async def _verify_is_quick(checkup: Checkup) -> str:
     middle, worst = statistics.median(checkup.verify_s), max(checkup.verify_s)
     if worst > VERIFY_LIMIT_S:
         place = f" ({max(checkup.slow)[1]})" if checkup.slow else ""
-        raise Broken(f"grading one answer took {worst:.1f} s{place}")
+        raise Broken(f"grading one answer took {worst:.1f} s{place}; the limit is {VERIFY_LIMIT_S:g} s")
     return f"{middle * 1000:.1f} ms, {worst * 1000:.0f} ms at worst"
 
 
@@ -357,7 +363,7 @@ async def check_environment(
         except Exception as error:  # noqa: BLE001 - any error of an author's code is a finding
             fault = _fault(environment, error)
             same = first.setdefault(fault, promise)
-            findings.append(Finding(promise, False, fault if same == promise else f"the same as: {same}"))
+            findings.append(Finding(promise, False, fault if same == promise else f"the same error as in '{same}'"))
     return findings
 
 

@@ -24,7 +24,9 @@ async def example_rollouts(environment: Environment) -> list[JsonObject]:
     """
     oracle = environment.oracle
     if oracle is None:
-        raise DataError(f"{environment.folder}: there is no oracle.py to play the examples.")
+        raise DataError(
+            f"{environment.folder}: there is no oracle.py to play the examples. Write one with solve(row)."
+        )
     first, again = environment.server(), environment.server()
     async with serving(first), serving(again):
         return [

@@ -92,7 +92,9 @@ def _cases_of(path: Path) -> list[VerifierCase]:
             problems = "; ".join(": ".join(map(str, [*each["loc"], each["msg"]])) for each in error.errors())
             raise DataError(f"{path}:{number}: not a verifier case: {problems}.") from error
     if not cases:
-        raise DataError(f"{path}: no cases found. Each line is one: name, kind, request, expected_reward.")
+        raise DataError(
+            f"{path}: no cases found. Write one JSON object per line: name, kind, request, expected_reward."
+        )
     return cases
 
 

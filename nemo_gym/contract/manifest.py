@@ -38,7 +38,7 @@ class DeclaredReward(BaseModel):
         if self.range is None or self.range[0] <= reward <= self.range[1]:
             return None
         low, high = self.range
-        return f"the reward {reward:g} is not between {low:g} and {high:g}, as {MANIFEST_FILE} declares"
+        return f"the reward {reward:g} is not between {low:g} and {high:g}, the range that {MANIFEST_FILE} declares"
 
 
 class Manifest(BaseModel):

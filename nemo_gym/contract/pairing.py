@@ -31,7 +31,7 @@ from nemo_gym.servers.tools.handlers import is_class_of
 
 
 class Fit(NamedTuple):
-    """Whether an agent fits an environment."""
+    """The result of checking an agent against an environment."""
 
     agent: str
     is_own: bool
@@ -50,7 +50,7 @@ def fits(config: str, agents: list[Component]) -> list[Fit]:
 def _problems_of(config: str, agent: Component) -> list[str]:
     file = f"{AGENT_TIER}/{agent.name}/configs/{agent.path.name}.yaml"
     if not (agent.path / "configs" / f"{agent.path.name}.yaml").is_file():
-        return [f"{file} does not exist. Name another config of it with --agent-type {agent.name}/FLAVOR."]
+        return [f"{file} does not exist. Name another config of this agent with --agent-type {agent.name}/FLAVOR."]
     try:
         run = load_for_metrics([config], [f"++{AGENT_CONFIG}={file}", f"++{ALLOW_KEY}=true"])
         return list(dict.fromkeys([*pairings_noted(run), *(each.problem for each in _all_misfits(run))]))
@@ -83,7 +83,7 @@ def _misfits(environment: Environment, server: ServerConfig, agent: ServerConfig
     kind = class_of(environment.run, agent)
     config = _config_class(kind)
     if RESOURCES_SERVER not in config.model_fields or AGENT_SERVER in config.model_fields:
-        yield "it does not play in an environment itself, but passes rows on."
+        yield "it does not play in an environment itself, but passes rows on to other agents."
         return
     yield from _declared_exclusion(environment.server_class, server, agent)
     given = {*agent.settings, *BaseResponsesAPIAgentConfig.model_fields}
@@ -93,12 +93,12 @@ def _misfits(environment: Environment, server: ServerConfig, agent: ServerConfig
     yield from _other_routes(environment, kind)
     missing = [name for name in _required_in_rows(kind) if any(name not in row for row in environment.rows)]
     if missing:
-        yield f"rows must have {', '.join(missing)}, but the examples of {server.name} lack it."
+        yield f"rows must have {', '.join(missing)}, but not all examples of {server.name} do."
     is_hidden = getattr(kind, "TOOLS_OVER_MCP", False) and not server.settings.get("expose_tools_over_mcp")
     if is_hidden and (tools := tools_of(environment.server(), environment.rows)):
         yield (
-            f"it reaches tools over MCP only, and {server.name} has {', '.join(sorted(tools))}. Set "
-            f"++{server.name}.resources_servers.{server.implementation}.expose_tools_over_mcp=true."
+            f"it reaches tools over MCP only, and {server.name} does not expose {', '.join(sorted(tools))} over MCP. "
+            f"Set ++{server.name}.resources_servers.{server.implementation}.expose_tools_over_mcp=true."
         )
 
 
@@ -120,7 +120,7 @@ def _other_routes(environment: Environment, kind: type[SimpleServer]) -> Iterato
         return
     played: tuple[str, ...] = getattr(environment.server_class, "EPISODE_ROUTES", ())
     if played and set(played) != set(called):
-        yield f"{environment.name} is played with {' and '.join(played)}, which it does not call."
+        yield f"{environment.name} is played with {' and '.join(played)}, which this agent does not call."
         return
     routes = environment.server().setup_webserver().routes
     known = {route.path for route in routes if isinstance(route, APIRoute)}

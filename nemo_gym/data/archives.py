@@ -76,7 +76,9 @@ def _placed(
             raise DataError(f"{archive}: {member.filename!r} leads out of {folder}. Do not use this archive.")
         other = members.setdefault(path, member)
         if (other.CRC, other.file_size) != (member.CRC, member.file_size):
-            raise DataError(f"{archive}: {other.filename!r} and {member.filename!r} are both for {path}, but differ.")
+            raise DataError(
+                f"{archive}: {other.filename!r} and {member.filename!r} would both be extracted to {path}, but differ."
+            )
     return members
 
 

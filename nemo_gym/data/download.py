@@ -46,7 +46,7 @@ class Downloaded(NamedTuple):
 
 
 class _Failed(Exception):
-    """An attempt failed, but a retry may succeed."""
+    """A failed attempt after which a retry may succeed."""
 
     def __init__(self, reason: str, retry_after_s: float | None = None) -> None:
         super().__init__(reason)
@@ -114,7 +114,7 @@ def _once(url: str, partial: Path, headers: Mapping[str, str], advice: Mapping[i
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol):
         raise
     except httpx.HTTPError as error:
-        raise _Failed(f"the download broke off ({error or type(error).__name__})") from error
+        raise _Failed(f"the download was interrupted ({error or type(error).__name__})") from error
 
 
 def _reject(url: str, reply: httpx.Response, advice: Mapping[int, str]) -> None:
@@ -152,7 +152,9 @@ def _open(partial: Path) -> Iterator[Callable[[bytes], object]]:
                 while left:
                     left = left[file.write(left) :]
             except OSError as error:
-                raise DataError(f"{partial.parent}: the file cannot be written ({error.strerror}).") from error
+                raise DataError(
+                    f"{partial.parent}: the download cannot be saved here ({error.strerror}). Check the disk space."
+                ) from error
 
         yield write
 

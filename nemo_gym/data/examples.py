@@ -31,7 +31,8 @@ def check_examples(folder: Path) -> None:
         *_problems_of_metrics(data / "example_metrics.json", f"Create it with: {make_metrics}"),
         *_problems_of_rows(data / "example_rollouts.jsonl", f"Create it with: {make_rollouts}"),
         *(
-            f"{path}: these metrics contradict the earlier ones. Compare both files, then remove this one."
+            f"{path}: these metrics contradict the earlier ones. Compare this file with the earlier metrics "
+            "file, then delete this file."
             for path in sorted(data.glob("*conflict*"))
         ),
     ]

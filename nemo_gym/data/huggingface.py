@@ -124,7 +124,7 @@ def _name_in(config_path: str) -> str:
         "resources_servers"
     )
     if not servers:
-        raise DataError(f"{config_path}: no resources server that could name the dataset. Add +dataset_name=…")
+        raise DataError(f"{config_path}: no resources server found to name the dataset after. Add +dataset_name=…")
     domain = servers[0].settings.get("domain")
     return f"{domain}-{servers[0].name}" if domain else servers[0].name
 
@@ -153,7 +153,7 @@ def _library() -> ModuleType:
 def _reachable_hub(what: str) -> ModuleType:
     """Return the library. Raise `DataError` if the hub is unreachable, because the library would retry for long."""
     if is_forbidden():
-        raise DataError(f"{what}: the environment variable {OFFLINE} forbids it. Unset it: unset {OFFLINE}")
+        raise DataError(f"{what}: the environment variable {OFFLINE} forbids network access. Run: unset {OFFLINE}")
     hub = _library()
     if problem := unreachable():
         raise DataError(f"{what}: {problem}. Check the network, or name a mirror: export {ENDPOINT}=https://…")

@@ -56,7 +56,9 @@ def _record_of(path: Path) -> JsonObject:
         return record if record is not None and record["sha256"] == sha256_of(path) else {}
     except (ValueError, KeyError) as error:
         file = sidecar_of(path, KIND)
-        raise DataError(f"{file}: not a record of arguments. Delete it to use {path.name} as it is.") from error
+        raise DataError(
+            f"{file}: not a valid record of how {path.name} was made. Delete the record to use {path.name} as it is."
+        ) from error
 
 
 def _write(path: Path, record: JsonObject) -> None:

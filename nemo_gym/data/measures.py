@@ -30,9 +30,11 @@ def earlier_metrics(path: Path) -> JsonObject:
     try:
         earlier = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError as error:
-        raise DataError(f"{path}:{error.lineno}:{error.colno}: not valid JSON ({error.msg}). Remove it.") from error
+        raise DataError(
+            f"{path}:{error.lineno}:{error.colno}: not valid JSON ({error.msg}). Delete the file."
+        ) from error
     if not isinstance(earlier, dict):
-        raise DataError(f"{path}: expected a JSON object, found {type(earlier).__name__}. Remove it.")
+        raise DataError(f"{path}: expected a JSON object, found {type(earlier).__name__}. Delete the file.")
     return earlier
 
 

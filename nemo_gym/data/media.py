@@ -218,7 +218,7 @@ def _checked_file(place: _Place, path: str, folder: Path) -> Path:
     # Reject files outside the folder, because a malicious dataset must not send other files to an endpoint.
     if Path(path).is_absolute() or not file.resolve().is_relative_to(folder.resolve()):
         leads_out = not Path(path).is_absolute() and ".." not in Path(path).parts
-        advice = "Copy the file that this link leads to." if leads_out else "Use a path relative to it."
+        advice = "Replace the link with a copy of its target." if leads_out else "Use a path relative to it."
         raise DataError(f"{place}: '{path}' is not in the dataset's folder {folder}. {advice}")
     if (format_ := formats.get(file.suffix.lower())) is None:
         raise DataError(f"{place}: '{path}' has an unknown format. Use one of: {', '.join(formats)}.")

@@ -127,7 +127,7 @@ def _options(annotation: object, parameter: inspect.Parameter) -> dict[str, Any]
         return {"action": _StoreTuple, "nargs": len(members), **_options(members[0], parameter)}
     raise TypeError(
         f"prepare: parameter '{parameter.name}': {annotation} cannot be read from a command line. "
-        "Use Path, str, int, float, bool, Literal, list[...], tuple[...] of one type, or one of them or None."
+        "Use Path, str, int, float, bool, Literal, list[...], tuple[...] of one type, or one of these types | None."
     )
 
 

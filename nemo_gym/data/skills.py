@@ -74,7 +74,9 @@ def load_skill_directory(path: str | Path) -> SkillsRef:
     folder = _found(path)
     skills = [parse_skill_md(file) for file in sorted(folder.glob("*/SKILL.md"))]
     if not skills:
-        raise DataError(f"skills.path: {folder} does not contain a skill. Add a subfolder with a SKILL.md for each.")
+        raise DataError(
+            f"skills.path: {folder} does not contain a skill. Add a subfolder with a SKILL.md for each skill."
+        )
     return SkillsRef(path=str(path), hash=hash_skill_dir(folder), skills=skills)
 
 

@@ -135,7 +135,7 @@ def name_of(source: Source) -> str:
     path = urlsplit(source.url).path if isinstance(source, Url) else source.path
     name = path.rpartition("/")[2]
     if not name:
-        raise DataError(f"{source.url}: the address does not name a file. Give the address of one.")
+        raise DataError(f"{source.url}: the address does not name a file. Give the address of a file.")
     return name
 
 
@@ -197,14 +197,14 @@ def _check(source: Source, record: Record | None, found: str, path: Path, where:
         advice = (
             f"Delete {path} to download it again."
             if is_here
-            else "The file has changed there. Pin its new hash, after you have looked at it, or name the old revision."
+            else "The file at this address has changed. Inspect it and pin its new hash, or name the old revision."
         )
         raise DataError(f"{where}: its SHA-256 is {found}, but {source.sha256.lower()} is pinned. {advice}")
     if record is not None and not source.sha256 and found != record.sha256:
         advice = (
             f"Delete {path} to download it again, or {file} to keep the new content."
             if is_here
-            else f"The file has changed there. To accept the new one, delete {file}."
+            else f"The file at this address has changed. To accept the new content, delete {file}."
         )
         raise DataError(
             f"{where}: its SHA-256 is {found}, but {file} recorded {record.sha256} on {record.date[:10]}. {advice}"
@@ -223,4 +223,6 @@ def read_record(path: Path) -> Record | None:
         return None if fields is None else Record(**{name: fields[name] for name in Record._fields})
     except (ValueError, KeyError) as error:
         file = sidecar_of(path, SOURCE_KIND)
-        raise DataError(f"{file}: not a record of a download. Delete it, and the file that it is about.") from error
+        raise DataError(
+            f"{file}: not a valid record of a download. Delete the record and {path.name} to download it again."
+        ) from error

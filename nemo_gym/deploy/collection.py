@@ -52,7 +52,9 @@ def collection_of(run: RunConfig, settings: DeploySettings) -> Collection | None
     common = (*(["--agent", str(agent)] if agent else []), "--output", output, "--resume", *options)
     if settings.target == "kuberay":
         if settings.input_jsonl_fpath is not None:
-            raise UsageError("--input: a RayJob collects datasets of the config. Name them with --split instead.")
+            raise UsageError(
+                "--input: a RayJob collects only datasets of the config, not a file. Choose the datasets with --split."
+            )
         return Collection((*(["--split", settings.split] if settings.split else []), *common), None, values)
     if settings.split is not None:
         raise UsageError(f"--split: with --target {settings.target}, name the rows to collect with --input FILE.")
@@ -76,10 +78,10 @@ def _rows(given: Path) -> tuple[str, str | None]:
     size = found.stat().st_size
     if size > LARGEST_ROWS:
         raise UsageError(
-            f"--input {given}: the file has {size:,} bytes, and a manifest can hold {LARGEST_ROWS:,}. Copy it to the "
-            f"volume of the results, and write --input {RESULTS}/{given.name}."
+            f"--input {given}: the file has {size:,} bytes, but a manifest can hold only {LARGEST_ROWS:,}. Copy the "
+            f"file to the volume of the results, and write --input {RESULTS}/{given.name}."
         )
     try:
         return f"/config/{ROWS_FILE}", found.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--input {given}: it cannot be read as UTF-8 ({error}). Name a file of rows.") from error
+        raise UsageError(f"--input {given}: it cannot be read as UTF-8 ({error}). Name a JSONL file.") from error

@@ -114,7 +114,7 @@ def plan_of(files: Sequence[str], words: Sequence[str], settings: DeploySettings
     own = {key: value for key, value in run.raw.items() if key not in SET_BY_MANIFEST | COLLECTION_KEYS}
     notes = [*_loopback_endpoints(run)] if settings.target != "kuberay" else []
     outside = [name for name, each in run.servers.items() if not each.folder.is_relative_to(INSTALL_ROOT)]
-    notes += [f"note: the image must contain the folder of {name}, which nemo_gym does not have" for name in outside]
+    notes += [f"note: the image must contain the folder of {name}, which is not in nemo_gym" for name in outside]
     return Plan(
         settings=settings,
         command=command,
@@ -131,17 +131,19 @@ def plan_of(files: Sequence[str], words: Sequence[str], settings: DeploySettings
 def _check(tree: Node, words: Sequence[str]) -> None:
     keys = {word.lstrip("+~").partition("=")[0] for word in words}
     if given := sorted(keys & {ONLY_KEY, JOIN_KEY}):
-        raise UsageError(f"{given[0]}: the manifest decides which container starts which server. Remove it.")
+        raise UsageError(
+            f"{given[0]}: the manifest decides which container starts which server. Remove the setting {given[0]}."
+        )
     token = tree.mapping.get(RUN_TOKEN_KEY)
     if token is not None and token.value is False:
         raise ConfigError(
             f"{token.origin}: {RUN_TOKEN_KEY}: false opens the run, but the containers of a run recognise each other "
-            "by its token. Remove it."
+            f"by the run token. Remove {RUN_TOKEN_KEY}: false."
         )
     if (tls := tree.mapping.get("tls")) is not None:
         raise ConfigError(
-            f"{tls.origin}: tls: manifests do not give the containers certificates. Remove it, and encrypt the "
-            "cluster's network, for example with a service mesh."
+            f"{tls.origin}: tls: manifests do not give certificates to the containers. Remove tls, and encrypt "
+            "the cluster's network, for example with a service mesh."
         )
 
 
@@ -206,7 +208,10 @@ def _loopback_endpoints(run: RunConfig) -> Iterator[str]:
             urls = given if isinstance(given, list) else [given]
             hosts = [urlsplit(str(url)).hostname or "" for url in urls] if key.endswith("base_url") else []
             if any(map(is_loopback, hosts)):
-                yield f"note: {server.name}: {key} is {given}, which in a container is the container itself"
+                yield (
+                    f"note: {server.name}: {key} is {given}, which in a container is the container itself. Set an "
+                    "address that the containers can reach"
+                )
 
 
 def _components(names: Sequence[str] | Mapping[str, object]) -> dict[str, str]:

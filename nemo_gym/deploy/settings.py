@@ -13,8 +13,8 @@ from nemo_gym.version import __version__
 Target = Literal["kubernetes", "kuberay", "compose"]
 _SHAPES = {
     # Shorter than the limit of a label, because the names of servers are appended.
-    "deployment": (r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?", "at most 30 small letters, digits and '-', first a letter"),
-    "namespace": (r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "at most 63 small letters, digits and '-'"),
+    "deployment": (r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?", "at most 30 lowercase letters, digits and '-', first a letter"),
+    "namespace": (r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "at most 63 lowercase letters, digits and '-'"),
     "storage": (r"\d+(\.\d+)?([KMGTP]i?)?", "a size such as 10Gi"),
 }
 

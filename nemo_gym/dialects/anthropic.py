@@ -201,7 +201,7 @@ def message_of_response(response: Response) -> anthropic.AnthropicMessage:
 
 
 def blocks_of_item(item: OutputItem) -> list[anthropic.AnswerBlock]:
-    """Convert one item to the blocks of an answer."""
+    """Convert one Responses output item to the content blocks of an Anthropic message."""
     match item:
         case ReasoningItem():
             return [_thinking(item)]

@@ -136,9 +136,9 @@ class _Turn:
     tokens: JsonObject = field(default_factory=dict)
 
     def ends_before(self, item: InputItem) -> bool:
-        """Return whether the item begins another turn.
+        """Return whether this turn ends before the item.
 
-        A turn ends if it has tokens, or if it has text but no calls and the item is not a call.
+        A turn with token ids always ends. A turn with text and no calls ends unless the item is a call.
         """
         if self.tokens:
             return True

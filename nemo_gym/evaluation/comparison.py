@@ -148,7 +148,7 @@ def metrics_of(pairs: Sequence[Pair]) -> str:
 def _check_repeats(pairs: Sequence[Pair], pass_at: int) -> None:
     most = max(min(most_repeats(each.a), most_repeats(each.b)) for each in pairs)
     if pass_at > most:
-        raise DataError(f"--pass-at {pass_at}: tasks have at most {most} rollouts in both runs. Pass that or less.")
+        raise DataError(f"--pass-at {pass_at}: tasks have at most {most} rollouts in both runs. Pass {most} or less.")
 
 
 def _usual_metrics(pair: Pair, pass_at: int | None) -> list[str]:

@@ -76,7 +76,7 @@ def judge_variance(gradings: Mapping[TaskKey, Regraded], repeats: int) -> JudgeV
     if not whole:
         raise DataError(
             f"none of {counted(len(gradings), 'rollout')} was graded {repeats} times, because the judge failed. The "
-            "causes are in the files of failures."
+            "causes are in the *_failures.jsonl files next to the output."
         )
     names = dict.fromkeys(name for each in whole for name in each.verdicts[0])
     variances = [stdev(each.rewards) ** 2 for each in whole]

@@ -262,10 +262,10 @@ def _check_ids(labels: Labels, graded: Mapping[str, object], rollouts: Path) -> 
         if name not in graded:
             same = name.rpartition("-")[0]
             other = next((each for each in graded if each.rpartition("-")[0] == same), None)
-            problem = "has another answer there" if other else "is not in it"
+            problem = "has another answer in" if other else "is not in"
             raise DataError(
-                f"{labels.path}: row {row.number}, column '{ID}': the rollout '{name}' {problem} ({rollouts}). Pass "
-                "the rollouts from which this sample was drawn, or the same ones graded again."
+                f"{labels.path}: row {row.number}, column '{ID}': the rollout '{name}' {problem} {rollouts}. Pass "
+                "the rollouts from which this sample was drawn, or the same rollouts graded again."
             )
 
 

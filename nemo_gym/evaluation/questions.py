@@ -151,7 +151,8 @@ def _problem_of_answer(answer: str, grader: Grader, options: list[str]) -> str |
         same = [option for option in options if normalised(option) == normalised(answer)]
         if len(same) != 1:
             return (
-                f"the answer '{answer}' is not exactly one of the options ({', '.join(options)}). Correct one of them."
+                f"the answer '{answer}' is not exactly one of the options ({', '.join(options)}). Correct the answer "
+                "or the options."
             )
     if grader == "regex":
         try:

@@ -124,7 +124,7 @@ def gate_lines(report: Report) -> Iterator[str]:
         if each.with_failed_as_zero:
             text += ", with 0 for failed rollouts"
         if each.tasks_needed is not None:
-            text += f"; about {each.tasks_needed:,} tasks would decide it if the difference stays"
+            text += f"; about {each.tasks_needed:,} tasks would decide it if the difference stays the same"
         if each.verdict != "holds" and (waiver := report.waiver_of(each)) is not None:
             text += f". Waived by '{waiver.name}' until {waiver.until}: {waiver.reason}"
         yield text
@@ -187,7 +187,7 @@ def _estimate_cells(estimate: Estimate) -> list[str]:
 def _lines(pair: Pair, rows: Sequence[Row], letter: str, unscored: Sequence[str]) -> list[str]:
     lines = []
     lines += [
-        f"No task of {name} has scored rollouts in both runs. Only the rows 'failed = 0' include it."
+        f"No task of {name} has scored rollouts in both runs. Only the rows 'failed = 0' include {name}."
         for name in unscored
         if name != OVERALL and pair.name in (name, OVERALL)
     ]

@@ -35,7 +35,7 @@ def setup_differences(a: Path, b: Path) -> list[SetupDifference]:
     """Return the differences between the run records of two runs. A missing record also counts as a difference."""
     records = [read_record(RunFiles(results=path).record) for path in (a, b)]
     missing = [
-        SetupDifference("record", f"{RunFiles(results=path).record} is missing, so its settings are not compared")
+        SetupDifference("record", f"{RunFiles(results=path).record} is missing, so the settings are not compared")
         for path, record in zip((a, b), records, strict=True)
         if record is None
     ]

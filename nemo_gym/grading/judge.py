@@ -258,7 +258,7 @@ def read_prompt(path: Path) -> str:
     except ValueError as error:
         raise ConfigError(f"{found}: {error}. Write a literal brace twice.") from error
     if not all(name.isidentifier() for name in names):
-        raise ConfigError(f"{found}: the fields {names} are not all names. Write a literal brace twice.")
+        raise ConfigError(f"{found}: a field in {names} does not have a valid name. Write a literal brace twice.")
     return template
 
 

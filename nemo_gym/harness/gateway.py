@@ -123,7 +123,7 @@ class Gateway:
             return await self._ask_model(path, await request.read(), _passed_on(request.headers))
         if path == MCP_PATH and self.tools is not None:
             if method != "POST":
-                return _error(WRONG_METHOD, "the tools are called by POST, without a stream of events")
+                return _error(WRONG_METHOD, "call the tools with POST: this server does not offer an event stream")
             return await self._call_tools(self.tools, await request.read(), _passed_on(request.headers))
         if path == "/v1/models" and method == "GET":
             return _json(200, {"object": "list", "data": [{"id": self.model_name, "object": "model", "created": 0}]})

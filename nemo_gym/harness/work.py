@@ -104,7 +104,7 @@ class Work:
             await workspace.collect(self.kept_at)
         except AgentFailed as error:
             # Only log this problem, because the failure of the program matters more.
-            logger.warning("the workspace of a failed program is not kept: %s", error)
+            logger.warning("the workspace of a failed program could not be saved: %s", error)
 
 
 @asynccontextmanager

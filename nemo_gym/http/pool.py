@@ -133,7 +133,7 @@ class Pool:
             if timer is not None:
                 timer.cancel()
         for origin in self._origins.values():
-            origin.fail_waiting("the client was closed while this waited for a free connection")
+            origin.fail_waiting("the client was closed while the request waited for a free connection")
         for connection in list(self.connections):
             connection.fail(BrokenReply, "the client was closed before the reply was complete")
         self.note_if_emptied()
@@ -257,7 +257,7 @@ class Origin:
 
     async def _wait_in_queue(self, request: Request, *, is_first: bool) -> Connection | None:
         if self.pool.is_closed:
-            raise NotConnected(request.message("the client was closed while this waited for a free connection"))
+            raise NotConnected(request.message("the client was closed while the request waited for a free connection"))
         limit_s = min(request.timeouts.queue_s, request.left_s, LONGEST_ALARM_S)
         waiter: asyncio.Future[Connection | None] = self.pool.loop.create_future()
         (self._queue.appendleft if is_first else self._queue.append)(waiter)
@@ -339,7 +339,7 @@ class Origin:
             self._hand_on_places()
         if self.pool.is_closed:
             connection.drop()
-            raise NotConnected(request.message("the client was closed while this was connecting"))
+            raise NotConnected(request.message("the client was closed while it opened a connection"))
         if connection.transport.is_closing():
             raise NotConnected(request.message("the server accepted the connection but closed it immediately"))
         if self.pool.shortage:

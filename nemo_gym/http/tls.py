@@ -98,7 +98,10 @@ def reason_of(error: ssl.SSLError, tls: Tls) -> str:
 def _problem_of_certificate(reason: str, tls: Tls) -> str:
     if "mismatch" in reason:
         name = reason.rstrip(".").rpartition(" for ")[2]
-        return f"it is not valid for {name}. Call the server by a name that it has, or issue it for this one, too"
+        return (
+            f"it is not valid for {name}. Call the server by a name in the certificate, or issue a certificate for "
+            f"{name}"
+        )
     if "local issuer" in reason or "self-signed" in reason:
         source = "that this machine trusts" if tls.ca == SYSTEM else f"in {tls.ca}"
         return f"no authority {source} issued it. Set tls.ca to the file of its authority"

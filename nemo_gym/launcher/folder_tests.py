@@ -93,7 +93,7 @@ def check_pytest() -> None:
     missing = [package for module, package in NEEDED.items() if importlib.util.find_spec(module) is None]
     if missing:
         raise LaunchError(
-            f"{sys.executable} lacks {' and '.join(missing)}, which running tests requires. Install it with make dev "
+            f"{sys.executable} lacks {' and '.join(missing)}, which the tests need. Install it with make dev "
             f"in a clone of nemo_gym, else with pip install {' '.join(missing)}."
         )
 

@@ -34,8 +34,8 @@ class Cluster:
         address = str(run.plain.get(ADDRESS_KEY) or os.environ.get(ADDRESS_ENV_VAR) or "")
         if address.startswith("ray://"):
             raise LaunchError(
-                f"{address} is an address for Ray's client, whose program runs elsewhere than the cluster's. Start "
-                "this command on a node of the cluster (for example with ray job submit) and use HOST:6379."
+                f"{address} is an address for Ray Client, which connects from outside the cluster. Start this command "
+                "on a node of the cluster (for example with ray job submit) and use HOST:6379."
             )
         self._is_ours = not ray.is_initialized()
         if self._is_ours:

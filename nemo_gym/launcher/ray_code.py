@@ -78,7 +78,10 @@ class UnpackedCode:
     def _unpack(self, packed: bytes) -> None:
         self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._folder.parent.stat().st_uid != os.getuid():
-            raise LaunchError(f"{self._folder.parent} belongs to another user, so the servers' code is not put there.")
+            raise LaunchError(
+                f"{self._folder.parent} belongs to another user, so the servers' code is not copied to it. Remove the "
+                "folder from this node."
+            )
         # Rename the folder when it is complete, because other processes of this node may look for it meanwhile.
         staged = Path(tempfile.mkdtemp(dir=self._folder.parent))
         with zipfile.ZipFile(io.BytesIO(packed)) as archive:

@@ -205,7 +205,7 @@ class Replicas:
             replica.losses.append(now)
             self._notice(
                 f"server '{replica.name}' on {replica.address} does not answer. Ray starts it again, on another node "
-                "if that one is lost. Its rollouts under way are lost."
+                "if its node is lost. Its rollouts under way are lost."
             )
             replica.waiting_since = now
             replica.is_lost = True

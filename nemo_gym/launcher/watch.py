@@ -96,7 +96,7 @@ class Watcher:
             try:
                 self._on_line(process.name, line)
             except Exception:
-                logger.exception("the receiver of the servers' logs failed, so it receives no more of them")
+                logger.exception("on_line failed, so it receives no more log lines")
                 self._on_line = None
 
     def _run(self) -> None:

@@ -258,7 +258,9 @@ def _merge_per_task(groups: dict[int, JsonObject], entries: Sequence[JsonObject]
     for place, entry in enumerate(entries):
         task_index = entry.get(TASK_INDEX_KEY, order[place] if place < len(order) else None)
         if task_index not in groups:
-            logger.warning("compute_metrics returned per-task metrics for task %s without rollouts", task_index)
+            logger.warning(
+                "compute_metrics returned metrics for task %s, which has no rollouts; they are ignored", task_index
+            )
             continue
         groups[task_index].update(_finite(entry))
 

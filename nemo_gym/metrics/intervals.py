@@ -64,7 +64,9 @@ def mean_interval(values_by_task: Values, level: float = 0.95) -> Interval:
 def wilson_interval(successes: float, trials: int, level: float = 0.95) -> Interval:
     """Return the share of successes in independent trials with Wilson's interval."""
     if trials < 1 or not 0 <= successes <= trials:
-        raise ValueError(f"{successes} successes in {trials} trials do not have an interval")
+        raise ValueError(
+            f"{successes} successes in {trials} trials: expected at least 1 trial, and 0 to {trials} successes"
+        )
     low, high = _wilson(successes / trials, trials, two_sided_quantile(level, inf))
     return Interval(successes / trials, low, high, trials, trials)
 

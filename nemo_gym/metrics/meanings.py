@@ -17,8 +17,8 @@ VALUE_METRICS: Mapping[str, str] = {
         "the lower end of the 95 % interval of the mean reward (`reward`) or of `pass@K` with the largest `K`"
     ),
     "ci95_high/METRIC": (
-        "the upper end of the 95 % interval; tasks, not rollouts, are the independent samples, so there must be two. "
-        "Rewards that are all between 0 and 1 have an interval between 0 and 1"
+        "the upper end of the 95 % interval; tasks, not rollouts, are the independent samples, so there must be at "
+        "least two tasks. Rewards that are all between 0 and 1 have an interval between 0 and 1"
     ),
 }
 """The metrics of the scored rollouts. A FIELD is a number or boolean in the verify response or its token usage."""

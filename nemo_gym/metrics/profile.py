@@ -119,7 +119,10 @@ class RewardProfiler:
         """Add one materialized input row."""
         key = _key(row)
         if key in self._agents:
-            raise DataError(f"a second row for rollout {key}. Each row needs a unique pair of indices.")
+            raise DataError(
+                f"a second row for rollout {key}. Each row needs a unique pair of _ng_task_index and "
+                "_ng_rollout_index."
+            )
         self._agents[key] = row.agent
         self._samples.setdefault(key.task, row.without_private())
 

@@ -181,8 +181,8 @@ class Members:
             if instance.needs_one_process and (other := self._other_with(instance, member_id)):
                 return Refusal(
                     CONFLICT,
-                    f"'{name}' is already on {other}, and it cannot run on two machines, because its rollouts share "
-                    "state in its memory, or its tools are called over MCP",
+                    f"'{name}' is already on {other}. It cannot run on two machines, because its rollouts share state "
+                    "in its memory, or its tools are called over MCP. Use --only to start it on one machine",
                 )
         return None
 
@@ -196,7 +196,7 @@ class Members:
     def _remove_earlier(self, report: PartReport) -> None:
         """Forget parts that had the same addresses before, such as the part of a container that was just restarted.
 
-        Otherwise, calls for their lost sessions would be forwarded to the new part, and from there to itself again.
+        Otherwise, calls for their lost sessions would reach the new part, which would forward them to itself.
         """
         urls = {instance.url for instance in report.instances}
         for member in list(self._members.values()):

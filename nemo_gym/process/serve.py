@@ -112,9 +112,9 @@ def _bounded_if_dry(settings: ProcessSettings, report: Report) -> Iterator[None]
 
     def give_up() -> None:
         report.failed(
-            f"{settings.name} is not built after {settings.ready_timeout_s:g} s: "
+            f"{settings.name} has not started after {settings.ready_timeout_s:g} s: "
             f"{_place_in(settings.folder, builder)}. In a dry run no other server answers, so do not wait for one "
-            "before the first request. +ready_timeout_s=… gives it longer."
+            "before the first request. +ready_timeout_s=… gives servers longer to start."
         )
         os._exit(1)
 
@@ -208,9 +208,9 @@ def _check_reaches_sessions(server: SimpleServer, settings: ProcessSettings) -> 
     if getattr(server.config, "expose_tools_over_mcp", False):
         origin = settings.origins.get("expose_tools_over_mcp")
         raise ConfigError(
-            f"{f'{origin}: ' if origin else ''}{settings.name}: calls over MCP cannot reach "
-            f"their session among {settings.num_workers} processes. Set num_workers: 1 in its block, or remove "
-            "expose_tools_over_mcp."
+            f"{f'{origin}: ' if origin else ''}{settings.name}: with {settings.num_workers} processes, a call over "
+            "MCP may reach a process that does not have its session. Set num_workers: 1 in the server's block, or "
+            "remove expose_tools_over_mcp."
         )
 
 
@@ -238,8 +238,8 @@ def load_module(settings: ProcessSettings) -> ModuleType:
         advice = "Install the package that provides it, or correct the import."
         if (settings.folder / "requirements.txt").exists():
             advice += (
-                " Packages that published folders import without listing come with pip install 'nemo-gym[full]', Ray "
-                "with 'nemo-gym[ray]'. +auto_install=true gives the folder its own environment."
+                " If requirements.txt does not list the package, try pip install 'nemo-gym[full]', or 'nemo-gym[ray]' "
+                "for Ray. +auto_install=true gives the folder its own environment."
             )
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
         raise LaunchError(f"{frames[-1].filename}:{frames[-1].lineno}: {error}. {advice}") from error

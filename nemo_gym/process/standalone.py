@@ -78,7 +78,7 @@ def _read(handed: str) -> JsonObject:
     except yaml.YAMLError as error:
         raise ConfigError(f"{CONFIG_DICT_ENV_VAR}: invalid YAML: {error}") from error
     if not isinstance(plain, dict):
-        raise ConfigError(f"{CONFIG_DICT_ENV_VAR}: this is not a mapping. Set it to a whole configuration.")
+        raise ConfigError(f"{CONFIG_DICT_ENV_VAR}: its value is not a mapping. Set it to a complete configuration.")
     # The configuration already contains the content of these files.
     return {key: value for key, value in plain.items() if key != "config_paths"}
 

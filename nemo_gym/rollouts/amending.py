@@ -46,7 +46,7 @@ class Amendment:
         if self.replaced:
             yield f"unscored rollouts of the earlier run whose row has changed: {self.replaced}"
         if self.surplus:
-            yield f"rollouts of the earlier run that are not in the input any more but stay planned: {self.surplus}"
+            yield f"rollouts that are no longer in the input but remain part of the run: {self.surplus}"
 
 
 class FieldChange(NamedTuple):

@@ -114,9 +114,7 @@ class Budget:
         for each in self._allowances:
             if not usage.rollouts:
                 if usage.unknown:
-                    return (
-                        f"{each.key}: the endpoint does not report the tokens of its answers, so none can be counted"
-                    )
+                    return f"{each.key}: the endpoint does not report token usage, which this limit needs"
                 if self._in_progress >= STARTED_BLINDLY:
                     return f"{each.key}: no rollout has ended yet"
                 continue

@@ -194,8 +194,8 @@ def _check_at_once(most: int, semaphore: object, connections: int) -> None:
     for limit, at_once in limits.items():
         if at_once < most:
             raise UsageError(
-                f"run_examples: {limit} lets {at_once} rollouts run at once, but the {most} of a task are verified "
-                f"together. Allow {most} or more."
+                f"run_examples: {limit} lets {at_once} rollouts run at once, but the {most} rollouts of a task are "
+                f"verified together. Allow {most} or more."
             )
 
 

@@ -77,9 +77,9 @@ def check_lines(files: RunFiles) -> None:
     if changed := [line.number for at, line in unknown if at <= lost_from]:
         others = f" and {len(changed) - LINES_NAMED} more lines" if len(changed) > LINES_NAMED else ""
         raise DataError(
-            f"{', '.join(f'{files.results}:{number}' for number in changed[:LINES_NAMED])}{others}: not as the run "
-            "wrote it. Restore the file, add --resume=force (+resume_from_cache=force) to accept all its lines, add "
-            "--overwrite (+overwrite=true) to start over, or choose another output."
+            f"{', '.join(f'{files.results}:{number}' for number in changed[:LINES_NAMED])}{others}: added or "
+            "changed since the run wrote the file. Restore the file, add --resume=force (+resume_from_cache=force) to "
+            "accept all its lines, add --overwrite (+overwrite=true) to start over, or choose another output."
         )
     _add(files, (line.raw for _, line in unknown))
 

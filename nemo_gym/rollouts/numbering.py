@@ -34,7 +34,10 @@ class TaskNumbers:
         self._next = 0
 
     def take(self, raw: bytes, given: int | None, repeats: int) -> tuple[int, int]:
-        """Return the task of the next line and its first repeat. `given` is the task index in the row, if any."""
+        """Return the task index of the next row and the row's first repeat number.
+
+        `given` is the task index that the row itself has, if any.
+        """
         if given is not None:
             return given, self._first_repeat(given, repeats) if given in self._repeated_given else 0
         digest = digest_of(raw)

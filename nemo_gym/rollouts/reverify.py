@@ -180,8 +180,8 @@ class Reverification:
         path = self.job.output_jsonl_fpath
         if unsafe and not self.job.force:
             raise DataError(
-                f"{', '.join(unsafe)}: may need more than the row and the response for grading (REVERIFY_MODE of its "
-                f"config class), so the rewards may be wrong. Add +force=true to write them anyway, to "
+                f"{', '.join(unsafe)}: may need more than the row and the response for grading (see REVERIFY_MODE in "
+                f"the server's config class), so the rewards may be wrong. Add +force=true to write them anyway, to "
                 f"{UNSAFE}{path.name}."
             )
         return RunFiles(results=path.with_name(f"{UNSAFE}{path.name}") if unsafe else path)

@@ -52,7 +52,7 @@ class RowCollector:
         if machine not in self._failing:
             self._failing.add(machine)
             logger.warning(
-                "%s on %s cannot keep its results: %s They are written here instead.",
+                "%s on %s cannot keep its results: %s They are written in full to the collection's output instead.",
                 self.server, machine, shard["problem"],
             )  # fmt: skip
 
@@ -75,14 +75,17 @@ def check_collector(
     if not settings.sharded:
         return
     if not agents[name].settings.get("shard_dir"):
-        raise UsageError(f"sharded: {name} does not set shard_dir, the folder for its results. Add it to its block.")
+        raise UsageError(
+            f"sharded: {name} does not set shard_dir, the folder for its results. Add shard_dir to the block of "
+            f"{name}."
+        )
     if rules.grouped:
         raise UsageError(
-            "sharded: rollouts that are verified together are compared here, so their results cannot be sharded. "
-            "Leave out --sharded."
+            "sharded: rollouts that are verified together are compared with each other, which needs their full "
+            "results in the output. Leave out --sharded."
         )
     if book.capture_dir() is not None or book.token_capture.enabled:
         raise UsageError(
-            "sharded: recorded model calls and tokens are added to the results here, so these cannot be sharded. "
-            "Leave out --sharded, or observability_enabled and token_id_capture."
+            "sharded: recorded model calls and tokens are added to the full results, which must therefore be in the "
+            "output. Leave out --sharded, or observability_enabled and token_id_capture."
         )

@@ -336,7 +336,10 @@ def _on_one_line(point: re.Match[str]) -> str:
 
 
 def masked_command(words: Sequence[str]) -> list[str]:
-    """Return a command line with its secrets masked, which are recognized by their key or the form of their value."""
+    """Return a command line with its secrets masked.
+
+    A secret is recognized by its key or by the form of its value.
+    """
     shown: list[str] = []
     hides_next = False
     for word in words:

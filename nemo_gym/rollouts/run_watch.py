@@ -23,7 +23,7 @@ GONE_S = 30.0
 """Seconds without a reply of any server after which a run that is not recorded on this machine counts as ended."""
 SETTLE_S = 1.0
 """Seconds to wait before a check, because the servers of a run do not all stop at the same moment."""
-RESUME = "Start it again; then --resume (+resume_from_cache=true) continues."
+RESUME = "Start the run again, and continue with --resume (+resume_from_cache=true)."
 PROBE = Timeouts(connect_s=5.0, read_s=5.0, total_s=5.0, queue_s=5.0)
 
 

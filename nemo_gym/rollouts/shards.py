@@ -103,8 +103,8 @@ def check_shards(shards: Sequence[Path]) -> Contents:
         more = f" and {len(twice) - SHOWN} more" if len(twice) > SHOWN else ""
         raise DataError(
             f"{counted(len(twice), 'rollout')} (task:rollout) of one agent found twice: "
-            f"{', '.join(twice[:SHOWN])}{more}. Leave out one of the files. If they belong to different "
-            "tasks, give the rows of each run different _ng_task_index numbers."
+            f"{', '.join(twice[:SHOWN])}{more}. Leave out one of the files. If the rollouts belong to "
+            "different tasks, give the rows of each run different _ng_task_index numbers."
         )
     if not count:
         raise DataError(f"{', '.join(map(str, shards))}: no rollouts found.")

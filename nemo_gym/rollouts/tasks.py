@@ -196,8 +196,8 @@ class TaskPlan:
             return f"{AGENT_REF_KEY} must be {{name: AGENT}}, found {reference!r}."
         if POLICY_API_KEY in row.fields:
             return (
-                f"{POLICY_API_KEY} does not belong in a file, and a collection would copy it to others. Remove it, or "
-                "run the rows with run_examples or nemo_gym.training.TrainingClient."
+                f"{POLICY_API_KEY} does not belong in a file, and a collection would copy it to other files. Remove "
+                "it, or run the rows with run_examples or nemo_gym.training.TrainingClient."
             )
         params = row.fields.get(PARAMS_KEY)
         if params is not None and not isinstance(params, dict):

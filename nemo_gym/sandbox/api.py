@@ -86,7 +86,7 @@ class AsyncSandbox:
             raise SandboxError("the sandbox was stopped and cannot start again: create another one.")
         if self._handle is not None:
             if wanted != self.spec:
-                raise SandboxError("the sandbox is already started, with another spec: create another one.")
+                raise SandboxError("the sandbox is already started with another spec: create another sandbox.")
             return self
         self.spec = wanted
         try:

@@ -85,8 +85,8 @@ def _check_agent(wanted: Wanted, verifier: Reused) -> None:
     played_by = verifier.agent.implementation
     if wanted.profile != "custom-gym-verifier" and played_by != PLAIN_AGENT:
         raise UsageError(
-            f"reuse_verifier={wanted.verifier}: its rollouts need the agent {played_by}, so the profile "
-            f"{wanted.profile} cannot replace it. Choose the profile custom-gym-verifier, or another verifier."
+            f"reuse_verifier={wanted.verifier}: its rollouts need the agent {played_by}, but the profile "
+            f"{wanted.profile} uses another agent. Choose the profile custom-gym-verifier, or another verifier."
         )
 
 

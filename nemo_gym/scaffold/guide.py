@@ -33,7 +33,7 @@ _MADE = _Task(
     title="put cities into alphabetical order",
     about="The prompt lists cities. The model answers with a line that has all of them in alphabetical order.",
     graded="The list after the last `Answer:` must have exactly the cities of the prompt. The reward depends on the\n"
-    "share of them that is in its place.",
+    "share of cities in the right place.",
     data="`data/example.jsonl` has five rows of our own (licence: write yours here). `prepare.py` makes "
     "`data/train.jsonl` and\n`data/validation.jsonl` when they are needed. They have no row in common.",
     files=(
@@ -46,12 +46,12 @@ _REUSED = _Task(
     title="tasks for {server}",
     about="Tasks of our own. The server in `{server}` grades them.",
     graded="As `{server}` grades its own rows; see its README.",
-    data="`data/example.jsonl` begins with the example rows of `{server}`. Replace them by your own, and\n"
+    data="`data/example.jsonl` begins with the example rows of `{server}`. Replace them with your own, and\n"
     "write their licence here.",
     files=(),
 )
 _REUSED_BENCHMARK = _REUSED._replace(
-    data="`tasks.jsonl` begins with the example rows of `{server}`. Replace them by your own, and write\n"
+    data="`tasks.jsonl` begins with the example rows of `{server}`. Replace them with your own, and write\n"
     "their licence here. `prepare.py` turns them into the rows of the benchmark.",
     files=(("tasks.jsonl", "the tasks"), ("prepare.py", "turns the tasks into rows")),
 )

@@ -66,7 +66,7 @@ KINDS: dict[Grader, Kind] = {
     "rubric": Kind(
         "rubric_judge",
         "the weighted share of the criteria in `rubric.md` that an answer meets",
-        "A judge model decides each criterion of `rubric.md` on its own. If it fails, so does the rollout.",
+        "A judge model decides each criterion of `rubric.md` separately. If the judge fails, so does the rollout.",
         "",
         "One column per criterion: `yes` if the answer meets it, `no` if it does not or only in part.",
     ),
@@ -121,7 +121,8 @@ def _check(wanted: OwnEvaluation, root: Path) -> None:
         raise UsageError(
             "rubric: the grader 'rubric' needs a file with the criteria. Name it with --rubric."
             if wanted.rubric is None
-            else f"rubric: the grader '{wanted.grader}' does not use one. Choose --grader rubric, or leave it out."
+            else f"rubric: the grader '{wanted.grader}' does not use a rubric. Choose --grader rubric, or leave out "
+            "--rubric."
         )
     if wanted.rubric is not None:
         read_rubric(wanted.rubric)
@@ -203,7 +204,9 @@ def _files(wanted: OwnEvaluation) -> str:
         lines.append("| `rubric.md` | the criteria and their weights |")
     if wanted.grader not in COMPARED:
         flavor = f"--benchmark {wanted.name}/judge"
-        lines.append(f"| `judge.yaml` | with a judge of its own (`{flavor}`); without it, the model judges itself |")
+        lines.append(
+            f"| `judge.yaml` | with a separate judge model (`{flavor}`); without it, the model judges itself |"
+        )
     return "".join(f"{line}\n" for line in lines)
 
 

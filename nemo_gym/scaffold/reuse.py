@@ -91,5 +91,8 @@ def _opened(config: str) -> tuple[list[JsonObject], bool]:
     with open_configs([config]) as environment:
         rows, has_oracle = environment.rows[:EXAMPLES], environment.oracle is not None
     if not rows:
-        raise DataError(f"{config}: no dataset of the type example, so there are no rows to begin with. Add one.")
+        raise DataError(
+            f"{config}: no dataset of the type example, so there are no example rows to copy. Add such a dataset, or "
+            "name another config."
+        )
     return [{name: value for name, value in row.items() if name != AGENT_REF_KEY} for row in rows], has_oracle

@@ -41,7 +41,7 @@ class CollectingAgentConfig(BaseResponsesAPIAgentConfig):
         if given is None:
             return None
         if not given.is_absolute():
-            raise ValueError(f"must be an absolute path, because each server runs in its own folder, not '{given}'")
+            raise ValueError(f"must be an absolute path, because each server runs in its own folder, but is '{given}'")
         # Check the folder only in the server's own process, because other processes may run on other machines.
         if info.context and info.context.get("checks_files"):
             check_folder(given)
@@ -106,7 +106,9 @@ class CollectingAgent(BaseResponsesAPIAgent):
                 agent, RUN_PATH, data=body, headers={"content-type": JSON}, timeouts=timeouts
             )
         except ReplyTimedOut as error:
-            raise RolloutTimedOut(f"{agent}: the rollout took longer than its time ({error})", server=agent) from error
+            raise RolloutTimedOut(
+                f"{agent}: the rollout took longer than its time limit ({error})", server=agent
+            ) from error
         except ServerCallError as error:
             raise failure_of_call(error, server=agent, otherwise=AgentFailed) from error
 

@@ -69,7 +69,7 @@ def settings_for_groups(server: SimpleServer) -> GroupVerification | None:
     if not verifies_groups(type(server)):
         if settings is not None:
             raise ConfigError(
-                f"{name}: {GROUP_KEY} is set, but {cls} does not override verify_group. Remove the block."
+                f"{name}: {GROUP_KEY} is set, but {cls} does not override verify_group. Remove {GROUP_KEY}."
             )
         return None
     if settings is None:
@@ -183,8 +183,9 @@ def _body_of(handler: Handler) -> tuple[str, type[BaseVerifyRequest]]:
             if of and is_class_of(kind := bare(of[0]), BaseVerifyRequest):
                 return parameters[0].name, kind
         raise SignatureError(
-            f"{handler.method.__qualname__}: it takes one parameter, the verify requests of a group. Annotate it with "
-            "Sequence[BaseVerifyRequest], or with your subclass of BaseVerifyRequest that adds the row's fields"
+            f"{handler.method.__qualname__}: the method must take one parameter, the verify requests of a group. "
+            "Annotate it with Sequence[BaseVerifyRequest], or with your subclass of BaseVerifyRequest that adds the "
+            "row's fields"
         )
 
 

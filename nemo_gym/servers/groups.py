@@ -101,7 +101,7 @@ class _Group:
     def described(self) -> str:
         """Return how many members have arrived and which are missing."""
         missing = ", ".join(map(str, self.missing))
-        return f"{len(self.bodies)} of the {self.size} members of group {self.name} (missing: {missing})"
+        return f"group {self.name} has {len(self.bodies)} of its {self.size} members (missing: {missing})"
 
 
 class _GroupWait(Wait):

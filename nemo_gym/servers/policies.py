@@ -30,14 +30,14 @@ def accept_row_policies(agent: SimpleServer, app: FastAPI) -> None:
     if isinstance(model, ModelServerRef):
         servers |= {model.name}
     elif not isinstance(getattr(agent.config, "agent_server", None), AgentServerRef):
-        objection = _objection(agent, "does not have a model_server that could use it.")
+        objection = _objection(agent, "does not have a model_server that could use the policy.")
     add_within_session(app, Middleware(RolloutPolicies, servers=servers, reads_rows=True, objection=objection))
 
 
 def accept_policies(model: SimpleServer, app: FastAPI, *, follows: bool) -> None:
     """Let agents name the policy of a rollout, if the run allows it. Reject a named policy unless `follows` is set."""
     if address_book_of(model.server_client).allows_policy_override:
-        objection = "" if follows else _objection(model, "does not have an endpoint that it could replace.")
+        objection = "" if follows else _objection(model, "does not have an endpoint that the policy could replace.")
         add_within_session(app, Middleware(RolloutPolicies, objection=objection))
 
 
@@ -45,17 +45,17 @@ def check_no_policy(row: object) -> None:
     """Raise `InvalidTask` for a row that still names a policy, which the run does not allow."""
     if isinstance(row, dict) and (named := [key for key in POLICY_KEYS if row.get(key) is not None]):
         raise InvalidTask(
-            f"the row contains {' and '.join(named)}, but the run does not allow rows to name a policy. Start it with "
-            f"+{POLICY_OVERRIDE_KEY}=true, or remove them."
+            f"the row contains {' and '.join(named)}, but the run does not allow rows to name a policy. Start the run "
+            f"with +{POLICY_OVERRIDE_KEY}=true, or remove these keys from the row."
         )
 
 
 def check_own_client(agent: SimpleServer) -> None:
     """Raise `InvalidTask` if the current row names a policy, which a third-party client would not pass on."""
     if current_work().policy is not None:
-        raise InvalidTask(_objection(agent, "calls its model with a client that cannot use it."))
+        raise InvalidTask(_objection(agent, "calls its model with a client that cannot use the policy."))
 
 
 def _objection(server: SimpleServer, reason: str) -> str:
     name = getattr(server.config, "name", type(server).__name__)
-    return f"the row names its own policy, but {name} {reason} Remove {', '.join(POLICY_KEYS)} from it."
+    return f"the row names its own policy, but {name} {reason} Remove {', '.join(POLICY_KEYS)} from the row."

@@ -82,7 +82,8 @@ class SingleAgentTurn(SimpleResponsesAPIAgent):
         """Reject the call, because the conversations belong to the agent."""
         agent = self.config.agent_server.name
         raise InvalidTask(
-            f"{self.config.name} has no {RESPONSES_PATH}. Call that of its agent '{agent}', or /run here"
+            f"{self.config.name} does not have {RESPONSES_PATH}. Call {RESPONSES_PATH} of its agent '{agent}', or "
+            f"/run of {self.config.name}"
         )
 
     async def run(self, request: Request, body: BaseRunRequest) -> Response:

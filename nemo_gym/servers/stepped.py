@@ -206,7 +206,9 @@ def _arguments(server: SteppedResourcesServer, handler: Handler, fields: JsonObj
     if not bodies:
         return {}
     if len(bodies) > 1:
-        raise SignatureError(f"{handler.method.__qualname__}: give it one parameter for the row, such as `body`")
+        raise SignatureError(
+            f"{handler.method.__qualname__}: give the method only one parameter for the row, such as `body`"
+        )
     name, kind = bodies[0].name, bodies[0].annotation
     try:
         return {name: kind.model_validate(fields)}

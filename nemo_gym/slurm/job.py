@@ -62,8 +62,8 @@ class SlurmJob(BaseModel):
             limit_s = seconds_of(self.time)
             if limit_s <= self.drain_s:
                 raise ValueError(
-                    f"time {self.time} is {limit_s} s, but the job would already drain {self.drain_s} s before its "
-                    "end. Raise --time or lower --drain-s"
+                    f"time {self.time} is {limit_s} s, but the job starts no rollouts in its last {self.drain_s} s. "
+                    "Raise --time or lower --drain-s"
                 )
         return self
 

@@ -72,7 +72,9 @@ def _parsed(place: str, run: RunConfig, nodes: int) -> tuple[str, frozenset[int]
     if beyond := sorted(indices - {*range(nodes)}):
         raise UsageError(f"place: '{place}' names node {beyond[0]}, but the last of {nodes} nodes is {nodes - 1}.")
     if not indices:
-        raise UsageError(f"place: '{place}' leaves no node. Raise --nodes, or use {name}=head.")
+        raise UsageError(
+            f"place: '{place}' matches no node, because the job has only one. Raise --nodes, or use {name}=head."
+        )
     return server.name, frozenset(indices)
 
 

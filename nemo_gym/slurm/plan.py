@@ -106,7 +106,10 @@ def plan_of(
     _check_text(files, overrides)
     on_ray = run.plain.get(LAUNCHER_KEY) == RAY
     if on_ray and job.place:
-        raise UsageError("place: with the launcher ray, Ray places the servers. Set ray: in their blocks instead.")
+        raise UsageError(
+            "place: with the launcher ray, Ray places the servers. Remove --place, and set ray: in the servers' "
+            "blocks instead."
+        )
     parts = _ray_parts(run, job) if on_ray else _parts(run, job)
     own = _without(overrides, own_keys)
     words = [*(word for config in (*configs, str(files.token)) for word in ("--config", config))]
@@ -144,7 +147,8 @@ def _ray_parts(run: RunConfig, job: SlurmJob) -> list[Part]:
 def _check_text(files: SubmissionFiles, overrides: Sequence[str]) -> None:
     if "%" in str(files.folder) or "\n" in str(files.folder):
         raise UsageError(
-            f"output: Slurm cannot write to {files.folder}, because it replaces '%'. Choose another path."
+            f"output: Slurm cannot write to {files.folder}, because a path must not contain '%' or a line break. "
+            "Choose another path."
         )
     for word in overrides:
         shown = parse_override(word).word

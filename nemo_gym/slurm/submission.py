@@ -122,8 +122,8 @@ def read_submission(files: SubmissionFiles) -> Submission | None:
         return None
     except ValidationError as error:
         raise DataError(
-            f"{files.submission}: it does not describe a submission ({error.error_count()} errors). Remove it, and "
-            "use Slurm's commands for the job."
+            f"{files.submission}: the file is not a valid record of a submission ({error.error_count()} errors). "
+            "Remove the file, and use Slurm's commands for the job."
         ) from error
 
 
@@ -146,7 +146,7 @@ def find(name: str) -> Submission:
 def _of_job(job_id: str) -> Submission:
     state = scheduler.state_of(job_id)
     if state is None or not state.log:
-        known = "Slurm does not know this job any more" if state is None else "its record does not have its log file"
+        known = "Slurm does not know this job any more" if state is None else "Slurm does not know its log file"
         raise DataError(f"job {job_id}: {known}. Name the output of the run or its folder instead.")
     folder = Path(state.log).parent
     if not (folder / "submission.json").exists():

@@ -46,13 +46,13 @@ class TrainingClient:
     ) -> None:
         """Set the run and the limits.
 
-        `head` is the address that `ng_run` prints. `in_flight` limits how many rollouts run at once. `attempts` is the
-        maximum number of attempts if a rollout fails because of a lost or overloaded server; its default is that of
-        rollout collection. `run_token` may be omitted on the machine of the run, where it is found automatically.
+        `head` is the address that `ng_run` prints. `in_flight` limits how many rollouts run at once. `attempts`
+        limits how often a rollout is tried if a server is lost or overloaded. Its default is that of rollout
+        collection. `run_token` may be omitted on the machine of the run, where it is found automatically.
 
-        `ca` is for a run with TLS: the file of the authority that issued its certificates, or `system` for the
-        authorities that the operating system trusts. By default, the authority of a run on this machine is found
-        automatically, and `system` is used for other runs.
+        `ca` is for a run with TLS. It is the file of the CA certificate, or `system` for the trust store of the
+        operating system. By default, the CA of a run on this machine is found automatically, and `system` is used
+        for other runs.
         """
         self._head = head_at(head, ca)
         self._in_flight = in_flight

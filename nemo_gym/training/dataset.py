@@ -169,10 +169,10 @@ def _check_outputs(job: DatasetJob) -> None:
     run = RunFiles(results=job.input_jsonl_fpath)
     for path in filter(None, (job.output_jsonl_fpath, job.validation)):
         if path.resolve() in {job.input_jsonl_fpath.resolve(), run.failures.resolve(), run.materialized.resolve()}:
-            raise DataError(f"{path} is a file of the collection to read. Choose another output.")
+            raise DataError(f"{path} is one of the input files. Choose another output.")
         if path.exists() and path.stat().st_size and not job.overwrite:
             raise DataError(
-                f"{path} already exists. Add --overwrite (+overwrite=true) to replace it, or choose another."
+                f"{path} already exists. Add --overwrite (+overwrite=true) to replace it, or choose another output."
             )
 
 
@@ -323,7 +323,9 @@ def _validation_tasks(job: DatasetJob, tasks: list[Task]) -> set[Task]:
     if job.validation is None:
         return set()
     if len(tasks) < 2:
-        raise DataError("validation_share: all examples are of one task, which cannot be split. Leave it out.")
+        raise DataError(
+            "validation_share: all examples are of one task, which cannot be split. Leave validation_share out."
+        )
 
     def draw(task: Task) -> tuple[float, str]:
         return random.Random(f"{job.seed} {task}").random(), str(task)

@@ -64,7 +64,7 @@ class Policies:
         """
         version = self.version + 1 if version is None else version
         if version <= self.version:
-            raise UsageError(f"version={version}: it must be greater than {self.version}, the version before.")
+            raise UsageError(f"version={version}: it must be greater than {self.version}, the current version.")
         self.version = version
         self._current = deque(self._current if policies is None else dict.fromkeys(policies))
         for policy in self._current:

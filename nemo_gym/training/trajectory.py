@@ -279,8 +279,8 @@ def _broken(turn: int, prompt: list[int], before: list[int]) -> NonContiguousTok
     position = next((at for at, (here, there) in pairs if here != there), len(prompt))
     found = f"it has token {prompt[position]}" if position < len(prompt) else "it ends"
     return NonContiguousTokens(
-        f"turn {turn}: its prompt does not continue the turns before it. At position {position} {found}, but they "
-        f"have token {before[position]}. Use sequences_of, which returns each part.",
+        f"turn {turn}: its prompt does not continue the turns before it. At position {position} {found}, but the "
+        f"earlier turns have token {before[position]}. Use sequences_of, which returns each part.",
         turn=turn,
         position=position,
     )

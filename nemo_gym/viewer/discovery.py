@@ -21,7 +21,7 @@ SKIPPED_FOLDERS = re.compile(r"^\.|_logs$|^preprocessed_datasets$|^node_modules$
 _RESPONSE, _REWARD = re.compile(rb'(?<!\\)"response"\s*:'), re.compile(rb'(?<!\\)"reward"\s*:')
 
 
-NOT_READ = "it is not a regular file, or a link that leads out of the given paths, so it is not read."
+NOT_READ = "the file is not read, because it is not a regular file, or is a link that leads out of the given paths."
 
 
 class Found(NamedTuple):
@@ -94,9 +94,7 @@ class Discovery:
             yield from (Path(folder, name) for name in sorted(there) if not name.startswith("."))
             seen += len(names)
             if seen > MOST_FILES:
-                problem = (
-                    f"more than {MOST_FILES:,} files; the runs in other folders are not shown. Give a folder below it."
-                )
+                problem = f"more than {MOST_FILES:,} files; the runs in other folders are not shown. Pass a subfolder."
                 self.problems.append((root, problem))
                 return
 

@@ -123,7 +123,7 @@ async def _events(view: RunView, control: Control, streams: Streams) -> AsyncIte
 
 
 class _Servers:
-    """The loads of a run's servers."""
+    """The latest load of each server of a run, as its head server reports it."""
 
     def __init__(self, until_the_end: AsyncExitStack) -> None:
         self._until_the_end = until_the_end

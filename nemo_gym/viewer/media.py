@@ -107,12 +107,12 @@ def _loaded(
     folder = row.get(MEDIA_DIR_KEY)
     if not isinstance(folder, str) or not _is_open(Path(folder), given_paths):
         raise DataError(
-            f"The {kind} is a file in the folder {str(folder)[:LONGEST_NOTE]}, which is not open. Pass this folder to "
-            "ng view, too."
+            f"The {kind} is a file in the folder {str(folder)[:LONGEST_NOTE]}, which the viewer may not read. Pass "
+            "this folder to ng view, too."
         )
     type_ = {"image": "input_image", "audio": "input_audio"}[kind]
     message = {"role": "user", "content": [{**part, "type": type_}]}
-    # This checks that the file is in the folder, is not too large, and has the content that its name promises.
+    # `with_media` checks that the file is in the folder and not too large, and that its content matches its extension.
     loaded = with_media({PARAMS_KEY: {"input": [message]}, MEDIA_DIR_KEY: folder})
     part = loaded[PARAMS_KEY]["input"][0]["content"][0]
     return part, reference_of(part, kind)

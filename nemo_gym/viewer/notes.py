@@ -20,7 +20,7 @@ from nemo_gym.rollouts.run_record import read_record
 from nemo_gym.schemas.row import TaskKey
 
 SUFFIX = "_notes.jsonl"
-NOT_A_FILE = "it is a link or not a regular file"
+NOT_A_FILE = "the file is a link or not a regular file"
 LONGEST_COMMENT = 20_000
 LONGEST_TAG = 64
 MOST_TAGS = 32
@@ -118,7 +118,7 @@ class Notes:
         note = Note(key.task, key.repeat, star, tuple(dict.fromkeys(tags)), comment.strip(), now)
         if os.path.lexists(self.path) and not _is_own_file(self.path):
             # A run of unknown origin must not make the viewer write to other files, or wait for the reader of a pipe.
-            raise DataError(f"{self.path}: the note cannot be written, because {NOT_A_FILE}. Remove it.")
+            raise DataError(f"{self.path}: the note cannot be written, because {NOT_A_FILE}. Remove the file.")
         try:
             with locked_log(self.path) as log:
                 log.append(dump_line(note.as_json()), sync=True)

@@ -66,12 +66,14 @@ def _listener(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
     except (socket.gaierror, UnicodeError) as error:
-        raise UsageError(f"--host {host}: the address is not known ({error}). Pass one of this machine.") from error
+        raise UsageError(
+            f"--host {host}: the address is not known ({error}). Pass an address of this machine."
+        ) from error
     except OSError as error:
         problem = os.strerror(error.errno or 0)
         raise PortTakenError(
-            f"the viewer cannot listen on {host}, port {port} ({problem}). Pass another --port, or leave it out for a "
-            "free one."
+            f"the viewer cannot listen on {host}, port {port} ({problem}). Pass another --port, or leave out --port "
+            "to use a free port."
         ) from error
 
 

@@ -82,9 +82,9 @@ class Admission:
             return False
         if self.run_id and call.headers.get(_RUN_ID, self.run_id) != self.run_id:
             # The caller means an earlier run or another server that had this address. The state there is lost.
-            reason = f"{self.server} belongs to another run; the one that this call is meant for has ended"
+            reason = f"{self.server} belongs to another run; the run that this call is meant for has ended"
             if call.headers[_RUN_ID].partition(b" ")[0] == self.run_id.partition(b" ")[0]:
-                reason = f"{self.server} has the address of the server that this call is meant for, which is lost"
+                reason = f"the server that this call is meant for is lost; {self.server} now has its address"
             await answer.fail(ServerLost(reason, server=self.server, tier=self.tier))
             return False
         if call.scope["path"] == METRICS_PATH and call.scope["method"] in READS:
@@ -145,7 +145,7 @@ class Admission:
         telemetry = self.telemetry
         if telemetry.queued >= self.limits.queued:
             telemetry.refused += 1
-            reason = f"{self.server} handles {telemetry.in_flight} calls, and {telemetry.queued} are waiting"
+            reason = f"{self.server} is full: {telemetry.in_flight} calls in progress, {telemetry.queued} in the queue"
             retry = {NOT_BEGUN_HEADER: "1", "retry-after": str(RETRY_AFTER_S)}
             await answer.fail(Overloaded(reason, server=self.server, tier=self.tier), retry)
             return False

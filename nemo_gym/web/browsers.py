@@ -38,7 +38,10 @@ class BrowserCheck:
             return f"{self.server} does not accept calls from web pages of other sites. {_ADVICE}"
         if self._is_local and host and _is_over_loopback(scope) and not self._is_own_name(_name_in(host)):
             # With DNS rebinding, a page's host name resolves to this machine, so the browser sees the same site.
-            return f"{self.server} listens on a loopback address and is not called {_shown(host)}. {_ADVICE}"
+            return (
+                f"{self.server} listens on a loopback address and does not accept calls to the host name "
+                f"{_shown(host)}. {_ADVICE}"
+            )
         return None
 
     def _is_own_name(self, name: str) -> bool:

@@ -55,8 +55,12 @@ class Failures:
             logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
             return error
         if isinstance(error, ClientDisconnect):
-            logger.debug("%s ended (rollout %s): its caller hung up within the body", path, rollout_id)
-            return RolloutCancelled(f"the caller of {path} hung up within the body", server=self.server)
+            logger.debug(
+                "%s ended (rollout %s): its caller hung up before the end of the request's body", path, rollout_id
+            )
+            return RolloutCancelled(
+                f"the caller of {path} hung up before the end of the request's body", server=self.server
+            )
         content = _response_in(error)
         problem = problem_of_body(content)
         if problem is not None:

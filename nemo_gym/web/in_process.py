@@ -15,7 +15,7 @@ OWN_CALL_SCOPE_KEY = "nemo_gym.own_call"
 
 @dataclass(frozen=True)
 class Answer:
-    """A complete response."""
+    """A response whose body is complete."""
 
     status: int
     headers: Headers

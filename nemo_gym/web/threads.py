@@ -36,7 +36,10 @@ class BlockingPool:
         """Run a function in a thread and return its result. Its errors are raised."""
         async with self._slots:
             if self.stuck >= MOST_STUCK:
-                raise Overloaded(f"{self.stuck} abandoned calls of blocking handlers are still running")
+                raise Overloaded(
+                    f"{self.stuck} calls of blocking handlers are still running, although their callers no longer "
+                    "wait. Add timeouts to the handlers"
+                )
             context = contextvars.copy_context()
             loop = asyncio.get_running_loop()
             running = self._executor.submit(context.run, partial(function, **named))

@@ -15,7 +15,7 @@ from nemo_gym import (
 
 
 class SimpleAgentConfig(ConversingAgentConfig):
-    """Settings of the plain agent."""
+    """Settings of the agent that calls the model and its tools until the model calls no more tools."""
 
 
 class SimpleAgentRunRequest(BaseRunRequest):

@@ -36,7 +36,7 @@ def is_question(text: str) -> bool:
 def check_visible(text: str) -> str:
     """Return the text. Raise `ValueError` if it has only spaces and invisible characters."""
     if not _spellings(text)[0].strip():
-        raise ValueError("it has only spaces and invisible characters. Write a word or a sign")
+        raise ValueError("it has only spaces and invisible characters. Write at least one visible character")
     return text
 
 

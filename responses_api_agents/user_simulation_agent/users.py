@@ -84,7 +84,7 @@ class ScriptedUser:
             opening = next(self._lines, self._profile.goal)
             if not opening:
                 raise InvalidTask(
-                    "the row's user has neither a script nor a goal to open the conversation with: add one"
+                    "the row's user has neither a script nor a goal to open the conversation with: add one of the two"
                 )
             return Said(opening, is_satisfied=False)
         heard = dialogue[-1].text

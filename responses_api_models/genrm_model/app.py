@@ -29,7 +29,10 @@ class GenRMModelConfig(VLLMModelConfig):
         if missing and self.api == "vllm":
             raise ValueError(f"api: vllm also needs {', '.join(missing)}; `api: embedded` needs no endpoint")
         if self.api == "embedded" and (routes := [name for name in self.OTHER_ROUTES if getattr(self, name)]):
-            raise ValueError(f"{routes[0]} needs an endpoint, which `api: embedded` has not. Leave one of them out")
+            raise ValueError(
+                f"{routes[0]} needs an endpoint, but `api: embedded` does not have one. Leave {routes[0]} out, or set "
+                "`api: vllm`"
+            )
         return self
 
 

@@ -39,5 +39,9 @@ def provider_named(name: str) -> Provider:
     if name.lower() in known:
         return known[name.lower()]
     close = get_close_matches(name.lower(), known, n=3, cutoff=0.5)
-    hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else f"The known ones are {', '.join(known)}."
-    raise ValueError(f"'{name}' is not a known provider. {hint} For any other one, leave it out and set base_url")
+    hint = (
+        f"Did you mean {' or '.join(map(repr, close))}?" if close else f"The known providers are {', '.join(known)}."
+    )
+    raise ValueError(
+        f"'{name}' is not a known provider. {hint} For another provider, leave `provider` out and set base_url"
+    )

@@ -67,7 +67,9 @@ class LocalVLLMModelConfig(VLLMModelConfig):
     @model_validator(mode="after")
     def _has_one_process(self) -> "LocalVLLMModelConfig":
         if (self.num_workers or self.workers or 1) > 1:
-            raise ValueError("num_workers must be 1, because each process would start its own engines. Set replicas")
+            raise ValueError(
+                "num_workers must be 1, because each process would start its own engines. Set replicas instead"
+            )
         if self.base_url:
             raise ValueError("base_url is chosen by this server. For an engine that is already up, use vllm_model")
         return self

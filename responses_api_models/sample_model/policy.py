@@ -106,7 +106,7 @@ def _arguments_schema(tool: FunctionTool) -> str:
     if not isinstance(parameters, dict):
         raise SchemaError("#", f"must be an object, not {parameters!r}")
     if parameters.get("type", "object") != "object":
-        raise SchemaError("#/type", f"must be 'object', because arguments are one, not {parameters['type']!r}")
+        raise SchemaError("#/type", f"must be 'object', not {parameters['type']!r}, because arguments are an object")
     return json.dumps({**parameters, "type": "object"})
 
 

@@ -1,6 +1,6 @@
-"""Random valid instances of a JSON Schema, reproducible from the state of a generator.
+"""Random valid instances of a JSON Schema, reproducible from the state of a random number generator.
 
-The common keywords are met by construction. All others are met by drawing again until the sample is valid.
+Common keywords are satisfied by construction, all others by rejection sampling.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Sampler:
             raise SchemaError("#", "it nests without an end") from error
         problem = self._validator.problem(value)
         assert problem is not None  # `is_valid` has just rejected the value
-        reason = f"no valid instance was found in {TRIES} tries; of the last one, {problem.message:.200}"
+        reason = f"no valid instance was found in {TRIES} tries; problem of the last try: {problem.message:.200}"
         raise SchemaError(problem.pointer, reason)
 
 
@@ -138,7 +138,7 @@ class _Draw:
         fewest = int(flat.get("minItems", 0))
         most = min(int(flat.get("maxItems", MOST_VALUES)), len(heads) if rest is False else MOST_VALUES)
         if fewest > most:
-            raise SchemaError(at, f"an array needs {fewest} items and may have {most}")
+            raise SchemaError(at, f"an array needs {fewest} items, but may have at most {most}")
         size = fewest
         if not self._is_tight(depth):
             usual = min(most, max(fewest, len(heads)))
@@ -167,7 +167,7 @@ class _Draw:
         required = flat.get("required", [])
         fewest, most = int(flat.get("minProperties", 0)), int(flat.get("maxProperties", MOST_VALUES))
         if max(fewest, len(required)) > most:
-            raise SchemaError(at, f"it needs {max(fewest, len(required))} properties and may have {most}")
+            raise SchemaError(at, f"it needs {max(fewest, len(required))} properties, but may have at most {most}")
         made = {
             name: self.value(properties.get(name, rest), pointer_to(at, "properties", name), depth + 1)
             for name in required

@@ -36,7 +36,9 @@ async def with_audio(messages: list[JsonObject], metadata: Mapping[str, str], fo
         return messages
     place = _last_of_user(messages)
     if place is None:
-        raise InvalidTask("metadata: audio is added to the last user message. Add a user message to the input.")
+        raise InvalidTask(
+            "metadata: audio is added to the last user message, but the input has no user message. Add a user message."
+        )
     parts = await asyncio.to_thread(_parts, metadata, folder)
     content = messages[place].get("content") or []
     before = [{"type": "text", "text": content}] if isinstance(content, str) else content
@@ -139,7 +141,9 @@ def _content(folder: Path, key: str, path: str) -> bytes:
         raise InvalidTask(f"metadata.{key}: '{path}' must be a path below audio_root, without a leading '/' or '..'.")
     file = (folder / path).resolve()
     if not file.is_relative_to(folder.resolve()):
-        raise InvalidTask(f"metadata.{key}: '{path}' is a link out of audio_root. Put the file itself there.")
+        raise InvalidTask(
+            f"metadata.{key}: '{path}' leads outside audio_root through a link. Copy the file into audio_root."
+        )
     if not file.is_file():
         raise InvalidTask(f"metadata.{key}: file '{path}' not found in audio_root.")
     if (size := file.stat().st_size) > LARGEST_BYTES:

@@ -153,7 +153,7 @@ def test_reference_must_name_one_call(names, is_valid):
     if is_valid:
         ModelCallRef(**names)
         return
-    with pytest.raises(ValidationError, match="named by model_call_id, or by model_ref and response_id"):
+    with pytest.raises(ValidationError, match="needs model_call_id, or both model_ref and response_id"):
         ModelCallRef(**names)
 
 

@@ -75,7 +75,7 @@ def test_agents_without_scored_rollouts_are_named(place):
         "✗ math.reward >= -0.1: violated, −0.800, ",
     ):
         assert text in finished.out
-    warning = "No task of math has scored rollouts in both runs. Only the rows 'failed = 0' include it."
+    warning = "No task of math has scored rollouts in both runs. Only the rows 'failed = 0' include math."
     assert finished.out.count(warning) == 2
     found = orjson.loads(compare(place, "both.jsonl", "half.jsonl", "--json").out)
     row = found["comparisons"][0]["rows"][0]

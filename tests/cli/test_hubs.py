@@ -362,7 +362,7 @@ def test_unreachable_hub_is_reported_at_once(workplace, words):
     # The library prints a line for each retry.
     assert finished.err.count("\n") == 1
     offline = workplace.run("ng", *words, HF_HUB_OFFLINE="1")
-    assert "the environment variable HF_HUB_OFFLINE forbids it." in offline.err
+    assert "the environment variable HF_HUB_OFFLINE forbids network access." in offline.err
 
 
 @has_library

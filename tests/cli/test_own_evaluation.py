@@ -194,7 +194,11 @@ def test_judge_is_measured_against_itself_and_people(desk: Workplace) -> None:
         (["--grader", "number", "--answer", "a"], 1, "q.csv: row 2, column 'a': 'red' is not a number."),
         (["--grader", "rubric"], 2, "rubric: the grader 'rubric' needs a file with the criteria."),
         (["--grader", "rubric", "--rubric", "no.md"], 1, "rubric: there is no file 'no.md'"),
-        (["--grader", "exact", "--answer", "a", "--rubric", "rubric.md"], 2, "the grader 'exact' does not use one."),
+        (
+            ["--grader", "exact", "--answer", "a", "--rubric", "rubric.md"],
+            2,
+            "the grader 'exact' does not use a rubric.",
+        ),
         (["--grader", "exact", "--answer", "a", "--options", "a"], 2, "the grader 'exact' does not use options."),
         (["--grader", "exakt", "--answer", "a"], 2, "grader: "),
         (["--grader", "exact", "--answer", "a", "+name=my-eval"], 2, "'my-eval' cannot be the name of a benchmark"),

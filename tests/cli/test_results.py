@@ -111,7 +111,7 @@ def test_agent_that_is_not_running_is_reported(serving):
 @pytest.mark.parametrize(
     ("rows", "words", "code", "message"),
     [
-        ([done(0, 0, 1.0)], ("--shards", "kept/*.jsonl"), 2, "shards: listed.jsonl is whole"),
+        ([done(0, 0, 1.0)], ("--shards", "kept/*.jsonl"), 2, "shards: listed.jsonl already contains"),
         ([{**done(0, 0, 1.0), "_ng_shard": ELSEWHERE}], (), 1, "1 rollout not found: 1 in node2:/kept/x.jsonl."),
         ([{**done(0, 0, 1.0), "_ng_shard": ELSEWHERE}], ("--shards", "kept/*"), 1, "shards: 'kept/*' does not match"),
         ([{**done(0, 0, 1.0), "_ng_shard": ELSEWHERE}], ("+merge_shards=false",), 2, "must be merged first"),
@@ -169,7 +169,7 @@ def test_agent_missing_from_config_is_reported(workplace):
     assert aggregated(workplace, "+input_glob=run.jsonl", config, "+config_paths=[agent.yaml]") == (
         1,
         "",
-        f"Error: no file of this config defines {AGENT['name']}, the agent of the rollouts. Its agents: "
+        f"Error: no file of this config defines {AGENT['name']}, the agent of the rollouts. Agents of the config: "
         "counted_agent. Pass the config of the original collection.\n",
     )
 

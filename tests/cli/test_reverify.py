@@ -138,7 +138,7 @@ def test_run_record_has_subject_of_stored_rollouts(stored):
     assert [session["outcomes"]["scored"] for session in found["earlier_sessions"]] == [1]
     assert "reverify" in found["command"]
     compared = stored.run("ng", "eval", "compare", "run.jsonl", "new.jsonl")
-    assert "is missing, so its settings are not compared" not in compared.out + compared.err
+    assert "is missing, so the settings are not compared" not in compared.out + compared.err
     assert "only B was graded again, so the servers' settings are not compared" in compared.out + compared.err
 
 

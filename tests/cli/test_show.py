@@ -183,7 +183,11 @@ def test_impossible_choice_is_explained(show, collected, words, code, message):
 
 
 def test_no_fitting_rollout_is_reported(show, collected):
-    assert show("--where", "reward > 5") == (0, "", f"{collected}: none of its 12 rollouts fits.\n")
+    assert show("--where", "reward > 5") == (
+        0,
+        "",
+        f"{collected}: none of its 12 rollouts matches the given options.\n",
+    )
 
 
 def test_long_texts_are_cut_unless_full(show):

@@ -92,7 +92,7 @@ def test_without_run_message_explains_how_to_start(workplace):
         1,
         "",
         "Error: no servers are running: no head server answers at http://127.0.0.1:1. Start servers with ng_run, or "
-        "name a run elsewhere: +head_server.host=… +head_server.port=…\n",
+        "pass the address of a run: +head_server.host=… +head_server.port=…\n",
     )
 
 

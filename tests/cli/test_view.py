@@ -93,7 +93,7 @@ def test_address_in_use_is_reported(view):
     assert (code, out) == (1, "")
     assert err == (
         f"Error: the viewer cannot listen on 127.0.0.1, port {port} (Address already in use). Pass another --port, or "
-        "leave it out for a free one.\n"
+        "leave out --port to use a free port.\n"
     )
 
 
@@ -118,7 +118,7 @@ def test_files_of_a_run_are_never_replaced(view):
     for flag in ("--jsonl", "--export"):
         for name in ("small.jsonl", "small_failures.jsonl", "small_materialized_inputs.jsonl", "small_run.json"):
             code, _, err = view(flag, f"results/{name}", "--overwrite", "--limit", "1")
-            assert (code, err[-53:]) == (1, "this is a file of the run small. Choose another one.\n")
+            assert (code, err[-54:]) == (1, "this is a file of the run small. Choose another file.\n")
     assert view.results.read_bytes() == before
 
 
@@ -137,7 +137,8 @@ def test_export_prints_its_size(view):
         (
             ["results/small_failures.jsonl"],
             1,
-            "results/small_failures.jsonl: this file belongs to the run of results/small.jsonl. Name that file.",
+            "results/small_failures.jsonl: this file belongs to the run of results/small.jsonl. Pass "
+            "results/small.jsonl instead.",
         ),
         (["empty"], 1, "empty: no run is in this folder. A run is a file x.jsonl with one rollout per line"),
         (
@@ -146,7 +147,11 @@ def test_export_prints_its_size(view):
             "words.jsonl: this is not a file of rollouts (no line is a rollout with a reward). A run",
         ),
         (["--export", "a.html", "--jsonl", "b.jsonl"], 2, "--export and --jsonl: pass only one of them."),
-        (["--limit", "3"], 2, "--filter and --limit choose what --export or --jsonl writes. Pass one of those."),
+        (
+            ["--limit", "3"],
+            2,
+            "--filter and --limit choose what --export or --jsonl writes. Pass --export or --jsonl, too.",
+        ),
         (["--jsonl", "b.jsonl", "--filter", "outcom=failed"], 2, "'outcom' is not a filter. Did you mean 'outcome'?"),
         (["--jsonl", "b.jsonl", "--filter", "failed"], 2, "'failed' is not a filter. Did you mean 'failure'?"),
         (["--jsonl", "b.jsonl", "--filter", "sort=subjekt"], 2, "sort"),

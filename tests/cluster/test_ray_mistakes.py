@@ -17,7 +17,7 @@ COMMAND = ("ng_run", "--resources-server", "mcqa", "--model-type", "sample_model
 @each_case(
     ("words", "env", "message"),
     [
-        ((), {"RAY_ADDRESS": "ray://127.0.0.1:10001"}, "an address for Ray's client"),
+        ((), {"RAY_ADDRESS": "ray://127.0.0.1:10001"}, "an address for Ray Client"),
         (("+ray_head_node_address=127.0.0.1:1",), {}, "cannot join a Ray cluster at 127.0.0.1:1: "),
         (("--only", "mcqa"), {}, "only and join are for machines without a cluster"),
     ],

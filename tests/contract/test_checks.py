@@ -208,7 +208,8 @@ def test_all_publishing_rules_are_reported_at_once(folder):
     found = broken_promises(folder)
     assert list(found) == [PUBLISHING]
     assert found[PUBLISHING] == (
-        f"{folder / 'README.md'}: it does not exist. Write one with the data's licence, how it is graded, a command; "
+        f"{folder / 'README.md'}: it does not exist. Write one with the data's licence, how answers are graded, a "
+        "command with the folder's name; "
         f"{folder / 'tests'}: no test found; expected 5 example rows, found 2"
     )
     with open_environment(folder) as environment:
@@ -260,7 +261,9 @@ def test_quadratic_pattern_is_named_once(folder, monkeypatch):
     )
     found = broken_promises(folder)
     assert list(found) == ["grading is quick"]
-    assert re.fullmatch(r"grading one answer took .* s \(row 1, blank lines\)", found["grading is quick"])
+    assert re.fullmatch(
+        r"grading one answer took .* s \(row 1, blank lines\); the limit is 0\.3 s", found["grading is quick"]
+    )
 
 
 def test_slow_grading_is_timed_again(folder, monkeypatch):
@@ -513,7 +516,8 @@ def test_misspelt_request_of_a_row_is_recognised(folder):
 def test_missing_readme_is_named_as_missing(folder):
     (folder / "README.md").unlink()
     assert broken_promises(folder)[PUBLISHING] == (
-        f"{folder / 'README.md'}: it does not exist. Write one with the data's licence, how it is graded, a command"
+        f"{folder / 'README.md'}: it does not exist. Write one with the data's licence, how answers are graded, a "
+        "command with the folder's name"
     )
 
 

@@ -44,7 +44,7 @@ async def test_fitting_manifest_breaks_no_promise(tmp_path: Path, monkeypatch: p
 
 async def test_reward_outside_of_the_range_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = await broken(tmp_path, monkeypatch, "{range: [-1, 0.5]}")
-    expected = "row 1: the reward 1 is not between -1 and 0.5, as manifest.yaml declares"
+    expected = "row 1: the reward 1 is not between -1 and 0.5, the range that manifest.yaml declares"
     assert found["the oracle earns the full reward"] == expected
 
 

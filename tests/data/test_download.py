@@ -45,7 +45,7 @@ def test_busy_or_broken_server_is_asked_again(hub: FakeHub, tmp_path: Path, capl
     assert time.monotonic() - began_at >= 0.3
     assert len(hub.requests) == 4
     assert "answered 429 (Too Many Requests); trying again in" in caplog.text
-    assert "the download broke off" in caplog.text
+    assert "the download was interrupted" in caplog.text
     assert list(tmp_path.iterdir()) == []
 
 
@@ -66,7 +66,7 @@ def test_long_pause_is_not_waited_for(hub: FakeHub, tmp_path: Path) -> None:
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full exists on Linux only")
 def test_full_disk_is_reported(hub: FakeHub, tmp_path: Path) -> None:
     (tmp_path / f".a.bin.{os.getpid()}.partial").symlink_to("/dev/full")
-    with pytest.raises(DataError, match="the file cannot be written \\(No space left on device\\)"):
+    with pytest.raises(DataError, match="the download cannot be saved here \\(No space left on device\\)"):
         content_of(hub, tmp_path / "a.bin")
 
 

@@ -90,7 +90,7 @@ def test_unusable_files_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch)
         "folder.png": f"file 'folder.png' not found in the dataset's folder {folder}.",
         "notes.txt": "'notes.txt' has an unknown format. Use one of: .png, .jpg, .jpeg, .gif, .webp.",
         "../secret.png": f"'../secret.png' {outside}",
-        "link.png": f"'link.png' is not in the dataset's folder {folder}. Copy the file that this link leads to.",
+        "link.png": f"'link.png' is not in the dataset's folder {folder}. Replace the link with a copy of its target.",
         str(folder / "images" / "a.PNG"): f"'{folder}/images/a.PNG' {outside}",
     }.items():
         row = with_media_dir(row_of(image(path)), folder)

@@ -63,7 +63,9 @@ def test_first_download_pins_the_content(fake_hub: FakeHub, tmp_path: Path) -> N
     fake_hub.github("us/sums", "data/test.jsonl", OTHER)
     problem = problem_of(SUMS, tmp_path)
     assert f"its SHA-256 is {OTHER_SHA256}, but {path}.source.json recorded {SHA256} on " in problem
-    assert problem.endswith(f"The file has changed there. To accept the new one, delete {path}.source.json.")
+    assert problem.endswith(
+        f"The file at this address has changed. To accept the new content, delete {path}.source.json."
+    )
     assert not path.exists()
     path.with_name(f"{path.name}.source.json").unlink()
     assert fetch(SUMS, folder=tmp_path).read_bytes() == OTHER
@@ -73,7 +75,7 @@ def test_pinned_hash_must_match(fake_hub: FakeHub, tmp_path: Path) -> None:
     fake_hub.github("us/sums", "data/test.jsonl", OTHER)
     pinned = GitHub("us/sums", "data/test.jsonl", sha256=SHA256)
     problem = problem_of(pinned, tmp_path)
-    assert f"its SHA-256 is {OTHER_SHA256}, but {SHA256} is pinned. The file has changed there." in problem
+    assert f"its SHA-256 is {OTHER_SHA256}, but {SHA256} is pinned. The file at this address has changed." in problem
     fake_hub.github("us/sums", "data/test.jsonl", ROWS)
     assert fetch(pinned, folder=tmp_path).read_bytes() == ROWS
 
@@ -171,7 +173,9 @@ def test_offline_switch_of_the_hub_is_kept(fake_hub: FakeHub, tmp_path: Path, mo
 
 def test_broken_record_is_reported(fake_hub: FakeHub, tmp_path: Path) -> None:
     (tmp_path / "test.jsonl.source.json").write_text("{}")
-    assert problem_of(SUMS, tmp_path).startswith(f"{tmp_path}/test.jsonl.source.json: not a record of a download.")
+    assert problem_of(SUMS, tmp_path).startswith(
+        f"{tmp_path}/test.jsonl.source.json: not a valid record of a download."
+    )
 
 
 def test_mirror_without_scheme_is_named(fake_hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,7 @@ def test_collection_stops_when_its_run_has_ended(workplace, port, is_recorded):
     finished = command.wait(90)
     assert finished.code == 1
     assert "Traceback" not in finished.err
-    assert re.search(r"Error: the run at http://127.0.0.1:\d+ has ended.* then --resume", finished.err)
+    assert re.search(r"Error: the run at http://127.0.0.1:\d+ has ended.* with --resume", finished.err)
     kept = line_count(workplace.folder / "out.jsonl")
     assert f"stopped: 100 planned = {kept} scored + 0 failed + {100 - kept} unresolved" in finished.err, finished.err
     assert (workplace.folder / "out_failures.jsonl").read_bytes() == b""
@@ -127,7 +127,7 @@ def test_collection_does_not_take_another_run_for_its_own(workplace, port):
     first.end()
     second = workplace.start_servers(*words, head)
     finished = command.wait(120)
-    assert re.search(r"Error: the run at http://127.0.0.1:\d+ has ended.* then --resume", finished.err), finished.err
+    assert re.search(r"Error: the run at http://127.0.0.1:\d+ has ended.* with --resume", finished.err), finished.err
     kept = line_count(workplace.folder / "out.jsonl")
     assert f"stopped: 100 planned = {kept} scored + 0 failed + {100 - kept} unresolved" in finished.err, finished.err
     assert (workplace.folder / "out_failures.jsonl").read_bytes() == b""

@@ -51,10 +51,10 @@ def test_brief_connection_refusal_fails_no_rollout(tiers, collect_rows, row_of, 
     [
         ("to-agent", "timeout", "collector", "rollout_timeout_s=2"),
         pytest.param(
-            "to-policy", "timeout", "collector", r"(over at|waiting for) /v1/responses of policy_model \(.*refused"
+            "to-policy", "timeout", "collector", r"(calling|waiting for) /v1/responses of policy_model \(.*refused"
         ),
         pytest.param(
-            "to-resources", "timeout", "collector", r"(over at|waiting for) /seed_session of faulty \(.*refused"
+            "to-resources", "timeout", "collector", r"(calling|waiting for) /seed_session of faulty \(.*refused"
         ),
         pytest.param("to-judge", "judge_failed", "judge", "Connection refused"),
         ("to-endpoint", "model_failed", "model", r"could not connect.*\(tried 3 times\)"),

@@ -282,7 +282,7 @@ async def test_judge_failure_keeps_its_class_over_http(prompt):
 
 
 @pytest.mark.parametrize(
-    ("file", "problem"), [("{", "brace"), ("{}", "are not all names"), ("{0}", "are not all names")]
+    ("file", "problem"), [("{", "brace"), ("{}", "does not have a valid name"), ("{0}", "does not have a valid name")]
 )
 def test_invalid_prompt_template_is_rejected_at_startup(tmp_path, file, problem):
     (tmp_path / "judge.md").write_text(file)

@@ -54,7 +54,7 @@ def test_servers_survive_a_failing_log_receiver(shouting_run, get_json, caplog):
     with launch(shouting_run, on_line=fail) as servers:
         assert shout_twice(servers, get_json) == [1, 1]
     assert received == ["shouting"]
-    assert caplog.text.count("so it receives no more of them") == 1
+    assert caplog.text.count("so it receives no more log lines") == 1
 
 
 def test_servers_survive_a_full_log_disk(shouting_run, get_json, caplog, tmp_path):

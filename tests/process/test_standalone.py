@@ -83,7 +83,7 @@ def test_configuration_in_environment_overrides_files(word):
     assert facts == {"name": "two", "word": "fig", "policy": "http://127.0.0.1:9"}
 
 
-@pytest.mark.parametrize(("handed", "problem"), [("[1]", "this is not a mapping"), ("{", "invalid YAML")])
+@pytest.mark.parametrize(("handed", "problem"), [("[1]", "its value is not a mapping"), ("{", "invalid YAML")])
 def test_invalid_configuration_in_environment_is_rejected(word, handed, problem):
     folder = word.folder / "resources_servers/word"
     env = word.env | {"NEMO_GYM_CONFIG_DICT": handed}

@@ -86,7 +86,7 @@ async def test_changed_default_agent_is_added(run_tasks, run_again, make_task):
     assert [row["agent_ref"]["name"] for row in run.results] == ["sound", "mute"]
     assert run.notes == [
         "rollouts added to the earlier run: 1",
-        "rollouts of the earlier run that are not in the input any more but stay planned: 1",
+        "rollouts that are no longer in the input but remain part of the run: 1",
     ]
 
 
@@ -112,7 +112,7 @@ async def test_smaller_input_keeps_the_earlier_plan(run_tasks, run_again, make_t
     run = await run_again(**{"num_repeats": 4, **less})
     assert run.summary.planned == 16
     surplus = 8
-    assert run.notes == [f"rollouts of the earlier run that are not in the input any more but stay planned: {surplus}"]
+    assert run.notes == [f"rollouts that are no longer in the input but remain part of the run: {surplus}"]
 
 
 async def test_seeds_of_repeats_do_not_count_as_changes(run_tasks, run_again, make_task, agent):

@@ -86,7 +86,7 @@ async def test_run_ends_before_cost_limit_is_exceeded(run_tasks, make_task, pric
 @pytest.mark.parametrize(
     ("settings", "usage", "reason"),
     [
-        ({"max_total_tokens": 10**6}, None, "max_total_tokens: the endpoint does not report the tokens"),
+        ({"max_total_tokens": 10**6}, None, "max_total_tokens: the endpoint does not report token usage"),
         ({"max_cost": 10**6}, {"input_tokens": 1, "output_tokens": 1}, "does not list small-2026-01"),
     ],
 )

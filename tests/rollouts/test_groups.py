@@ -394,7 +394,7 @@ async def test_budget_ends_between_groups(tmp_path, settings):
 
 
 SETTINGS = {
-    "num_repeats: 'shares' verifies all repeats of a task together, but a task of agent 'agent' has only one.": {
+    "num_repeats: 'shares' verifies all repeats of a task together, but a task of agent 'agent' has only one": {
         "num_repeats": None
     },
     "interleave_repeats: 'shares' verifies": {"interleave_repeats": True},
@@ -590,6 +590,6 @@ async def test_too_few_places_for_a_group_are_refused():
         with pytest.raises(UsageError) as error:
             Helper(client=client()).run_examples(by_repeats(), semaphore=asyncio.Semaphore(2))
     assert str(error.value) == (
-        "run_examples: the semaphore lets 2 rollouts run at once, but the 3 of a task are verified together. Allow 3 "
-        "or more."
+        "run_examples: the semaphore lets 2 rollouts run at once, but the 3 rollouts of a task are verified together. "
+        "Allow 3 or more."
     )

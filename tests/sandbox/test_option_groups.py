@@ -195,5 +195,5 @@ async def test_another_provider_connects_to_the_container(docker):
         await connected.stop()
         assert docker.calls[-1][0] == ["rm", "--force", "--volumes", sandbox.sandbox_id]
         docker.answers("inspect", "Error: No such object", code=1)
-        with pytest.raises(RuntimeError, match="does not run here"):
+        with pytest.raises(RuntimeError, match="is not running in this docker daemon"):
             await AsyncSandbox.connect(descriptor, provider="docker")

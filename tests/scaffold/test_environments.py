@@ -177,7 +177,7 @@ def test_readme_lists_the_printed_commands(tmp_path: Path) -> None:
         (Wanted("environment", "mine", verifier="mqca"), "Did you mean 'mcqa'?"),
         (
             Wanted("environment", "mine", "external-agent-loop", verifier="blackjack"),
-            "its rollouts need the agent gymnasium_agent, so the profile external-agent-loop cannot replace it",
+            "its rollouts need the agent gymnasium_agent, but the profile external-agent-loop uses another agent",
         ),
         (Wanted("environment", "mine", reward_range=(1.0, 1.0)), "reward_range: 1 is not less than 1"),
         (

@@ -253,8 +253,8 @@ def of_two_processes():
 SETTINGS = {
     "tmp: Longest overrides verify_group, so its block needs the key group_verification, such as group_verification: "
     "{}": lambda: make_server(Longest, name="tmp"),
-    "tmp: group_verification is set, but Alone does not override verify_group. Remove the block.": lambda: make_server(
-        Alone, name="tmp", group_verification=ALWAYS
+    "tmp: group_verification is set, but Alone does not override verify_group. Remove group_verification.": (
+        lambda: make_server(Alone, name="tmp", group_verification=ALWAYS)
     ),
     "needs all rollouts of a task in one process, but the server has 2. Set num_workers: 1 in its block.": (
         of_two_processes

@@ -217,9 +217,9 @@ def test_invalid_header_is_no_crash(send, header):
         ("openai_agent", {"policy_model_name": ""}, "policy_model_name must be text, but is empty"),
         ("openai_agent", {"policy_api_key": "secret-1\nx: y"}, "the row's policy_api_key must be printable ASCII"),
         ("openai_agent", {"policy_api_key": ["secret-1"]}, "policy_api_key must be text, but is of type list"),
-        ("sample_agent", {"policy_model_name": "x"}, "sample does not have an endpoint that it could replace"),
+        ("sample_agent", {"policy_model_name": "x"}, "sample does not have an endpoint that the policy could replace"),
         ("without_model", {"policy_model_name": "x"}, "without_model does not have a model_server that"),
-        ("own_client", {"policy_model_name": "x"}, "own_client calls its model with a client that cannot use it"),
+        ("own_client", {"policy_model_name": "x"}, "own_client calls its model with a client that cannot use"),
     ],
 )
 def test_unusable_policy_is_an_invalid_task(send, gateway, agent, fields, message):

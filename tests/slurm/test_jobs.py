@@ -87,7 +87,7 @@ def test_cancelled_job_drains_and_can_be_resumed(run):
     run.pause()
     again = run.try_to_submit("--resume")
     assert again.returncode == 1
-    assert f"job {run.job_id} is RUNNING and has this output" in again.stderr
+    assert f"job {run.job_id} is RUNNING and uses this output" in again.stderr
     cancelled = run.ng("submit", "cancel", str(run.folder))
     assert cancelled.returncode == 0, cancelled.stderr
     assert f"job {run.job_id}: CANCELLED. finished: 80 planned" in cancelled.stdout

@@ -121,19 +121,19 @@ def test_published_spelling_is_an_alias(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("--time", "1"), "time 1 is 60 s, but the job would already drain 120 s before its end"),
+        (("--time", "1"), "time 1 is 60 s, but the job starts no rollouts in its last 120 s"),
         (("--time", "tomorrow"), "time must be minutes"),
         (("--place", "mcq=head"), "place: there is no server 'mcq'. Did you mean 'mcqa'?"),
         (("--place", "mcqa"), "place: 'mcqa' is not NAME=WHERE"),
         (("--place", "mcqa=3"), "names node 3, but the last of 1 nodes is 0"),
         (("--place", "mcqa=2-1"), "must name nodes as head, others, all"),
-        (("--place", "mcqa=others"), "leaves no node"),
+        (("--place", "mcqa=others"), "matches no node"),
         (
             ("--nodes", "2", "--place", "mcqa=head", "--place", "mcqa_simple_agent=head"),
             "no server would run on node 1",
         ),
         (("--policy-api-key", "sk-123456789"), "'++policy_api_key=****' has a secret"),
-        (("--only", "mcqa"), "only: the job sets it itself"),
+        (("--only", "mcqa"), "only: the job sets this key itself"),
         (("--nodes", "2", "+run_token=false"), "run_token: false opens the servers"),
     ],
 )

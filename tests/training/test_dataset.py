@@ -256,7 +256,7 @@ def test_earlier_output_and_collection_are_kept(export, tmp_path):
     with pytest.raises(DataError, match=r"out_validation\.jsonl already exists"):
         export(rows, overwrite=False, validation_share=0.5)
     for name in ("x", "x_failures", "x_materialized_inputs"):
-        with pytest.raises(DataError, match=f"{name}.jsonl is a file of the collection to read"):
+        with pytest.raises(DataError, match=f"{name}.jsonl is one of the input files"):
             export(rows, output_jsonl_fpath=tmp_path / f"{name}.jsonl")
 
 

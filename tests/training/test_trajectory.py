@@ -46,9 +46,9 @@ def test_one_turn_may_have_several_items():
 @each_case(
     ("second_prompt", "position", "message"),
     [
-        ([1, 2, 3, 9, 5], 3, "At position 3 it has token 9, but they have token 4."),
-        ([1, 2, 3], 3, "At position 3 it ends, but they have token 4."),
-        ([], 0, "At position 0 it ends, but they have token 1."),
+        ([1, 2, 3, 9, 5], 3, "At position 3 it has token 9, but the earlier turns have token 4."),
+        ([1, 2, 3], 3, "At position 3 it ends, but the earlier turns have token 4."),
+        ([], 0, "At position 0 it ends, but the earlier turns have token 1."),
     ],
 )
 def test_broken_prefix_is_named_with_its_position(second_prompt, position, message):

@@ -223,7 +223,7 @@ def test_hostile_rows_are_indexed(tmp_path: Path) -> None:
     assert keys(index, "field=name'); DROP TABLE rollouts;=1") == ["2:0"]
     assert index.select(Filter(), columns=["huge"]).rows[1]["fields"] == {"huge": float(1 << 63)}
     assert messages(index) == [
-        (None, "too many fields; field_10_0, field_10_1, field_10_10 and others are not columns.")
+        (None, "too many fields, so field_10_0, field_10_1, field_10_10 and others are not available as columns.")
     ]
 
 

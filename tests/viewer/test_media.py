@@ -56,7 +56,7 @@ def test_files_of_the_dataset_are_shown(folder: Folder):
 
 def test_folders_that_are_not_given_stay_closed(folder: Folder, tmp_path: Path):
     (tmp_path / "runs").mkdir()
-    with pytest.raises(DataError, match=r"is not open\. Pass this folder to ng view, too"):
+    with pytest.raises(DataError, match=r"may not read\. Pass this folder to ng view, too"):
         folder.content("pixel.png", tmp_path / "runs" / "x.jsonl")
 
 

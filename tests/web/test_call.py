@@ -139,7 +139,7 @@ async def test_timeout_names_innermost_server_and_closes_the_session(slow):
 async def test_no_call_is_sent_after_the_deadline(slow):
     agent = make_server(Caller, name="caller", servers=[slow])
     async with serving(agent):
-        with deadline_in(-1.0), pytest.raises(RolloutTimedOut, match="at /wait of slow"):
+        with deadline_in(-1.0), pytest.raises(RolloutTimedOut, match="while calling /wait of slow"):
             await agent.server_client.post("slow", "/wait", json={})
     assert slow.begun == []
 
@@ -307,7 +307,7 @@ async def test_abandoned_function_frees_its_slot():
 async def test_pool_full_of_stuck_functions_is_overloaded():
     pool = BlockingPool(threads=1)
     pool.stuck = 480
-    with pytest.raises(Overloaded, match="480 abandoned calls of blocking handlers are still running"):
+    with pytest.raises(Overloaded, match="480 calls of blocking handlers are still running"):
         await pool.run(lambda: None)
 
 
@@ -342,5 +342,5 @@ async def test_call_for_another_run_is_rejected(slow, run_id, status):
     if status == 503:
         assert (answer.json()["failure_class"], answer.json()["tier"], slow.begun) == ("lost", "environment", [])
         assert answer.json()["detail"] == (
-            "slow belongs to another run; the one that this call is meant for has ended"
+            "slow belongs to another run; the run that this call is meant for has ended"
         )

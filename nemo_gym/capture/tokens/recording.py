@@ -134,7 +134,9 @@ class TokenCaptureMiddleware:
         async def send_recorded(message: Message) -> None:
             is_answer = message["type"] == "http.response.start" and message["status"] < _ERROR_STATUS
             if is_answer and not recording.is_done:
-                await recording.mark_incomplete("a model server with routes of its own does not show its tokens")
+                await recording.mark_incomplete(
+                    "the model server overrides nemo_gym's routes, so its tokens cannot be recorded"
+                )
             await send(message)
 
         token = recorder.set(recording)

@@ -32,7 +32,9 @@ def trajectories_for_rollout(frozen: FrozenTokens) -> TokenTrajectories:
     parents = _parents_of(entries)
     kept, undecidable = _without_retries(entries, parents)
     reasons = list(frozen.gaps)
-    reasons += [f"{count} answers to the prompt of one call, none of which is continued" for count in undecidable]
+    reasons += [
+        f"a prompt has {count} answers, and no later call shows which of them was used" for count in undecidable
+    ]
     if not kept and not reasons:
         reasons.append("no sampled tokens were recorded")
     sequences = sequences_of_calls(parents if len(kept) == len(entries) else _parents_of(kept))

@@ -46,15 +46,17 @@ def ask(
 ) -> JsonObject:
     """Send one request and return the answer.
 
-    Raise `NotListening` if the collection does not answer in time, and `Refused` if it does not carry out the verb.
+    Raise `NotListening` if the collection does not answer in time, and `Refused` if it rejects the request.
     """
     request = orjson.dumps({"verb": verb, **(arguments or {})}, option=orjson.OPT_APPEND_NEWLINE)
     try:
         line = _exchange(collection.socket, request, timeout_s)
     except (TimeoutError, BlockingIOError) as error:
         # A `BlockingIOError` means that too many requests are already waiting.
-        problem = f"process {collection.pid} did not answer within {timeout_s:g} s, and may still do so later"
-        raise NotListening(f"{collection.output}: {problem}. Check its status.") from error
+        problem = f"process {collection.pid} did not answer within {timeout_s:g} s, but may still apply the request"
+        raise NotListening(
+            f"{collection.output}: {problem}. Check the collection with 'ng eval ctl {collection.output} status'."
+        ) from error
     except OSError as error:
         problem = f"no rollouts are running, because process {collection.pid} is starting or ending"
         raise NotListening(f"{collection.output}: {problem}. Try again.") from error

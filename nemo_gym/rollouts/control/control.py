@@ -222,9 +222,12 @@ class Control:
         """Run rollouts without a score again: all, those of a task, or one repeat. Each counts as a new attempt."""
         floor = self._check_open()
         if self.is_draining:
-            raise Refused("the collection is ending, because it was drained. Resume it afterwards")
+            raise Refused("the collection is ending, because it was drained. Resume the collection after it has ended")
         if self._run.largest_group:
-            raise Refused("rollouts of this run are verified together, so none can run again alone. Resume it")
+            raise Refused(
+                "rollouts of this run are verified together, so none can run again alone. Resume the collection after "
+                "it has ended"
+            )
         chosen = {key: ended for key, ended in self._ended.items() if _is_of(key, task, repeat)}
         for key, ended in chosen.items():
             del self._ended[key]
@@ -300,7 +303,7 @@ class Control:
 
     def _check_open(self) -> Floor:
         if self.floor is None or not self._is_open():
-            raise Refused("it is not collecting: it is starting, or its rollouts have ended")
+            raise Refused("no rollouts are running, because the collection is starting or its rollouts have ended")
         return self.floor
 
 

@@ -47,7 +47,9 @@ def expose_if_asked(server: SimpleServer, app: FastAPI) -> None:
     if not isinstance(server, SimpleResourcesServer):
         raise SignatureError(f"expose_tools_over_mcp: only a SimpleResourcesServer has tools, and {cls} is not one")
     if any(getattr(route, "path", None) == MCP_PATH for route in app.routes):
-        raise SignatureError(f"expose_tools_over_mcp: {cls} already has a route {MCP_PATH}. Give it another path")
+        raise SignatureError(
+            f"expose_tools_over_mcp: {cls} already has a route {MCP_PATH}. Give the route another path"
+        )
     app.state.has_mcp = True
     own = {path.removeprefix("/") for path in getattr(app.router.routes, "taken", ())}
     found = harvest(app, listed_tools(server), not_tools=server.NOT_TOOLS - own)
@@ -166,5 +168,5 @@ def _text(text: str, *, is_error: bool) -> JsonObject:
 
 def _failed(tool: McpTool, failure: RolloutError) -> JsonObject:
     # The cause goes to the agent in `_meta`, not to the model in the text, because the model cannot fix it.
-    result = _text(f"The tool {tool.name} is out of order. This attempt will not be graded.", is_error=True)
+    result = _text(f"The tool {tool.name} does not work. This attempt will not be graded.", is_error=True)
     return {**result, "_meta": {PROBLEM_META_KEY: Problem.of_error(failure).model_dump(mode="json")}}

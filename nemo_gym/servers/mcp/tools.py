@@ -18,7 +18,7 @@ from nemo_gym.servers.tools.tool import NAME_PATTERN, Tool
 
 CATCH_ALL = re.compile(r"/\{[^/{}]+\}")
 SHARED = "#/components/schemas/"
-ADVICE = "Change it, or exclude the route from the tools with include_in_schema=False"
+ADVICE = "Change the route, or exclude it from the tools with include_in_schema=False"
 
 
 @dataclass(frozen=True)

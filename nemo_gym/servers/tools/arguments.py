@@ -76,7 +76,8 @@ class SchemaArguments:
         """Raise `SignatureError` if the method does not take one mapping, or if the schema is invalid."""
         if len(parameters) != 1:
             raise SignatureError(
-                f"{where}: a tool with a schema from data must take exactly one parameter, a dict of its arguments"
+                f"{where}: a tool that is created from a JSON Schema must take exactly one parameter, a dict of its "
+                "arguments"
             )
         self.schema: JsonObject = {"properties": {}, "required": [], **schema}
         self._parameter = parameters[0].name

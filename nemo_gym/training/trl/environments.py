@@ -123,7 +123,9 @@ class EnvironmentFactory:
         rewards = self.loop.result_of(_graded(own, completions))
         failures = [each.failure for each in own if each is not None and each.failure is not None]
         if failures:
-            logger.warning("%s failed, of %d. The first: %s", counted(len(failures), "rollout"), len(own), failures[0])
+            logger.warning(
+                "%s of %d failed. The first failure: %s", counted(len(failures), "rollout"), len(own), failures[0]
+            )
         return rewards
 
     def begin(self, before: Episode | None, row: JsonObject) -> Episode:

@@ -68,7 +68,7 @@ class Rollouts:
             masked += [problem] if problem else []
         if masked:
             share = f"{len(masked)} of {counted(len(rows), 'rollout')}"
-            logger.warning("%s cannot be trained on. The first: %s", share, masked[0])
+            logger.warning("%s cannot be used for training. The first problem: %s", share, masked[0])
         return {name: [found[place][name] for place in range(len(rows))] for name in found[0]} if found else {}
 
     @staticmethod

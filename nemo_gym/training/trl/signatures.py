@@ -28,7 +28,9 @@ def method_of(definition: JsonObject, call: Call) -> Callable[..., str]:
     """
     name, schema = definition["name"], definition.get("parameters") or {}
     if name in OWN_NAMES or name.startswith("_"):
-        raise UsageError(f"TRL cannot call the tool '{name}', because of its name. {_INSTEAD}")
+        raise UsageError(
+            f"TRL cannot call the tool '{name}', because its name is reserved or begins with '_'. {_INSTEAD}"
+        )
 
     def method(self: Any, /, **arguments: Any) -> str:
         return call(self, name, arguments)
@@ -50,7 +52,10 @@ def _parameters_of(tool: str, schema: JsonObject) -> list[inspect.Parameter]:
     parameters = []
     for name, each in (schema.get("properties") or {}).items():
         if not name.isidentifier() or keyword.iskeyword(name) or name == "self":
-            raise UsageError(f"TRL cannot call the tool '{tool}', because of its argument '{name}'. {_INSTEAD}")
+            raise UsageError(
+                f"TRL cannot call the tool '{tool}', because its argument '{name}' cannot be the name of a parameter "
+                f"in Python. {_INSTEAD}"
+            )
         hint = hint_of(each, shared)
         default: object = inspect.Parameter.empty
         if name not in required:

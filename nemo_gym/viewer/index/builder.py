@@ -274,7 +274,9 @@ class Writer:
         tables.add([(number, each.fields) for number, each in current.items()])
         if tables.ignored:
             names = ", ".join(sorted(tables.ignored)[:3])
-            part.problems.append((part.file, None, f"too many fields; {names} and others are not columns."))
+            part.problems.append(
+                (part.file, None, f"too many fields, so {names} and others are not available as columns.")
+            )
         if part.has_tokens:
             store.set_fact(db, "has_tokens", 1)
         if part.has_timeline:

@@ -118,7 +118,7 @@ class Store:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise DataError(
-                f"{self.path.parent}: cannot be created ({error.strerror}). Set XDG_CACHE_HOME."
+                f"{self.path.parent}: cannot be created ({error.strerror}). Set XDG_CACHE_HOME to a writable folder."
             ) from error
         db = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:

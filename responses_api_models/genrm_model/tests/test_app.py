@@ -128,7 +128,7 @@ PLACE = {"host": "", "port": 0, "entrypoint": "", "name": ""}
 
 @pytest.mark.parametrize("route", ["uses_completions_api", "uses_responses_api"])
 def test_embedded_judge_has_no_other_routes(route):
-    with pytest.raises(ValueError, match=f"{route} needs an endpoint, which `api: embedded` has not"):
+    with pytest.raises(ValueError, match=f"{route} needs an endpoint, but `api: embedded` does not have one"):
         GenRMModelConfig(**PLACE, api="embedded", **{route: True})
 
 

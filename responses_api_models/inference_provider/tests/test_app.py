@@ -169,7 +169,7 @@ def test_known_provider_sets_address_and_dialect():
     ("name", "advice"),
     [
         ("openruoter", "Did you mean 'openrouter'"),
-        ("zzzzzz", "The known ones are baseten, cerebras"),
+        ("zzzzzz", "The known providers are baseten, cerebras"),
         (None, "name a provider, such as openrouter, or set base_url"),
     ],
 )

@@ -113,7 +113,7 @@ def test_rollout_without_recorded_calls_is_masked(tmp_path):
 def test_differing_last_answers_mask_the_rollout(store):
     store.put(entry(2, SECOND, [6], message("A window.")))
     (first, *_) = sequences_of(finalized(store, message("A window.")))
-    assert first.mask_reason == "2 answers to the prompt of one call, none of which is continued"
+    assert first.mask_reason == "a prompt has 2 answers, and no later call shows which of them was used"
 
 
 @each_case(
@@ -153,9 +153,9 @@ def test_forgotten_prefixes_cost_space_but_no_tokens(tmp_path):
         return placed.longest.model_call_id if placed.longest else None
 
     assert continued(b"one", "a", prompt) is None
-    assert continued(b"one", "b", prompt + sampled) == "a"
+    assert continued(b"one", "b", Numbers.joined([prompt, sampled])) == "a"
     assert continued(b"two", "c", prompt) is None
-    assert continued(b"one", "d", prompt + sampled) is None
+    assert continued(b"one", "d", Numbers.joined([prompt, sampled])) is None
 
 
 def collector(store, **settings):

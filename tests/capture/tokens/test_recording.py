@@ -182,7 +182,7 @@ def test_streamed_failure_is_no_gap(path, client, tmp_path):
 def test_route_with_its_own_body_is_a_gap(tmp_path, store):
     client_of(OwnRoute, dir=str(tmp_path)).post(f"{PREFIX}{RESPONSES}", json={"input": SAID})
     (gap,) = store.freeze("4-2").gaps
-    assert gap == "a model server with routes of its own does not show its tokens"
+    assert gap == "the model server overrides nemo_gym's routes, so its tokens cannot be recorded"
 
 
 def test_late_call_of_a_frozen_rollout_fails(client, store):

@@ -117,8 +117,8 @@ async def test_cancelled_request_leaves_no_connection(tls):
 @pytest.mark.parametrize(
     ("served", "trusted", "problem"),
     [
-        (["10.1.2.3"], "own", "it is not valid for '127.0.0.1'. Call the server by a name that it has"),
-        (["other"], "own", "it is not valid for '127.0.0.1'. Call the server by a name that it has"),
+        (["10.1.2.3"], "own", "it is not valid for '127.0.0.1'. Call the server by a name in the certificate"),
+        (["other"], "own", "it is not valid for '127.0.0.1'. Call the server by a name in the certificate"),
         ([HOST], "another", "another.pem issued it. Set tls.ca to the file of its authority"),
         ([HOST], SYSTEM, "no authority that this machine trusts issued it"),
         (None, "own", "the server does not speak TLS, but this caller has tls"),

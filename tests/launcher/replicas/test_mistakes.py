@@ -64,8 +64,8 @@ def test_tools_over_mcp_reject_several_processes(workplace, command, settings, w
     finished = workplace.run(*command, config_word, *words)
     assert finished.code == 1
     assert finished.err.startswith(
-        "Error: resources_servers/remembering/configs/remembering.yaml:5: remembering: calls over MCP cannot "
-        "reach their session among 2 processes."
+        "Error: resources_servers/remembering/configs/remembering.yaml:5: remembering: with 2 processes, a "
+        "call over MCP may reach a process that does not have its session."
     )
     assert finished.err.count("\n") == 1
     assert workplace.left_over() == []

@@ -100,7 +100,7 @@ def test_background_collection_is_listed_steered_and_awaited(terminal, agent):
     assert "already" not in terminal.ctl(listed["run_id"][:8], "pause")
     assert "already paused" in terminal.ctl("pause")
     assert "resumed" in terminal.ctl("x.jsonl", "resume")
-    assert "1 rollout of it were running" in terminal.ctl("x.jsonl", "cancel", "7:0")
+    assert "cancelled; this interrupted 1 rollout of the task" in terminal.ctl("x.jsonl", "cancel", "7:0")
     assert terminal.run("wait", "x.jsonl", "--timeout-s", "1").returncode == 124
     agent.release()
     ended = terminal.run("wait", "x")
@@ -148,7 +148,7 @@ def test_killed_collection_is_reported_as_killed(terminal):
         (("x.jsonl", "cancel"), "cancel needs a task"),
         (("x.jsonl", "cancel", "1:x"), "'1:x' is not a task"),
         (("x.jsonl", "pause", "now"), "unexpected 'now'"),
-        (("x.jsonl", "pause", "--failed"), "--failed belongs to requeue"),
+        (("x.jsonl", "pause", "--failed"), "--failed can be used only with requeue"),
     ],
 )
 def test_wrong_words_are_explained(words, problem, tmp_path):

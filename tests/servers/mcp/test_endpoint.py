@@ -242,7 +242,7 @@ async def test_tool_bug_fails_rollout_hidden_from_the_model(running, counting, m
     async with rollout(counting, mode, first=1) as under, rollout(counting, first=2) as other:
         result = await under.mcp.call_tool("explode")
         assert result.is_error
-        assert result.content[0].text == "The tool explode is out of order. This attempt will not be graded."
+        assert result.content[0].text == "The tool explode does not work. This attempt will not be graded."
         assert result.meta["nemo_gym/problem"]["failure_class"] == "environment_failed"
         running.wait_for("ZeroDivisionError: the secret cause")
         assert await under.call_tool("read") == ('{"count":1}', False)

@@ -60,7 +60,7 @@ def test_picture_is_a_block_of_its_own(url, session):
     assert called(url, session, "draw", url=PICTURE)["content"] == [{"type": "text", "text": "a dot"}, picture]
 
 
-@pytest.mark.parametrize(("tool", "said"), [("add", "by"), ("fly", "Unknown tool"), ("explode", "out of order")])
+@pytest.mark.parametrize(("tool", "said"), [("add", "by"), ("fly", "Unknown tool"), ("explode", "does not work")])
 def test_failed_call_is_an_error_result(url, session, tool, said):
     result = called(url, session, tool)
     assert result["isError"]

@@ -172,7 +172,7 @@ def test_failed_tool_leaves_no_reward(boxes, caplog):
         broken.put(item="pen")
     with caplog.at_level(logging.WARNING):
         assert boxes.reward([said("!")] * 2, [broken, sound]) == [None, 0.5]
-    assert "1 rollout failed, of 2" in caplog.text
+    assert "1 rollout of 2 failed" in caplog.text
     broken.reset()
     assert boxes.reward([said("")], [broken]) == [0.0]
 

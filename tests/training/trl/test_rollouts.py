@@ -106,7 +106,7 @@ def test_rollouts_without_reward_are_masked(run, caplog):
     assert (fields["prompt_ids"][0], fields["completion_ids"][0], fields["logprobs"][0]) == ([END], [END], [0.0])
     for ids, mask, logprobs in zip(fields["completion_ids"], fields["env_mask"], fields["logprobs"], strict=True):
         assert len(ids) == len(mask) == len(logprobs) > 0
-    assert "3 of 4 rollouts cannot be trained on" in caplog.text
+    assert "3 of 4 rollouts cannot be used for training" in caplog.text
 
 
 def test_sampling_is_the_trainers(run, seen):

@@ -70,7 +70,9 @@ class BubblewrapProvider:
         if spec.resources.gpu:
             raise SandboxCreateError("a bubblewrap sandbox has no GPU; leave `gpu` out or choose another provider.")
         if spec.image:
-            logger.info("bubblewrap has no images: this machine's system replaces %s", spec.image)
+            logger.info(
+                "bubblewrap does not use images: the sandbox has this machine's system instead of %s", spec.image
+            )
         handle = SandboxHandle(f"bubblewrap-{uuid.uuid4().hex[:16]}", self.name)
         try:
             self._sandboxes[handle.sandbox_id] = await self._start(spec, config, level)
@@ -96,7 +98,7 @@ class BubblewrapProvider:
         if sandbox is None:
             return SandboxExecResult("", "the sandbox has been stopped.", LOST_CODE, LOST)
         if user is not None and str(user) not in (*THE_USER, str(sandbox.uid)):
-            raise SandboxError(f"a bubblewrap sandbox has one user, 'sandbox', and no '{user}'.")
+            raise SandboxError(f"a bubblewrap sandbox has only the user 'sandbox', not '{user}'. Leave `user` out.")
         variables = {**sandbox.env, **{key: str(value) for key, value in (env or {}).items()}}
         folder = None if cwd == sandbox.workdir else cwd
         try:
@@ -124,8 +126,8 @@ class BubblewrapProvider:
         """Return the URL of the same port on this machine. Raise `SandboxError` if the network is not shared."""
         if not self._sandbox(handle).has_network:
             raise SandboxError(
-                f"port {port} of the sandbox cannot be reached: it has its own network. Use the port from inside, "
-                "with `exec`, or set `has_network: true` for its provider."
+                f"port {port} of the sandbox cannot be reached, because the sandbox has its own network. Use the port "
+                "from inside, with `exec`, or set `has_network: true` for its provider."
             )
         return SandboxEndpoint(f"http://127.0.0.1:{port}")
 

@@ -99,7 +99,9 @@ class DockerProvider(ContainerProvider[DockerCreateConfig, DockerExecConfig]):
     async def connect(self, descriptor: Mapping[str, Any]) -> SandboxHandle:
         handle = SandboxHandle(str(descriptor.get("sandbox_id")), self.name)
         if await self.status(handle) is not SandboxStatus.RUNNING:
-            raise SandboxError(f"the container {handle.sandbox_id} does not run here, so it cannot be connected to.")
+            raise SandboxError(
+                f"cannot connect to the container {handle.sandbox_id}: it is not running in this docker daemon."
+            )
         return handle
 
     async def close(self, handle: SandboxHandle) -> None:
