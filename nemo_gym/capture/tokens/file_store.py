@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -118,7 +119,7 @@ def _read(rollout_id: str, content: bytes) -> FrozenTokens:
     gaps: list[str] = []
     lines = content.splitlines(keepends=True)
     for number, line in enumerate(lines[1:], start=2):
-        if line == FROZEN_LINE or not line.strip():
+        if line == FROZEN_LINE or line.isspace():
             continue
         try:
             fields = loads_opaque(line)
@@ -127,7 +128,7 @@ def _read(rollout_id: str, content: bytes) -> FrozenTokens:
                 continue
             entry = _entry_of(rollout_id, fields, entries)
         except orjson.JSONDecodeError:
-            gaps.append(f"line {number} of the record is torn, because the process that wrote it was stopped")
+            gaps.append(f"line {number} of the record is incomplete, because the process that wrote it was stopped")
         except (KeyError, TypeError, ValueError) as error:
             gaps.append(f"line {number} of the record cannot be used: {error!r}")
         else:
@@ -135,14 +136,20 @@ def _read(rollout_id: str, content: bytes) -> FrozenTokens:
     return FrozenTokens(tuple(entries.values()), tuple(gaps))
 
 
+def _joined(parts: Sequence[Numbers], count: int, rest: Numbers) -> Numbers:
+    """Return the first `count` numbers of these parts, followed by the rest."""
+    taken: list[Numbers] = []
+    for part in parts:
+        taken.append(part.first(min(count, len(part))))
+        count -= len(taken[-1])
+    return Numbers.joined([*taken, rest])
+
+
 def _entry_of(rollout_id: str, fields: JsonObject, known: dict[str, TokenEntry]) -> TokenEntry:
     prompt = Numbers.of(fields["prompt_token_ids"])
     if continues := fields["continues"]:
         earlier = known[continues["model_call_id"]]
-        whole = earlier.prompt_token_ids
-        if continues["tokens"] != len(whole):
-            whole = (whole + earlier.generation_token_ids).first(continues["tokens"])
-        prompt = whole + prompt
+        prompt = _joined((earlier.prompt_token_ids, earlier.generation_token_ids), continues["tokens"], prompt)
     return TokenEntry(
         rollout_id=rollout_id,
         model_call_id=fields["model_call_id"],

@@ -35,10 +35,15 @@ class Numbers(Sequence[Any]):
             raise ValueError(f"not an array: {written[:60]!r}")
         if any(space in written for space in _SPACES):
             written = written.translate(None, b"".join(_SPACES))
-        numbers = cls(written[1:-1] + b"," if len(written) > len(b"[]") else b"")
+        numbers = cls(b"".join((memoryview(written)[1:-1], b",")) if len(written) > len(b"[]") else b"")
         if isinstance(value, list):
             numbers._values = value
         return numbers
+
+    @classmethod
+    def joined(cls, parts: Sequence[Numbers]) -> Self:
+        """Return the numbers of all parts in their order."""
+        return cls(b"".join([part.text for part in parts]), sum(map(len, parts)))
 
     def checked(self, *, are_ids: bool) -> Self:
         """Return the numbers themselves. Raise `ValueError` if one is malformed, infinite, or not a token id."""
@@ -50,12 +55,16 @@ class Numbers(Sequence[Any]):
     def tolist(self) -> list[Any]:
         """Return the numbers. Raise `ValueError` if one is malformed."""
         if self._values is None:
-            self._values = orjson.loads(b"[" + self.text[:-1] + b"]")
+            self._values = orjson.loads(self._array())
         return self._values
 
     def fragment(self) -> orjson.Fragment:
         """Return the array for `orjson.dumps`."""
-        return orjson.Fragment(b"[" + self.text[:-1] + b"]")
+        return orjson.Fragment(self._array())
+
+    def _array(self) -> bytes:
+        # One copy of the text, which may be long.
+        return b"".join((b"[", memoryview(self.text)[:-1], b"]"))
 
     def first(self, count: int) -> Numbers:
         """Return the first `count` numbers."""
@@ -80,9 +89,6 @@ class Numbers(Sequence[Any]):
         return isinstance(other, Sequence) and self.tolist() == list(other)
 
     __hash__ = None  # type: ignore[assignment]
-
-    def __add__(self, other: Numbers) -> Numbers:
-        return Numbers(self.text + other.text, len(self) + len(other))
 
     def __repr__(self) -> str:
         return f"Numbers({self.tolist()!r})"
