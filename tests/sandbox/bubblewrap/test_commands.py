@@ -85,5 +85,5 @@ async def test_cancelled_command_is_killed(sandbox):
 
 async def test_only_the_sandbox_user_is_accepted(sandbox):
     assert (await sandbox.exec("whoami", user="root")).stdout == "sandbox\n"
-    with pytest.raises(SandboxError, match="no 'postgres'"):
+    with pytest.raises(SandboxError, match="not 'postgres'"):
         await sandbox.exec("whoami", user="postgres")
