@@ -281,7 +281,7 @@ def _may_wait(unresolved: Unresolved) -> bool:
 
 
 def _unknown_server(block: Block, others: Sequence[Block]) -> str:
-    """Return the message for a block without an entrypoint that only the command line defines."""
+    """Return the message for a block that has no entrypoint and is defined only on the command line."""
     same_folder = [other.name for other in others if other.path[1:] == block.path[1:]]
     hint = (
         f" Did you mean '{same_folder[0]}'?"

@@ -200,7 +200,8 @@ class Replicas:
             if len(replica.losses) >= self._restart_limit:
                 raise LaunchError(
                     f"server '{replica.name}' on {replica.address} does not answer, and the restart_limit of "
-                    f"{self._restart_limit} within {WINDOW_S / 60:g} minutes is reached."
+                    f"{self._restart_limit} within {WINDOW_S / 60:g} minutes is reached, so the run ends. Find the "
+                    "cause in the server's log, or raise restart_limit."
                 )
             replica.losses.append(now)
             self._notice(

@@ -33,7 +33,7 @@ class Interval(NamedTuple):
 
     @property
     def half_width(self) -> float:
-        """Half the length of the interval."""
+        """The margin of error: half the width of the interval."""
         return (self.high - self.low) / 2
 
 

@@ -43,10 +43,10 @@ async def collect(
     control: Control | None = None,
     watch: RunWatch | None = None,
 ) -> Summary:
-    """Run every pending task of a run. `on_record` is called for each ended task after its record is written.
+    """Run every pending task of a run. `on_record` is called after the record of each ended rollout is written.
 
     `control` carries out the requests that users send to the collection's socket. `watch` ends the collection when
-    the servers' run ends. Default: a watch over the client's run.
+    the servers' run ends; by default, it watches the client's run.
 
     Memory use grows with the number of rollouts in flight, not with the data. Records are synced to disk within about
     a second.

@@ -224,7 +224,7 @@ class Row:
 
     @property
     def failure_fields(self) -> JsonObject:
-        """The fields that describe the failure."""
+        """The fields of a failed rollout: its failure class, message and the like; empty if it succeeded."""
         return {key: self.fields[key] for key in _FAILURE if key in self.fields}
 
     @property

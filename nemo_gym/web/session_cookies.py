@@ -37,7 +37,7 @@ TEXTS = frozenset({str})
 
 
 class SignedSession(NamedTuple):
-    """A session as its cookie contains it. It is a tuple to save memory, because thousands are cached."""
+    """A session as stored in its cookie. It is a tuple to save memory, because thousands are cached."""
 
     signed: bytes
     """The cookie's value as received."""

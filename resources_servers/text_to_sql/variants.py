@@ -375,7 +375,10 @@ class _NewRows:
         return tuple(by_name[column] for column in reference.parent_columns)
 
     def _targets_of(self, reference: _Reference) -> list[tuple[Value, ...]]:
-        """Return the valid values of a reference. If it refers to its own table, rows are added as they are made."""
+        """Return the values that a foreign key may take; empty if its table is unknown or the key's own table.
+
+        For the key's own table, the caller adds the values of the rows that it makes.
+        """
         if self._is_own(reference) or not self._is_known(reference):
             return []
         parent = self._made[reference.parent]

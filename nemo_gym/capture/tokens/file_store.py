@@ -103,7 +103,7 @@ def _line_of(entry: TokenEntry, known: Prefix | None) -> JsonObject:
 def _name_of(log: LogFile, rollout_id: str) -> bytes:
     """Return the unique name of a record, and begin it if necessary. Raise `RolloutFrozen`."""
     if _is_frozen(log):
-        raise RolloutFrozen(f"rollout {rollout_id} has ended, and its tokens were collected")
+        raise RolloutFrozen(f"rollout {rollout_id} has ended, so no more tokens can be recorded for it")
     if not log.size:
         # A rollout of the same id may be recorded again after the store was closed.
         log.append(HEAD_BEGIN + uuid4().hex.encode() + HEAD_END)

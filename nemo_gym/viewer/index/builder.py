@@ -42,7 +42,10 @@ class Progress(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A rollout that was read. To save a tenth of the time, its line and its `Entry` are not kept."""
+    """The parts of a rollout that the index stores.
+
+    The line and the `Entry` are not kept, because keeping them slows indexing by about a tenth.
+    """
 
     id: int
     columns: tuple[object, ...]
