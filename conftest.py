@@ -54,6 +54,7 @@ APART = ("tests/docs/test_pages.py",)
 ONLY_IN_TEST_ALL = (
     "resources_servers/audio_digits/tests/test_prepare.py",
     "resources_servers/mcqa/tests/test_prepare.py",
+    "resources_servers/text_to_sql/tests/test_app.py",
     "responses_api_agents/harness_agent/tests/test_app.py",
     "responses_api_models/local_vllm_model/tests/test_app.py",
     "tests/bench/test_scale.py",
