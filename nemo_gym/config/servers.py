@@ -108,7 +108,7 @@ def join_dummy_models(tree: Node) -> Node:
 
 
 class Found(NamedTuple):
-    """The blocks of a tree that are servers, almost servers or overlays."""
+    """The blocks of a config tree that define servers, resemble servers but are invalid, or are overlays."""
 
     blocks: list[Block]
     almost: list[str]

@@ -1,4 +1,4 @@
-"""The checks of an environment's promises. Most of them play rollouts on an in-process server."""
+"""The checks of the rules that every environment must keep. Most of them run rollouts on an in-process server."""
 
 from __future__ import annotations
 

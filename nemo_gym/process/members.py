@@ -108,7 +108,7 @@ class Members:
         return None
 
     def remove(self, member_id: str) -> None:
-        """Forget a part that has stopped its servers."""
+        """Remove a part of the run that has stopped its servers."""
         member = self._members.pop(member_id, None)
         if member is not None:
             logger.info("%s left: %s", member.report.machine, ", ".join(sorted(member.names)))

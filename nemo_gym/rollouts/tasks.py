@@ -264,7 +264,7 @@ class _Problems:
         self._hidden = 0
 
     def add(self, message: str, line: int) -> None:
-        """Add the problem of a row. The message begins with the file and line."""
+        """Record the error message of a row, which begins with the file and line."""
         problem = message.removeprefix(f"{self._file}:{line}")
         if problem not in self._first:
             if len(self._first) == PROBLEMS_SHOWN:

@@ -68,7 +68,7 @@ def kind_of(part: JsonObject) -> Kind | None:
 
 
 def reference_of(part: JsonObject, kind: Kind) -> Reference:
-    """Return where a part's content is."""
+    """Return the file or the inline data of a content part's image or sound."""
     if isinstance(file := part.get(_FILE_KEYS[kind]), str):
         return Reference(file=file, note=file[:LONGEST_NOTE])
     data = _data_in(part, kind)

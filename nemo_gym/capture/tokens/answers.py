@@ -1,4 +1,4 @@
-"""Read the tokens of a model server's answer, in the forms that its methods return."""
+"""Read the tokens from the return value of a model server's method, which may have several forms."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def tool(
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool that the model may call."""
+    """A tool of a resources server: its name, its description, its arguments' schema and its handler."""
 
     name: str
     description: str
