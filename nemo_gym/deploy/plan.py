@@ -131,9 +131,7 @@ def plan_of(files: Sequence[str], words: Sequence[str], settings: DeploySettings
 def _check(tree: Node, words: Sequence[str]) -> None:
     keys = {word.lstrip("+~").partition("=")[0] for word in words}
     if given := sorted(keys & {ONLY_KEY, JOIN_KEY}):
-        raise UsageError(
-            f"{given[0]}: the manifest decides which container starts which server. Remove the setting {given[0]}."
-        )
+        raise UsageError(f"{given[0]}: the manifest decides which container starts which server. Remove this setting.")
     token = tree.mapping.get(RUN_TOKEN_KEY)
     if token is not None and token.value is False:
         raise ConfigError(

@@ -46,7 +46,7 @@ def launch_on_ray(
     if run.only is not None or run.joins:
         raise LaunchError(
             "only and join are for machines without a cluster. With launcher: ray, Ray distributes the servers. "
-            "Remove the settings only and join. To choose the node of a server, set ray: {node: …} in its block."
+            "Remove both settings. To choose the node of a server, set ray: {node: …} in its block."
         )
     cluster = Cluster(run)
     try:

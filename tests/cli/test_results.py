@@ -111,7 +111,12 @@ def test_agent_that_is_not_running_is_reported(serving):
 @pytest.mark.parametrize(
     ("rows", "words", "code", "message"),
     [
-        ([done(0, 0, 1.0)], ("--shards", "kept/*.jsonl"), 2, "shards: listed.jsonl already contains"),
+        (
+            [done(0, 0, 1.0)],
+            ("--shards", "kept/*.jsonl"),
+            2,
+            "shards: listed.jsonl already contains the whole rollouts",
+        ),
         ([{**done(0, 0, 1.0), "_ng_shard": ELSEWHERE}], (), 1, "1 rollout not found: 1 in node2:/kept/x.jsonl."),
         ([{**done(0, 0, 1.0), "_ng_shard": ELSEWHERE}], ("--shards", "kept/*"), 1, "shards: 'kept/*' does not match"),
         ([{**done(0, 0, 1.0), "_ng_shard": ELSEWHERE}], ("+merge_shards=false",), 2, "must be merged first"),

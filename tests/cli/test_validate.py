@@ -99,7 +99,8 @@ def test_server_that_waits_for_another_is_reported(workplace):
     finished = workplace.run("ng_validate", *configs, "+ready_timeout_s=1")
     app = workplace.folder / "resources_servers/waiting/app.py"
     assert (finished.code, finished.out) == (1, "")
-    assert finished.err.startswith(f"Error: waiting has not started after 1 s: {app}:9 in setup_webserver: while ")
+    where = f"{app}:9 in setup_webserver: while self."
+    assert finished.err.startswith(f"Error: waiting has not started after 1 s: {where}")
     assert "In a dry run no other server answers, so do not wait for one before the first request." in finished.err
     assert workplace.left_over() == []
 

@@ -147,10 +147,10 @@ def test_bad_labels_name_row_and_column(run: Path) -> None:
 def test_labels_of_another_run_are_rejected(run: Path) -> None:
     path = label(run, sample(run), label="yes")
     write_rows(run, [rollout(task, 1.0, "Another answer") for task in range(100)])
-    with pytest.raises(DataError, match=r"row 2, column 'rollout': .* has another answer in"):
+    with pytest.raises(DataError, match=r"row 2, column 'rollout': .* has another answer in .*\.jsonl\. Pass"):
         agreement_with(run, read_labels(path))
     write_rows(run, [rollout(1000, 1.0)])
-    with pytest.raises(DataError, match="is not in "):
+    with pytest.raises(DataError, match=r"the rollout '.*' is not in .*\.jsonl\. Pass"):
         agreement_with(run, read_labels(path))
 
 

@@ -394,9 +394,8 @@ async def test_budget_ends_between_groups(tmp_path, settings):
 
 
 SETTINGS = {
-    "num_repeats: 'shares' verifies all repeats of a task together, but a task of agent 'agent' has only one": {
-        "num_repeats": None
-    },
+    "num_repeats: 'shares' verifies all repeats of a task together, but a task of agent 'agent' has only one "
+    "repeat.": {"num_repeats": None},
     "interleave_repeats: 'shares' verifies": {"interleave_repeats": True},
     "until_halfwidth: 'shares' verifies": {"until_halfwidth": 0.1},
     "num_samples_in_parallel=3: 'shares' verifies all repeats of a task together, and a task has 4 repeats, so at "

@@ -175,7 +175,10 @@ async def test_edited_line_is_rejected_unless_forced(run_tasks, run_again, make_
     lines = results.read_bytes().splitlines(keepends=True)
     edited = [*lines[:2], lines[2].replace(b'"reward":1.0', b'"reward":0.5'), *lines[3:]]
     results.write_bytes(b"".join(edited))
-    with pytest.raises(DataError, match=rf"^{re.escape(str(results))}:3: added or changed since .*--resume=force"):
+    with pytest.raises(
+        DataError,
+        match=rf"^{re.escape(str(results))}:3: added or changed since the run wrote the file\. .*--resume=force",
+    ):
         await run_again()
     assert results.read_bytes() == b"".join(edited)
     forced = await run_again(resume_from_cache="force")
@@ -204,7 +207,7 @@ async def test_lost_digests_do_not_prevent_a_resume(run_tasks, run_again, make_t
         os.truncate(digests, size)
     assert (await run_again()).summary.kept == 5
     first.files.results.write_bytes(first.files.results.read_bytes().replace(b'"reward":1.0', b'"reward":2.0'))
-    with pytest.raises(DataError, match=r"out\.jsonl:5: added or changed"):
+    with pytest.raises(DataError, match=r"out\.jsonl:5: added or changed since"):
         await run_again()
 
 

@@ -219,7 +219,11 @@ def test_invalid_header_is_no_crash(send, header):
         ("openai_agent", {"policy_api_key": ["secret-1"]}, "policy_api_key must be text, but is of type list"),
         ("sample_agent", {"policy_model_name": "x"}, "sample does not have an endpoint that the policy could replace"),
         ("without_model", {"policy_model_name": "x"}, "without_model does not have a model_server that"),
-        ("own_client", {"policy_model_name": "x"}, "own_client calls its model with a client that cannot use"),
+        (
+            "own_client",
+            {"policy_model_name": "x"},
+            "own_client calls its model with a client that cannot use the policy",
+        ),
     ],
 )
 def test_unusable_policy_is_an_invalid_task(send, gateway, agent, fields, message):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -136,20 +135,15 @@ def _read(rollout_id: str, content: bytes) -> FrozenTokens:
     return FrozenTokens(tuple(entries.values()), tuple(gaps))
 
 
-def _joined(parts: Sequence[Numbers], count: int, rest: Numbers) -> Numbers:
-    """Return the first `count` numbers of these parts, followed by the rest."""
-    taken: list[Numbers] = []
-    for part in parts:
-        taken.append(part.first(min(count, len(part))))
-        count -= len(taken[-1])
-    return Numbers.joined([*taken, rest])
-
-
 def _entry_of(rollout_id: str, fields: JsonObject, known: dict[str, TokenEntry]) -> TokenEntry:
     prompt = Numbers.of(fields["prompt_token_ids"])
     if continues := fields["continues"]:
         earlier = known[continues["model_call_id"]]
-        prompt = _joined((earlier.prompt_token_ids, earlier.generation_token_ids), continues["tokens"], prompt)
+        known_parts = [earlier.prompt_token_ids]
+        # A prompt continues all tokens of the earlier call, or only its prompt.
+        if continues["tokens"] > len(earlier.prompt_token_ids):
+            known_parts.append(earlier.generation_token_ids)
+        prompt = Numbers.joined([*known_parts, prompt])
     return TokenEntry(
         rollout_id=rollout_id,
         model_call_id=fields["model_call_id"],

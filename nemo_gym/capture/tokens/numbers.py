@@ -66,12 +66,6 @@ class Numbers(Sequence[Any]):
         # One copy of the text, which may be long.
         return b"".join((b"[", memoryview(self.text)[:-1], b"]"))
 
-    def first(self, count: int) -> Numbers:
-        """Return the first `count` numbers."""
-        if count == len(self):
-            return self
-        return Numbers(b"".join(each + b"," for each in self.text.split(b",", count)[:count]))
-
     def __len__(self) -> int:
         if self._length is None:
             self._length = self.text.count(b",")

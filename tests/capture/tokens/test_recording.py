@@ -188,7 +188,7 @@ def test_route_with_its_own_body_is_a_gap(tmp_path, store):
 def test_late_call_of_a_frozen_rollout_fails(client, store):
     client.post(f"{PREFIX}{RESPONSES}", json={"input": SAID})
     before = store.freeze("4-2")
-    with pytest.raises(RolloutFrozen, match="rollout 4-2 has ended, so no more tokens"):
+    with pytest.raises(RolloutFrozen, match="rollout 4-2 has ended, so no more tokens can be recorded for it"):
         client.post(f"{PREFIX}{RESPONSES}", json={"input": SAID})
     assert store.freeze("4-2") == before
 
