@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from nemo_gym.cli import running
+from nemo_gym.cli import printing
 from nemo_gym.rollouts.control.registry import Collection, collections_here
 from nemo_gym.rollouts.job import RunFiles
 
@@ -48,14 +48,14 @@ def start_in_background(output: Path) -> int:
     deadline = time.monotonic() + START_S
     while (collection := _collection_of(process.pid)) is None and time.monotonic() < deadline:
         if process.poll() is not None:
-            running.note(log.read_bytes()[begins_at:].decode(errors="replace").rstrip())
+            printing.note(log.read_bytes()[begins_at:].decode(errors="replace").rstrip())
             return process.returncode
         time.sleep(POLL_S)
     name = f", run {collection.run_id}" if collection else ", still preparing its data"
-    running.say(f"collecting in the background: process {process.pid}{name}")
-    running.say(f"rollouts: {output}")
-    running.say(f"printed:  {log}")
-    running.say(f"next:     ng eval ctl {output} status | ng eval wait {output}")
+    printing.say(f"collecting in the background: process {process.pid}{name}")
+    printing.say(f"rollouts: {output}")
+    printing.say(f"printed:  {log}")
+    printing.say(f"next:     ng eval ctl {output} status | ng eval wait {output}")
     return 0
 
 

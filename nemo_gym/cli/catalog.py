@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import orjson
 
-from nemo_gym.cli import running, tables
+from nemo_gym.cli import printing, tables
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.selectors import environment_config
 from nemo_gym.cli.settings import ListAgentsSettings, ListEnvironmentsSettings, ListSettings, SearchSettings
@@ -64,7 +64,7 @@ def search(words: list[str]) -> int:
         kind = "environments"
     summary = f"Search the {kind} for a word. For another kind: ng search [{'|'.join(READERS)}] QUERY."
     settings = Options("ng search", SearchSettings, summary, takes_config=False, named_by="query").settings(rest)
-    found = catalog.matching(READERS[kind](running.note), settings.query)
+    found = catalog.matching(READERS[kind](printing.note), settings.query)
     _show(found, as_json=settings.as_json, if_none=f"no {kind.replace('-', ' ')} like '{settings.query}'")
     return 0
 
@@ -72,12 +72,12 @@ def search(words: list[str]) -> int:
 def _list(words: list[str], kind: str, model: type[ListSettings] = ListSettings, program: str = "") -> int:
     options = Options(program or f"ng list {kind}", model, takes_config=False, named_by="component_name")
     settings = options.settings(words)
-    found = READERS[kind](running.note)
+    found = READERS[kind](printing.note)
     what = kind.replace("-", " ")
     if settings.component_name is not None:
         component = catalog.named(found, settings.component_name, what)
         if settings.as_json:
-            running.say(_json([component]))
+            printing.say(_json([component]))
         else:
             tables.show(tables.component(component))
         return 0
@@ -98,7 +98,7 @@ def _show_fits(environment: str, agents: list[Component], *, as_json: bool) -> i
     found = fits(environment_config(environment), agents)
     if as_json:
         rows = [{**each._asdict(), "fits": not each.problems} for each in found]
-        running.say(orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode())
+        printing.say(orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode())
     else:
         tables.show(tables.fits(found))
     return 0
@@ -106,12 +106,12 @@ def _show_fits(environment: str, agents: list[Component], *, as_json: bool) -> i
 
 def _show(found: list[Component], *, as_json: bool, if_none: str) -> None:
     if as_json:
-        running.say(_json(found))
+        printing.say(_json(found))
     elif found:
         are_benchmarks = all(each.kind == "benchmark" for each in found)
         tables.show(tables.benchmarks(found) if are_benchmarks else tables.components(found))
     else:
-        running.say(if_none)
+        printing.say(if_none)
 
 
 def _json(components: list[Component]) -> str:

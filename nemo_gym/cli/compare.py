@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from nemo_gym.cli import running, tables
+from nemo_gym.cli import printing, tables
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import JsonSettings
 from nemo_gym.errors import UsageError
@@ -58,22 +58,22 @@ def compare(words: list[str]) -> int:
         raise UsageError(f"runs: two or more rollout files are needed, got {len(settings.runs)}.")
     report = _report(settings)
     for waiver in report.expired:
-        running.note(
+        printing.note(
             f"Error: {settings.waivers}: the waiver '{waiver.name}' expired on {waiver.until}, so it has no effect. "
             "Remove or renew it."
         )
     for waiver in report.unused:
         gates = ", ".join(f"'{each}'" for each in settings.gate) or "none"
-        running.note(
+        printing.note(
             f"Error: {settings.waivers}: the waiver '{waiver.name}' of '{waiver.gate}' matches none of the gates: "
             f"{gates}. Correct or remove the waiver."
         )
     if settings.as_json:
-        running.say(orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2, default=str).decode())
+        printing.say(orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2, default=str).decode())
     elif settings.markdown:
         from nemo_gym.evaluation.markdown import markdown
 
-        running.say(markdown(report).rstrip("\n"))
+        printing.say(markdown(report).rstrip("\n"))
     else:
         _show(report)
     return GATE_VIOLATED if report.is_violated else 0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import orjson
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from nemo_gym.cli import running
+from nemo_gym.cli import printing
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import CommandSettings, JsonSettings
 from nemo_gym.config.suggestions import did_you_mean
@@ -77,14 +77,14 @@ def ps(words: list[str]) -> int:
     settings = Options("ng eval ps", JsonSettings, takes_config=False).settings(words)
     found = [_described(each) for each in collections_here()]
     if settings.as_json:
-        running.say(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
+        printing.say(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
     elif found:
         # Imported here, because the other commands of this module print no table.
         from nemo_gym.cli import tables
 
         tables.show(tables.collections(found))
     else:
-        running.say("no collection is running")
+        printing.say("no collection is running")
     return 0
 
 
@@ -109,12 +109,12 @@ def ctl(words: list[str]) -> int:
     collection = find(name)
     answer = ask(collection, verb, arguments)
     if settings.as_json:
-        running.say(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
+        printing.say(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
     elif verb == "status":
         for line in _status_lines(collection, answer):
-            running.say(line)
+            printing.say(line)
     else:
-        running.say(f"{collection.output}: {_outcome(verb, answer)}")
+        printing.say(f"{collection.output}: {_outcome(verb, answer)}")
     return 0
 
 
@@ -212,11 +212,11 @@ def wait(words: list[str]) -> int:
         time.sleep(POLL_S)
         now = time.monotonic()
         if settings.timeout_s is not None and now - began_at > settings.timeout_s:
-            running.note(f"{collection.output}: still running after {settings.timeout_s} s")
+            printing.note(f"{collection.output}: still running after {settings.timeout_s} s")
             return TIMED_OUT
         if now - reminded_at > REMIND_S:
             reminded_at = now
-            running.note(f"waiting for {collection.output} (process {collection.pid}): {_progress(collection)}")
+            printing.note(f"waiting for {collection.output} (process {collection.pid}): {_progress(collection)}")
     record = read_record(collection.files.record)
     if record is None:
         raise DataError(
@@ -243,7 +243,7 @@ def _progress(collection: Collection) -> str:
 
 def _exit_code(output: Path, record: RunRecord) -> int:
     if record.exit_code is not None:
-        running.note(f"{output}: {record.state}{f' ({record.reason})' if record.reason else ''}")
+        printing.note(f"{output}: {record.state}{f' ({record.reason})' if record.reason else ''}")
         return record.exit_code
-    running.note(f"Error: {output}: the collection was killed before it recorded its end. --resume continues it.")
+    printing.note(f"Error: {output}: the collection was killed before it recorded its end. --resume continues it.")
     return 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nemo_gym import paths
-from nemo_gym.cli import running
+from nemo_gym.cli import printing
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import PrepareBenchmarkSettings
 from nemo_gym.config.published import set_process_config, view_of
@@ -23,10 +23,10 @@ def collate(words: list[str]) -> int:
     line = Options("ng_prepare_data", PreparationSettings, summary).read(words)
     run = load_without_model(line.paths, line.overrides)
     settings = settings_from(PreparationSettings, run.plain)
-    obtainer = Obtainer(run, running.note, may_download=settings.should_download, hub=settings.data_source)
+    obtainer = Obtainer(run, printing.note, may_download=settings.should_download, hub=settings.data_source)
     for made in prepare(run, settings, obtainer.path_of, remade=obtainer.remade):
         sources = ", ".join(map(str, made.datasets))
-        running.say(
+        printing.say(
             f"{made.type}: {counted(made.rows, 'row')} in {made.path} (metrics: {made.metrics.name}), from {sources}"
         )
     return 0
@@ -39,7 +39,7 @@ def render(words: list[str]) -> int:
     settings = options.settings(words)
     prompt = load_prompt_config(settings.prompt_config)
     count = materialize_prompts(settings.input_jsonl_fpath, prompt, settings.output_jsonl_fpath)
-    running.say(f"{counted(count, 'row')}: {settings.output_jsonl_fpath}")
+    printing.say(f"{counted(count, 'row')}: {settings.output_jsonl_fpath}")
     return 0
 
 
@@ -57,15 +57,15 @@ def prepare_benchmark(words: list[str]) -> int:
         if there is None:
             owed.append(benchmark)
         else:
-            running.say(f"{benchmark.name}: {there} (exists already)")
+            printing.say(f"{benchmark.name}: {there} (exists already)")
     processes = settings.num_prepare_benchmark_processes
-    made = prepare_all(owed, settings.prepare_script_args, processes=processes, notice=running.note)
+    made = prepare_all(owed, settings.prepare_script_args, processes=processes, notice=printing.note)
     code = 0
     for benchmark, outcome in zip(owed, made, strict=True):
         if isinstance(outcome, UserError):
-            running.note(f"Error: benchmark '{benchmark.name}': {outcome}")
+            printing.note(f"Error: benchmark '{benchmark.name}': {outcome}")
             code = 1
         else:
             rows = counted(sum(1 for _ in read_raw_lines(outcome)), "row")
-            running.say(f"prepared '{benchmark.name}': {rows} in {outcome}")
+            printing.say(f"prepared '{benchmark.name}': {rows} in {outcome}")
     return code

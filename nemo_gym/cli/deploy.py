@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from nemo_gym import config
-from nemo_gym.cli import running
+from nemo_gym.cli import printing, running
 from nemo_gym.cli.flags import key_of
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.config.overrides import parse_override
@@ -36,12 +36,12 @@ def render(words: list[str]) -> int:
     if plan.collection is not None:
         settings_from(CollectJob, {**plan.collection.values, "input_jsonl_fpath": "-", "output_jsonl_fpath": "-"})
     for note in plan.notes:
-        running.note(note)
+        printing.note(note)
     for text in run.notes:
-        running.note(f"note: {text}")
+        printing.note(f"note: {text}")
     files = rendered(plan)
     if settings.output_fpath is None:
-        running.say(next(iter(files.values())).rstrip("\n"))
+        printing.say(next(iter(files.values())).rstrip("\n"))
         return 0
     for name, text in files.items():
         _write(settings.output_fpath / name if settings.target == "compose" else settings.output_fpath, text)
@@ -54,4 +54,4 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, "utf-8")
     except OSError as error:
         raise UsageError(f"--output {path}: {error.strerror}. Name a file that can be written.") from error
-    running.note(f"wrote {path}")
+    printing.note(f"wrote {path}")

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from nemo_gym import config, paths
-from nemo_gym.cli import running
+from nemo_gym.cli import printing
 from nemo_gym.cli.main import HELP_WORDS
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import ReinstallSettings
@@ -26,7 +26,7 @@ def test(words: list[str]) -> int:
     All arguments are passed on to pytest.
     """
     if HELP_WORDS & {*words}:
-        running.say(
+        printing.say(
             "usage: ng_dev_test [PYTEST ARGUMENTS …]\n       ng dev test [PYTEST ARGUMENTS …]\n\n"
             "Run the tests of this repository with pytest, with coverage if pytest-cov is installed."
         )
@@ -52,7 +52,7 @@ def reinstall(words: list[str]) -> int:
         [*program, "--quiet", "--require-hashes", *locks],
         [*program, "--quiet", "--no-deps", "--no-build-isolation", "-e", "."],
     ):
-        running.say(shlex.join(command))
+        printing.say(shlex.join(command))
         if not settings.dry_run and (code := subprocess.run(command, cwd=root, check=False).returncode):
             return code
     return 0

@@ -14,7 +14,7 @@ import orjson
 
 from nemo_gym import cli, config
 from nemo_gym.calls.running import live_runs
-from nemo_gym.cli import manifests, running
+from nemo_gym.cli import manifests, printing, running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import JsonSettings, NoSettings, StartSettings, ValidateSettings
 from nemo_gym.config.access import configured_token
@@ -67,19 +67,19 @@ def start(words: list[str], starter: WarmStarter | None = None) -> int:
         return _keep_up(line.paths, line.overrides, starter, ending)
     except _Stopped as stopped:
         if ending.exit_code:
-            running.note(running.interruption(stopped))
+            printing.note(running.interruption(stopped))
         return ending.exit_code
 
 
 def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None, ending: _Ending) -> int:
     run = running.load_to_start(files, overrides)
     settings = settings_from(StartSettings, run.plain)
-    with running.launch_for(run, settings, starter, on_line=running.print_line) as servers:
+    with running.launch_for(run, settings, starter, on_line=printing.print_line) as servers:
         if settings.dry_run:
-            running.say(f"{counted(len(run.servers), 'server')} can be started")
+            printing.say(f"{counted(len(run.servers), 'server')} can be started")
             return 0
         running.await_model_endpoints(servers, settings)
-        running.say(f"{len(run.servers_here)} / {len(run.servers)} servers ready")
+        printing.say(f"{len(run.servers_here)} / {len(run.servers)} servers ready")
         running.show_instances(servers.instances)
         # This process only waits from now on. `launch_for` does not do this, because it also serves `RunHelper`, whose
         # program manages its own memory.
@@ -87,9 +87,9 @@ def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None
         ending.is_normal = True
         head = servers.run.head
         url = head.url_at(head.advertised_host or head.host)
-        running.say(f"{'joined the run at' if run.joins else 'head server:'} {url}   (Ctrl-C stops all)")
+        printing.say(f"{'joined the run at' if run.joins else 'head server:'} {url}   (Ctrl-C stops all)")
         if not run.joins and (others := [name for name in run.servers if name not in run.servers_here]):
-            running.say(
+            printing.say(
                 f"start {', '.join(others)} on other machines, with the same config and run token: ng_run … "
                 f"--only {','.join(others)} --join {head.outward_url}"
             )
@@ -105,7 +105,7 @@ def status(words: list[str]) -> int:
     settings = settings_from(JsonSettings, run.plain)
     servers = running.ask_for_servers(running.find_head(run, live_runs()), configured_token(run.plain))
     if settings.as_json:
-        running.say(orjson.dumps(servers, option=orjson.OPT_INDENT_2).decode())
+        printing.say(orjson.dumps(servers, option=orjson.OPT_INDENT_2).decode())
     else:
         running.show_status(servers)
     return 0 if all(server["status"] == "success" for server in servers) else 1
@@ -114,7 +114,7 @@ def status(words: list[str]) -> int:
 def resolve(words: list[str]) -> int:
     """Print the merged configuration as YAML, with secrets masked."""
     line = Options("ng_dump_config", NoSettings, takes_model=True).read(words)
-    running.say(config.masked_yaml(load_as_written(line.paths, line.overrides)).rstrip())
+    printing.say(config.masked_yaml(load_as_written(line.paths, line.overrides)).rstrip())
     return 0
 
 
@@ -129,18 +129,18 @@ def validate(words: list[str]) -> int:
         update={"servers": {name: each for name, each in given.servers.items() if name not in unset}}
     )
     settings = settings_from(ValidateSettings, run.plain)
-    with launch(run, dry_run=True, notice=running.note, ready_timeout_s=settings.ready_timeout_s):
+    with launch(run, dry_run=True, notice=printing.note, ready_timeout_s=settings.ready_timeout_s):
         pass
     for name, problems in unset.items():
-        running.note(f"note: {name} was not checked: {' '.join(problems)}")
+        printing.note(f"note: {name} was not checked: {' '.join(problems)}")
     for pairing in pairings_noted(given):
-        running.note(f"note: unsupported pairing: {pairing}")
+        printing.note(f"note: unsupported pairing: {pairing}")
     for missing in unobtainable_files(given):
-        running.note(f"note: {missing}")
+        printing.note(f"note: {missing}")
     absent = stand_ins_of(run)
     checked = [name for name in run.servers if name not in absent]
     note = f" (without {', '.join(absent)}, which no file defines; --model-type adds it)" if absent else ""
-    running.say(f"✓ {counted(len(checked), 'server')}: {', '.join(checked)}{note}")
+    printing.say(f"✓ {counted(len(checked), 'server')}: {', '.join(checked)}{note}")
     return 0
 
 
@@ -148,10 +148,10 @@ def prefetch(words: list[str]) -> int:
     """Build the virtual environment of every folder that needs a separate one, without starting servers."""
     line = Options("ng env prefetch", NoSettings).read(words)
     run = load_without_model(line.paths, line.overrides)
-    built = interpreters(run, auto_install=True, notice=running.note)
+    built = interpreters(run, auto_install=True, notice=printing.note)
     for name, python in built.items():
-        running.say(f"{name}: {python}")
-    running.say(f"{len(built)} of {counted(len(run.servers), 'server')} with a separate environment")
+        printing.say(f"{name}: {python}")
+    printing.say(f"{len(built)} of {counted(len(run.servers), 'server')} with a separate environment")
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nemo_gym.cli import running, tables
+from nemo_gym.cli import printing, tables
 from nemo_gym.cli.options import Options
 from nemo_gym.config.wording import counted
 from nemo_gym.training.dataset import DatasetJob, export_dataset
@@ -15,7 +15,7 @@ def dataset(words: list[str]) -> int:
     report = export_dataset(job)
     tables.show(tables.kept_and_dropped(report.kept, report.dropped))
     dropped = report.dropped.total()
-    running.say(f"{counted(report.read, 'rollout')} read = {report.kept} kept + {dropped} dropped")
+    printing.say(f"{counted(report.read, 'rollout')} read = {report.kept} kept + {dropped} dropped")
     for path, count in report.examples.items():
-        running.say(f"{counted(count, 'example')}: {path}")
+        printing.say(f"{counted(count, 'example')}: {path}")
     return 0

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nemo_gym import config, paths
-from nemo_gym.cli import running
+from nemo_gym.cli import printing
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.selectors import SELECTORS
 from nemo_gym.cli.settings import CheckSettings, PipListSettings, TestAllSettings, TestSettings
@@ -38,7 +38,7 @@ def test(words: list[str]) -> int:
         from nemo_gym.data.examples import check_examples
 
         check_examples(folder)
-        running.say(f"✓ the examples of {settings.entrypoint} are complete")
+        printing.say(f"✓ the examples of {settings.entrypoint} are complete")
     return tested.code
 
 
@@ -58,10 +58,10 @@ def test_all(words: list[str]) -> int:
         )
     tested: list[Tested] = []
     for folder in server_folders()[settings.shard_index :: settings.num_shards]:
-        running.say(f"── {ServerFolder.of(folder).name}")
+        printing.say(f"── {ServerFolder.of(folder).name}")
         tested.append(run_tests(folder))
     tables.show(tables.tested(tested))
-    running.say(_counted(tested))
+    printing.say(_counted(tested))
     lacks_tests = settings.fail_on_total_and_test_mismatch and not all(each.has_tests for each in tested)
     return 1 if lacks_tests or not all(each.is_good for each in tested) else 0
 
@@ -103,14 +103,14 @@ def check(words: list[str]) -> int:
     with open_environment(_folder_of(settings.entrypoint), line.overrides) as environment:
         further = tasks_in(settings.rows_jsonl_fpath) if settings.rows_jsonl_fpath else []
         if settings.dataset is not None:
-            path_of = Obtainer(environment.run, running.note).path_of
+            path_of = Obtainer(environment.run, printing.note).path_of
             further += sample_of(environment, settings.dataset, path_of, count=settings.sample, seed=settings.seed)
         findings = asyncio.run(check_environment(environment, further, for_publishing=not settings.unpublished))
         tables.show(tables.findings(findings))
         broken = sum(not finding.is_kept for finding in findings)
         if settings.write_examples and not broken:
-            running.say(f"{counted(asyncio.run(write_examples(environment)), 'example rollout')} written")
-    running.say(f"{settings.entrypoint}: {len(findings) - broken} of {len(findings)} promises kept")
+            printing.say(f"{counted(asyncio.run(write_examples(environment)), 'example rollout')} written")
+    printing.say(f"{settings.entrypoint}: {len(findings) - broken} of {len(findings)} promises kept")
     return 1 if broken else 0
 
 
@@ -120,7 +120,7 @@ def packages(words: list[str]) -> int:
     run = config.load(line.paths, line.overrides, skip_dotenv=True, needs_variables=False)
     settings = settings_from(PipListSettings, run.plain)
     listing = package_listing(_folder_of(settings.entrypoint, is_server_folder), run.plain)
-    running.note(f"{settings.entrypoint} runs with {listing.python}")
+    printing.note(f"{settings.entrypoint} runs with {listing.python}")
     form = "json" if settings.as_json else settings.format
     extra = [*(["--format", form] if form else []), *(["--outdated"] if settings.outdated else [])]
     return subprocess.run([*listing.command, *extra], check=False).returncode

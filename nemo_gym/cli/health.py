@@ -12,7 +12,7 @@ import orjson
 from pydantic import Field, PositiveInt
 
 from nemo_gym.calls.client import ServerClient
-from nemo_gym.cli import running, tables
+from nemo_gym.cli import printing, running, tables
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import RunConfig
@@ -71,7 +71,7 @@ def health_check(words: list[str], starter: WarmStarter | None = None) -> int:
     run_config = running.load_to_start(line.paths, line.overrides)
     settings = settings_from(HealthSettings, run_config.plain)
     prices = PriceFile.read(settings.prices) if settings.prices else None
-    datasets = datasets_of_split(run_config, settings.split, Obtainer(run_config, running.note).path_of)
+    datasets = datasets_of_split(run_config, settings.split, Obtainer(run_config, printing.note).path_of)
     sample = _sample(datasets, settings)
     with running.launch_for(run_config, settings, starter, on_line=None) as servers:
         running.await_model_endpoints(servers, settings)
@@ -115,15 +115,15 @@ async def _check(run: RunConfig, sample: _Sample, settings: HealthSettings, pric
     if prices is not None:
         findings.append(finding_of_prices(tried, prices))
     tables.show(tables.health(findings))
-    running.say("")
-    running.say(described(forecast(tried, sample.planned, settings.num_samples_in_parallel, prices), prices))
+    printing.say("")
+    printing.say(described(forecast(tried, sample.planned, settings.num_samples_in_parallel, prices), prices))
     return _code(findings)
 
 
 def _code(findings: list[Finding]) -> int:
     bad = [each for each in findings if not each.is_good]
     if bad:
-        running.note(f"Error: {len(bad)} of {len(findings)} checks failed, see above.")
+        printing.note(f"Error: {len(bad)} of {len(findings)} checks failed, see above.")
     return 1 if bad else 0
 
 

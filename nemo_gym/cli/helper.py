@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nemo_gym.cli import running
+from nemo_gym.cli import printing, running
 from nemo_gym.cli.options import settings_from
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config.published import GlobalConfigDictParserConfig, set_process_config, view_of
@@ -28,7 +28,7 @@ class RunHelper:
             raise LaunchError("the servers of this RunHelper are already running. Call shutdown() first.")
         run = (global_config_dict_parser_config or GlobalConfigDictParserConfig()).load(require_servers=True)
         settings = settings_from(StartSettings, run.plain)
-        servers = running.launch_for(run, settings, None, on_line=running.print_line)
+        servers = running.launch_for(run, settings, None, on_line=printing.print_line)
         try:
             if not settings.dry_run:
                 running.await_model_endpoints(servers, settings)

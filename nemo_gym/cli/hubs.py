@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from nemo_gym import config
-from nemo_gym.cli import running
+from nemo_gym.cli import printing
 from nemo_gym.cli.options import Options, SettingsT, settings_from
 from nemo_gym.config.published import HF_TOKEN_KEY_NAME
 from nemo_gym.config.wording import counted
@@ -40,9 +40,9 @@ def migrate(words: list[str]) -> int:
 def _upload(settings: MigrateToHuggingFace, deleted_from: Project | None) -> int:
     if deleted_from and settings.dataset_name is None:
         raise ConfigError("dataset_name is missing: it names the package to delete from GitLab.")
-    running.say(f"{settings.input_jsonl_fpath} uploaded as {huggingface.upload(settings)}, split {settings.split}")
+    printing.say(f"{settings.input_jsonl_fpath} uploaded as {huggingface.upload(settings)}, split {settings.split}")
     if deleted_from and settings.dataset_name:
-        running.say(f"{counted(deleted_from.delete(settings.dataset_name), 'version')} deleted from GitLab")
+        printing.say(f"{counted(deleted_from.delete(settings.dataset_name), 'version')} deleted from GitLab")
     return 0
 
 
@@ -52,7 +52,7 @@ def download_from_hf(words: list[str]) -> int:
     if settings.artifact_fpath is None and settings.split is None:
         assert settings.output_dirpath is not None
         for path in huggingface.download_splits(settings.repo_id, settings.output_dirpath, token=settings.hf_token):
-            running.say(str(path))
+            printing.say(str(path))
         return 0
     name = (settings.artifact_fpath or f"{settings.split}.jsonl").rpartition("/")[2]
     output = settings.output_fpath or (settings.output_dirpath / name if settings.output_dirpath else None)
@@ -60,7 +60,7 @@ def download_from_hf(words: list[str]) -> int:
     huggingface.download(
         settings.repo_id, output, artifact=settings.artifact_fpath, split=settings.split, token=settings.hf_token
     )
-    running.say(str(output))
+    printing.say(str(output))
     return 0
 
 
@@ -70,7 +70,7 @@ def upload_to_gitlab(words: list[str]) -> int:
     if not settings.input_jsonl_fpath.is_file():
         raise DataError(f"input_jsonl_fpath: file '{settings.input_jsonl_fpath}' not found. Check the path.")
     artifact = Project.of_config(plain).upload(settings.input_jsonl_fpath, settings.dataset_name, settings.version)
-    running.say(f"{settings.input_jsonl_fpath} uploaded as {artifact} to {settings.dataset_name} {settings.version}")
+    printing.say(f"{settings.input_jsonl_fpath} uploaded as {artifact} to {settings.dataset_name} {settings.version}")
     return 0
 
 
@@ -79,7 +79,7 @@ def download_from_gitlab(words: list[str]) -> int:
     settings, plain = _read(words, "ng_download_dataset_from_gitlab", DownloadFromGitLab)
     project = Project.of_config(plain)
     project.download(settings.dataset_name, settings.version, settings.artifact_fpath, settings.output_fpath)
-    running.say(str(settings.output_fpath))
+    printing.say(str(settings.output_fpath))
     return 0
 
 
@@ -87,7 +87,7 @@ def delete_from_gitlab(words: list[str]) -> int:
     """Delete all versions of a package from a GitLab project."""
     settings, plain = _read(words, "ng_delete_dataset_from_gitlab", DeleteFromGitLab)
     deleted = Project.of_config(plain).delete(settings.dataset_name)
-    running.say(f"{settings.dataset_name}: {counted(deleted, 'version')} deleted")
+    printing.say(f"{settings.dataset_name}: {counted(deleted, 'version')} deleted")
     return 0
 
 

@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from nemo_gym.cli import running
+from nemo_gym.cli import printing
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import CommandSettings
 from nemo_gym.errors import UsageError
@@ -47,7 +47,7 @@ def init(words: list[str]) -> int:
     settings = Options("ng_init_resources_server", InitSettings, summary, takes_config=False).settings(words)
     _check(settings)
     if settings.entrypoint is not None:
-        running.say(scaffold(settings.entrypoint, Path.cwd(), _as_called).next_steps)
+        printing.say(scaffold(settings.entrypoint, Path.cwd(), _as_called).next_steps)
         return 0
     kind: Kind = "benchmark" if settings.benchmark else "environment"
     wanted = Wanted(
@@ -58,7 +58,7 @@ def init(words: list[str]) -> int:
         reward_range=settings.reward_range,
         higher_is_better=not _lower_is_better(settings),
     )
-    running.say(create(wanted, Path.cwd(), _as_called).next_steps)
+    printing.say(create(wanted, Path.cwd(), _as_called).next_steps)
     return 0
 
 

@@ -8,7 +8,7 @@ import orjson
 from pydantic import Field
 
 from nemo_gym import config
-from nemo_gym.cli import running
+from nemo_gym.cli import printing
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.selectors import environment_config
 from nemo_gym.cli.settings import JsonSettings
@@ -40,7 +40,7 @@ def publish(words: list[str]) -> int:
             f"{', '.join(Manifest.model_fields)}."
         )
     manifest = read_manifest(path).model_dump(mode="json", exclude_unset=True)
-    running.say(orjson.dumps(manifest, option=orjson.OPT_INDENT_2).decode())
+    printing.say(orjson.dumps(manifest, option=orjson.OPT_INDENT_2).decode())
     return 0
 
 
@@ -52,5 +52,5 @@ def validate(words: list[str]) -> int:
             "available: edit the manifest yourself. 'ng env check' checks that rewards are in the declared range."
         )
     manifest = read_manifest(Path(words[0]))
-    running.say(f"✓ {words[0]}: {manifest.name or 'without a name'}")
+    printing.say(f"✓ {words[0]}: {manifest.name or 'without a name'}")
     return 0

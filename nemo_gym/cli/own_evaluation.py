@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field, PositiveInt
 
-from nemo_gym.cli import running
+from nemo_gym.cli import printing
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import CommandSettings
 from nemo_gym.config.wording import counted
@@ -66,8 +66,8 @@ def init(words: list[str]) -> int:
     wanted = OwnEvaluation(settings.name, settings.source, settings.grader, columns, settings.rubric)
     created = create(wanted, Path.cwd())
     for note in created.notes:
-        running.note(f"note: {note}")
-    running.say(created.next_steps)
+        printing.note(f"note: {note}")
+    printing.say(created.next_steps)
     return 0
 
 
@@ -82,7 +82,7 @@ def label(words: list[str]) -> int:
     if settings.score is not None:
         agreement = agreement_with(rollouts, read_labels(settings.score))
         shown = dump_json(agreement_json(agreement)).decode() if settings.as_json else agreement_text(agreement)
-        running.say(shown)
+        printing.say(shown)
         return 0
     assert settings.output is not None
     if settings.output.exists() and not settings.overwrite:
@@ -91,5 +91,5 @@ def label(words: list[str]) -> int:
         )
     sample = write_sample(SampleJob(rollouts, settings.output, settings.sample, settings.seed))
     shares = ", ".join(f"{count} of {sample.all[verdict]} '{verdict}'" for verdict, count in sample.drawn.items())
-    running.say(f"{settings.output}: {counted(sum(sample.drawn.values()), 'rollout')} to label ({shares})")
+    printing.say(f"{settings.output}: {counted(sum(sample.drawn.values()), 'rollout')} to label ({shares})")
     return 0

@@ -10,7 +10,7 @@ from pathlib import Path
 from nemo_gym import config
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.running import live_runs
-from nemo_gym.cli import running, tables
+from nemo_gym.cli import printing, running, tables
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import RunConfig
@@ -74,7 +74,7 @@ def aggregate(words: list[str]) -> int:
     files = RunFiles(results=job.output_jsonl_fpath)
     files.results.parent.mkdir(parents=True, exist_ok=True)
     with _serving(run, found.agents, settings) as client, locked(files) if found.entries else nullcontext():
-        running.say(
+        printing.say(
             f"{counted(found.rollouts, 'rollout')} in {counted(len(shards), 'file')}: {', '.join(map(str, shards))}"
         )
         if job.merge_shards:
@@ -82,12 +82,12 @@ def aggregate(words: list[str]) -> int:
                 _merge(job, shards, kept)
             else:
                 merge_shards(shards, files.results)
-            running.say(f"rollouts: {files.results}")
+            printing.say(f"rollouts: {files.results}")
         ledgers = ledgers_of(files) if is_own_output and found.entries else {}
         measured = [files.results] if job.merge_shards else shards
         metrics = asyncio.run(_ask(client, measured, files.metrics, ledgers))
     tables.show(tables.key_metrics(metrics))
-    running.say(f"metrics:  {files.metrics}")
+    printing.say(f"metrics:  {files.metrics}")
     return 0
 
 
@@ -113,11 +113,11 @@ def _kept_by_collectors(job: AggregationJob, results: list[Path], found: Content
 def _merge(job: AggregationJob, results: list[Path], kept: list[Path]) -> None:
     """Merge the rollouts of a sharded run, and print which rollouts are missing and which lines were not used."""
     merged = merge(results, kept, job.output_jsonl_fpath, leave_out=job.leave_out_missing)
-    running.say(f"merged from {counted(len(kept), 'shard')}: {', '.join(map(str, kept))}")
+    printing.say(f"merged from {counted(len(kept), 'shard')}: {', '.join(map(str, kept))}")
     if merged.missing:
-        running.note(f"warning: left out: {merged.describe_missing()}")
+        printing.note(f"warning: left out: {merged.describe_missing()}")
     for path, lines in merged.unlisted.items():
-        running.note(
+        printing.note(
             f"{path}: skipped {counted(lines, 'line')}, because the results list another attempt of these rollouts"
         )
 
@@ -137,7 +137,7 @@ def _serving(run: RunConfig, agents: list[str], settings: StartSettings) -> Iter
     elif (runs := live_runs()) or names_a_run:
         yield running.client_for(run, runs, agents)
     else:
-        running.note(
+        printing.note(
             "note: no servers are running, so metrics that an environment defines itself are missing. Name its config "
             "(--config, --resources-server) to have them computed."
         )
@@ -172,10 +172,10 @@ def profile(words: list[str]) -> int:
     for agent, rewards in found.rewards.items():
         if rewards:
             tables.show(tables.histogram(rewards, title=f"Rewards of {agent}" if agent else "Rewards"))
-            running.say("")
-    running.say(_completion_line(found.completion))
-    running.say(f"tasks:  {files.reward_profiling}")
-    running.say(f"agents: {files.agent_metrics}")
+            printing.say("")
+    printing.say(_completion_line(found.completion))
+    printing.say(f"tasks:  {files.reward_profiling}")
+    printing.say(f"agents: {files.agent_metrics}")
     return 0
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.running import live_runs
-from nemo_gym.cli import running
+from nemo_gym.cli import printing, running
 from nemo_gym.cli.failure_reporter import FailureReporter
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.rollouts import INTERRUPTED, exit_code, report, run_interruptibly, while_up
@@ -133,7 +133,7 @@ def _repeated(
     for repeat in range(1, repeats + 1):
         path = output.with_name(f"{output.stem}_judge{repeat}{output.suffix}")
         job = planned.job.model_copy(update={"output_jsonl_fpath": path, "disable_aggregation": True})
-        running.say(f"grading {repeat} of {repeats}:")
+        printing.say(f"grading {repeat} of {repeats}:")
         written, code = _write(run, connect(), replace(planned, job=job), servers)
         if code:
             return code
@@ -143,14 +143,14 @@ def _repeated(
     people = majority_agreement(gradings, labels, planned.job.rollouts_jsonl_fpath) if labels else {}
     written_to = output.with_name(f"{output.stem}_judge_variance.json")
     written_to.write_bytes(dump_json(variance_json(variance, people)))
-    running.say(f"\n{variance_text(variance, people)}\nvariance: {written_to}")
+    printing.say(f"\n{variance_text(variance, people)}\nvariance: {written_to}")
     return 0
 
 
 def _note_if_nothing_failed(planned: Reverification) -> None:
     if planned.job.judge_failed_only and not planned.lines:
         failures = failures_path_for(planned.job.rollouts_jsonl_fpath)
-        running.note(
+        printing.note(
             f"note: {failures} has no unscored rollout whose judge failed, so there is nothing to grade. To grade all "
             "rollouts again, leave out --judge-failed-only."
         )
@@ -159,7 +159,7 @@ def _note_if_nothing_failed(planned: Reverification) -> None:
 def _graded(run: RunConfig, client: ServerClient, planned: Reverification, servers: RunningServers | None) -> int:
     files, code = _write(run, client, planned, servers)
     if code != INTERRUPTED:
-        export(run.plain, masked(run.raw), files.metrics, files.results, running.note)
+        export(run.plain, masked(run.raw), files.metrics, files.results, printing.note)
     return code
 
 
@@ -169,7 +169,7 @@ def _write(
     """Grade the rollouts. Return the files that were written, and the exit code."""
     _note_if_nothing_failed(planned)
     secrets = secrets_of(run)
-    reporter = FailureReporter(running.note, mask=secrets.mask)
+    reporter = FailureReporter(printing.note, mask=secrets.mask)
     subject = RunSubject.of_config(client.global_config_dict) if servers is None else RunSubject.of_run(run)
     begun: Begun | None = None
     keeper: RecordKeeper | None = None
@@ -200,7 +200,7 @@ def _write(
     except KeyboardInterrupt:
         if begun is None:
             raise
-        running.note(f"interrupted. Resume {begun.files.results} with +resume_from_cache=true")
+        printing.note(f"interrupted. Resume {begun.files.results} with +resume_from_cache=true")
         return begun.files, INTERRUPTED
     assert begun is not None
     report(begun.files, begun.summary, metrics, reporter, shows_usage=False)
@@ -214,5 +214,5 @@ async def _metrics(client: ServerClient, planned: Reverification, files: RunFile
     try:
         return await aggregate_all(client, [files.results], files.metrics, server_of=grader)
     except (DataError, LaunchError) as error:
-        running.note(f"Error: {error}")
+        printing.note(f"Error: {error}")
         return None

@@ -16,7 +16,7 @@ from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.running import live_runs
 from nemo_gym.calls.task_rules import TaskRules
-from nemo_gym.cli import running
+from nemo_gym.cli import printing, running
 from nemo_gym.cli.background import is_in_background, start_in_background
 from nemo_gym.cli.failure_reporter import FailureReporter
 from nemo_gym.cli.options import Options, settings_from
@@ -81,7 +81,7 @@ def collect(words: list[str]) -> int:
         code = _collect_and_report(client, opened)
         if code != INTERRUPTED:
             shown = masked(OmegaConf.to_container(client.global_config_dict))
-            export(run.plain, shown, files.metrics, files.results, running.note)
+            export(run.plain, shown, files.metrics, files.results, printing.note)
         opened.record.exits_with(code)
         return code
 
@@ -113,7 +113,7 @@ def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | N
     check_collector(job, blocks_of_run(run_config), AddressBook.of_run(run_config), TaskRules.of_run(run_config))
     if settings.dry_run:
         with running.launch_for(run_config, settings, starter, on_line=None):
-            running.say(f"{counted(len(run_config.servers), 'server')} can be started")
+            printing.say(f"{counted(len(run_config.servers), 'server')} can be started")
         return 0
     if job.detach and not is_in_background():
         return start_in_background(job.output_jsonl_fpath)
@@ -135,10 +135,10 @@ def _serve_and_collect(
         running.await_model_endpoints(servers, settings)
         running.await_others(servers, settings)
         log_dir = settings.nemo_gym_log_dir or files.logs
-        running.note(f"{counted(len(run_config.servers), 'server')} ready; logs in {log_dir}")
+        printing.note(f"{counted(len(run_config.servers), 'server')} ready; logs in {log_dir}")
         code = _collect_and_report(ServerClient.of_run(servers.run), opened, servers)
     if code != INTERRUPTED:
-        export(run_config.plain, masked(run_config.raw), files.metrics, files.results, running.note)
+        export(run_config.plain, masked(run_config.raw), files.metrics, files.results, printing.note)
     return code
 
 
@@ -147,7 +147,7 @@ def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Task
     rules = TaskRules.of_run(run_config)
     if job.reuse_existing_data_preparation and rows.exists():
         return TaskPlan(rows, job, agents, rules=rules, is_gathered=True)
-    datasets = datasets_of_split(run_config, job.split, Obtainer(run_config, running.note).path_of)
+    datasets = datasets_of_split(run_config, job.split, Obtainer(run_config, printing.note).path_of)
     for agent, dataset, path in datasets:
         prompt = dataset.prompt_config or job.prompt_config
         # Check the rows before gathering them, so that errors name the original file and line.
@@ -165,31 +165,31 @@ def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Task
 def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServers | None = None) -> int:
     """Collect rollouts and report the result; stop early if one of `servers` fails for good."""
     for note in run.notes:
-        running.note(f"{run.files.results}: {note}")
+        printing.note(f"{run.files.results}: {note}")
     advice = f"Resume {run.files.results} with {RESUME_OVERRIDE}"
-    reporter = FailureReporter(running.note, mask=run.secrets.mask, place_of=partial(place_of, run.plan))
+    reporter = FailureReporter(printing.note, mask=run.secrets.mask, place_of=partial(place_of, run.plan))
     try:
         metrics = run_interruptibly(_collect(client, run, servers, reporter))
     except KeyboardInterrupt:
         run.record.end("interrupted")
-        running.note(f"interrupted: {summary_line(run.summary)}. {advice}")
+        printing.note(f"interrupted: {summary_line(run.summary)}. {advice}")
         return INTERRUPTED
     except (LaunchError, DataError) as error:
         run.record.end("stopped", str(error))
-        running.note(f"stopped: {summary_line(run.summary)}. {advice}")
+        printing.note(f"stopped: {summary_line(run.summary)}. {advice}")
         raise
     are_benchmarks = isinstance(run.settings, EndToEndJob) and run.settings.split == "benchmark"
     report(run.files, run.summary, metrics, reporter, run.prices, are_benchmarks=are_benchmarks)
     if run.settings.sharded:
-        running.note(
+        printing.note(
             f"sharded: {run.files.results} lists the rollouts, which are on the machines of {run.settings.collector}. "
             "Merge them with ng eval aggregate, which also computes the metrics that an environment defines itself."
         )
     if run.summary.ended_by:
-        running.note(f"ended by {run.summary.ended_by}. {advice}.")
+        printing.note(f"ended by {run.summary.ended_by}. {advice}.")
     if run.settings.require_complete and run.summary.scored < run.summary.planned:
         owed = run.summary.planned - run.summary.scored
-        running.note(f"Error: require_complete: {owed} of {run.summary.planned} rollouts were not scored. {advice}.")
+        printing.note(f"Error: require_complete: {owed} of {run.summary.planned} rollouts were not scored. {advice}.")
         return 1
     return exit_code(run.files, run.summary, run.settings.max_failed_share)
 
@@ -217,7 +217,7 @@ async def _collect(
             return await while_up(servers, aggregate(asked, run.files))
         except (DataError, LaunchError) as error:
             # The run does not fail without metrics, because every rollout is already on disk.
-            running.note(f"Error: {error}")
+            printing.note(f"Error: {error}")
             return None
     finally:
         tending.cancel()
@@ -263,27 +263,27 @@ def report(
 
     if metrics:
         tables.show(tables.key_metrics(metrics, are_benchmarks=are_benchmarks))
-        running.say("")
-    running.say(summary_line(summary))
+        printing.say("")
+    printing.say(summary_line(summary))
     if shows_usage and (usage := summary.usage.described(prices)):
-        running.say(f"tokens: {usage}")
+        printing.say(f"tokens: {usage}")
     if summary.model_cache is not None:
-        running.say(f"model cache: {summary.model_cache.hits} hits, {summary.model_cache.misses} misses")
+        printing.say(f"model cache: {summary.model_cache.hits} hits, {summary.model_cache.misses} misses")
     for line in reporter.lines():
-        running.say(line)
-    running.say(f"rollouts: {files.results}")
+        printing.say(line)
+    printing.say(f"rollouts: {files.results}")
     if summary.failed or summary.repeated:
         again = f"  (including {summary.repeated} attempts that were retried)" if summary.repeated else ""
-        running.say(f"failures: {files.failures}{again}")
+        printing.say(f"failures: {files.failures}{again}")
     if metrics:
-        running.say(f"metrics:  {files.metrics}")
-    running.say(f"failed: {_failed_of(summary)} ({_percent(summary.failed_share)})")
+        printing.say(f"metrics:  {files.metrics}")
+    printing.say(f"failed: {_failed_of(summary)} ({_percent(summary.failed_share)})")
 
 
 def exit_code(files: RunFiles, summary: Summary, max_failed_share: float | None) -> int:
     """Return 1 if no planned rollout was scored or too many failed, else 0. Print an error if too many failed."""
     if max_failed_share is not None and summary.failed_share > max_failed_share:
-        running.note(
+        printing.note(
             f"Error: max_failed_share: {_failed_of(summary)} failed ({_percent(summary.failed_share)}), but only "
             f"{_percent(max_failed_share)} may. The causes are in {files.failures}."
         )

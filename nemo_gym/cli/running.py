@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.look_up import addresses_of
 from nemo_gym.calls.running import RunRecord
+from nemo_gym.cli import printing
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import HeadConfig, RunConfig
 from nemo_gym.config.access import configured_token
@@ -54,35 +54,11 @@ def interrupt_on_signals() -> None:
         signal.signal(number, signal.default_int_handler)
 
 
-def say(text: str) -> None:
-    """Print to standard output."""
-    print(text, flush=True)  # noqa: T201 - the CLI prints
-
-
-def note(text: str) -> None:
-    """Print to standard error."""
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 - the CLI prints
-
-
-def print_line(server: str, line: str) -> None:
-    """Print one line of a server's log; if the output pipe is closed, end the run."""
-    try:
-        print(f"({server}) {line}", flush=True)  # noqa: T201 - the CLI prints
-    except BrokenPipeError:
-        discard_output()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
-def discard_output() -> None:
-    """Discard all further output, because the reader of the pipe has closed it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def load_to_start(files: Sequence[str], overrides: Sequence[str]) -> RunConfig:
     """Load a config whose servers are to be started, and print its notes."""
     run = with_checked_pairing(config.load(files, overrides, require_servers=True))
     for text in run.notes:
-        note(f"note: {text}")
+        printing.note(f"note: {text}")
     return run
 
 
@@ -126,7 +102,7 @@ def launch_for(
             run,
             starter=starter if wants_fork else None,
             on_line=on_line,
-            notice=note,
+            notice=printing.note,
             log_dir=settings.nemo_gym_log_dir or log_dir,
             ready_timeout_s=settings.ready_timeout_s,
             restart_limit=settings.restart_limit,
@@ -190,7 +166,7 @@ def _await_model_endpoints(servers: RunningServers, settings: StartSettings) -> 
                     f"({endpoints[url]}), or set +{READINESS_KEY}=SECONDS to wait longer, 0 to continue without it."
                 )
             if now >= remind_at:
-                note(
+                printing.note(
                     f"waiting for the model endpoint {mask_text(url)}: {trouble} ({waited_s:.0f} of {limit_s:g} s). "
                     f"{endpoints[url]} sets the address."
                 )
@@ -214,7 +190,7 @@ def await_others(servers: RunningServers, settings: StartSettings) -> None:
                     "+join_timeout_s=SECONDS to wait longer."
                 )
             if time.monotonic() >= remind_at:
-                note(
+                printing.note(
                     f"waiting for other machines to start {', '.join(missing)} ({waited_s:.0f} of "
                     f"{settings.join_timeout_s:g} s)"
                 )
@@ -251,7 +227,9 @@ def find_head(run: RunConfig, runs: Sequence[RunRecord], agents: Collection[str]
         )
     if len(runs) > 1:
         others = ", ".join(f"{other.port}" for other in runs if other is not chosen)
-        note(f"several runs are up; using {chosen.host}:{chosen.port} (+head_server.port=… selects another: {others})")
+        printing.note(
+            f"several runs are up; using {chosen.host}:{chosen.port} (+head_server.port=… selects another: {others})"
+        )
     return HeadConfig(host=chosen.host, port=chosen.port, tls=run.tls or chosen.tls)
 
 
@@ -288,7 +266,7 @@ def show_instances(instances: Iterable[ServerInstance]) -> None:
     lines = [("server", "tier", "implementation", "address", "pid"), *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
-        say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        printing.say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def _restarted(times: int) -> str:
@@ -307,10 +285,10 @@ def show_status(servers: list[JsonObject]) -> None:
     for number, server in enumerate(servers, start=1):
         mark = "✓" if server["status"] == "success" else "✗"
         where = ServerInstance.model_validate(server).where
-        say(
+        printing.say(
             f"[{number}] {mark} {server['config_path']} ({server['server_type']}/{server['name']})  {server['url']}  "
             f"pid {where}  up {server['uptime_seconds']:.0f} s{_restarted(server.get('restarts', 0))}"
             + (_busy(server.get("load")) if server["status"] == "success" else f"  {server['status']}")
         )
     healthy = sum(server["status"] == "success" for server in servers)
-    say(f"{healthy} of {counted(len(servers), 'server')} answer")
+    printing.say(f"{healthy} of {counted(len(servers), 'server')} answer")

@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from nemo_gym import config
-from nemo_gym.cli import running, tables
+from nemo_gym.cli import printing, tables
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.selectors import environment_config
 from nemo_gym.cli.settings import JsonSettings
@@ -54,7 +54,7 @@ def schema(words: list[str]) -> int:
         found = asyncio.run(schema_of(environment))
         place = environment.folder
     if settings.as_json:
-        running.say(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
+        printing.say(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
     else:
         _show(found, place)
     return 0
@@ -67,7 +67,7 @@ def _is_own(word: str) -> bool:
 
 def _show(found: JsonObject, folder: Path) -> None:
     details = found[DETAILS_KEY]
-    running.say(f"{found['title']} ({shown(folder)})\n")
+    printing.say(f"{found['title']} ({shown(folder)})\n")
     _section("Fields of a row", _fields(found, found["required"], found.get("$defs", {})))
     if details["tools"]:
         _section("Tools", _tools(details["tools"]))
@@ -76,19 +76,19 @@ def _show(found: JsonObject, folder: Path) -> None:
         _section("Settings of the server", _fields(settings, settings["required"], settings.get("$defs", {})))
     _section("Fields that grading adds", _fields({"properties": details["verify_adds"]}, None, {}))
     if note := details.get("verify_adds_note"):
-        running.say(f"Fields may be missing here: {note.rstrip('.')}.\n")
+        printing.say(f"Fields may be missing here: {note.rstrip('.')}.\n")
     if limits := details["reward"]["range"]:
         better = "higher" if details["reward"]["higher_is_better"] else "lower"
-        running.say(f"The reward is between {limits[0]:g} and {limits[1]:g}; {better} is better.\n")
+        printing.say(f"The reward is between {limits[0]:g} and {limits[1]:g}; {better} is better.\n")
     for row in found["examples"]:
-        running.say("An example row")
-        running.say(orjson.dumps(_cut(row), option=orjson.OPT_INDENT_2).decode())
+        printing.say("An example row")
+        printing.say(orjson.dumps(_cut(row), option=orjson.OPT_INDENT_2).decode())
 
 
 def _section(title: str, table: Table) -> None:
-    running.say(title)
+    printing.say(title)
     tables.show(table)
-    running.say("")
+    printing.say("")
 
 
 def _table(*columns: str) -> Table:

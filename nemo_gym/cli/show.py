@@ -13,7 +13,7 @@ from pathlib import Path
 from fastapi import HTTPException
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from nemo_gym.cli import running
+from nemo_gym.cli import printing
 from nemo_gym.cli.library import library_of
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import JsonSettings
@@ -88,13 +88,13 @@ def _show(view: RunView, settings: ShowSettings) -> int:
         _print(view, places, settings)
     except BrokenPipeError:
         # The reader of the pipe, such as `head`, has closed it.
-        running.discard_output()
+        printing.discard_output()
     total = counted(view.index.select(Filter(), limit=0).total, "rollout")
     if not places:
-        running.note(f"{view.files.results}: none of its {total} matches the given options.")
+        printing.note(f"{view.files.results}: none of its {total} matches the given options.")
     elif next(scores, None) is not None:
         shown = f"printed {len(places)} of {total}"
-        running.note(f"{view.files.results}: {shown}. Choose others with {CHOICES}; --limit N prints more.")
+        printing.note(f"{view.files.results}: {shown}. Choose others with {CHOICES}; --limit N prints more.")
     return 0
 
 
@@ -129,12 +129,12 @@ def _index(view: RunView) -> None:
     known = view.as_json()
     if known["indexed"]["bytes"] < known["indexed"]["of"]:
         size_mb = known["indexed"]["of"] / 1e6
-        running.note(f"{view.files.results}: indexing {size_mb:,.0f} MB, at most {INDEXING_S / 60:.0f} minutes …")
+        printing.note(f"{view.files.results}: indexing {size_mb:,.0f} MB, at most {INDEXING_S / 60:.0f} minutes …")
         view.refresh(wait_s=INDEXING_S)
         known = view.as_json()
     for problem in known["problems"]:
         line = "" if problem["line"] is None else f":{problem['line']}"
-        running.note(visible(f"warning: {problem['file']}{line}: {problem['message']}"))
+        printing.note(visible(f"warning: {problem['file']}{line}: {problem['message']}"))
 
 
 def _chosen(view: RunView, settings: ShowSettings) -> Iterator[Score]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 from pydantic import Field, PositiveInt
 
-from nemo_gym.cli import running
+from nemo_gym.cli import printing, running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.rollouts import EndToEndSettings
 from nemo_gym.cli.settings import CommandSettings, JsonSettings
@@ -100,10 +100,10 @@ def submit(words: list[str]) -> int:
     script = script_of(plan)
     if settings.resolve_only or settings.dry_run:
         shown = plan.as_json(script)
-        running.say(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode() if settings.as_json else script.rstrip())
+        printing.say(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode() if settings.as_json else script.rstrip())
         return 0
     for missing in unobtainable_files(run):
-        running.note(f"note: {missing}")
+        printing.note(f"note: {missing}")
     _check_unused(settings, read_submission(plan.files))
     write_folder(plan.files, script)
     job_id = scheduler.submit(plan.files.script)
@@ -117,12 +117,12 @@ def submit(words: list[str]) -> int:
     write_submission(submission)
     if settings.as_json:
         shown = {"job_id": job_id, "folder": str(plan.files.folder), "output": str(plan.files.output)}
-        running.say(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode())
+        printing.say(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode())
         return 0
-    running.say(f"submitted job {job_id} on {counted(settings.nodes, 'node')}")
-    running.say(f"rollouts: {plan.files.output}")
-    running.say(f"folder:   {plan.files.folder}")
-    running.say(f"next:     ng submit status {job_id} | ng submit logs {job_id} --follow | ng submit cancel {job_id}")
+    printing.say(f"submitted job {job_id} on {counted(settings.nodes, 'node')}")
+    printing.say(f"rollouts: {plan.files.output}")
+    printing.say(f"folder:   {plan.files.folder}")
+    printing.say(f"next:     ng submit status {job_id} | ng submit logs {job_id} --follow | ng submit cancel {job_id}")
     return 0
 
 
@@ -156,11 +156,11 @@ def status(words: list[str]) -> int:
     if settings.as_json:
         job = None if state is None else {**state._asdict(), "has_ended": state.has_ended}
         shown = {"job": job, "run": progress, "folder": str(submission.files.folder)}
-        running.say(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode())
+        printing.say(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode())
     else:
-        running.say(_job_line(submission, state))
-        running.say(_progress_line(progress))
-        running.say(f"folder: {submission.files.folder}")
+        printing.say(_job_line(submission, state))
+        printing.say(_progress_line(progress))
+        printing.say(f"folder: {submission.files.folder}")
     return 1 if state is not None and state.has_ended and state.state != "COMPLETED" else 0
 
 
@@ -212,7 +212,7 @@ def logs(words: list[str]) -> int:
         if not settings.follow or state is None or state.has_ended:
             return 0
         if deadline is not None and time.monotonic() > deadline:
-            running.note(f"job {submission.job_id}: still {state.state} after {settings.timeout_s} s")
+            printing.note(f"job {submission.job_id}: still {state.state} after {settings.timeout_s} s")
             return TIMED_OUT
         time.sleep(POLL_S)
 
@@ -243,20 +243,20 @@ def cancel(words: list[str]) -> int:
     job_id = submission.job_id
     state = scheduler.state_of(job_id)
     if state is None or state.has_ended:
-        running.say(f"job {job_id} has already ended{f': {state.state}' if state else ''}")
+        printing.say(f"job {job_id} has already ended{f': {state.state}' if state else ''}")
         return 0
     if not settings.now and state.state == "RUNNING" and scheduler.signal_script(job_id, "USR2"):
         _await_drain(submission)
     if (state := scheduler.state_of(job_id)) is not None and not state.has_ended:
         scheduler.cancel(job_id)
     state = _await_end(job_id)
-    running.say(f"job {job_id}: {state.state if state else 'ended'}. {_progress_line(_progress(submission))}")
-    running.say(f"next: submit again with --output {submission.output} --resume to continue")
+    printing.say(f"job {job_id}: {state.state if state else 'ended'}. {_progress_line(_progress(submission))}")
+    printing.say(f"next: submit again with --output {submission.output} --resume to continue")
     return 0
 
 
 def _await_drain(submission: Submission) -> None:
-    running.note(
+    printing.note(
         f"draining job {submission.job_id}: running rollouts have {submission.drain_s} s to end (--now does not wait)"
     )
     deadline = time.monotonic() + submission.drain_s + END_S
@@ -265,7 +265,7 @@ def _await_drain(submission: Submission) -> None:
         if state is None or state.state != "RUNNING":
             return
         time.sleep(POLL_S)
-    running.note(f"job {submission.job_id} has not drained in time, so it is cancelled")
+    printing.note(f"job {submission.job_id} has not drained in time, so it is cancelled")
 
 
 def _await_end(job_id: str) -> JobState | None:

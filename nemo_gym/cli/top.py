@@ -22,7 +22,7 @@ from rich.text import Text
 from nemo_gym import config
 from nemo_gym.calls.loads import LoadReader, ServerLoad
 from nemo_gym.calls.running import live_runs
-from nemo_gym.cli import running, tables
+from nemo_gym.cli import printing, running, tables
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import JsonSettings
 from nemo_gym.config import HeadConfig
@@ -80,7 +80,7 @@ def top(words: list[str]) -> int:
     loads = asyncio.run(_read_once(head, token))
     if settings.as_json:
         listed = [each.model_dump() for each in loads]
-        running.say(orjson.dumps(listed, option=orjson.OPT_INDENT_2).decode())
+        printing.say(orjson.dumps(listed, option=orjson.OPT_INDENT_2).decode())
     else:
         console.print(table_of(loads, console.width))
     return 0
@@ -112,7 +112,7 @@ async def _watch(console: Console, head: HeadConfig, token: str | None, interval
     # Print the last reading again, because the screen of the live table is gone.
     console.print(table_of(loads, console.width))
     if not quits.is_set():
-        running.note(f"the run at {head.url} has ended")
+        printing.note(f"the run at {head.url} has ended")
 
 
 async def _happens_within(event: asyncio.Event, seconds: float) -> bool:

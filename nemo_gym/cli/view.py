@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import Field, PositiveInt
 
-from nemo_gym.cli import running
+from nemo_gym.cli import printing
 from nemo_gym.cli.library import library_of
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import CommandSettings
@@ -66,10 +66,10 @@ def view(words: list[str]) -> int:
             _export(library, selection, settings.export)
         elif settings.jsonl:
             written = write_selection(library, selection, settings.jsonl)
-            running.say(f"{settings.jsonl}: {counted(written, 'rollout')}")
+            printing.say(f"{settings.jsonl}: {counted(written, 'rollout')}")
         else:
             opens_browser = not settings.no_open
-            serve(library, host=settings.host, port=settings.port or 0, opens_browser=opens_browser, say=running.say)
+            serve(library, host=settings.host, port=settings.port or 0, opens_browser=opens_browser, say=printing.say)
     return 0
 
 
@@ -88,6 +88,6 @@ def _export(library: Library, selection: Selection, path: Path) -> None:
 
     report = write_report(library, selection, path)
     for problem in report.problems:
-        running.note(f"warning: {problem}")
+        printing.note(f"warning: {problem}")
     more = "" if report.included == report.total else f" of {report.total:,}; --limit and --filter choose others"
-    running.say(f"{path}: {report.bytes / 1e6:.1f} MB, {counted(report.included, 'rollout')}{more}")
+    printing.say(f"{path}: {report.bytes / 1e6:.1f} MB, {counted(report.included, 'rollout')}{more}")

@@ -11,7 +11,6 @@ from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig
 from nemo_gym.config.published import process_config, view_of
 from nemo_gym.data.benchmarks import benchmark_of
 from nemo_gym.data.gather import missing_file
-from nemo_gym.data.hubs import described, download
 from nemo_gym.data.made import record_arguments, why_outdated
 from nemo_gym.data.permission import DownloadNeeded, may_download
 from nemo_gym.data.script_process import run_script
@@ -66,6 +65,9 @@ class Obtainer:
             return benchmark_of(agent, dataset).prepare()
         if dataset.prepare_script and not dataset.source:
             return self._made(agent, dataset, dataset.prepare_script)
+        # Import the module here, because it imports httpx, which a run with all its files does not need.
+        from nemo_gym.data.hubs import described, download
+
         target = target_of(dataset.jsonl_fpath)
         if self.may_download:
             download(dataset, target, self.run.plain, hub=self.hub, notice=self.notice)

@@ -11,7 +11,6 @@ from nemo_gym.config.reading import read_yaml
 from nemo_gym.config.settings import AGENT_TIER, RESOURCES_TIER
 from nemo_gym.config.suggestions import did_you_mean_or_all, search_dir_for
 from nemo_gym.config.tree import plain
-from nemo_gym.contract.environment import open_configs
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.row import AGENT_REF_KEY
@@ -88,6 +87,9 @@ def _blocks(top: JsonObject, tier: str, path: Path) -> Iterator[tuple[str, Block
 
 def _opened(config: str) -> tuple[list[JsonObject], bool]:
     """Return the first example rows, and whether there is an oracle."""
+    # Import the module here, because it imports FastAPI, which most new environments do not need.
+    from nemo_gym.contract.environment import open_configs
+
     with open_configs([config]) as environment:
         rows, has_oracle = environment.rows[:EXAMPLES], environment.oracle is not None
     if not rows:
