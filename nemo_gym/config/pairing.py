@@ -1,4 +1,4 @@
-"""Pair the environments of a configuration with another agent: the key `agent_config`, which `--agent-type` sets."""
+"""Pair the environments of a configuration with another agent, as requested by `agent_config` or `--agent-type`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from nemo_gym.paths import find
 AGENT_CONFIG = "agent_config"
 DATASETS = "datasets"
 OF_THE_ENVIRONMENT = (RESOURCES_SERVER, MODEL_SERVER, ALLOWED_AGENTS, ALLOWED_MODEL_TYPES, DATASETS)
-"""The settings of an agent's block that belong to the environment and not to the agent."""
+"""The settings of an agent's block that describe the environment and not the agent."""
 
 
 class Paired(NamedTuple):
@@ -35,9 +35,9 @@ class Paired(NamedTuple):
 
     tree: Node
     replaced: dict[str, str]
-    """The name of the new agent, by the name of the agent that it replaces."""
+    """The name of the new agent, keyed by the name of the agent that it replaces."""
     added: tuple[str, ...] = ()
-    """Names of the new agents."""
+    """The names of the new agents."""
 
 
 class _Agent(NamedTuple):
@@ -48,7 +48,7 @@ class _Agent(NamedTuple):
 
     @property
     def environment(self) -> str:
-        """The name of the agent's resources server; empty if it has none."""
+        """The name of the agent's resources server, or an empty string if there is none."""
         held = self.settings.mapping.get(RESOURCES_SERVER)
         return str(held.mapping["name"].value) if held and "name" in held.mapping else ""
 
@@ -57,19 +57,20 @@ class _Agent(NamedTuple):
 
 
 class _Template(NamedTuple):
-    """The agent of the file that `agent_config` names, without its environment."""
+    """The agent in the file to which `agent_config` refers, without its environment."""
 
     agent: _Agent
     is_default: bool
-    """Whether the file is named after the agent's folder. If so, environments keep their own block of this agent."""
+    """Whether the file has the name of the agent's folder. If so, environments keep their own block of
+    this agent."""
     rest: Node
-    """The other top-level entries of the file, without servers that the agent does not refer to."""
+    """The other top-level entries of the file, without servers to which the agent does not refer."""
 
 
 def with_other_agent(tree: Node) -> Paired:
     """Return the tree with the agent of each environment replaced by the agent of `agent_config`.
 
-    An environment that already has this agent keeps it. Raise ConfigError if the file does not define one agent.
+    An environment that already has this agent keeps it. Raise ConfigError unless the file defines exactly one agent.
     """
     given = tree.mapping.get(AGENT_CONFIG)
     if given is None or given.value is None:
@@ -86,7 +87,8 @@ def with_other_agent(tree: Node) -> Paired:
             continue
         new = name if is_same else owned.get(old.environment) or _name(name, old, template.agent, result)
         _check_not_typed(name, old, new)
-        block = _joined(result.mapping.get(new), template.agent, old)
+        is_flavor = new in owned.values() and not template.is_default
+        block = _joined(result.mapping.get(new), template.agent, old, is_flavor=is_flavor)
         if new not in owned.values():
             new_ones[new] = None
         if new != name and name in result.mapping:
@@ -140,7 +142,7 @@ def _agents_in(tree: Node) -> dict[str, _Agent]:
 
 
 def _agents_for_servers(tree: Node, agent: _Agent) -> Iterator[tuple[str, _Agent]]:
-    """Yield an agent with only a resources server for each resources server of a tree that has no agents."""
+    """Yield an agent for each resources server of a tree without agents. The agent's only setting is that server."""
     for name, server in _blocks_of(tree, RESOURCES_TIER):
         origin = server.settings.origin
         reference = node_of({"type": RESOURCES_TIER, "name": name}, origin)
@@ -148,13 +150,13 @@ def _agents_for_servers(tree: Node, agent: _Agent) -> Iterator[tuple[str, _Agent
 
 
 def _alias_of(agent: str, origin: Origin) -> Node:
-    """Return a block that defines an alias of an agent, so that rows that name the replaced agent are accepted."""
+    """Return a block that defines an alias of an agent. With it, rows may use the name of the replaced agent."""
     reference = {"entrypoint": "app.py", AGENT_SERVER: {"type": AGENT_TIER, "name": agent}}
     return node_of({ENVIRONMENT_SERVERS: {LEGACY: reference}}, origin)
 
 
 def _name(name: str, old: _Agent, new: _Agent, tree: Node) -> str:
-    """Return a free name for the agent that replaces another one: `mcqa_simple_agent` → `mcqa_harness_agent`."""
+    """Return a free name for the new agent, such as `mcqa_harness_agent` in place of `mcqa_simple_agent`."""
     folder = Path(new.implementation).name
     kinds = (Path(old.implementation).name, "agent")
     stem = next((name.removesuffix(kind).rstrip("_-") for kind in kinds if kind and name.endswith(kind)), name)
@@ -177,37 +179,37 @@ def _check_not_typed(name: str, old: _Agent, new: str) -> None:
         typed = next((each.origin for _, each in walk(node) if is_typed(each.origin)), None)
         if typed and name != new:
             raise ConfigError(
-                f"{typed}: {name}.{key} is ignored, because {AGENT_CONFIG} replaces {name} with {new}. Change a "
+                f"{typed}: {name}.{key} would be ignored, because {AGENT_CONFIG} replaces {name} with {new}. Change a "
                 f"setting of {new} instead."
             )
 
 
-def _joined(known: Node | None, agent: _Agent, old: _Agent) -> Node:
-    """Return the block of the new agent with the environment of the old one.
+def _joined(known: Node | None, agent: _Agent, old: _Agent, *, is_flavor: bool) -> Node:
+    """Return the block of the new agent with the environment of the old agent.
 
-    The values of a block that already has the new name (`known`) win. If that is the block of the old agent, only its
-    values from the command line win.
+    If a block with the new name already exists (`known`), its values have priority. If `is_flavor`, the new agent is a
+    flavor of the agent in that block, so that only values from the command line have priority.
     """
     kept = {str(key): node for key, node in old.settings.mapping.items() if key in OF_THE_ENVIRONMENT}
     settings = agent.settings.updated(**kept)
     before = dict(_blocks_of(Node({"": known}, known.origin), AGENT_TIER)).get("") if known else None
-    if before is not None and before.settings is old.settings:
-        settings = merge(settings, _typed(old.settings))
-    elif before is not None:
-        settings = merge(settings, before.settings)
-        if DATASETS in kept and DATASETS in before.settings.mapping:
+    if before is not None:
+        settings = merge(settings, _typed(before.settings) if is_flavor else before.settings)
+        if before.settings is not old.settings and DATASETS in kept and DATASETS in before.settings.mapping:
             settings = settings.updated(datasets=_all_datasets(before.settings.mapping[DATASETS], kept[DATASETS]))
     return _Agent(agent.implementation, settings).block(old.settings.origin)
 
 
 def _typed(node: Node) -> Node:
-    """Return only those entries of a tree that the command line sets."""
+    """Return only the entries of a tree that the command line sets."""
+    if not node.mapping:
+        return node
     entries = {
         key: _typed(child)
         for key, child in node.mapping.items()
         if any(is_typed(each.origin) for _, each in walk(child))
     }
-    return Node(entries, node.origin) if entries else node
+    return Node(entries, node.origin)
 
 
 def _all_datasets(own: Node, others: Node) -> Node:
@@ -227,7 +229,7 @@ def _is_reference(node: Node) -> bool:
 
 
 def _referring(node: Node, replaced: Mapping[str, str]) -> Node:
-    """Return a tree whose references to replaced agents name the new ones."""
+    """Return the tree, with each reference to a replaced agent changed to the agent that replaces it."""
     if _is_reference(node) and node.mapping["type"].value == AGENT_TIER:
         name = node.mapping["name"]
         return node.updated(name=Node(replaced.get(str(name.value), name.value), name.origin))

@@ -133,6 +133,16 @@ def test_flavor_and_overrides_set_the_agent(place):
     assert block["datasets"][0]["type"] == "example"
 
 
+def test_flavor_replaces_settings_of_the_same_agent(place):
+    config = place.write("greeted.yaml", PATIENT_CONFIG.replace("Good morning", "Hello"))
+    words = ("--config", str(config), "--agent-type", "patient_agent/quick")
+    (block,) = resolved(place, *words)["mcqa_patient_agent"]["responses_api_agents"].values()
+    assert block["greeting"] == "Quick!"
+    typed = "++mcqa_patient_agent.responses_api_agents.patient_agent.greeting=Typed"
+    (block,) = resolved(place, *words, typed)["mcqa_patient_agent"]["responses_api_agents"].values()
+    assert block["greeting"] == "Typed"
+
+
 def test_own_agent_keeps_its_settings(place):
     weather = ("--resources-server", "example_mcp_weather")
     assert resolved(place, *weather, "--agent-type", "simple_agent") == resolved(place, *weather)
@@ -162,7 +172,7 @@ def test_server_without_agent_gets_one(place):
                 "--agent-type",
                 "patient_agent",
             ),
-            "example_single_tool_call_simple_agent.max_steps is ignored",
+            "example_single_tool_call_simple_agent.max_steps would be ignored",
         ),
     ],
 )
