@@ -22,6 +22,7 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'nemo-gym[r
 PREFIX = "ngrr"
 CUT_S = 20.0
 WORKERS = f"++{SERVER}.resources_servers.{SERVER}.workers=2"
+UP_AGAIN = re.compile(rf"server '{SERVER}(#2)?' is up again on")
 OTHER_PROGRAM = Path(__file__).with_name("ray_program.py")
 
 
@@ -72,12 +73,13 @@ def test_each_rollout_is_there_once_when_nodes_die(cluster):
         elsewhere = {port for _, ip, port in places if ip != host.ip}
         assert not [each for each in host.dialled() if each.is_loopback and each.port in elsewhere]
     lose(cluster, left, run, 300)
+    until(lambda: UP_AGAIN.search(run.text) or run.process.poll() is not None, lambda: run.text)
     lose(cluster, right, run, 500)
     assert run.wait() == 0
     assert run.counts == (2000, 2000, 0, 0)
     assert len(results_of(head, "all.jsonl")) == 2000
     assert all(result["reward"] == 1.0 for result in results_of(head, "all.jsonl"))
-    assert f"server '{SERVER}' is up again on" in run.text
+    assert UP_AGAIN.search(run.text)
 
 
 def test_run_outlives_a_cable_that_is_cut(cluster):
