@@ -1,4 +1,4 @@
-"""Public import path of `nemo_gym.config`, `nemo_gym.schemas.rollout` and others; re-exports only."""
+"""Public import path of `nemo_gym.config`, `nemo_gym.schemas.rollout` and other modules; re-exports only."""
 
 from omegaconf import OmegaConf
 

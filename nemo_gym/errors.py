@@ -2,12 +2,12 @@
 
 - The user: `UserError`, shown as one paragraph without a traceback. The exit code is 1, or 2 for a `UsageError`.
   - `ConfigError`: a mistake in the YAML or on the command line.
-  - `LaunchError`: a server that did not start or stopped unexpectedly.
+  - `LaunchError`: a server that did not start, or that stopped unexpectedly.
   - `DataError`: a row, a file or an existing result that cannot be used.
 - The run's records: `RolloutError`, a failed rollout. It is recorded apart from the scored ones and has no reward.
 - The model: `ToolError`, returned as the tool's output.
 - The caller: `ServerCallError`, a call between servers without a usable response. For a call to an external model
-  endpoint it is an `EndpointError`.
+  endpoint, it is an `EndpointError`.
 
 Anything else is a bug in nemo_gym and keeps its traceback.
 """
@@ -23,7 +23,7 @@ class NemoGymError(Exception):
 
 
 class UserError(NemoGymError):
-    """An error that the user can fix. The message has the place, the problem and the remedy."""
+    """An error that the user can fix. Its message states the place, the problem and the remedy."""
 
 
 class ConfigError(UserError):
@@ -47,15 +47,15 @@ class MalformedConfigPathsError(ConfigError, ValueError):
 
 
 class ConfigSyntaxError(ConfigError, ValueError):
-    """A file that is not YAML, or not a mapping."""
+    """A configuration file that is not valid YAML or does not contain a mapping."""
 
 
 class ConfigMissingValuesError(ConfigError, ValueError):
-    """Required values (`???`) that are not set; the message lists all of them."""
+    """Required configuration values (`???`) that are not set. The message lists all of them."""
 
 
 class ConfigInterpolationError(ConfigError, ValueError):
-    """A `${…}` whose target does not exist."""
+    """A `${…}` interpolation whose target does not exist."""
 
 
 class InheritPathNotFoundError(ConfigError, ValueError):
@@ -63,7 +63,7 @@ class InheritPathNotFoundError(ConfigError, ValueError):
 
 
 class NoServerInstancesError(ConfigError, ValueError):
-    """A configuration without servers."""
+    """A configuration that does not define any server."""
 
 
 class AlmostServerError(ConfigError, ValueError):
@@ -83,7 +83,7 @@ class SandboxOptionError(ConfigError, TypeError):
 
 
 class DuplicateServerError(ConfigError, ValueError):
-    """Two blocks with the same name."""
+    """Two servers with the same name."""
 
 
 class ServerRefNotFoundError(ConfigError, ValueError):
@@ -125,8 +125,8 @@ class RolloutError(NemoGymError):
     """A failed rollout. It is recorded with its cause and never gets a reward.
 
     `failure_class` is recorded as `_ng_failure_class`. `tier` is the source of the failure (`model`, `agent`,
-    `environment`, `judge` or `collector`), `server` the instance. `may_retry` means that the same rollout may
-    succeed when run again, because the rollout itself did not cause the failure.
+    `environment`, `judge` or `collector`), and `server` is the server's name. `may_retry` means that the same rollout
+    might succeed when run again, because the rollout itself did not cause the failure.
     """
 
     failure_class: ClassVar[str] = "rollout_failed"
@@ -140,9 +140,9 @@ class RolloutError(NemoGymError):
         self.server = server
         self.tier = tier or self.default_tier
         self.retry_after_s: float | None = None
-        """Seconds to wait before a retry, if the failed server asks for it."""
+        """Seconds to wait before a retry, from the `Retry-After` header of the failed server."""
         self.conversation: dict[str, Any] | None = None
-        """The last `items` of the rollout's conversation, and how many are `omitted` before them, if known."""
+        """The last `items` of the conversation and the number of `omitted` items before them; None if unknown."""
         self.log_file: str | None = None
         """The path of the log of the server that failed, if known."""
         self.row: dict[str, Any] | None = None
@@ -164,7 +164,7 @@ class AgentFailed(RolloutError):
 
 
 class EnvironmentFailed(RolloutError):
-    """A tool, `seed_session` or `verify` failed, and not because of the model."""
+    """A tool, `seed_session` or `verify` failed, and the model did not cause the failure."""
 
     failure_class = "environment_failed"
     default_tier = "environment"
@@ -241,7 +241,7 @@ class ServerCallError(NemoGymError):
     """
 
     aiohttps: str = "ClientError"
-    """Name of the corresponding aiohttp error, which published folders catch."""
+    """Name of the corresponding aiohttp error, which older server folders catch."""
 
     def __init__(self, message: str, *, was_sent: bool = True) -> None:
         super().__init__(message)

@@ -19,11 +19,11 @@ import orjson
 from nemo_gym.errors import DataError
 
 JsonObject = dict[str, Any]
-"""A parsed JSON object. Its values have the types of JSON."""
+"""A parsed JSON object: JSON values by key."""
 
 PLAIN_VALUES = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 FITTED_BYTES = 64 * 1024
-"""The size from which results are not copied, because the unused part of a large buffer takes no real memory."""
+"""`fitted` does not copy buffers of at least this size, because the unused part of a large buffer takes no memory."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 DIGEST_BYTES = 8
 
@@ -33,14 +33,14 @@ class WriteFailed(DataError):
 
 
 class RawLine(NamedTuple):
-    """One line of a file: its number (from 1) and its bytes without the newline."""
+    """One line of a file: its number (from 1) and its bytes without trailing whitespace."""
 
     number: int
     raw: bytes
 
 
 class Line(NamedTuple):
-    """One line of a file: its number (from 1), its bytes without the newline, and the row it holds."""
+    """One line of a file: its number (from 1), its bytes without trailing whitespace, and the parsed row."""
 
     number: int
     raw: bytes
@@ -77,7 +77,7 @@ def read_lines(path: Path) -> Iterator[Line]:
 
 
 def parse_row(line: bytes, path: Path, number: int) -> JsonObject:
-    """Parse one line as a JSON object. Raise `DataError`, with file and line, if it is not one."""
+    """Parse one line as a JSON object. If the line is not a JSON object, raise `DataError` with file and line."""
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -95,14 +95,14 @@ def read_rows(path: Path) -> Iterator[JsonObject]:
 
 
 def line_digest(line: bytes) -> bytes:
-    """Return a digest of a line, with or without its newline, of `DIGEST_BYTES` bytes."""
+    """Return a digest of a line, `DIGEST_BYTES` bytes long. A newline at the end of the line is ignored."""
     text = memoryview(line)[: len(line) - line.endswith(b"\n")]
     # SHA-1 takes half the time of BLAKE2, which older versions used. The digests need to reveal edits, not attacks.
     return hashlib.sha1(text, usedforsecurity=False).digest()[:DIGEST_BYTES]
 
 
 def dump_line(row: object) -> bytes:
-    """Return a row as one line with its newline; non-string keys and numpy values are allowed."""
+    """Return a row as one line with a newline. Keys that are not strings, and numpy values, are allowed."""
     try:
         return fitted(orjson.dumps(row, option=PLAIN_VALUES | orjson.OPT_APPEND_NEWLINE))
     except orjson.JSONEncodeError:
@@ -126,7 +126,7 @@ def dump_json(value: object, default: Callable[[Any], Any] | None = None) -> byt
 
 
 def check_unicode(value: object) -> None:
-    """Raise `ValueError` if a text in a JSON value contains a lone surrogate.
+    """Raise `ValueError` if a string in a JSON value contains a lone surrogate.
 
     `json` accepts `"\\ud800"`, but a response with it could not be encoded.
     """
@@ -134,13 +134,13 @@ def check_unicode(value: object) -> None:
 
 
 def dump_up_to(name: str, fields: JsonObject) -> bytes:
-    """Return the start of a JSON object: these fields, then the key `name`. The caller adds value and brace."""
+    """Return the start of a JSON object: `fields` and the key `name`. The caller adds the value and `}`."""
     written = dump_json(fields)
     return b'%b%b"%b":' % (written[:-1], b"," if fields else b"", name.encode())
 
 
 def fitted(written: bytes) -> bytes:
-    """Copy small results into a buffer of the right size, because orjson's buffers are up to ten times larger."""
+    """Copy a small result into a buffer of the right size, because orjson's buffer is up to ten times larger."""
     return bytes(memoryview(written)) if len(written) < FITTED_BYTES else written
 
 
@@ -152,8 +152,8 @@ def write_rows(path: Path, rows: Iterable[object]) -> int:
 def write_chunks(path: Path, chunks: Iterable[bytes]) -> int:
     """Write a file atomically and return the number of chunks.
 
-    Raise `WriteFailed` if the disk is full, or if the path cannot be written to. In the latter case, no chunk has been
-    requested yet.
+    Raise `WriteFailed` if the disk is full, or if the path cannot be written to. In the latter case, nothing has been
+    taken from `chunks` yet.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     count = 0
@@ -167,10 +167,12 @@ def write_chunks(path: Path, chunks: Iterable[bytes]) -> int:
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
-        # Other errors may come from the iterable, such as an input that cannot be read.
+        # Raise any other error unchanged, because it may come from the iterable, such as from an unreadable input.
         if error.errno not in FULL:
             raise
-        raise WriteFailed(f"{path}: cannot be written ({error.strerror}).") from error
+        raise WriteFailed(
+            f"{path}: cannot be written ({error.strerror}). Free disk space, or choose another disk."
+        ) from error
     finally:
         partial.unlink(missing_ok=True)
     return count
@@ -190,7 +192,7 @@ def _opened(path: Path, partial: Path) -> BinaryIO:
 class Appender:
     """A writer that appends whole lines to a file. Each line is passed to the system before `write` returns.
 
-    If the system rejects a line, for example because the disk is full, remove the part that was written and raise
+    If the system rejects a line, for example because the disk is full, `write` removes the written part and raises
     `WriteFailed`.
     """
 
@@ -207,13 +209,12 @@ class Appender:
         self._hide = hide
         self._announce = announce
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Unbuffered: one write call a line, so a killed process leaves at most one torn line.
+        # Write unbuffered, with one call per line, so that a killed process leaves at most one incomplete line.
         self._file: BinaryIO = path.open("wb" if truncate else "ab", buffering=0)
         self._is_safe = True
         self._syncing = Lock()
 
     def write(self, row: object) -> None:
-        """Append one row."""
         line = dump_line(row)
         if self._hide is not None:
             line = self._hide(line)
@@ -230,7 +231,7 @@ class Appender:
             raise self._failed(error) from error
 
     def sync(self) -> None:
-        """Flush written lines to the disk with fsync; may be called from another thread."""
+        """Flush written lines to the disk with fsync. Any thread may call this method."""
         with self._syncing:
             if self._is_safe or self._file.closed:
                 return
@@ -238,7 +239,7 @@ class Appender:
             try:
                 os.fsync(self._file.fileno())
             except OSError as error:
-                # Pipes and devices do not support fsync.
+                # Ignore this error, because pipes and devices do not support fsync.
                 if error.errno != errno.EINVAL:
                     raise self._failed(error) from error
 

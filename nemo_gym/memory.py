@@ -2,12 +2,12 @@
 
 Reference counting frees most objects. By default, the interpreter also collects garbage whenever allocations exceed
 deallocations by a threshold. With thousands of rollouts in progress, it would collect constantly, scan all of their
-objects and find nothing. So collections here become rarer as long as they find little.
+objects and find no garbage. So `tend_memory` collects less often as long as it finds little garbage.
 
-The C library keeps freed memory that lies between other objects. After long requests, which arrive in pieces, that is
-as much as the requests themselves, so a large process returns it explicitly. By default, the library also returns
-freed memory at the end of its heap at once. The next long request needs it again, and the system must first fill every
-page with zeros. So a process keeps some of it.
+The C library keeps freed memory that is between other objects. After long requests, which arrive in pieces, this
+memory can be as large as the requests, so a large process returns it explicitly. By default, the library returns freed
+memory at the end of its heap at once. But the next long request needs this memory again, and the system must first
+fill every page with zeros. So a process keeps some free memory at the end of the heap.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pathlib import Path
 
 CHECK_INTERVAL_S = 1.0
 MIN_THRESHOLD, MAX_THRESHOLD = 20_000, 1_000_000
-"""Bounds of the net allocations that trigger a collection. The trigger starts at the lower bound and adapts."""
+"""Bounds of the threshold for a collection, in net allocations. It starts at the lower bound and adapts."""
 MIN_GARBAGE_SHARE = 0.1
-"""A collection was worthwhile if this share of the net allocations was garbage."""
+"""The share of net allocations that must be garbage for a collection to count as useful."""
 OLD_INTERVAL, OLDEST_INTERVAL = 5, 10
 """Interpreter thresholds for the two older generations, as a number of collections of the next younger one."""
 LARGE_BYTES = 192 * 1024 * 1024
@@ -32,16 +32,16 @@ LARGE_BYTES = 192 * 1024 * 1024
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Numbers of the parameters of `mallopt`, from glibc's `malloc.h`."""
 KEPT_BYTES = 32 * 1024 * 1024
-"""The free memory at the end of the heap that a process keeps as long as it is smaller than `LARGE_BYTES`."""
+"""The free memory that a process smaller than `LARGE_BYTES` keeps at the end of the heap."""
 LARGEST_IN_HEAP_BYTES = 8 * 1024 * 1024
-"""Larger objects, of which a process has few, are allocated outside the heap and returned when they are freed."""
+"""Objects above this size are allocated outside the heap, so that freeing one returns its memory to the system."""
 
 
 def settle_memory(*, collects: bool = True) -> None:
     """Exempt existing objects from garbage collection, and leave collections to `tend_memory`.
 
     Call this once, when the process is ready. If `collects` is False, do not collect garbage first: a process that has
-    only imported modules has little of it.
+    only imported modules contains little garbage.
     """
     if collects:
         gc.collect()
@@ -54,7 +54,7 @@ def settle_memory(*, collects: bool = True) -> None:
 async def tend_memory() -> None:
     """Collect garbage and return unused memory until cancelled.
 
-    Collect half as often after a collection that found little, and twice as often after any other.
+    Collect half as often after a collection that found little garbage, and twice as often after one that found much.
     """
     threshold = MIN_THRESHOLD
     while True:

@@ -14,12 +14,12 @@ TOKEN_KEYS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs"
 WORTH_BYTES = 512
 """The size from which arrays are kept as text. Parsing a shorter array costs less."""
 LONG_NUMBER = 300
-"""A number with this many characters may exceed the range of a float. The largest has 309 digits."""
+"""The length from which a number may exceed the range of a float. The largest float has 309 digits."""
 
-# This cannot match inside a string, because the quotes of the key would be escaped there.
+# This regular expression cannot match inside a JSON string, because quotes are escaped there.
 _BEGINNING = re.compile(rb'"(?:' + "|".join(TOKEN_KEYS).encode() + rb')"\s*:\s*(?=\[)')
-# Every JSON value that is not a number contains one of these. So do NaN, Infinity and hexadecimal numbers. Searching
-# for each of the seven takes a third of the time of `bytes.translate`.
+# Every JSON value other than a number contains one of these bytes, and so do NaN, Infinity and hexadecimal numbers.
+# Searching for all seven takes a third of the time of `bytes.translate`.
 _OF_OTHER_VALUES = (b'"', b"[", b"{", b"u", b"f", b"N", b"x")
 _MARK = f"array {secrets.token_hex(8)} "
 
@@ -38,7 +38,7 @@ class Cut(NamedTuple):
         return None
 
     def restore(self, value: object, read: Callable[[bytes], object]) -> None:
-        """Replace every placeholder in the parsed text by the result of `read` for its array."""
+        """Replace every placeholder in the parsed text with the result of `read` for the placeholder's array."""
         if isinstance(value, dict):
             for key, child in value.items():
                 if isinstance(child, (dict, list)):
@@ -67,7 +67,7 @@ def cut_tokens(text: bytes) -> Cut:
         parts += (text[copied:position], f'"{_MARK}{len(arrays)}"'.encode())
         # Replace line breaks, because the array is written into one line of the results.
         arrays.append(array.replace(b"\n", b" ").replace(b"\r", b" "))
-        # Continue after the array, because it has most of the bytes and none of the keys.
+        # Skip the array, because it makes up most of the text and cannot contain a key.
         copied = position = end
     return Cut(b"".join((*parts, text[copied:])) if arrays else text, arrays)
 
@@ -81,7 +81,7 @@ def is_valid_array(array: bytes) -> bool:
     """Return whether an array of `cut_tokens` is valid JSON, which its characters alone do not guarantee."""
     try:
         if b"." in array or b"e" in array or b"E" in array or _has_long_number(array):
-            # A number may exceed the range of a float, which only orjson rejects.
+            # Only orjson rejects numbers beyond the range of a float.
             orjson.loads(array)
         else:
             _Nothing.model_validate_json(b'{"":%b}' % array)
@@ -91,7 +91,7 @@ def is_valid_array(array: bytes) -> bool:
 
 
 class _Nothing(BaseModel):
-    """A model that ignores all fields, to check JSON. For integers, its parser takes two thirds of orjson's time."""
+    """A pydantic model without fields, to check JSON. For integers, its parser takes two thirds of orjson's time."""
 
 
 def _has_long_number(array: bytes) -> bool:
@@ -104,7 +104,7 @@ def _has_long_number(array: bytes) -> bool:
 
 
 def loads_opaque(text: bytes) -> Any:
-    """Parse JSON, but return long arrays under one of `TOKEN_KEYS` as `orjson.Fragment` of their own text.
+    """Parse JSON, but return each long array under one of `TOKEN_KEYS` as an `orjson.Fragment` of its text.
 
     `orjson.dumps` writes such a fragment back unchanged. Raise `orjson.JSONDecodeError` for invalid JSON, but leave
     invalid numbers inside a fragment to the code that parses it.
@@ -117,5 +117,5 @@ def loads_opaque(text: bytes) -> Any:
 
 
 def plain(value: object) -> Any:
-    """Return the same value with all fragments parsed."""
+    """Return the value with every `orjson.Fragment` in it replaced by the fragment's parsed JSON."""
     return orjson.loads(orjson.dumps(value))

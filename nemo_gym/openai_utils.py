@@ -54,7 +54,7 @@ from nemo_gym.schemas.tokens import TokenIDLogProbMixin
 
 NeMoGymResponseFunctionCallOutput = NeMoGymFunctionCallOutput
 NeMoGymResponseInput = list[NeMoGymResponseInputItem]
-# Under these public names, the fields are sets. Our own code uses tuples, because it also needs the order.
+# These public constants are sets. nemo_gym itself uses the tuples in `tokens`, because it also needs the order.
 REQUIRED_TOKEN_METADATA_FIELDS = frozenset(tokens.REQUIRED_TOKEN_METADATA_FIELDS)
 TOKEN_METADATA_FIELDS = frozenset(tokens.TOKEN_METADATA_FIELDS)
 

@@ -13,7 +13,10 @@ INSTALL_ROOT = PACKAGE_DIR.parent
 
 EXTRA_ROOTS_ENV_VAR = "NEMO_GYM_EXTRA_ROOTS"
 PROJECT_ROOTS_ENV_VAR = "NEMO_GYM_PROJECT_ROOTS"
-"""Set in a server's process: the folder where the run was started, and the parent of the server's folder."""
+"""The environment variable with a server process's project folders.
+
+They are the folder where the run was started, and the parent of the server's folder.
+"""
 
 
 def search_roots() -> list[Path]:
@@ -39,7 +42,7 @@ def missing_extra_roots() -> list[Path]:
 
 
 def roots_from_here(*project: Path) -> dict[str, str]:
-    """Return environment variables that give a process in another folder these roots, plus the `project` folders."""
+    """Return environment variables that pass the extra roots, the working folder and `project` to another process."""
     # Make the roots absolute, because relative ones refer to the current folder.
     extra = [str(root.absolute()) for root in _listed(EXTRA_ROOTS_ENV_VAR)]
     roots = dict.fromkeys(map(str, [Path.cwd(), *project]))

@@ -66,7 +66,10 @@ NO_ROUTE = '{"detail":"Not Found"}'
 
 
 def reply(*items: str | FunctionToolCall | EasyInputMessage) -> Response:
-    """Return a model's response: a text is an assistant message, `call(…)` a tool call, `heard(…)` a user turn."""
+    """Return a model's response with these items. A string becomes an assistant message.
+
+    Use `call` for a tool call, and `heard` for a user message.
+    """
     output = [
         OutputMessage(id=f"msg_{number}", content=[OutputText(text=item)]) if isinstance(item, str) else item
         for number, item in enumerate(items)
@@ -90,7 +93,7 @@ class FakeModel:
     def __init__(self, replies: Iterable[str | FunctionToolCall | Response]) -> None:
         given = [each if isinstance(each, Response) else reply(each) for each in replies]
         if not given:
-            raise ValueError("a FakeModel needs at least one reply")
+            raise ValueError("FakeModel: replies is empty. Pass at least one reply.")
         self.requests: list[JsonObject] = []
         self._replies = itertools.chain(given, itertools.repeat(given[-1]))
 
@@ -104,7 +107,7 @@ Model = FakeModel | str | None
 
 
 class _InProcess(InternalClient):
-    """A client that calls apps by server name without connections. Calls to any other name go to the model."""
+    """A client that calls the apps of servers in this process. Calls to unknown server names go to the model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,9 +158,9 @@ def make_server(
 ) -> ServerT:
     """Return a server with the settings from its folder's config; `settings` override single keys.
 
-    Calls to the names of `servers` reach those servers, and all other calls reach `model`. If `model` is a string, it
-    is the value of the setting `model` instead. Raise `DataError` if config and `settings` together are incomplete.
-    The folder of a class that was defined in a notebook is the working folder.
+    A call to the name of one of `servers` reaches that server, and all other calls reach `model`. If `model` is a
+    string, it is the value of the setting `model` instead. Raise `DataError` if config and `settings` together are
+    incomplete. The folder of a class that was defined in a notebook is the working folder.
     """
     name, block = _block_of(_folder_of(cls))
     return connected_server(cls, {**block, **TEST_ADDRESS, "name": name, **settings}, model=model, servers=servers)
@@ -166,7 +169,7 @@ def make_server(
 def connected_server(
     cls: type[ServerT], settings: Mapping[str, object], *, model: Model = None, servers: Iterable[SimpleServer] = ()
 ) -> ServerT:
-    """Return a server with these settings alone, without its folder's config."""
+    """Return a server with only these settings. The configs in its folder are not read."""
     values: dict[str, object] = {"entrypoint": "app.py", **TEST_ADDRESS, **settings}
     folder = _folder_of(cls)
     head = BaseServerConfig.model_validate(TEST_ADDRESS)
@@ -192,7 +195,7 @@ def _folder_of(cls: type[SimpleServer]) -> Path:
     try:
         return Path(inspect.getfile(cls)).parent
     except (OSError, TypeError):
-        # A class that was defined in a notebook or an interpreter has no file.
+        # Use the working folder, because a class that was defined in a notebook or an interpreter has no file.
         return Path.cwd()
 
 
@@ -202,7 +205,7 @@ def _name_of(server: SimpleServer) -> str:
 
 def _block_of(folder: Path) -> tuple[str, JsonObject]:
     implementation = ServerFolder.of(folder).implementation
-    # The config with the folder's name is the default; the others are variants.
+    # Start with the config that has the folder's name, because the others are variants.
     for path in sorted((folder / "configs").glob("*.yaml"), key=lambda path: (path.stem != folder.name, path)):
         for name, tiers in (yaml.safe_load(path.read_text("utf-8")) or {}).items():
             for type_ in SERVER_TYPES:
@@ -227,7 +230,7 @@ class Attempt:
         return await self.send(call(name, **arguments))
 
     async def send(self, wanted: FunctionToolCall) -> ToolOutput:
-        """Send a tool call as written by a model; see `call`."""
+        """Send a tool call as a model wrote it, and return the output. Raise the same errors as `call`."""
         self.calls.append(wanted)
         answer = await self._client.post(f"/{wanted.name}", content=wanted.arguments)
         if answer.status_code == 405 or (answer.status_code == 404 and answer.text == NO_ROUTE):
@@ -237,9 +240,10 @@ class Attempt:
     async def verify(
         self, response: Response | None = None, *, compared_with: Sequence[Response] = (), **fields: object
     ) -> Graded:
-        """Return the graded row; `fields` override those of the row. Raise the failure if the row reports one.
+        """Grade a response and return the graded row. By default, grade a response with the tool calls made so far.
 
-        A server with `verify_group` compares the response with those in `compared_with`, which arrive after it.
+        `fields` override fields of the row. If the server has `verify_group`, it compares the response with the
+        responses in `compared_with`. Raise the failure if the graded row reports one.
         """
         graded = response if response is not None else reply(*self.calls, "Done.")
         members = [graded, *compared_with]
@@ -303,14 +307,14 @@ async def serving(server: SimpleServer) -> AsyncIterator[httpx.AsyncClient]:
 
 @asynccontextmanager
 async def on_a_port(server: SimpleServer) -> AsyncIterator[str]:
-    """Serve a server over real HTTP and yield its address. Failures become responses, as in its own process."""
+    """Serve a server over real HTTP and yield its address. Failures become responses, as in a collection."""
     async with _started(server) as app:
-        # IPPROTO_TCP is explicit, because otherwise asyncio delays small responses until the caller's ACK.
+        # Name IPPROTO_TCP, because only then does asyncio set TCP_NODELAY. Without it, small responses are delayed.
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
             listener.bind(("127.0.0.1", 0))
-            # Callers wait until the server has started, instead of being refused.
+            # Listen now, so that callers wait until the server has started instead of being refused.
             listener.listen()
-            # The app has already been started, together with the servers that it calls.
+            # Turn off lifespan events, because the app has already been started.
             config = uvicorn.Config(
                 app, http="httptools", lifespan="off", log_config=None, timeout_graceful_shutdown=1
             )
@@ -382,7 +386,7 @@ def _failure_of(server: SimpleServer) -> type[RolloutError]:
 
 @asynccontextmanager
 async def rollout(server: SimpleServer, /, **row: object) -> AsyncIterator[Attempt]:
-    """Seed a session from a row's fields on a server in process, and close it at the end.
+    """Seed a session from the fields of a row, on a server in this process. Close the session at the end.
 
     Exceptions in handlers are raised from the call that caused them, with their traceback.
     """

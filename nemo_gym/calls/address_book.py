@@ -1,4 +1,4 @@
-"""Everything that a client must know about a run to call its servers by name."""
+"""The address book of a run: everything that a client needs to call the run's servers by name."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ class AddressBook:
     capture: ModelCallCaptureConfig = field(default_factory=ModelCallCaptureConfig)
     token_capture: TokenCaptureConfig = field(default_factory=TokenCaptureConfig)
     capturing: frozenset[str] = frozenset()
-    """All names of the agents whose own block asks for token capture. Empty in the book of a server's process."""
+    """All names of the agents whose own block enables token capture. Empty in a server's process."""
     task_rules: TaskRules = field(default_factory=TaskRules)
-    """Empty in the book of a server's process."""
+    """The requirements of agents for their rows and rollouts. Empty in a server's process."""
     shortcuts: Mapping[str, str] = field(default_factory=dict)
     """Unix sockets on which servers also listen, by server name."""
     run_token: str | None = field(default=None, repr=False)
-    """The run token, which is sent with every call like the run's id."""
+    """The run token. Every call sends it, together with the run's id."""
     run_id: str = ""
     tls: Tls | None = None
     """TLS settings of calls to the servers; None if they do not use TLS."""
     head: Address | None = None
-    """The head server that lists the addresses, if the run has several machines."""
+    """The address of the head server, which lists the servers. None unless the run has several machines."""
     member: str = ""
-    """The part of the run to which this process belongs; empty if none, or if the run has one machine."""
+    """The part of the run that this process belongs to. Empty if it belongs to none, as in a run on one machine."""
     allows_policy_override: bool = False
     """Whether a row may name its own policy."""
     model_cache: Path | None = None
@@ -138,14 +138,17 @@ class AddressBook:
         )
 
     def address_of(self, name: str) -> Address:
-        """Return the address of a server. Raise `ServerCallError`, which lists the known names, for any other name."""
+        """Return the address of a server. For an unknown name, raise `ServerCallError` with the known names."""
         server = self.servers.get(name)
         if server is None:
             known = ", ".join(sorted(self.servers))
             listed = f"; there are: {known}" if known else f". {ADD_A_FILE}"
             raise ServerCallError(f"no server is named '{name}'{listed}", was_sent=False)
         if not server.host and self.head is None:
-            raise ServerCallError(f"the configuration does not set host and port of '{name}'", was_sent=False)
+            raise ServerCallError(
+                f"the configuration does not set the host and the port of '{name}'. Set both in its block.",
+                was_sent=False,
+            )
         return Address(server.host, server.port)
 
     def tier_of(self, name: str) -> str | None:
@@ -171,7 +174,7 @@ def _capturing(agents: Iterable[AgentBlocks]) -> frozenset[str]:
 
 def _instance_of(config: Mapping[str, Any], name: str) -> str:
     """Resolve the name of an `environment_servers` block to its agent instance; return other names unchanged."""
-    # Limit the number of steps, because names may form a cycle. Any other chain has at most as many links as names.
+    # Limit the number of steps to the longest possible chain, because names may form a cycle.
     for _ in range(len(config)):
         named = block_in(block_in(config, name), ENVIRONMENT_SERVERS)
         agent = block_in(block_in(named, next(iter(named))), "agent_server") if named else {}
@@ -191,7 +194,8 @@ def _server_in(config: Mapping[str, Any], instance: str) -> OtherServer | None:
     name = next(iter(implementations), "")
     settings = block_in(implementations, name)
     if not any(key in settings for key in ("host", "port", "entrypoint")):
-        return None  # the block only overrides settings of a server that the run does not include
+        # Skip a block that only overrides settings of a server that the run does not include.
+        return None
     try:
         return OtherServer(tier, str(name), settings["host"], int(settings["port"]))
     except (KeyError, TypeError, ValueError, OmegaConfBaseException):

@@ -1,4 +1,4 @@
-"""Calls to our own servers, with their headers, timeouts and retries."""
+"""Calls to the servers of a run, including headers, timeouts and retries."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ DEFAULTS = Timeouts()
 
 
 class WrittenRequest(JsonObject):
-    """A request that is already serialized as JSON, with its own headers. The mapping has the same content."""
+    """A request body that is already serialized as JSON, with headers. As a mapping, it has the same content."""
 
     text: RequestBody | Callable[[], RequestBody]
     """The JSON, or a function that serializes the request for each try."""
@@ -68,7 +68,7 @@ class WrittenRequest(JsonObject):
 
 
 class Caller:
-    """A client's calls to servers by name, with their retries."""
+    """The part of a client that calls servers by name, with retries."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Caller:
         address_of: Callable[[str], Address],
         tier_of: Callable[[str], str | None] | None = None,
     ) -> None:
-        """If `tier_of` is given, paths include the rollout id, for servers without our middleware."""
+        """If `tier_of` is given, add the rollout id to URL paths, for servers without nemo_gym's middleware."""
         self.connections = connections
         self.address_of = address_of
         self.tier_of = tier_of
@@ -102,7 +102,7 @@ class Caller:
         timeouts: Timeouts | None = None,
         timeout: float | ClientTimeout | None = None,  # noqa: ASYNC109 - aiohttp's, which published folders pass on
     ) -> Reply:
-        """See `ServerClient.request`."""
+        """Send one request with retries and return the reply. The arguments are those of `ServerClient.request`."""
         if timeout is not None:
             timeouts = Timeouts.of(timeout)
         head = self.run_headers.copy()
@@ -164,7 +164,8 @@ class Caller:
                 call.time_left_s()
                 raise also_aiohttps(error.of_server(call.server)) from error.__cause__
             except NoFreeConnection as error:
-                # Raise if the call's own timeouts ended the wait. At a rollout's deadline, the next try raises.
+                # Raise only if the call's own timeout ended the wait. At the rollout's deadline, `time_left_s` raises
+                # before the next try.
                 if left_s is None or (within or DEFAULTS).total_s < left_s:
                     raise also_aiohttps(error.of_server(call.server)) from error.__cause__
                 call.trouble = str(error)
@@ -205,7 +206,7 @@ class Caller:
 
 
 async def _found(places: Places, call: _Call) -> Place:
-    """Return the place to call, once a machine has the server. Raise `ServerCallError` if none has it in time."""
+    """Wait until a machine has the server, and return the place to call. Raise `ServerCallError` after a timeout."""
     while True:
         call.time_left_s()
         place = await places.find(call.server, current_work().rollout_id)
@@ -226,7 +227,7 @@ class _Request(NamedTuple):
 
 
 class _Call(Wait):
-    """One call, with all of its tries."""
+    """The state of one call across all of its tries."""
 
     __slots__ = ("_began_at", "path", "server", "tries")
 
@@ -247,7 +248,7 @@ class _Call(Wait):
         return time.monotonic() - self._began_at
 
     def time_left_s(self) -> float | None:
-        """Return the seconds until the rollout's deadline; None if it has none. Raise `RolloutTimedOut` after it."""
+        """Return the seconds until the rollout's deadline, if any. Raise `RolloutTimedOut` after the deadline."""
         ends_at = current_work().ends_at
         if ends_at is None:
             return None
@@ -258,7 +259,7 @@ class _Call(Wait):
         return left_s
 
     async def pause(self, retry_after_s: float | None = None) -> None:
-        """Wait before the next try. Pauses grow, have jitter, and do not exceed the rollout's deadline."""
+        """Wait before the next try. Pauses grow, have jitter, and end at the rollout's deadline at the latest."""
         pause_s = BACKOFF.pause_s(self.tries, retry_after_s)
         left_s = time_left_s()
         self.tries += 1
@@ -266,7 +267,10 @@ class _Call(Wait):
 
 
 def _for_its_rollout(url_path: str, body: object, tier: str | None) -> str:
-    """Add the rollout's prefix to the path of a resources server or a model, for servers without our middleware."""
+    """Add the rollout's prefix to the URL path of a call to a resources server or a model server.
+
+    The called server may lack nemo_gym's middleware, which reads the rollout from a header.
+    """
     if url_path.startswith(ROLLOUT_PREFIX):
         return url_path
     if tier != RESOURCES_TIER and (tier != MODEL_TIER or url_path not in MODEL_PATHS):

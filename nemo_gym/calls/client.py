@@ -48,8 +48,8 @@ HEAD_TIMEOUT_S = 10.0
 class ServerClient(BaseModel):
     """Client that calls servers by instance name.
 
-    It sends only the cookies that the caller passes, and returns new ones in `reply.cookies`. So rollouts that share
-    a client never share a session.
+    It sends only the cookies that the caller passes, and returns new cookies in `reply.cookies`. Rollouts that share a
+    client therefore never share a session.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -67,7 +67,7 @@ class ServerClient(BaseModel):
             # The configuration may be missing, because tests construct a client without it.
             self.address_book = AddressBook.of_published(self.__dict__.get("global_config_dict"))
         book = self.address_book
-        # When model calls are recorded, paths include the rollout id.
+        # Add the rollout id to URL paths when model calls are recorded, for servers without nemo_gym's middleware.
         tier_of = book.tier_of if book.capture.observability_enabled else None
         self._caller = Caller(self._open_connections(), self.address_of, tier_of)
         self._caller.shortcuts = dict(book.shortcuts)
@@ -92,10 +92,10 @@ class ServerClient(BaseModel):
         """Return a client for the servers of a run, with the configuration from its head server.
 
         The default head server is the one in this process's configuration. `run_token` and `tls` default to the
-        configured values, or else to those recorded for that run on this machine. Raises `HeadServerNotFoundError`
-        (also a `ValueError`) with the address if no head server answers.
+        configured values, or else to those recorded for that run on this machine. Raises `HeadServerNotFoundError`,
+        which is also a `ValueError` and names the address, if no head server answers.
         """
-        # Imported here because it takes 0.1 s.
+        # Imported here, because the import takes 0.1 s.
         import httpx
 
         head_server_config = head_server_config or cls.load_head_server_config()
@@ -112,7 +112,7 @@ class ServerClient(BaseModel):
             if reply.status_code == UNAUTHORISED:
                 raise HeadServerNotFoundError(wants_token(address))
             if reply.status_code != OK:
-                raise ValueError(f"HTTP status {reply.status_code}")
+                raise ValueError(f"the reply has HTTP status {reply.status_code}")
             config = OmegaConf.create(orjson.loads(reply.content))
             if not isinstance(config, DictConfig):
                 raise ValueError("the reply is not a configuration")
@@ -129,10 +129,11 @@ class ServerClient(BaseModel):
                 f"no head server answers at {url} ({str(error).strip()}). Start the servers with ng_run, or name the "
                 "run with +head_server.host=… +head_server.port=…"
             ) from None
-        # Remove the token, which the head server masks, and its TLS settings, whose files are on its own machine.
+        # Remove the token, because the head server masks it. Remove the TLS settings, because their files may be on
+        # another machine.
         published = OmegaConf.masked_copy(config, [str(key) for key in config if key not in (RUN_TOKEN_KEY, TLS_KEY)])
         has_machines = bool(config.get(MEMBER_KEY))
-        # In a run on several machines, the head server lists each socket with its machine.
+        # Ignore the sockets of a run on several machines, because they may be on another machine than this client.
         shortcuts = {} if has_machines else config.get(SHORTCUTS_KEY) or {}
         address_book = replace(
             AddressBook.of_published(published),
@@ -154,7 +155,7 @@ class ServerClient(BaseModel):
         )
 
     def address_of(self, server_name: str) -> Address:
-        """Return the address of a server. Raise `ServerCallError`, which lists the known names, for any other name.
+        """Return the address of a server. For an unknown name, raise `ServerCallError` with the known names.
 
         If the run has several machines, this asks the head server and waits up to ten seconds for the server.
         """
@@ -167,7 +168,7 @@ class ServerClient(BaseModel):
         return self._caller.places.directory if self._caller.places else None
 
     def agent_names(self) -> list[str]:
-        """Return the names of the agents, including the names of their `environment_servers` blocks."""
+        """Return all names of the agents: their own, and those of their `environment_servers` blocks."""
         return self.address_book.agent_names()
 
     def _build_server_base_url(self, server_config_dict: Mapping[str, object]) -> str:
@@ -190,7 +191,7 @@ class ServerClient(BaseModel):
         return await self._calls(server_name, url_path, "POST", **kwargs)
 
     def poll_for_status(self, server_name: str) -> ServerStatus:
-        """Return whether a server (such as `head_server`) answers, with any status. The timeout is 5 seconds."""
+        """Return "success" if a server (or `head_server`) answers in 5 s with any status, else the kind of failure."""
         import httpx
 
         head = self.head_server_config
@@ -199,7 +200,7 @@ class ServerClient(BaseModel):
         except ServerCallError:
             if server_name not in self.address_book.servers:
                 raise
-            # The run has this server, but no machine has started it.
+            # Report a known server without an address as unreachable, because no machine has started it yet.
             return "connection_error"
         tls = self.address_book.tls
         url = httpx.URL(scheme=scheme_of(tls), host=host, port=port, path="/")
@@ -219,29 +220,29 @@ class ServerClient(BaseModel):
 
     @property
     def _calls(self) -> Callable[..., Awaitable[Reply]]:
-        # Normal access to a private attribute would take half as long as the call itself.
+        # Read the private attribute directly, because pydantic's access would take half as long as the call itself.
         caller: Caller = self.__pydantic_private__["_caller"]  # type: ignore[index]
         return caller.call
 
 
 def _tls_of(head: Head) -> Tls | None:
-    """Return the TLS settings of the head server's address, or else those of this process's configuration."""
+    """Return the TLS settings in `head`, or else those in this process's configuration."""
     given = head.tls if isinstance(head, HeadConfig) else None
     return given or Tls.of(maybe_get_global_config_dict() or {})
 
 
 def _verified(tls: Tls | None) -> SSLContext | bool:
-    # Do not load certificates without TLS, because that would take longer than the request.
+    # Load certificates only for TLS, because loading takes longer than the request.
     return client_context(tls) if tls else False
 
 
 def _extensions(host: str, tls: Tls | None) -> dict[str, Any]:
-    # httpx also uses this name to verify the certificate.
+    # Set the name for SNI, because httpx also verifies the certificate against this name.
     return {"sni_hostname": tls.name_at(host)} if tls else {}
 
 
 def wants_token(address: str) -> str:
-    """Return the message for a head server that rejects a call without its run token."""
+    """Return the error message for a call without the run token, which the head server rejects."""
     return (
         f"the run at {address} requires its run token. Pass it with +{RUN_TOKEN_KEY}=…, in env.yaml or in "
         f"{RUN_TOKEN_ENV_VAR}; it is the {RUN_TOKEN_KEY} of the run's configuration. Commands of the same user on the "
@@ -250,14 +251,14 @@ def wants_token(address: str) -> str:
 
 
 def address_book_of(client: ServerClient) -> AddressBook:
-    """Return a client's address book. Published tests replace clients by mocks, which only have a configuration."""
+    """Return a client's address book. For a mock, as in published tests, derive it from the configuration."""
     if issubclass(type(client), ServerClient):
         return client.address_book
     return AddressBook.of_published(getattr(client, "global_config_dict", None))
 
 
 def setup_server_client(head_server_config: Head | None = None) -> ServerClient:
-    """Return a client for the run with this head server (`host`, `port`), by default the configured one."""
+    """Return a client for the run with this head server. Default: the head server in this process's configuration."""
     return ServerClient.load_from_global_config(head_server_config)
 
 
@@ -270,7 +271,7 @@ def get_server_url(server_name: str) -> str:
 
 
 async def raise_for_status(response: Reply | ClientResponse) -> None:
-    """Raise the reply's own error for a status of 400 or more, with the body as `response_content`."""
+    """Raise the reply's own error if its status is 400 or more. The error has the body as `response_content`."""
     if response.ok:
         return
     content = await response.content.read()
@@ -282,5 +283,5 @@ async def raise_for_status(response: Reply | ClientResponse) -> None:
 
 
 async def get_response_json(response: Reply | ClientResponse) -> Any:
-    """Parse the reply's body as JSON."""
+    """Parse the reply's body as JSON. Raise `orjson.JSONDecodeError` (a `ValueError`) if it is not JSON."""
     return orjson.loads(await response.read())

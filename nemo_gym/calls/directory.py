@@ -18,7 +18,7 @@ from nemo_gym.schemas.rollout import run_headers
 
 ADDRESSES_PATH = "/addresses"
 REFRESH_S = 5.0
-"""Seconds after which a list is refreshed in the background, so that new replicas get calls."""
+"""Seconds after which the addresses are read again in the background, so that new replicas get calls."""
 NOT_MODIFIED = 304
 REMEMBERED_CHOICES = 16_384
 SHORTEST_INTERVAL_S = 0.5
@@ -33,24 +33,24 @@ class Listed(NamedTuple):
     host: str
     port: int
     member: str
-    """The part of the run that started the server."""
+    """The id of the part of the run in which the server was started."""
     shortcut: str = ""
     """A unix socket of the same server, as `<machine id>:<path>`; empty if there is none."""
 
 
 LISTS = TypeAdapter(dict[str, list[Listed]])
-"""The reply at `ADDRESSES_PATH`: the addresses of each server."""
+"""The type of the reply at `ADDRESSES_PATH`: the addresses of each server."""
 
 
 class Directory:
-    """The current addresses of every server. A server has one address for each part of the run that started it."""
+    """The current addresses of every server. A server that several parts of a run start has one address in each."""
 
     def __init__(self, head: tuple[str, int], member: str, run_token: str | None, connections: InternalClient) -> None:
-        """`member` is the caller's own part of the run; empty if it has none."""
+        """Set the head server's address and the id of the part of the run that contains the caller, if any."""
         self.head = head
         self.member = member
         self.trouble = ""
-        """Why the last look-up failed."""
+        """The reason why the last look-up failed; empty if it succeeded."""
         self._headers = run_headers(run_token)
         self._connections = connections
         self._listed: Mapping[str, Sequence[Listed]] = {}
@@ -63,7 +63,7 @@ class Directory:
         self._reading: asyncio.Task[None] | None = None
 
     async def choose(self, server: str, rollout_id: str | None) -> Listed | None:
-        """Return an address of a server, or None while no machine has it. A rollout keeps its address if possible."""
+        """Return an address of a server, or None while none is known. A rollout keeps its address if possible."""
         if not self._listed.get(server):
             await self.refresh()
         elif time.monotonic() - self._read_at > REFRESH_S:
@@ -98,9 +98,9 @@ class Directory:
         self._distrusted[listed] = time.monotonic() + DISTRUST_S
 
     async def refresh(self) -> None:
-        """Read the addresses from the head server, unless they were just read. Keep the old ones after a failure."""
+        """Read the addresses from the head server, unless they were just read. On failure, keep the old addresses."""
         if time.monotonic() - self._read_at > SHORTEST_INTERVAL_S or self._is_reading():
-            # Shielded, because a cancelled call must not cancel the reply for which other calls wait.
+            # Use `shield`, because a cancelled call must not cancel the look-up for which other calls wait.
             await asyncio.shield(self._start_reading())
 
     def _is_reading(self) -> bool:
@@ -122,7 +122,7 @@ class Directory:
             )
             if reply.status != NOT_MODIFIED:
                 if not reply.ok:
-                    raise ValueError(f"status {reply.status}")
+                    raise ValueError(f"the reply has status {reply.status}")
                 self._listed = LISTS.validate_json(reply.body)
                 self._chosen.clear()
                 self._version = reply.headers.get("etag") or ""

@@ -8,13 +8,13 @@ from nemo_gym.config.process import ServerInstance
 
 MEMBERS_PATH = "/members"
 HEARTBEAT_S = 2.0
-"""Seconds between two reports."""
+"""Seconds between the reports that a part of the run sends to the head server."""
 LOST_AFTER_S = 10.0
 """Seconds without a report after which a part counts as lost."""
 RUN_HAS_ENDED = 410
-"""The response status for a report whose run is not the head server's run any more."""
+"""The response status for a report about a run that is not the head server's current run."""
 SENT_AT_HEADER = "x-nemo-gym-sent-at"
-"""Header with the sender's time in seconds since the epoch, to correct for a difference of the clocks."""
+"""Header with the sender's time in seconds since the epoch, to correct for a difference between the clocks."""
 
 
 class PartReport(BaseModel):

@@ -1,4 +1,4 @@
-"""How busy the servers of a run are."""
+"""The load of the servers of a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from nemo_gym.schemas.rollout import run_headers
 
 HEAD_TIMEOUTS = Timeouts(connect_s=5.0, read_s=5.0, total_s=10.0)
 STARTING_S = 120.0
-"""Seconds after a restart in which a server that does not answer counts as starting."""
+"""Seconds after a restart during which a server that does not answer counts as starting."""
 ADVICE = "Start servers with ng_run, or pass the address of a run: +head_server.host=… +head_server.port=…"
 MEBIBYTE = 1024 * 1024
 SERVER_ERROR = 500
@@ -44,7 +44,7 @@ _REQUESTS = re.compile(r"^nemo_gym_requests_total\{.*,status=\"(\d+)\"\} (\d+)$"
 
 
 class Load(BaseModel):
-    """How busy a server is."""
+    """The load of one process of a server, or of all its processes together."""
 
     in_flight: int
     """Requests that are being handled."""
@@ -53,9 +53,9 @@ class Load(BaseModel):
     queue_seconds: float
     """Total seconds that requests have waited for a slot."""
     loop_lag_s: float
-    """Latest lag of the event loop. For several processes, the largest."""
+    """The latest lag of the event loop. For several processes, the largest of their latest lags."""
     cpu_seconds: float
-    """CPU time so far."""
+    """Seconds of CPU time used so far."""
     memory_bytes: int | None
     """Resident memory; None if the system does not report it."""
     requests: int
@@ -65,7 +65,7 @@ class Load(BaseModel):
     refused: int
     """Requests that were rejected because the queue was full."""
     processes: int = 1
-    """Number of processes that have reported."""
+    """Number of processes that have reported their load."""
     at: float
     """The time of the measurement, in seconds since the epoch."""
 
@@ -87,7 +87,7 @@ class Load(BaseModel):
 
 
 def load_of(text: str) -> Load | None:
-    """Parse the load from the text of `/metrics`. Return None if the metrics are not those of our servers."""
+    """Parse the load from the text of `/metrics`. Return None if the metrics are not those of a nemo_gym server."""
     found = {name: float(value) for name, value in _SAMPLES.findall(text)}
     answered = [(int(status), int(count)) for status, count in _REQUESTS.findall(text)]
     memory = found.get("process_resident_memory_bytes")
@@ -109,7 +109,7 @@ def load_of(text: str) -> Load | None:
 
 
 class ServerLoad(BaseModel):
-    """One server of a run and how busy it is. `ServerLoad` in `viewer/src/api.ts` must have the same fields."""
+    """One server of a run and its load. `ServerLoad` in `viewer/src/api.ts` must have the same fields."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -118,9 +118,9 @@ class ServerLoad(BaseModel):
     address: str
     state: Literal["up", "starting", "down"]
     problem: str | None
-    """Why the server is not up, or how many of its workers do not answer."""
+    """The reason why the server is not up, or how many of its workers do not answer; None if there is no problem."""
     in_flight: int | None
-    """None, like the other numbers, if the server has not reported its load."""
+    """Requests that are being handled. This and the other numbers are None if the server has not reported its load."""
     queued: int | None
     loop_lag_ms: float | None
     cpu_percent: float | None
@@ -131,12 +131,12 @@ class ServerLoad(BaseModel):
     errors: int | None
     refused: int | None
     requests_per_s: float | None
-    """Rate since the previous reading; None if unknown, as in the first reading."""
+    """Requests per second since the previous reading; None if unknown, as in the first reading."""
     errors_per_s: float | None
 
 
 class _Rates(NamedTuple):
-    """Counters per second between two readings."""
+    """The increase of each counter per second between two readings."""
 
     cpu: float
     requests: float
@@ -144,10 +144,10 @@ class _Rates(NamedTuple):
 
 
 class LoadReader:
-    """Reader of the server loads that a head server reports. Each reading has the rates since the previous one."""
+    """A reader of the server loads that a head server reports. Each reading has the rates since the previous one."""
 
     def __init__(self, head: HeadConfig, run_token: str | None = None) -> None:
-        """Use the run token that is known on this machine, unless another one is given."""
+        """Use the run token that is known on this machine unless `run_token` is given."""
         self._head = head
         self._run_token = run_token
         self._client = InternalClient(tls=tls_of(head))
@@ -165,7 +165,6 @@ class LoadReader:
         return loads
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._client.close()
 
     async def __aenter__(self) -> Self:
@@ -203,7 +202,7 @@ class LoadReader:
         before, earlier = self._previous.get(instance.config_path, (None, None))
         if before is None or earlier is None or load is None:
             return None
-        # Counters of a new process begin at 0, and those of one that did not answer are missing, so rates are unknown.
+        # Rates are unknown if a new process has started its counters at 0, or if a process has not reported them.
         if before.pids != instance.pids or earlier.processes != load.processes:
             return None
         seconds = load.at - earlier.at
@@ -216,7 +215,7 @@ class LoadReader:
 
 
 def _reported(entry: JsonObject) -> Load | None:
-    """Return the load in a head server's entry; None if it is missing, or incomplete as in older releases."""
+    """Return the load in a head server's entry; None if the load is missing or incomplete."""
     try:
         return Load.model_validate(entry["load"])
     except (KeyError, ValidationError):
@@ -239,7 +238,7 @@ def tls_of(head: HeadConfig) -> Tls | None:
 
 
 async def ask_for_servers(client: InternalClient, head: HeadConfig, run_token: str | None = None) -> list[JsonObject]:
-    """Return the servers that a run's head server lists, or raise `LaunchError` if it does not answer."""
+    """Return the servers that a head server lists. Raise `LaunchError` if the head server does not answer."""
     address = http_url(head.host, head.port, scheme_of(client.tls))
     token = run_token or run_token_for(head.host, head.port)
     headers = run_headers(token)

@@ -21,7 +21,7 @@ ANSWER_TIMEOUT_S = 5.0
 def looked_up(book: AddressBook, server: str) -> Address:
     """Return the address of a server: the local one if this machine has the server, else one from the head server.
 
-    Wait up to ten seconds, then raise `ServerCallError`.
+    Raise `ServerCallError` if the server is not found within ten seconds.
     """
     instance = book.aliases.get(server, server)
     own = book.address_of(instance)
@@ -46,13 +46,13 @@ class Addresses(NamedTuple):
     """The addresses of a run's servers."""
 
     listed: dict[str, list[Listed]]
-    """The addresses of each server that any machine has started."""
+    """The addresses of each server that a machine of the run has started."""
     trouble: str
-    """Why the addresses are not known; empty if they are known."""
+    """The reason why the addresses are not known; empty if they are known."""
 
 
 def addresses_of(book: AddressBook) -> Addresses:
-    """Ask the head server of a run on several machines for its addresses, without a retry."""
+    """Ask the head server for the addresses of the servers of a run on several machines, without a retry."""
     assert book.head is not None
     connection = connection_to(*book.head, book.tls, ANSWER_TIMEOUT_S)
     try:

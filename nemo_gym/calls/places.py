@@ -1,4 +1,4 @@
-"""The address of each call in a run on several machines."""
+"""Choose the destination of each call in a run on several machines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Place(NamedTuple):
     shortcut: str | None
     """A unix socket of the same server, if the server is on this machine."""
     header: tuple[bytes, bytes]
-    """Header with the intended run and server, because another server may have taken over a lost server's address."""
+    """A header that names the intended run and server, because another server may now use the address."""
     listed: Listed
 
 
@@ -27,7 +27,7 @@ class Places:
     """The look-up of places for calls to a run's servers, by server name or alias."""
 
     def __init__(self, book: AddressBook, directory: Directory, shortcuts: MutableMapping[str, str]) -> None:
-        """`shortcuts` are the unix sockets of this machine's servers that still work."""
+        """Use the unix sockets in `shortcuts`, from which `Caller` removes sockets that do not work any more."""
         self.directory = directory
         self._own = book.servers
         self.failed: set[str] = set()
@@ -44,7 +44,7 @@ class Places:
         return server in self._own
 
     async def find(self, server: str, rollout_id: str | None) -> Place | None:
-        """Return the place of a call, or None while no machine has the server."""
+        """Return the place to send a call to, or None while no machine has the server."""
         listed = await self.directory.choose(self._instance(server), rollout_id)
         if listed is None:
             return None
@@ -56,17 +56,17 @@ class Places:
         return Place(listed.host, listed.port, self._shortcut_of(listed), header, listed)
 
     def _shortcut_of(self, listed: Listed) -> str | None:
-        """Return the unix socket of a server in another part of the run on this machine, unless it has failed."""
+        """Return the server's unix socket if the server is on this machine and the socket has not failed."""
         machine, _, path = listed.shortcut.partition(":")
         return path if path and machine == this_machine() and path not in self.failed else None
 
     async def avoid(self, place: Place) -> None:
-        """Avoid a place that could not be reached. Refresh the list, because the server may be at another place."""
+        """Avoid a place that could not be reached. Refresh the addresses, because the server may have a new one."""
         self.directory.distrust(place.listed)
         await self.directory.refresh()
 
     def why_missing(self, server: str) -> str:
-        """Return why `find` returned None."""
+        """Return the reason why `find` returned None."""
         return self.directory.trouble or f"no machine of the run has started {self._instance(server)}"
 
     def _instance(self, name: str) -> str:

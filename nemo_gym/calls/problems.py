@@ -1,4 +1,4 @@
-"""Failures between processes, as problem bodies (RFC 9457) and failed rows that keep the cause."""
+"""Conversion of failures to problem bodies (RFC 9457) and back, so that a failure's cause reaches other processes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from nemo_gym.schemas.row import Row
 
 OVERLOADED_STATUSES = (429, 503, 529)
 REFUSED_REQUEST = (400, 413, 422)
-"""Statuses of a server that understood a request and will never accept it."""
+"""HTTP statuses with which a server rejects a request that it will never accept."""
 MEDIA_TYPE = "application/problem+json"
 PROBABLY_MEANT = 0.75
-"""The similarity at which a row's field may be a typo for a missing one."""
+"""The minimum similarity at which a field of a row counts as a possible typo of a missing field."""
 
 
 class Problem(BaseModel):
-    """A failed call, in a form that lets its receiver pass on the cause."""
+    """The body of a reply that describes a failed call, so that the receiver can pass on the cause."""
 
     type: str = "about:blank"
     title: str
@@ -49,7 +49,7 @@ class Problem(BaseModel):
     log_file: str | None = Field(default=None, exclude_if=not_)
     """The path of the failed server's log."""
     conversation: JsonObject | None = Field(default=None, exclude_if=not_)
-    """The last `items` of a failed rollout's conversation, and how many are `omitted` before them."""
+    """The last `items` of a failed rollout's conversation, and the number of items `omitted` before them."""
 
     @classmethod
     def of_error(cls, error: RolloutError) -> Problem:
@@ -122,7 +122,8 @@ def failure_of_call(
 
 
 def _refused_by_model(message: str, server: str, status: int) -> InvalidTask:
-    # Errors of the model's endpoint arrive as problems. So the model server itself refused this request.
+    # Return `InvalidTask`, because the model server itself rejected the request. Errors of the model's endpoint arrive
+    # as problem bodies, and this reply does not contain one.
     refused = InvalidTask(message, server=server, tier=ModelFailed.default_tier)
     refused.status = status
     return refused
@@ -136,7 +137,7 @@ async def reply_to(
     otherwise: type[RolloutError],
     tolerates: Container[int] = (),
 ) -> Any:
-    """Return the reply to a call. Raise the failure if there is no reply, or if its status is an error.
+    """Return the reply to a call. Raise the failure if there is no reply, or if the reply has an error status.
 
     The caller handles the statuses in `tolerates` itself.
     """
@@ -150,7 +151,7 @@ async def reply_to(
 
 
 def failure_of_row(row: Row) -> RolloutError | None:
-    """Return the failure that a row has instead of a reward, or None if it has none."""
+    """Return the failure that a row has instead of a reward, or None for any other row."""
     cause = row.failure_class
     if cause is None:
         return None
@@ -159,7 +160,7 @@ def failure_of_row(row: Row) -> RolloutError | None:
 
 
 def faults_in_reply(body: bytes, needed_by: str) -> list[str]:
-    """Describe the validation errors of a row in a server's reply; return an empty list for any other reply."""
+    """Describe a row's validation errors in a server's reply. Return an empty list for any other reply."""
     try:
         return faults_of_row(orjson.loads(body)["detail"], needed_by)
     except (orjson.JSONDecodeError, LookupError, TypeError):
@@ -167,7 +168,7 @@ def faults_in_reply(body: bytes, needed_by: str) -> list[str]:
 
 
 def faults_of_row(details: list[dict[str, Any]], needed_by: str) -> list[str]:
-    """Describe the validation errors of a row. Return an empty list if any of them concerns the response in it."""
+    """Describe the validation errors of a row. Return an empty list if any error concerns the row's response."""
     if not all(each["loc"][0] == "body" and "response" not in each["loc"] for each in details):
         return []
     missing = {".".join(map(str, each["loc"][1:])): each for each in details if each["type"] == "missing"}

@@ -9,7 +9,7 @@ from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest
 
 
 async def relayed_metrics(client: ServerClient, server: str, body: AggregateMetricsRequest) -> AggregateMetrics:
-    """Return a resources server's metrics over all graded rollouts of an agent. Raise the failure of the call."""
+    """Return a resources server's metrics of an agent's graded rollouts. Raise `RolloutError` if the call fails."""
     path = "/aggregate_metrics"
     call = client.post(server, path, json=body.model_dump())
     reply = await reply_to(call, server=server, during=path, otherwise=EnvironmentFailed)

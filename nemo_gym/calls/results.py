@@ -1,4 +1,4 @@
-"""The result of a rollout in the reply to the call that ran it."""
+"""Parse a rollout's result from the reply of the server that ran or verified the rollout."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from nemo_gym.opaque import loads_opaque
 from nemo_gym.schemas.row import MASK_KEY, Row, mirror_mask
 
 Loads = Callable[[bytes], Any]
-"""A JSON parser. `loads_opaque` is enough if the result is only written again."""
+"""A JSON parser. `loads_opaque` leaves token arrays unparsed, for results that are only serialized again."""
 
 
 def result_of_reply(
     body: bytes, row: Row, *, server: str, during: str, otherwise: type[RolloutError], loads: Loads = loads_opaque
 ) -> Row:
-    """Return the result in a reply, with the identity of its row. Raise `otherwise` if the reply is not an object."""
+    """Return a reply's result with the row's identity fields. Raise `otherwise` unless the reply is a JSON object."""
     if is_deeper_than(body, DEEPEST_ROW):
-        raise otherwise(f"{server}: the reply of {during} nests brackets more than {DEEPEST_ROW} deep", server=server)
+        raise otherwise(
+            f"{server}: the reply of {during} is nested more than {DEEPEST_ROW} levels deep", server=server
+        )
     try:
         result = loads(body)
     except orjson.JSONDecodeError as error:

@@ -23,21 +23,21 @@ class RunRecord(BaseModel):
 
     pid: int
     host: str
-    """The address that its head server listens on."""
+    """The address on which the run's head server listens."""
     port: int
     working_dir: str
     started_at: float
-    """Seconds since the epoch."""
+    """The time at which the run started, in seconds since the epoch."""
     agents: list[str] = Field(default_factory=list)
-    """The names that rows may use for its agents."""
+    """The names that rows may use for the run's agents."""
     run_token: str | None = Field(default=None, repr=False)
-    """The token that its servers require; None if they require none."""
+    """The token that the run's servers require; None if they do not require a token."""
     tls: Tls | None = None
-    """TLS settings of calls to its servers; None if they do not use TLS."""
+    """TLS settings for calls to the run's servers; None if the servers do not use TLS."""
     has_joined: bool = False
-    """Whether its process has only a part of the run, so that the run goes on when that process ends."""
+    """Whether the process has joined another head server's run. If so, the run continues after the process ends."""
     beginning: int | None = None
-    """The start time of its process, as returned by `beginning_of`."""
+    """The start time of the process, as returned by `beginning_of`."""
 
     @classmethod
     def of(cls, run: RunConfig) -> Self:
@@ -51,7 +51,7 @@ class RunRecord(BaseModel):
 
     @property
     def choice(self) -> str:
-        """The override that selects the run, with the folder in which it was started."""
+        """The override that selects the run, followed by the folder in which the run was started."""
         return f"+head_server.port={self.port} (started in {self.working_dir})"
 
     @property
@@ -61,12 +61,12 @@ class RunRecord(BaseModel):
         return folder / f"{self.pid}-{self.port}.json" if folder else None
 
 
-# A process must reach the runs that it started even if their records could not be written.
+# Keep the records in memory, too, because a process must reach its runs even if their records cannot be written.
 _of_process: list[RunRecord] = []
 
 
 def add_run(record: RunRecord) -> None:
-    """Record a run of this process, readable by its user only."""
+    """Record a run of this process, in a file that only this user can read."""
     _of_process.append(record)
     if (path := record.path) is None:
         return
@@ -84,19 +84,19 @@ def remove_run(record: RunRecord) -> None:
 
 
 def record_dir() -> Path | None:
-    """Return this user's private folder for records, which a reboot clears; None if it cannot be created."""
+    """Return the user's private folder for records, or None if it cannot be created. A reboot clears the folder."""
     for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir()):
         folder = Path(base or tempfile.gettempdir()) / f"nemo_gym-{os.getuid()}"
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, exist_ok=True)
-            # Check the owner, because in a shared folder another user could have created it to redirect our commands.
+            # Check the owner, because in a shared folder another user could have created it to redirect commands.
             if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK | os.X_OK):
                 return folder
     return None
 
 
 def live_runs() -> list[RunRecord]:
-    """Return the live runs, oldest first, but with the runs that were started in this working folder at the end."""
+    """Return the live runs, oldest first. Runs that were started in this working folder come last."""
     runs = list(_of_process)
     folder = record_dir()
     for path in folder.glob("*.json") if folder else ():
@@ -113,28 +113,29 @@ def live_runs() -> list[RunRecord]:
 
 
 def run_token_for(host: str, port: int) -> str | None:
-    """Return the token for the run whose head server is at this address, or None if none is known.
+    """Return the token for the run whose head server is at this address, or None if the token is not known.
 
-    The token of a run on this machine is in its record. The token of a run elsewhere is in the environment.
+    For a run on this machine, return the token in the run's record. For any other run, return the value of the
+    environment variable `NEMO_GYM_RUN_TOKEN`.
     """
     run = run_at(host, port)
     return run.run_token if run else os.environ.get(RUN_TOKEN_ENV_VAR) or None
 
 
 def tls_for(host: str, port: int) -> Tls | None:
-    """Return the TLS settings of the run whose head server is at this address; None if none are known."""
+    """Return the TLS settings of the run whose head server is at this address; None if none are known or needed."""
     run = run_at(host, port)
     return run.tls if run else None
 
 
 def run_at(host: str, port: int) -> RunRecord | None:
-    """Return the run on this machine whose head server is at this address."""
-    # Another machine's server may use the same port. It must not receive this run's token.
+    """Return the record of this machine's run whose head server is at this address; None if no record matches."""
+    # Compare the host, too, because another machine's server may use the same port and must not receive the token.
     return next((run for run in live_runs() if run.port == port and leads_to(host, run.host)), None)
 
 
 def is_alive(pid: int, beginning: int | None = None) -> bool:
-    """Return whether a process with this pid runs and, if `beginning` is given, has this `beginning_of`.
+    """Return whether a process with this pid runs and, if `beginning` is given, began at that time.
 
     A zombie, which has ended but has not been reaped by its parent, does not count.
     """
@@ -158,7 +159,7 @@ def beginning_of(pid: int) -> int | None:
 
 
 def _status_of(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat after the program's name, from the state on, or an empty list."""
+    """Return the fields after the program's name in /proc/PID/stat, or an empty list if the file is unreadable."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:

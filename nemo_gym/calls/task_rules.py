@@ -22,12 +22,12 @@ class AgentBlocks(NamedTuple):
     agent: Block
     server_name: str
     server: Block | None
-    """None if the agent does not use a resources server of this configuration."""
+    """The settings of the resources server; None if this configuration does not have it."""
 
 
 @dataclass(frozen=True)
 class TaskRules:
-    """The requirements of agents and their resources servers for rows and rollouts, by all names of the agents."""
+    """The requirements of agents and their resources servers for rows and rollouts, keyed by agent name."""
 
     grouped: Mapping[str, str] = field(default_factory=dict)
     """Resources servers that verify all rollouts of a task together, by agent."""
@@ -36,12 +36,10 @@ class TaskRules:
 
     @classmethod
     def of_run(cls, run: RunConfig) -> Self:
-        """Return the rules of the servers of a run."""
         return cls.of(agents_of_run(run))
 
     @classmethod
     def of(cls, agents: Iterable[AgentBlocks]) -> Self:
-        """Return the rules of these agents."""
         grouped, depths = {}, {}
         for each in agents:
             if each.server and each.server.get(GROUP_KEY) is not None:
@@ -52,7 +50,7 @@ class TaskRules:
 
 
 def agents_of_run(run: RunConfig) -> Iterator[AgentBlocks]:
-    """Yield the agents of a run, by all their names."""
+    """Yield each agent of a run once for each of its names."""
     for name, agent in run.by_any_name():
         if agent.type == AGENT_TIER:
             used = agent.settings.get("resources_server")
@@ -62,7 +60,7 @@ def agents_of_run(run: RunConfig) -> Iterator[AgentBlocks]:
 
 
 def published_agents(config: Block, instances: Mapping[str, str]) -> Iterator[AgentBlocks]:
-    """Yield the agents of a published configuration. `instances` maps all names to names of instances."""
+    """Yield each agent of a published configuration once per name. `instances` maps all names to instance names."""
     for name, instance in instances.items():
         agent = _implementation(config, instance, AGENT_TIER)
         if agent is not None:
@@ -84,7 +82,7 @@ def _implementation(config: Block, instance: str, tier: str) -> Block | None:
 
 
 def _smallest_depth(agent: Block, server: Block | None) -> int | None:
-    """Return the smaller nesting limit of an agent and its resources server; None if neither sets one."""
+    """Return the smaller nesting limit, the agent's or its resources server's. Return None if neither has one."""
     limits = [block.get(DEPTH_KEY) for block in (agent, server) if block is not None]
     if all(limit is None for limit in limits):
         return None

@@ -1,1 +1,1 @@
-"""Records of a rollout's model calls and its agent's observations. Off by default."""
+"""Records of a rollout's model calls and its agent's observations. Recording is off by default."""

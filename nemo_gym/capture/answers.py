@@ -12,12 +12,12 @@ from nemo_gym.jsonl import JsonObject
 
 
 class TokenUsage(BaseModel):
-    """Token counts; None if no answer reports them."""
+    """Token counts of one or more answers. A count is None if no answer reports it."""
 
     tokens_in: int | None = None
-    """Tokens of the requests."""
+    """The number of tokens in the prompts, including cached tokens."""
     tokens_out: int | None = None
-    """Tokens of the answers."""
+    """The number of tokens in the answers, including reasoning."""
     tokens_reasoning: int | None = None
     """The part of `tokens_out` that was reasoning."""
     tokens_total: int | None = None
@@ -31,7 +31,7 @@ class TokenUsage(BaseModel):
         read, created = _count(usage, "cache_read_input_tokens"), _count(usage, "cache_creation_input_tokens")
         tokens_in = _count(usage, "input_tokens", "prompt_tokens")
         if tokens_in is not None:
-            # In Messages, `input_tokens` does not include tokens that are read from or written to the cache.
+            # Add the tokens read from and written to the cache, which Messages does not include in `input_tokens`.
             tokens_in += (read or 0) + (created or 0)
         tokens_out = _count(usage, "output_tokens", "completion_tokens")
         total = _count(usage, "total_tokens")
@@ -54,7 +54,7 @@ def cache_creation_of(response: JsonObject) -> int | None:
 
 
 def finish_reason_of(response: JsonObject) -> str | None:
-    """Return the reason why an answer ended."""
+    """Return why an answer ended (its `stop_reason`, `finish_reason` or `incomplete_details`), or None."""
     choices = _objects(response.get("choices"))
     found = (
         response.get("stop_reason"),
@@ -65,7 +65,7 @@ def finish_reason_of(response: JsonObject) -> str | None:
 
 
 def tool_calls_of(response: JsonObject) -> list[JsonObject]:
-    """Return the tool calls of an answer as `call_id`, `name` and `arguments`, parsed if they are valid JSON."""
+    """Return the `call_id`, `name` and `arguments` of each tool call. Arguments are parsed if they are valid JSON."""
     return [
         {"call_id": call_id, "name": name, "arguments": _arguments(given)}
         for call_id, name, given in _tool_calls(response)
@@ -73,7 +73,7 @@ def tool_calls_of(response: JsonObject) -> list[JsonObject]:
 
 
 def reasoning_of(response: JsonObject) -> str | None:
-    """Return the reasoning texts of an answer, one paragraph each."""
+    """Return the reasoning texts of an answer, joined by newlines, or None if it does not contain any."""
     return "\n".join(text for text in _reasoning(response) if isinstance(text, str) and text) or None
 
 
@@ -116,7 +116,7 @@ def _arguments(given: object) -> object:
 
 
 def _count(counts: JsonObject, *names: str) -> int | None:
-    # A bool is an int, too.
+    # Compare the type itself, because `isinstance` would accept a bool as an int.
     return next((counts[name] for name in names if type(counts.get(name)) is int and counts[name] >= 0), None)
 
 

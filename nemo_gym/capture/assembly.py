@@ -91,7 +91,7 @@ def _observed(result: JsonObject) -> tuple[AgentObservationBundle, list[Observat
 
 
 def problems_of(error: ValidationError) -> str:
-    """Return the first problems of observations in one line."""
+    """Return the first problems of a validation error in one line."""
     found = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:3])
     return "; ".join(problem.removeprefix(": ") for problem in found)
 
@@ -150,7 +150,7 @@ def _tool_calls(
 def _laid_over(
     bases: Iterable[Model], tops: Iterable[Model], *, key: Callable[[Model], Hashable | None]
 ) -> list[Model]:
-    """Return the models of both lists. Merge a model of `tops` into the model of `bases` with the same key."""
+    """Return the models of both lists. Two models with the same key are merged, and known values of `tops` win."""
     models = list(bases)
     positions = {key(model): position for position, model in enumerate(models)}
     for top in tops:
@@ -164,11 +164,11 @@ def _laid_over(
 
 
 def _merged(base: Model, top: Model) -> Model:
-    """Return a merged model with the known values of `top`, and the values of `base` for unknown ones."""
+    """Return a model with the known values of `top`, and with the values of `base` for the other fields."""
     try:
         return type(top).model_validate(_known(base, top))
     except ValidationError:
-        # Both are valid, but the merged one is not, for example if times of two clocks contradict each other.
+        # Keep `top`, because the merged model is invalid, for example if times from two clocks contradict each other.
         return top
 
 

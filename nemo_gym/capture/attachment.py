@@ -25,7 +25,7 @@ Folder = str | os.PathLike[str]
 
 
 class RolloutCapture:
-    """The model calls that one rollout makes from now on. Calls of an earlier run with the same id are excluded."""
+    """The model calls that a rollout makes after this object is created. Earlier calls with its id are excluded."""
 
     def __init__(self, store: CaptureStore, row: JsonObject) -> None:
         self.store = store
@@ -38,7 +38,7 @@ class RolloutCapture:
         if self.rollout_id is None:
             return
         for key in (OBSERVATIONS_KEY, TRAJECTORY_KEY):
-            # Remove records of an earlier run. The row may be that run's result, and verifiers return its fields.
+            # Remove the records of an earlier run. Verifiers return them if the row is a result of that run.
             if key in self.row and result.get(key) == self.row[key]:
                 del result[key]
         try:
@@ -46,14 +46,14 @@ class RolloutCapture:
             _merge(result, self.rollout_id, captured, include_payloads=True)
             attach_trajectory_record(self.row, result)
         except Exception:
-            # A failure to attach the record must not fail the rollout.
+            # Only log the error, because a failure to attach the record must not fail the rollout.
             logger.exception("rollout %s: the captured calls could not be attached to its result", self.rollout_id)
 
 
 def merge_model_call_capture_into_record(
     record: JsonObject, dirs: Folder | Iterable[Folder], *, include_payloads: bool = False
 ) -> JsonObject:
-    """Add `ng_model_call_capture` to a result in place, and join its observations with the calls in these folders.
+    """Add `ng_model_call_capture` to a result in place, and join its observations with the captured calls in `dirs`.
 
     A result without a rollout id is not changed.
     """

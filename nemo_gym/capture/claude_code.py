@@ -22,7 +22,7 @@ JOIN_FAILED = "compaction_model_call_join_failed"
 
 
 def with_compaction_calls(bundle: AgentObservationBundle, calls: Sequence[ModelCallRecord]) -> AgentObservationBundle:
-    """Return the observations with the references that the folder's own function adds, or with a gap if it fails."""
+    """Let the agent folder's function add references to compaction calls. If the function fails, add a gap."""
     if bundle.source != SOURCE:
         return bundle
     kept = bundle.model_copy(update={"gaps": [gap for gap in bundle.gaps if gap.code != JOIN_FAILED]})

@@ -26,7 +26,7 @@ class ErrorCategory(StrEnum):
     CONNECTION = "connection"
     EXCEPTION = "exception"
     INCOMPLETE = "incomplete"
-    """The answer was cancelled before its end."""
+    """The call ended before the answer was complete, for example because the caller hung up."""
     STREAM_TRUNCATED = "stream_truncated"
     """The stream ended without its final event."""
     CAPTURE_PARSE_ERROR = "capture_parse_error"
@@ -40,17 +40,15 @@ class Exchange(BaseModel):
 
     model_call_id: str = Field(default_factory=lambda: f"call_{uuid4().hex}")
     dialect: Dialect
-    """The API of the call."""
     model_ref: ModelServerRef | None = None
-    """The model server that was called."""
     started_at: float
     """Seconds since the epoch."""
     completed_at: float | None = None
     """Seconds since the epoch."""
     latency_ms: float | None = None
-    """Time to the end of the answer."""
+    """Time from the start of the call to the end of the answer."""
     latency_ttft_ms: float | None = None
-    """Time to the first byte of a stream; None if the answer was not streamed."""
+    """Time from the start of the call to the first byte of a streamed answer; None if the answer was not streamed."""
     status_code: int | None = None
     error_category: ErrorCategory | None = None
     """The reason why the call failed or its record is not complete."""
@@ -62,6 +60,6 @@ class Exchange(BaseModel):
     """The answer as text, if it is not JSON or is an incomplete stream."""
 
     def line(self) -> JsonObject:
-        """Return the fields to write. The raw texts are left out if they are None."""
+        """Return the call as a JSON object for the capture file. Raw texts that are None are left out."""
         unset = {name for name in ("request_raw", "response_raw") if getattr(self, name) is None}
         return self.model_dump(mode="json", exclude=unset)

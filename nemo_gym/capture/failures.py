@@ -40,8 +40,8 @@ def category_of_error(error: BaseException) -> ErrorCategory:
 
 def _status_of(error: BaseException) -> int | None:
     if isinstance(error, RolloutError):
-        # Its status is the one that we return to our caller. The status of the model endpoint belongs to its cause.
+        # Skip this status, because it is meant for this server's caller. The cause has the model endpoint's status.
         return None
-    # Authors may call models with any HTTP library. The errors of all libraries use one of these names.
+    # Look for both names, because authors may call models with any HTTP library.
     found = (getattr(error, name, None) for name in ("status", "status_code"))
     return next((status for status in found if isinstance(status, int)), None)

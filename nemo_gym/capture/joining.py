@@ -25,13 +25,13 @@ COMPACTION_PREFIXES = ("model_calls:", "before_model_call:", "after_model_call:"
 def join_model_call_observations(
     bundle: AgentObservationBundle, records: Sequence[ModelCallRecord]
 ) -> AgentObservationBundle:
-    """Return the observations with their references to model calls completed from the captured calls.
+    """Complete the references to model calls from the captured calls, and return the new observations.
 
     A call belongs to the invocation that names it. Gaps list the references that name no call, several calls or a
     call of another invocation, and the calls without an owner. They replace the gaps of an earlier join.
     """
     join = _Join(records)
-    # Invocations first, because the calls of a compaction must belong to its invocation.
+    # Join the invocations first, because compactions may only name calls that their invocation owns.
     joined = [join.invocation(each) if isinstance(each, AgentInvocation) else each for each in bundle.records]
     joined = [join.compaction(each) if isinstance(each, ContextCompactionObservation) else each for each in joined]
     kept = [gap for gap in bundle.gaps if not _is_of_a_join(gap)]
@@ -40,19 +40,18 @@ def join_model_call_observations(
 
 
 def unique_gaps(gaps: Sequence[ObservationGap]) -> list[ObservationGap]:
-    """Return the gaps without repetitions."""
     return list({(gap.code, gap.invocation_id, gap.detail): gap for gap in reversed(gaps)}.values())[::-1]
 
 
 def _is_of_a_join(gap: ObservationGap) -> bool:
     if gap.code == UNOWNED:
-        # An agent may report this gap itself, for calls that it cannot name. Such a gap has none of these prefixes.
+        # Keep a gap without these prefixes, because an agent may have reported it for calls that it cannot name.
         return (gap.detail or "").startswith((CAPTURE_PREFIX, *COMPACTION_PREFIXES))
     return gap.code in (AMBIGUOUS, UNMATCHED, CONFLICT)
 
 
 class _Join:
-    """The state of one join: the owners of the captured calls that are known so far, and the gaps."""
+    """The state of one join: the owners of calls and the gaps that have been found so far."""
 
     def __init__(self, records: Sequence[ModelCallRecord]) -> None:
         self.gaps: list[ObservationGap] = []

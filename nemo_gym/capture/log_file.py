@@ -15,12 +15,15 @@ from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
 def path_of_rollout(folder: Path, rollout_id: str, suffix: str) -> Path:
     """Return the path of a rollout's file. Raise `ValueError` for an id that could lead to another folder."""
     if not ROLLOUT_ID_PATTERN.fullmatch(rollout_id):
-        raise ValueError(f"{rollout_id!r} is not a rollout id: letters, digits, '.', '_' and '-' only")
+        raise ValueError(
+            f"{rollout_id!r} is not a rollout id. Begin with a letter or digit, and use only letters, digits, '.', "
+            "'_' and '-'"
+        )
     return folder / f"{rollout_id}{suffix}"
 
 
 class LogFile:
-    """An open file of lines that no other process may write at the same time."""
+    """An open file of lines. Its lock prevents other processes from writing to it at the same time."""
 
     def __init__(self, file: FileIO) -> None:
         self._file = file
@@ -28,7 +31,7 @@ class LogFile:
 
     @property
     def is_torn(self) -> bool:
-        """Whether the process that wrote the last line was stopped while it wrote."""
+        """Whether the last line is incomplete, because the process that wrote it was stopped."""
         return self.size > 0 and self.ending(1) != b"\n"
 
     def beginning(self, count: int) -> bytes:
@@ -45,7 +48,7 @@ class LogFile:
         self.size = 0
 
     def append(self, line: bytes, *, sync: bool = False) -> None:
-        """Append a line, after a newline if the last line is torn. Raise `OSError` if it cannot be written."""
+        """Append a line. If the last line is incomplete, end it first. Raise `OSError` if writing fails."""
         left = memoryview(b"\n" + line if self.is_torn else line)
         size = self.size
         try:
@@ -65,7 +68,7 @@ class LogFile:
 def locked_log(path: Path) -> Iterator[LogFile]:
     """Open a file for appending and lock it. Create the file and its folder if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Opened for each line, because there are more rollouts than files that a process may keep open.
+    # Open the file for each line, because there are more rollouts than files that a process may keep open.
     with path.open("a+b", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield LogFile(file)

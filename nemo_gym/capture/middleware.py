@@ -61,7 +61,7 @@ def _id_of_header(scope: Scope) -> str | None:
 
 
 class _Call:
-    """The recording of one call in progress."""
+    """The recording of one model call, from its request to the end of its answer."""
 
     def __init__(self, store: CaptureStore, rollout_id: str, record: Exchange) -> None:
         self.store = store
@@ -98,7 +98,7 @@ class _Call:
             self.record.error_category = category_of_error(error)
             raise
         finally:
-            # The answer did not end: the handler failed, or its caller disconnected.
+            # The answer is incomplete, because the handler failed or the caller disconnected.
             if not self._is_recorded:
                 cut_off = ErrorCategory.STREAM_TRUNCATED if self._is_stream else ErrorCategory.INCOMPLETE
                 await self._write(self.record.error_category or cut_off)
@@ -150,14 +150,14 @@ class _Call:
                 self.record.request_raw = body.decode("utf-8", "replace")
         self.record.latency_ms = self._elapsed_ms()
         self.record.completed_at = round(self.record.started_at + self.record.latency_ms / 1000, 6)
-        # Shielded, because a caller that disconnects cancels this task, but its record must still be written.
+        # Shield the write, because a caller that disconnects cancels this task, but the record must still be written.
         await asyncio.shield(asyncio.to_thread(self._write_now))
 
     def _write_now(self) -> None:
         try:
             self.store.record(self.rollout_id, self.record.line())
         except Exception:
-            # Recording must never fail a rollout.
+            # Do not raise the error, because recording must never fail a rollout.
             logger.exception("rollout %s: a model call could not be recorded", self.rollout_id)
             try:
                 self.store.mark_incomplete(self.rollout_id, f"{self.record.model_call_id} could not be written")

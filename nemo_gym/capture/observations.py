@@ -87,7 +87,7 @@ class ToolCallObservation(Observation):
 
 
 class ContextCompactionObservation(Observation):
-    """A compaction of an agent's conversation."""
+    """A context compaction, in which an agent replaces a part of its conversation by a summary."""
 
     kind: Literal["context_compaction"] = "context_compaction"
     invocation_id: str
@@ -134,7 +134,7 @@ class AgentObservationBundle(Observation):
     """All observations of one rollout, found under `ng_agent_observations` in an agent's answer."""
 
     source: str
-    """The agent that reports them."""
+    """The agent that reports the observations."""
     records: list[AgentObservation] = Field(default_factory=list)
     gaps: list[ObservationGap] = Field(default_factory=list)
 
@@ -165,7 +165,7 @@ def _check_ancestors(parents: Mapping[str, str | None]) -> None:
         ancestor: str | None = invocation_id
         while ancestor is not None and ancestor in parents:
             if ancestor in seen:
-                raise ValueError(f"invocation {invocation_id!r} has a cycle of parents")
+                raise ValueError(f"the parents of invocation {invocation_id!r} form a cycle")
             seen.add(ancestor)
             ancestor = parents[ancestor]
 

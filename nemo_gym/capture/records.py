@@ -13,37 +13,34 @@ from nemo_gym.config.settings import ModelServerRef
 from nemo_gym.jsonl import JsonObject, dump_json
 
 PAYLOADS = frozenset({"request", "response", "request_raw", "response_raw"})
-"""The fields with the contents of a call, which attachments omit by default."""
+"""The fields with the contents of a call. By default, they are left out when calls are attached to a result row."""
 
 
 class ModelCallRecord(BaseModel):
     """One captured call to a model server, read from a line of a capture file."""
 
     call_index: int
-    """The position of the line in its file, from 0."""
+    """The position of the call's line among the lines that were read from the file, counted from 0."""
     model_call_id: str | None = None
     response_id: str | None = None
-    """The id in the answer."""
+    """The `id` of the answer."""
     model_ref: ModelServerRef | None = None
-    """The model server that was called."""
     model: str | None = None
     """The name of the model in the answer, or else in the request."""
     dialect: str | None = None
     """The API of the call: `responses`, `chat` or `messages`."""
     status_code: int | None = None
-    """The HTTP status."""
     response_status: str | None = None
-    """The `status` in the answer."""
+    """The `status` of the answer."""
     finish_reason: str | None = None
-    """The reason why the answer ended."""
     started_at: float | None = None
     """Seconds since the epoch."""
     completed_at: float | None = None
     """Seconds since the epoch."""
     tokens_in: int | None = None
-    """Tokens of the request; None if the answer does not report them, as with all counts."""
+    """The number of tokens in the prompt, including cached ones. Counts that the answer does not report are None."""
     tokens_out: int | None = None
-    """Tokens of the answer."""
+    """The number of tokens in the answer."""
     tokens_reasoning: int | None = None
     """The part of `tokens_out` that was reasoning."""
     tokens_total: int | None = None
@@ -56,7 +53,6 @@ class ModelCallRecord(BaseModel):
     tool_calls: list[JsonObject] | None = None
     """The tool calls of the answer: `call_id`, `name` and `arguments`."""
     reasoning_content: str | None = None
-    """The reasoning in the answer."""
     cache_hit: bool | None = None
     """Whether the endpoint had a part of the request in its cache."""
     cached_tokens: int | None = None
@@ -72,7 +68,7 @@ class ModelCallRecord(BaseModel):
 
     @classmethod
     def of(cls, call_index: int, exchange: JsonObject) -> Self:
-        """Return the record of a line. Raise `ValidationError` if a field has the wrong type."""
+        """Convert a parsed line of a capture file. Raise `ValidationError` if a field has the wrong type."""
         request, request_raw = _payload(exchange, "request")
         response, response_raw = _payload(exchange, "response")
         answer = response or {}
@@ -121,13 +117,12 @@ class ModelCallMetrics(TokenUsage):
     """Sums over the model calls of a rollout."""
 
     latency_total_ms: float | None = None
-    """The sum of the calls' latencies."""
     num_calls: int = 0
     """The number of calls, including failed ones."""
 
     @classmethod
     def over(cls, calls: Sequence[ModelCallRecord]) -> Self:
-        """Return the sums over these calls, including failed ones."""
+        """Return the sums over these calls, including failed ones. A sum is None if no call reports the value."""
         names = (*TokenUsage.model_fields, "latency_total_ms")
         sums = {name: _sum(getattr(call, name) for call in calls) for name in names}
         return cls.model_validate({**sums, "num_calls": len(calls)})
@@ -146,7 +141,7 @@ class AvailableRecords(NamedTuple):
 
 
 def available_records(store: CaptureStore, rollout_id: str, after: Extent = BEGINNING) -> AvailableRecords:
-    """Return the captured calls of a rollout since `after`, in the order of the file."""
+    """Return a rollout's captured calls since `after`, in the order of the file, and the number of damaged lines."""
     exchanges, damaged = store.read_available(rollout_id, after)
     records = []
     for position, exchange in exchanges:
@@ -158,7 +153,7 @@ def available_records(store: CaptureStore, rollout_id: str, after: Extent = BEGI
 
 
 def read_model_call_records(store: CaptureStore, rollout_id: str) -> list[ModelCallRecord]:
-    """Return the captured calls of a rollout in the order of the file, without damaged lines."""
+    """Return the captured calls of a rollout in the order of the file. Skip damaged lines."""
     return available_records(store, rollout_id).records
 
 

@@ -18,7 +18,7 @@ INCOMPLETE_SUFFIX = ".capture.incomplete"
 
 
 class Extent(NamedTuple):
-    """The sizes, in bytes, of a rollout's files at some moment."""
+    """The sizes of a rollout's files in bytes at one point in time."""
 
     calls: int = 0
     reasons: int = 0
@@ -28,7 +28,7 @@ BEGINNING = Extent()
 
 
 class AvailableExchanges(NamedTuple):
-    """The readable lines of a capture file, each with its position from 0, and the number of damaged lines."""
+    """The readable calls, each with its position among the lines read (from 0), and the number of damaged lines."""
 
     exchanges: list[tuple[int, JsonObject]]
     damaged: int
@@ -54,7 +54,6 @@ class CaptureStore:
         return self
 
     def path_for(self, rollout_id: str) -> Path:
-        """Return the path of the file with a rollout's calls."""
         return path_of_rollout(self.root, rollout_id, CAPTURE_SUFFIX)
 
     def incomplete_path_for(self, rollout_id: str) -> Path:
@@ -74,7 +73,7 @@ class CaptureStore:
             self.mark_incomplete(rollout_id, "a line of the record is incomplete")
 
     def read(self, rollout_id: str) -> list[JsonObject]:
-        """Return all calls of a rollout. Raise `DataError` if a line is torn."""
+        """Return all calls of a rollout. Raise `DataError` if a line is incomplete."""
         return [_parsed(raw, self.path_for(rollout_id), number) for number, raw in self._lines(rollout_id)]
 
     def read_available(self, rollout_id: str, after: Extent = BEGINNING) -> AvailableExchanges:
@@ -84,7 +83,7 @@ class CaptureStore:
         return AvailableExchanges(exchanges, len(lines) - len(exchanges))
 
     def reasons(self, rollout_id: str, after: Extent = BEGINNING) -> list[str] | None:
-        """Return why the record lacks calls, as marked since `after`; None if it was not marked as incomplete."""
+        """Return the reasons for missing calls that were recorded since `after`; None if nothing was recorded."""
         path = self.incomplete_path_for(rollout_id)
         content = _content(path)[after.reasons :]
         if not content and (after.reasons or not path.exists()):
@@ -92,11 +91,11 @@ class CaptureStore:
         return [reason for reason in content.decode("utf-8", "replace").splitlines() if reason]
 
     def extent(self, rollout_id: str) -> Extent:
-        """Return the current sizes of a rollout's files, which separate later calls from those of an earlier run."""
+        """Return the current sizes of a rollout's files. Pass them as `after` to exclude the calls recorded so far."""
         return Extent(_size(self.path_for(rollout_id)), _size(self.incomplete_path_for(rollout_id)))
 
     def _append(self, path: Path, line: bytes) -> bool:
-        """Append one line, and return whether the line before it was torn."""
+        """Append one line, and return whether the previous line was incomplete."""
         with locked_log(path) as log:
             is_torn = log.is_torn
             log.append(line, sync=True)
@@ -132,5 +131,8 @@ def _readable(raw: bytes) -> JsonObject | None:
 def _parsed(raw: bytes, path: Path, number: int) -> JsonObject:
     call = _readable(raw)
     if call is None:
-        raise DataError(f"{path}:{number}: not a complete JSON object, because the process that wrote it was stopped.")
+        raise DataError(
+            f"{path}:{number}: the line is not a complete JSON object, because the process that wrote it was stopped. "
+            "Use read_available to read the other calls."
+        )
     return call

@@ -34,12 +34,12 @@ def assembled(dialect: Dialect, body: bytes) -> Answer:
             case "messages":
                 return _message(events)
     except (orjson.JSONDecodeError, UnicodeDecodeError, KeyError, IndexError, TypeError, AttributeError):
-        # A server may send malformed events. The caller of this function keeps their text.
+        # Report malformed events instead of failing. The caller of this function keeps their text.
         return Answer(None, ErrorCategory.CAPTURE_PARSE_ERROR)
 
 
 def _events(body: bytes) -> Iterator[JsonObject]:
-    """Yield the data of each event, `{}` for the final `[DONE]` of chat chunks."""
+    """Yield the data of each event as JSON. The final `[DONE]` of chat completions becomes `{}`."""
     for block in body.replace(b"\r\n", b"\n").split(b"\n\n")[:-1]:
         lines = block.decode().split("\n")
         data = "\n".join(line.removeprefix("data:").removeprefix(" ") for line in lines if line.startswith("data:"))

@@ -42,7 +42,7 @@ class TrajectoryResponseMetadata(Observation):
 
 
 class TrajectoryModelCall(Observation):
-    """One model call."""
+    """A model call of the trajectory: its request, its answer and the data about both."""
 
     model_call_id: str | None = None
     started_at: float | None = None
@@ -82,7 +82,7 @@ class TrajectoryTurn(Observation):
 
 
 class TrajectoryRecord(Observation):
-    """The `ng_trajectory` of a result."""
+    """The trajectory of a rollout, found under `ng_trajectory` in its result."""
 
     schema_version: Literal["1.0"] = "1.0"
     task_id: str
@@ -102,6 +102,6 @@ class TrajectoryRecord(Observation):
             if (turn.task_id, turn.rollout_id) != (self.task_id, self.rollout_id):
                 raise ValueError(
                     f"turn {turn.turn_no} belongs to task {turn.task_id!r} and rollout {turn.rollout_id!r}, but the "
-                    f"record to task {self.task_id!r} and rollout {self.rollout_id!r}"
+                    f"record belongs to task {self.task_id!r} and rollout {self.rollout_id!r}"
                 )
         return self

@@ -1,4 +1,4 @@
-"""The command line: parse arguments, call the library, print results.
+"""The command line, which parses arguments, calls the library and prints results.
 
 Training frameworks import a few names from here. Each name is loaded on first use, so that commands start fast.
 """

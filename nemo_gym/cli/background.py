@@ -13,8 +13,8 @@ from nemo_gym.rollouts.control.registry import Collection, collections_here
 from nemo_gym.rollouts.job import RunFiles
 
 IN_BACKGROUND_ENV_VAR = "NEMO_GYM_IN_BACKGROUND"
-"""An environment variable that marks the background process. Its command line has `--detach`, too, so without the
-variable it would start another one."""
+"""An environment variable that marks the background process. This process also has `--detach` in its command line.
+Without the variable, it would start another background process."""
 START_S = 20.0
 """Seconds to wait until the collection is registered. Preparing the data may take longer, but errors in the
 configuration appear within this time."""
@@ -29,8 +29,8 @@ def is_in_background() -> bool:
 def start_in_background(output: Path) -> int:
     """Run this command again in the background, with its output in a log file.
 
-    Return 0 once its collection is registered, or after `START_S`. If the process ends before that, print its output
-    and return its exit code.
+    Return 0 once its collection is registered, or after `START_S`. If the background process ends before that, print
+    its output and return its exit code.
     """
     files = RunFiles(results=output)
     log = files.output_of_command

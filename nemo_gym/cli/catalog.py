@@ -23,31 +23,26 @@ READERS: dict[str, Callable[[Notice], list[Component]]] = {
     "agents": lambda notice: catalog.servers("responses_api_agents", notice),
     "models": lambda notice: catalog.servers("responses_api_models", notice),
 }
-"""The function that finds the components of each kind."""
+"""The functions that list the components, by kind."""
 
 
 def benchmarks(words: list[str]) -> int:
-    """List the benchmarks."""
     return _list(words, "benchmarks", program="ng_list_benchmarks")
 
 
 def environments(words: list[str]) -> int:
-    """List the environments that are ready to run."""
     return _list(words, "environments", ListEnvironmentsSettings)
 
 
 def resources_servers(words: list[str]) -> int:
-    """List the resources servers."""
     return _list(words, "resources-servers")
 
 
 def agents(words: list[str]) -> int:
-    """List the agent servers."""
     return _list(words, "agents", ListAgentsSettings)
 
 
 def models(words: list[str]) -> int:
-    """List the model servers."""
     return _list(words, "models")
 
 
@@ -92,7 +87,6 @@ def _list(words: list[str], kind: str, model: type[ListSettings] = ListSettings,
 
 
 def _show_fits(environment: str, agents: list[Component], *, as_json: bool) -> int:
-    """Print which agents fit an environment."""
     from nemo_gym.contract.pairing import fits
 
     found = fits(environment_config(environment), agents)

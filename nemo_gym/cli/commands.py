@@ -14,12 +14,12 @@ class Command(NamedTuple):
     verb: str
     """One word, followed by flags if several commands have this word, such as `run --no-serve`."""
     script: str
-    """Empty if the command can only be run with `ng`."""
+    """The script name; empty if the command can only be run with `ng`."""
     function: str
     """`module:function` under `nemo_gym.cli`; imported only when the command is run."""
     summary: str
     starts_servers: bool = False
-    """Whether the function takes a `WarmStarter`. To save time, it is created before the function is imported."""
+    """Whether the function takes a `WarmStarter`, which is created before the function is imported, to save time."""
 
     @property
     def spelled(self) -> str:
@@ -28,7 +28,7 @@ class Command(NamedTuple):
 
 
 TAKE_A_VALUE = {"--search-dir", "--num-shards", "--shard-index"}
-"""Flags of `ng_test_all` that take a value: the next word is not a folder name."""
+"""Flags of `ng_test_all` that take a value, so that the next word is not a folder name."""
 
 NAME_A_FOLDER = ("--resources-server", "--environment", "--benchmark")
 
@@ -162,7 +162,7 @@ def _without(words: list[str], flags: list[str]) -> list[str] | None:
 
 
 def _of_all_folders(command: Command, rest: list[str]) -> Command:
-    """Return the command that tests all folders if the command is `env test` without a folder; else the command."""
+    """Return `ng_test_all` if the command is `env test` without a folder. Otherwise, return the command itself."""
     given = [word for before, word in pairwise(["", *rest]) if before not in TAKE_A_VALUE]
     names_one = any("entrypoint" in word or word.startswith(NAME_A_FOLDER) for word in rest) or any(
         not word.startswith(("-", "+", "~")) and "=" not in word for word in given

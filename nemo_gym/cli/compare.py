@@ -1,4 +1,4 @@
-"""`ng eval compare`: compare runs task by task, and check gates, the conditions that a comparison must meet."""
+"""The command `ng eval compare`, which compares runs task by task and checks the conditions given as gates."""
 
 from __future__ import annotations
 
@@ -39,13 +39,12 @@ class CompareSettings(JsonSettings):
     gate: list[str] = Field(default_factory=list)
     """A condition such as 'mcqa.accuracy >= -0.01'; may be repeated. Exit with code 3 unless all hold."""
     waivers: Path | None = None
-    """A YAML file of known regressions: name, gate, until, reason."""
+    """A YAML file of known regressions, each with the keys name, gate, until and reason."""
     markdown: bool = False
     """Print Markdown, for a pull request."""
 
 
 def compare(words: list[str]) -> int:
-    """Compare runs task by task."""
     summary = (
         "Compare runs task by task: ng eval compare A.jsonl B.jsonl [C.jsonl …]. Each run is compared with the first, "
         "with 95% intervals."
@@ -80,7 +79,7 @@ def compare(words: list[str]) -> int:
 
 
 def _report(settings: CompareSettings) -> Report:
-    # Imported here, because the help and the checks of the command line do not need numpy.
+    # Import these modules here, because they import numpy, which --help and the argument checks do not need.
     from nemo_gym.evaluation.comparison import Selection
     from nemo_gym.evaluation.comparison import compare as compared
     from nemo_gym.evaluation.gates import decide, parse_gate

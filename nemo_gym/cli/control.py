@@ -51,9 +51,9 @@ class CtlSettings(JsonSettings):
     """Parameters of `ng eval ctl`."""
 
     words: list[str] = Field(default_factory=list)
-    """The run, the verb and its argument."""
+    """The run, the verb, and the argument of the verb."""
     failed: bool = False
-    """For requeue: run all rollouts without a score again. This is the default."""
+    """For requeue: run all rollouts without a score again, as requeue does if no task is given."""
 
 
 class WaitSettings(CommandSettings):
@@ -66,7 +66,7 @@ class WaitSettings(CommandSettings):
 
 
 class Address(NamedTuple):
-    """All repeats of a task, or one of them."""
+    """The rollouts that a request is for: one repeat of a task, or all of its repeats if `repeat` is None."""
 
     task: NonNegativeInt
     repeat: NonNegativeInt | None
@@ -79,7 +79,7 @@ def ps(words: list[str]) -> int:
     if settings.as_json:
         printing.say(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
     elif found:
-        # Imported here, because the other commands of this module print no table.
+        # Import the tables here, because the other commands of this module do not need them.
         from nemo_gym.cli import tables
 
         tables.show(tables.collections(found))
@@ -119,7 +119,7 @@ def ctl(words: list[str]) -> int:
 
 
 def _parts(words: Sequence[str]) -> tuple[str | None, str, list[str]]:
-    """Split the words into run, verb and arguments. The run may be missing."""
+    """Split the words into the run (None if it is missing), the verb and its arguments."""
     for place, word in enumerate(words[:2]):
         if word in VERBS:
             return (words[0] if place else None), word, list(words[place + 1 :])
@@ -134,7 +134,7 @@ def _arguments(verb: str, words: Sequence[str], *, is_failed: bool) -> JsonObjec
         raise UsageError("--failed can be used only with requeue, and not together with a task.")
     most = 1 if verb in ("concurrency", "cancel", "requeue") else 0
     if len(words) > most:
-        raise UsageError(f"{verb}: unexpected '{words[most]}'.")
+        raise UsageError(f"{verb}: unexpected argument '{words[most]}'. Remove it.")
     if verb == "concurrency":
         return {"wanted": _concurrency(words)}
     if words:

@@ -1,4 +1,4 @@
-"""Commands on datasets: check and collate them, render prompts, prepare benchmarks."""
+"""Commands that check and collate datasets, render prompts and prepare benchmarks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nemo_gym.jsonl import read_raw_lines
 
 
 def collate(words: list[str]) -> int:
-    """Check the datasets of a mode, compare their metrics with the earlier ones, and collate them by type."""
+    """Check the datasets of a config's agents, compute their metrics, and collate the datasets by type."""
     summary = "Check, measure and collate the datasets of a config's agents."
     line = Options("ng_prepare_data", PreparationSettings, summary).read(words)
     run = load_without_model(line.paths, line.overrides)
@@ -33,7 +33,7 @@ def collate(words: list[str]) -> int:
 
 
 def render(words: list[str]) -> int:
-    """Write the rows of a file, with the messages of a prompt as the input of each row."""
+    """Write the rows of a file to another file, with a prompt's messages as the input of each row."""
     summary = "Write a file's rows with a prompt's messages as their input."
     options = Options("ng_materialize_prompts", MaterializePromptsConfig, summary, takes_config=False)
     settings = options.settings(words)
@@ -47,8 +47,8 @@ def prepare_benchmark(words: list[str]) -> int:
     """Prepare the data of every benchmark in a configuration."""
     line = Options("ng_prepare_benchmark", PrepareBenchmarkSettings, usual_selector="--benchmark").read(words)
     run = load_without_model(line.paths, line.overrides)
-    # Share the loaded config with the prepare scripts, which read it, for example in `get_hf_token`. They cannot load
-    # it themselves, because it lacks a model.
+    # Share the loaded config with the prepare scripts, which read it, for example in `get_hf_token`. The scripts
+    # cannot load the config themselves, because it lacks a model.
     set_process_config(view_of(run))
     settings = settings_from(PrepareBenchmarkSettings, run.plain)
     owed = []

@@ -22,7 +22,7 @@ OWN = {key_of(name, info) for name, info in DeploySettings.model_fields.items()}
 
 
 def render(words: list[str]) -> int:
-    """Print the manifests of a configuration, or write them to a file."""
+    """Print the manifests of a configuration, or write them to the file or folder of `--output`."""
     options = Options(PROGRAM, DeploySettings, takes_model=True, takes_sampling=True)
     line = options.read(words)
     own = [word for word in line.overrides if parse_override(word).path[0] in DeploySettings.model_fields]
@@ -31,7 +31,7 @@ def render(words: list[str]) -> int:
         raise UsageError("--target compose writes a Compose file and the config: add --output FOLDER.")
     others = [word for word in line.overrides if parse_override(word).path[0] not in OWN]
     plan = plan_of(line.paths, others, settings, shlex.join([*PROGRAM.split(), *words]))
-    # Check the pairing and the settings now, so that errors show here instead of in the cluster.
+    # Check the chosen agents and the settings now, so that errors show here instead of in the cluster.
     run = running.with_checked_pairing(plan.run)
     if plan.collection is not None:
         settings_from(CollectJob, {**plan.collection.values, "input_jsonl_fpath": "-", "output_jsonl_fpath": "-"})

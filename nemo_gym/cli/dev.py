@@ -1,4 +1,4 @@
-"""Commands for developers of this repository: run its tests, reinstall it."""
+"""Commands that run the tests of this repository and reinstall it, for its developers."""
 
 from __future__ import annotations
 

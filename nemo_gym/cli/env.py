@@ -37,16 +37,16 @@ class _Stopped(BaseException):
 
 
 class _Ending:
-    """The flags that a stop signal sets. The exception alone is not enough: it may get lost, as during an import."""
+    """The flags that a stop signal sets. The exception alone is not enough, as it may get lost during an import."""
 
     def __init__(self) -> None:
         self.is_due = False
         self.is_normal = False
-        """Whether a stop signal is the normal end, with exit code 0, because the servers are up."""
+        """Whether a stop signal ends the command with exit code 0. True once all servers are up."""
         self.exit_code = 0
         self._noted_at = -ECHO_S
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # A signal that is already ignored, as under nohup, stays ignored.
+            # Do not handle a signal that is already ignored, for example under nohup.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._note)
 
@@ -81,8 +81,8 @@ def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None
         running.await_model_endpoints(servers, settings)
         printing.say(f"{len(run.servers_here)} / {len(run.servers)} servers ready")
         running.show_instances(servers.instances)
-        # This process only waits from now on. `launch_for` does not do this, because it also serves `RunHelper`, whose
-        # program manages its own memory.
+        # Return unused memory to the system, because this process only waits from now on. `launch_for` must not do
+        # this, because `RunHelper` calls it in programs that manage their own memory.
         settle_memory()
         ending.is_normal = True
         head = servers.run.head
@@ -99,7 +99,7 @@ def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None
 
 
 def status(words: list[str]) -> int:
-    """Show every server of the current run and whether it answers; return 1 if one does not."""
+    """Show every server of the current run and whether it answers. Return 1 if any server does not."""
     line = Options("ng_status", JsonSettings).read(words)
     run = config.load(line.paths, line.overrides, needs_variables=False)
     settings = settings_from(JsonSettings, run.plain)

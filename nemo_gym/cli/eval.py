@@ -1,4 +1,4 @@
-"""The settings of `ng eval prepare`, under the name that the published package has."""
+"""The settings of `ng eval prepare`, under the name that they have in the published package."""
 
 from nemo_gym.cli.settings import PrepareBenchmarkSettings as PrepareBenchmarkConfig
 

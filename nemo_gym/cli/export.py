@@ -9,7 +9,7 @@ from nemo_gym.training.dataset import DatasetJob, export_dataset
 
 
 def dataset(words: list[str]) -> int:
-    """Write the training examples of a collection, and count what was kept and dropped."""
+    """Write the training examples of a collection, and print how many rollouts were kept and dropped."""
     summary = "Turn scored rollouts into training data: single rollouts, preference pairs or rated rollouts."
     job = Options("ng_export", DatasetJob, summary, takes_config=False).settings(words)
     report = export_dataset(job)

@@ -16,11 +16,13 @@ MOST_KINDS = 20
 LONGEST_MESSAGE = 400
 
 _NUMBER = re.compile(r"\b[0-9a-f]{8,}\b|(?<!\.py:)(?<!\d)\d+(\.\d+)?")
-"""Numbers that differ between occurrences of one failure: ports, counts and ids. A line number of a source file does
-not match, because it identifies the cause."""
+"""A regex for numbers that differ between occurrences of one failure: ports, counts and ids. It does not match the
+line numbers of source files, because they identify the cause."""
 _QUOTED_VALUE = re.compile(
-    r"""(?<!Error): (?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""  # answer: '…', but not KeyError: 'x', which is a cause
-    r"|\binput_value=.*?, input_type=\w+"  # in pydantic's messages
+    # Match `answer: 'x'`, but not `KeyError: 'x'`, because a missing key identifies the cause.
+    r"""(?<!Error): (?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+    # Match the values in pydantic's messages.
+    r"|\binput_value=.*?, input_type=\w+"
 )
 
 
@@ -55,11 +57,11 @@ class FailureReporter:
         self._others = 0
 
     def take(self, record: Record) -> None:
-        """Count a record, and report its failure if it is the first of its kind."""
+        """Count the failure of a record, if any. Report the first failure of each kind."""
         if record.cause is None:
             return
         whole = " ".join(self._mask(record.row.failure_message or "no message").split())
-        # Remove quoted values before the message is shortened, because a shortened one lacks its closing quote.
+        # Remove quoted values before the message is shortened, because a shortened value may lack its closing quote.
         shape = _shortened(_NUMBER.sub("#", _QUOTED_VALUE.sub(": …", whole)))
         kind, message = _Kind(record.cause, record.row.failure_server, shape), _shortened(whole)
         if kind not in self._kinds:

@@ -37,7 +37,6 @@ TEXTS = ("str", "path")
 
 
 def add_flag(parser: argparse.ArgumentParser, name: str, info: FieldInfo) -> None:
-    """Add the flag of one setting to a command's parser."""
     key = key_of(name, info)
     kind = _type_words(info.annotation)
     default = "required" if info.is_required() else f"default {_shown_default(info)}"
@@ -53,7 +52,7 @@ def add_flag(parser: argparse.ArgumentParser, name: str, info: FieldInfo) -> Non
 
 
 def is_list(info: FieldInfo) -> bool:
-    """Return whether a setting holds a list, so that its flag may be repeated."""
+    """Return whether a setting holds a list. If so, its flag may be repeated."""
     return typing.get_origin(info.annotation) is list
 
 
@@ -104,7 +103,7 @@ def _type_words(annotation: object) -> str:
 
 
 def text_keys(model: type[BaseModel]) -> set[str]:
-    """Return the settings that hold text or a path. Their values are not numbers: `4.10` may be a model's name."""
+    """Return the settings that hold text or a path. For them, `4.10` is text, such as a model's name, not a number."""
     return {key_of(name, info) for name, info in model.model_fields.items() if _type_words(info.annotation) in TEXTS}
 
 

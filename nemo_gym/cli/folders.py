@@ -1,4 +1,4 @@
-"""Commands on the folders of servers and environments: run tests, check promises, list packages."""
+"""Commands that test and check the folders of servers and environments, and list their packages."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _counted(tested: Sequence[Tested]) -> str:
 
 
 def check(words: list[str]) -> int:
-    """Check the promises of an environment by running rollouts in it, and return 1 if one is broken."""
+    """Check an environment by running rollouts in it, and return 1 if a check fails."""
     from nemo_gym.cli import tables
     from nemo_gym.contract import check_environment, open_environment, sample_of, tasks_in, write_examples
     from nemo_gym.data.obtain import Obtainer
@@ -127,7 +127,7 @@ def packages(words: list[str]) -> int:
 
 
 def _is_folder(path: Path) -> bool:
-    # Imported here, because most commands on folders do not need it.
+    # Import the module here, because most commands on folders do not need it.
     from nemo_gym.contract.environment import is_composed
 
     return is_server_folder(path) or is_composed(path)
@@ -150,6 +150,6 @@ def _folder_of(entrypoint: str, accepts: Callable[[Path], bool] = _is_folder) ->
 
 
 def _flag_for(tier: str, name: str, accepts: Callable[[Path], bool]) -> str | None:
-    """Return the flag that selects the folder of this name in another tier; None if there is no such folder."""
+    """Return the option that selects the folder of this name outside `tier`, or None if there is no such folder."""
     others = (selector for selector in SELECTORS if selector.key in ANY_FOLDER and selector.folder != tier)
     return next((f"{each.flag} {name}" for each in others if paths.find(f"{each.folder}/{name}", accepts)), None)

@@ -40,7 +40,7 @@ class HealthSettings(StartSettings):
     split: Literal["train", "validation", "benchmark", "example"] = "benchmark"
     """The type of the datasets whose rows are tried."""
     rows: PositiveInt = 3
-    """How many rows to try of each dataset: the longest one, and others at random."""
+    """How many rows of each dataset to try: the one with the longest prompt, and others at random."""
     num_repeats: PositiveInt | None = None
     """How often the whole run will run each row, for the forecast. Default: the dataset's num_repeats."""
     num_samples_in_parallel: PositiveInt = 1024
@@ -136,7 +136,7 @@ async def _have_tools(client: ServerClient, run: RunConfig, rows: list[Row]) -> 
             reply = await client.get(server.name, "/tools")
         except ServerCallError:
             continue
-        # Ignore a reply that is not JSON, because a server with its own routes may return anything for `/tools`.
+        # Ignore a reply that is not JSON, because a server with its own routes could return anything for `/tools`.
         with suppress(orjson.JSONDecodeError):
             if reply.ok and await reply.json():
                 return True

@@ -1,4 +1,4 @@
-"""Start and stop servers from a program, as training frameworks do instead of running `ng_run`."""
+"""Start and stop servers from a program. Training frameworks do this instead of running `ng_run`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WATCH_S = 3600.0
 
 
 class RunHelper:
-    """The servers of one configuration, from `start` to `shutdown`; leaving its `with` block calls `shutdown`."""
+    """A helper that starts and stops the servers of one configuration. At the end of a `with` block, it stops them."""
 
     def __init__(self) -> None:
         self._servers: RunningServers | None = None

@@ -33,7 +33,9 @@ def migrate(words: list[str]) -> int:
     """Publish a file on the Hugging Face Hub, then delete its package from GitLab."""
     settings, plain = _read(words, "ng_gitlab_to_hf_dataset", MigrateToHuggingFace)
     if "delete_from_gitlab" in plain:
-        raise ConfigError("delete_from_gitlab: ng_gitlab_to_hf_dataset always deletes. Leave this setting out.")
+        raise ConfigError(
+            "delete_from_gitlab: ng_gitlab_to_hf_dataset always deletes the package. Leave this setting out."
+        )
     return _upload(settings, Project.of_config(plain))
 
 
@@ -65,7 +67,6 @@ def download_from_hf(words: list[str]) -> int:
 
 
 def upload_to_gitlab(words: list[str]) -> int:
-    """Publish a file as a package of a GitLab project."""
     settings, plain = _read(words, "ng_upload_dataset_to_gitlab", UploadToGitLab)
     if not settings.input_jsonl_fpath.is_file():
         raise DataError(f"input_jsonl_fpath: file '{settings.input_jsonl_fpath}' not found. Check the path.")
@@ -75,7 +76,6 @@ def upload_to_gitlab(words: list[str]) -> int:
 
 
 def download_from_gitlab(words: list[str]) -> int:
-    """Download a file from a package of a GitLab project."""
     settings, plain = _read(words, "ng_download_dataset_from_gitlab", DownloadFromGitLab)
     project = Project.of_config(plain)
     project.download(settings.dataset_name, settings.version, settings.artifact_fpath, settings.output_fpath)

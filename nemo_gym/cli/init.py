@@ -20,7 +20,7 @@ class InitSettings(CommandSettings):
     """Parameters of `ng_init_resources_server`."""
 
     entrypoint: str | None = None
-    """The new folder of an environment with a server of its own, as resources_servers/<name>."""
+    """The folder of a new environment with its own server. Write it as resources_servers/<name>."""
     environment: str | None = None
     """The name of a new environment in environments/. Its server is new, too, unless reuse_verifier names one."""
     benchmark: str | None = None
@@ -29,7 +29,7 @@ class InitSettings(CommandSettings):
     """The part that you write: the verifier (the default), the agent, an agent around an external program, or a
     program that drives the rollouts itself."""
     reuse_verifier: str | None = None
-    """The resources server that grades, instead of a new one; NAME/FLAVOR for another of its configs."""
+    """An existing resources server that grades, instead of a new one. NAME/FLAVOR selects its config FLAVOR.yaml."""
     reward_range: tuple[float, float] | None = None
     """The lowest and the highest reward. Usually 0 and 1."""
     higher_is_better: bool | None = None
@@ -39,7 +39,7 @@ class InitSettings(CommandSettings):
 
 
 def init(words: list[str]) -> int:
-    """Create the folder of an environment or benchmark that passes the linter and its tests, and scores rollouts."""
+    """Create the folder of a new environment or benchmark: a working example to be changed step by step."""
     summary = (
         "Create the folder of a new environment or benchmark in the working folder: a working example to be changed "
         "step by step."
@@ -88,7 +88,7 @@ def _check(settings: InitSettings) -> None:
 
 
 def _as_called(name: str) -> str:
-    """Return the command for another program of this installation: its name if the PATH finds it, else its path."""
+    """Return the command for a program of this installation: its name if it is on the PATH, else its path."""
     for folder in (Path(sys.argv[0]).parent, Path(sys.executable).parent):
         if (folder / name).is_file():
             found = shutil.which(name)

@@ -1,4 +1,4 @@
-"""The `ng` program: find the command, run it, and print errors for the user."""
+"""The `ng` program, which finds the command, runs it, and prints errors for the user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
     """Run the command that the script name or the first arguments select, and return the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A character that the terminal cannot encode must not end a run.
+            # Replace characters that the terminal cannot encode, because an encoding error would end the run.
             stream.reconfigure(errors="replace")
     raise_open_files_limit()
     words = list(sys.argv[1:] if argv is None else argv)
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
             print(line, file=sys.stderr)  # noqa: T201 - the CLI prints
         return 130
     except BrokenPipeError:
-        # The reader of our output has closed the pipe: exit quietly, as other tools do.
+        # Exit without a message, as other tools do, because the program that reads the output has closed the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -72,11 +72,11 @@ def _execute(command: Command, words: list[str]) -> int:
         print(f"warning: {EXTRA_ROOTS_ENV_VAR}: {problem}", file=sys.stderr)  # noqa: T201 - the CLI prints
     if not command.starts_servers or HELP_WORDS & set(words):
         return _function(command)(words)
-    # Imported here, because only commands that start servers need it.
+    # Import the module here, because only commands that start servers need it.
     from nemo_gym.launcher.warm import WarmStarter, is_supported
 
     # Start the warm process before the command's module is imported, because the imports of the warm process take
-    # longer than everything else together.
+    # longer than all other steps together.
     starter = WarmStarter() if is_supported() else None
     try:
         return _function(command)(words, starter)

@@ -1,4 +1,4 @@
-"""The commands that check an environment's `manifest.yaml` and print it as JSON."""
+"""The commands that check an environment's `manifest.yaml` or print it as JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PublishSettings(JsonSettings):
 
 
 def publish(words: list[str]) -> int:
-    """Print an environment's manifest as JSON. Nothing is sent anywhere."""
+    """Print an environment's manifest as JSON, without uploading it."""
     line = Options("ng env publish", PublishSettings, named_by="name", usual_selector="--environment").read(words)
     settings = settings_from(PublishSettings, config.load([], line.overrides, skip_dotenv=True).plain)
     if settings.name is None:

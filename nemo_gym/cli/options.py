@@ -58,12 +58,13 @@ SAMPLING_FLAGS = {
     "--max-output-tokens": Sampling("max_output_tokens", int, "The maximum number of tokens per response."),
 }
 NAME = re.compile(r"[\w./-]*\w[\w./-]*")
-"""An argument that may be a name or a path, but not an override or a part of an override that the shell has split."""
+"""A regex for an argument that might be a name or a path. It does not match overrides, or the parts into which the
+shell might have split an override."""
 TEXT = re.compile(r"[^+~=][^=]*")
-"""An argument that may be a search query."""
+"""A regex for an argument that might be a search query."""
 FILES = ("input_glob", "rollouts_jsonl_fpath", "input_jsonl_fpath")
-"""Settings that take a file of rows or rollouts. If a .jsonl file is given without a flag, the flag of the first of
-these settings that the command has is suggested."""
+"""Settings that take a file of rows or rollouts. If a .jsonl file is given without a flag, one of these flags is
+suggested: the first one that the command has."""
 
 
 _TIERS = tuple(f"{tier}/" for tier in {*SERVER_TYPES, *(selector.folder for selector in SELECTORS)})
@@ -83,12 +84,12 @@ class ModelSettings(BaseModel):
 
 
 class PairingSettings(BaseModel):
-    """Whether a run may have agents and models that its environments do not allow."""
+    """The setting that allows agents and models that do not fit the environments of a run."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     allow_unsupported_pairing: bool = False
-    """Run an environment with an agent or a model that does not fit it, with a warning."""
+    """If an agent or a model does not fit the environment, print a warning and run it anyway."""
 
 
 class CommandLine(NamedTuple):
@@ -110,13 +111,16 @@ class Options(Generic[SettingsT]):
     takes_model: bool = False
     takes_sampling: bool = False
     takes_other_keys: bool = False
-    """Whether unknown keys are accepted, because they may belong to a config that the command finds itself."""
+    """Whether unknown keys are accepted. True if they might belong to a config that the command finds itself."""
     usual_selector: str = "--resources-server"
     """The flag to suggest for a name that was given without a flag."""
     names_folders: Collection[str] = ("resources_server",)
     """The selectors, such as `environment`, that a command for one folder offers as flags."""
     named_by: str | None = None
-    """The setting for arguments without a flag, such as `mcqa` in `ng list agents mcqa`. A list takes several."""
+    """The setting for an argument without a flag, such as `mcqa` in `ng list agents mcqa`.
+
+    If the setting is a list, it takes all such arguments.
+    """
 
     def settings(self, words: Sequence[str]) -> SettingsT:
         """Parse the arguments of a command that needs only its settings, and no config."""
@@ -148,7 +152,7 @@ class Options(Generic[SettingsT]):
             f"++{key}={encoded(value, is_text=key in texts)}" for key, value in given.items() if value is not None
         ]
         if any(word.lstrip("+") == "verbose=true" for word in (*overrides, *flags)):
-            # Use the same format as the server processes.
+            # Log in the same format as the server processes.
             logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
         return CommandLine(files, [*overrides, *flags])
 
@@ -180,7 +184,7 @@ class Options(Generic[SettingsT]):
         return [f"++{key}={orjson.dumps(meant[word]).decode()}" if word in names else word for word in words]
 
     def _listed(self, words: list[str]) -> list[str]:
-        """Turn all arguments that are not overrides into one override of a list. An existing path may contain '='."""
+        """Combine names and paths into one override of a list setting, including existing paths that contain '='."""
         names = [word for word in words if TEXT.fullmatch(word) or os.path.exists(word)]
         given = [f"++{self.named_by}={orjson.dumps(names).decode()}"] if names else []
         return [*(word for word in words if word not in names), *given]
@@ -193,7 +197,7 @@ class Options(Generic[SettingsT]):
         word = words[0]
         if word.endswith(".jsonl"):
             file = next((key for key in FILES if key in self.model.model_fields), None)
-            # Suggest all words for a glob pattern, because the shell has replaced it by the files that match.
+            # Suggest all words for `input_glob`, because the shell has replaced a pattern with the matching files.
             meant = ",".join(words) if file == "input_glob" else word
             return f"{flag_names(file)[0]} {meant}" if file else None
         if word.endswith((".yaml", ".yml")):
@@ -268,7 +272,7 @@ class Options(Generic[SettingsT]):
 
 
 def settings_from(model: type[SettingsT], values: Mapping[str, object]) -> SettingsT:
-    """Return a command's settings from the merged config. Raise `UsageError`, naming each bad key."""
+    """Return a command's settings from the merged config. Raise `UsageError` with all invalid keys."""
     keys = {key_of(name, info) for name, info in model.model_fields.items()}
     known = {key: values[key] for key in keys if key in values}
     try:
@@ -282,7 +286,7 @@ def settings_from(model: type[SettingsT], values: Mapping[str, object]) -> Setti
                 hint = f" (is '{close[0]}' a misspelling of it?)" if close else ""
                 problems.append(f"{key} is missing{hint}: add {flag_names(key)[0]} … or +{key}=…")
             else:
-                # A problem that concerns several settings has no key.
+                # Omit the key if the problem concerns several settings.
                 problems.append(f"{key}: {problem}" if key else problem)
         text = "; ".join(problems)
         raise UsageError(f"{text}{'' if text.endswith('?') else '.'} --help lists all settings.") from error
@@ -290,7 +294,7 @@ def settings_from(model: type[SettingsT], values: Mapping[str, object]) -> Setti
 
 class _Parser(argparse.ArgumentParser):
     def reject(self, unknown: Sequence[str]) -> NoReturn:
-        """Exit with an error that names the unknown flags. The list may also contain valid arguments after them."""
+        """Exit with an error that names the unknown flags. `unknown` can also contain valid arguments after a flag."""
         flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
         known = [flag for action in self._actions for flag in action.option_strings]
         close = (get_close_matches(flag, known, n=1) for flag in flags)

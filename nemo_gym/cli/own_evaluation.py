@@ -49,9 +49,9 @@ class LabelSettings(CommandSettings):
     sample: PositiveInt = 50
     """The number of rollouts to label, shared between the grader's verdicts as evenly as possible."""
     seed: int = 0
-    """The same seed draws the same sample."""
+    """The random seed. The same seed draws the same sample."""
     score: Path | None = None
-    """A file with labels. Report how well the grader agrees with them, instead of writing a sample."""
+    """A file with labels. If given, the command compares them with the grader and does not write a sample."""
     overwrite: bool = False
     """Replace an existing CSV file."""
     as_json: bool = Field(default=False, alias="json")
@@ -78,7 +78,10 @@ def label(words: list[str]) -> int:
     settings = options.settings(words)
     rollouts = settings.rollouts_jsonl_fpath
     if (settings.score is None) == (settings.output is None):
-        raise UsageError("Choose either --output LABELS.csv, to write a sample, or --score LABELS.csv, to compare.")
+        raise UsageError(
+            "Choose either --output LABELS.csv, to write a sample, or --score LABELS.csv, to compare its labels with "
+            "the grader."
+        )
     if settings.score is not None:
         agreement = agreement_with(rollouts, read_labels(settings.score))
         shown = dump_json(agreement_json(agreement)).decode() if settings.as_json else agreement_text(agreement)
@@ -87,7 +90,7 @@ def label(words: list[str]) -> int:
     assert settings.output is not None
     if settings.output.exists() and not settings.overwrite:
         raise DataError(
-            f"{settings.output} already exists, and may contain labels. Choose another name, or --overwrite."
+            f"{settings.output} already exists, and may contain labels. Choose another name, or pass --overwrite."
         )
     sample = write_sample(SampleJob(rollouts, settings.output, settings.sample, settings.seed))
     shares = ", ".join(f"{count} of {sample.all[verdict]} '{verdict}'" for verdict, count in sample.drawn.items())

@@ -1,6 +1,6 @@
 """The commands as functions, under the names of the published package.
 
-Each function reads `sys.argv` like the script of this command, and raises `SystemExit` if the exit code is not 0.
+Like the command's script, each function reads `sys.argv`. It raises `SystemExit` if the exit code is not 0.
 """
 
 from __future__ import annotations

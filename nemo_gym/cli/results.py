@@ -1,4 +1,4 @@
-"""Commands on collected rollouts: merge them, compute metrics, profile rewards."""
+"""Commands that merge collected rollouts, compute their metrics and profile their rewards."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ProfileSettings(RewardProfileConfig):
     output_jsonl_fpath: Path | None = None
     """Where to write the tasks' metrics, by default next to the rollouts."""
     pass_threshold: float | None = None
-    """Also report, per task, the share of rollouts whose reward is at least this."""
+    """Also report, per task, the share of rollouts whose reward is at least this value."""
 
 
 class AggregationSettings(AggregationJob, StartSettings):
@@ -52,7 +52,7 @@ class AggregationSettings(AggregationJob, StartSettings):
 
 
 def aggregate(words: list[str]) -> int:
-    """Merge rollout files, and compute metrics: with a config's servers, with the running ones, or without any."""
+    """Merge rollout files, and compute metrics. Some metrics need the servers of a config, or running servers."""
     summary = (
         "Merge rollout files into one, and compute metrics. With a config, its servers are started, except models; "
         "without one, the running servers are used. If no servers are running, only the metrics that every "
@@ -94,12 +94,13 @@ def aggregate(words: list[str]) -> int:
 def _kept_by_collectors(job: AggregationJob, results: list[Path], found: Contents) -> list[Path]:
     """Return the files in which collectors have kept the rollouts of a sharded run.
 
-    Return none if the results contain the rollouts themselves. Raise `UsageError` if the job does not fit the results.
+    Return an empty list if the results already contain the rollouts. Raise `UsageError` if the job's `shards` or
+    `merge_shards` does not fit the results.
     """
     if not found.entries:
         if job.shards is not None:
             raise UsageError(
-                f"shards: {', '.join(map(str, results))} already contains the whole rollouts. Leave out --shards."
+                f"shards: {', '.join(map(str, results))} already contains the rollouts themselves. Leave out --shards."
             )
         return []
     if not job.merge_shards:
@@ -129,7 +130,7 @@ def _serving(run: RunConfig, agents: list[str], settings: StartSettings) -> Iter
     if run.servers and not names_a_run:
         if unknown := sorted({*agents} - {*run.agent_names}):
             raise ConfigError(
-                f"no file of this config defines {', '.join(unknown)}, the agent of the rollouts. Agents of the "
+                f"no file of this config defines the rollouts' agents ({', '.join(unknown)}). Agents of the "
                 f"config: {', '.join(run.agent_names) or 'none'}. Pass the config of the original collection."
             )
         with running.launch_for(only_for(run, agents), settings, None, on_line=None) as servers:
@@ -155,7 +156,7 @@ async def _ask(
 
 
 def profile(words: list[str]) -> int:
-    """Match rollouts with their input rows and write reward statistics; needs no servers."""
+    """Match rollouts with their input rows and write reward statistics. No running servers are needed."""
     line = Options("ng_reward_profile", ProfileSettings, takes_config=False).read(words)
     given = dict(config.load(line.paths, line.overrides, skip_dotenv=True).plain)
     if "input_jsonl_fpath" in given:

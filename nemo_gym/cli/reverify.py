@@ -57,7 +57,6 @@ class ReverificationSettings(ReverificationJob, JudgeSettings, StartSettings):
 
 
 def reverify(words: list[str]) -> int:
-    """Grade stored rollouts again."""
     summary = (
         "Grade stored rollouts again from their rows and responses. With a config, its servers are started, except "
         "agents and the policy; without one, the running servers are used."
@@ -90,7 +89,7 @@ def reverify(words: list[str]) -> int:
 
 
 def _check(job: ReverificationJob, judge: JudgeSettings, run: RunConfig) -> Labels | None:
-    """Return the labels, if there are any. Raise `UsageError` for settings that exclude each other."""
+    """Return the labels, or None if no file is given. Raise `UsageError` for settings that exclude each other."""
     if judge.judge_repeats is None:
         if judge.labels is not None:
             raise UsageError(
@@ -166,7 +165,7 @@ def _graded(run: RunConfig, client: ServerClient, planned: Reverification, serve
 def _write(
     run: RunConfig, client: ServerClient, planned: Reverification, servers: RunningServers | None
 ) -> tuple[RunFiles, int]:
-    """Grade the rollouts. Return the files that were written, and the exit code."""
+    """Grade the rollouts and write the results. Return their files and the exit code."""
     _note_if_nothing_failed(planned)
     secrets = secrets_of(run)
     reporter = FailureReporter(printing.note, mask=secrets.mask)

@@ -54,7 +54,7 @@ ResultT = TypeVar("ResultT")
 RESUME_OVERRIDE = "+resume_from_cache=true"
 INTERRUPTED = 130
 WATCH_S = 0.2
-"""Seconds that one check of the servers takes. It is short, because the end of a run waits for the last check."""
+"""Seconds that one check of the servers takes. The time is short, because a run ends only after the last check."""
 
 
 class EndToEndSettings(EndToEndJob, StartSettings):
@@ -211,12 +211,12 @@ async def _collect(
         if run.settings.disable_aggregation:
             return None
         try:
-            # Do not ask the servers for metrics of a sharded run. Its entries lack long fields that these metrics may
+            # Do not ask the servers for metrics of a sharded run. Its entries lack long fields that such metrics might
             # need.
             asked = None if run.settings.sharded else client
             return await while_up(servers, aggregate(asked, run.files))
         except (DataError, LaunchError) as error:
-            # The run does not fail without metrics, because every rollout is already on disk.
+            # Do not fail the run if the metrics cannot be computed, because every rollout is already on disk.
             printing.note(f"Error: {error}")
             return None
     finally:
@@ -329,8 +329,8 @@ def run_interruptibly(work: Coroutine[object, None, ResultT]) -> ResultT:
             interrupts.append(number)
             task.cancel()
 
-        # By default, a second interrupt is raised in the event loop's own code, which may drop a callback that
-        # something waits for.
+        # Handle the signals in the loop. By default, a second interrupt is raised in the event loop's own code. A
+        # callback for which the run waits may then be lost.
         for number in handlers:
             asyncio.get_running_loop().add_signal_handler(number, interrupt, number)
         return await work

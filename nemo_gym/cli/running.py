@@ -39,11 +39,11 @@ ENDPOINT_POLL_S = 1.0
 REMINDER_S = 5.0
 UNKNOWN_NAME_S = 8.0
 REFUSED_S = 60.0
-"""The default limit of the wait for a port that refuses connections. It is short, because the address may be wrong."""
+"""Seconds to wait by default for a port that refuses connections. The time is short, as the address may be wrong."""
 
 
 def stop_signals() -> list[signal.Signals]:
-    """Return the signals that end a command in an orderly way, without those that nohup or a shell made us ignore."""
+    """Return the signals that end a command in an orderly way, except those that this process ignores."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
@@ -69,7 +69,7 @@ def with_checked_pairing(run: RunConfig) -> RunConfig:
     """
     if not run.paired_agents:
         return run
-    # Imported here because it imports the base classes of all servers, which other runs do not need.
+    # Import the module here, because it imports the base classes of all servers, which other runs do not need.
     from nemo_gym.contract.pairing import misfits
 
     try:
@@ -90,7 +90,6 @@ def launch_for(
     on_line: LineSink | None,
     log_dir: Path | None = None,
 ) -> RunningServers:
-    """Start the servers of a run with these settings."""
     wants_fork = run.plain.get("process_start_method", "fork") == "fork"
     start = partial(launch, dry_run=settings.dry_run)
     if settings.launcher == "ray" and not settings.dry_run:
@@ -112,7 +111,7 @@ def launch_for(
 
 @contextmanager
 def _noting_interruption(run: RunConfig) -> Iterator[None]:
-    """If a signal interrupts this block, add a note to its exception that names the stopped servers."""
+    """If a signal interrupts this block, add a note that names the stopped servers to the raised exception."""
     try:
         yield
     except Exception:
@@ -127,13 +126,13 @@ def interruption(signalled: BaseException | None) -> str:
     while signalled is not None:
         if notes := getattr(signalled, "__notes__", None):
             return "\n".join(notes)
-        # A second signal may interrupt the handling of the first one.
+        # Search earlier exceptions, too, because a second signal may interrupt the handling of the first one.
         signalled = signalled.__context__
     return "Interrupted before any server was started."
 
 
 def await_model_endpoints(servers: RunningServers, settings: StartSettings) -> None:
-    """Wait until every model endpoint answers, with any status; watch the servers meanwhile.
+    """Wait until every model endpoint answers with any HTTP status. Watch the servers meanwhile.
 
     Raise `LaunchError` if an endpoint has the same problem for too long, or if a server fails for good.
     """
@@ -156,7 +155,8 @@ def _await_model_endpoints(servers: RunningServers, settings: StartSettings) -> 
     }:
         now = time.monotonic()
         endpoints = {url: endpoints[url] for url in troubles}
-        # Restart the time of all other problems: a new problem, as while an endpoint starts, gets its whole time.
+        # Reset the waiting time of problems that an endpoint does not have now. The problem may change while an
+        # endpoint starts, and each new problem may last for its full limit.
         began |= {(url, other): now for url, found in troubles.items() for other in Trouble if other is not found}
         for url, trouble in troubles.items():
             waited_s, limit_s = now - began[url, trouble], limits[trouble]
@@ -175,7 +175,7 @@ def _await_model_endpoints(servers: RunningServers, settings: StartSettings) -> 
 
 
 def await_others(servers: RunningServers, settings: StartSettings) -> None:
-    """Wait until other machines have started the other servers. Raise `LaunchError` after `join_timeout_s`."""
+    """Wait until other machines have started the remaining servers. Raise `LaunchError` after `join_timeout_s`."""
     run = servers.run
     if run.only is None or run.joins:
         return
@@ -209,10 +209,10 @@ def _probe_s(deadline: float) -> float:
 
 
 def find_head(run: RunConfig, runs: Sequence[RunRecord], agents: Collection[str] = ()) -> HeadConfig:
-    """Return the configured head server if its port is fixed or no run is live, else that of a live run.
+    """Return a head server: the configured one if its port is fixed or no run is live, else the one of a live run.
 
-    `runs` are the live runs. If some of them have all of these agents, the others are left out. Of several runs, the
-    latest one that was started in this folder is chosen. Raise `LaunchError` if none of them was started here.
+    `runs` is the result of `live_runs`. Runs that have all of these agents take precedence. Of several runs, choose
+    the latest one that was started in this folder. Raise `LaunchError` if none of them was started here.
     """
     if run.head.port_is_fixed and run.head.port:
         return run.head.model_copy(update={"tls": loads.tls_of(run.head)})
@@ -242,7 +242,7 @@ def client_for(run: RunConfig, runs: Sequence[RunRecord], agents: Collection[str
 
 
 def choices_by_agent(runs: Iterable[RunRecord]) -> dict[str, str]:
-    """Return, for each agent of these runs, the overrides that select a run with it."""
+    """Return, for each agent of these runs, the overrides that select a run with that agent."""
     choices: dict[str, list[str]] = {}
     for each in runs:
         for agent in each.agents:
@@ -261,7 +261,7 @@ def ask_for_servers(head: HeadConfig, run_token: str | None = None) -> list[Json
 
 
 def show_instances(instances: Iterable[ServerInstance]) -> None:
-    """Print one line per server in columns, without rich, which would stay in memory for the whole run."""
+    """Print one line per server, in columns. Do not import rich, because it would stay in memory for the whole run."""
     rows = [(each.config_path, each.server_type, each.name, each.url, each.where) for each in instances]
     lines = [("server", "tier", "implementation", "address", "pid"), *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -281,7 +281,7 @@ def _busy(load: JsonObject | None) -> str:
 
 
 def show_status(servers: list[JsonObject]) -> None:
-    """Print one line per server, and a count."""
+    """Print one line per server, and the number of servers that answer."""
     for number, server in enumerate(servers, start=1):
         mark = "✓" if server["status"] == "success" else "✗"
         where = ServerInstance.model_validate(server).where

@@ -1,4 +1,4 @@
-"""The command that prints the fields of a row, the tools, the settings and the added fields of an environment."""
+"""The command that prints an environment's row fields, tools and settings, and the fields that grading adds."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from nemo_gym.errors import UsageError
 from nemo_gym.jsonl import JsonObject
 
 LONGEST_TEXT = 400
-"""The number of characters after which a text in the example row is cut."""
+"""The number of characters after which a string in the example row is cut."""
 LONGEST_DEFAULT = 60
 MOST_FIELDS = 8
-"""The maximum number of fields of an object whose type is shown with its fields."""
+"""The maximum number of fields to list in the type of an object. A larger object is shown as `object`."""
 NAMES_OF_TYPES = {"string": "text", "boolean": "true|false", "integer": "whole number", "array": "list"}
 
 
@@ -42,7 +42,7 @@ class SchemaSettings(JsonSettings):
 
 
 def schema(words: list[str]) -> int:
-    """Print the fields of a row, the tools, the settings and the fields that grading adds."""
+    """Print an environment's row fields, tools and settings, and the fields that grading adds."""
     line = Options("ng env schema", SchemaSettings, named_by="name", usual_selector="--environment").read(words)
     own = [word for word in line.overrides if _is_own(word)]
     settings = settings_from(SchemaSettings, config.load([], own, skip_dotenv=True).plain)
@@ -154,7 +154,7 @@ def _object(schema: JsonObject, definitions: JsonObject) -> str:
 
 
 def _cut(value: object) -> object:
-    """Return a JSON value in which long texts are cut."""
+    """Return a copy of a JSON value in which long strings are shortened."""
     if isinstance(value, dict):
         return {key: _cut(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -16,7 +16,7 @@ from nemo_gym.errors import ConfigPathNotFoundError
 
 
 class Selector(NamedTuple):
-    """A flag that names a folder of configs."""
+    """A flag that selects configs of one folder by name, such as `--benchmark sums`."""
 
     flag: str
     folder: str
@@ -24,7 +24,7 @@ class Selector(NamedTuple):
     is_server: bool
     """Whether a config is `configs/<name>.yaml`, as for servers, instead of `config.yaml`."""
     others: tuple[str, ...] = ()
-    """The flags of other selectors. This selector also accepts the names that they accept."""
+    """The flags of other selectors. This selector accepts their names as well."""
 
     @property
     def key(self) -> str:
@@ -67,7 +67,6 @@ AGENT_TYPE = Selector("--agent-type", "responses_api_agents", "Another agent for
 
 
 def add_selectors(parser: argparse.ArgumentParser) -> None:
-    """Add all selectors to a command's parser."""
     for selector in SELECTORS:
         parser.add_argument(selector.flag, action="append", metavar="NAME[/FLAVOR]", help=selector.meaning)
 
@@ -83,7 +82,7 @@ def take_selected(given: dict[str, list[str] | None]) -> Iterator[str]:
 
 
 def add_agent_type(parser: argparse.ArgumentParser) -> None:
-    """Add `--agent-type`, which plays an environment with another agent, to a command's parser."""
+    """Add the flag `--agent-type`, which selects another agent for the environments, to a command's parser."""
     meaning = f"{AGENT_TYPE.meaning} Its config gives its settings. [+{AGENT_CONFIG}=FILE]"
     parser.add_argument(AGENT_TYPE.flag, dest=AGENT_CONFIG, metavar="NAME[/FLAVOR]", help=meaning)
 
@@ -101,15 +100,18 @@ def environment_config(name: str) -> str:
 def check_search_dir(given: str) -> None:
     """Raise `ConfigPathNotFoundError` if the folder for `--search-dir` does not exist.
 
-    Also raise it for a folder such as `resources_servers/`, because the search folder is its parent.
+    Also raise it for a folder such as `resources_servers/`, because `--search-dir` takes the parent of such folders.
     """
     folder = Path(given).expanduser()
     if folder.is_dir():
         if folder.name in SERVER_TYPES and not any((folder / tier).is_dir() for tier in SERVER_TYPES):
-            raise ConfigPathNotFoundError(f"--search-dir {given}: name the folder above it, '{folder.parent}'.")
+            raise ConfigPathNotFoundError(
+                f"--search-dir {given}: this folder only has servers of one type. Name the folder above it, "
+                f"'{folder.parent}'."
+            )
         return
     if folder.exists():
-        raise ConfigPathNotFoundError(f"--search-dir {given}: it is not a folder.")
+        raise ConfigPathNotFoundError(f"--search-dir {given}: this is a file, not a folder. Name a folder.")
     guess = closest(folder.name, [path.name for path in folder.parent.glob("*/")])
     hint = f" Did you mean '{folder.parent / guess}'?" if guess else ""
     raise ConfigPathNotFoundError(f"--search-dir {given}: there is no such folder.{hint}")

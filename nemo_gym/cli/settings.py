@@ -41,10 +41,10 @@ class StartSettings(CommandSettings):
     ready_timeout_s: float = Field(default=120.0, gt=0)
     """Give up if a server has not answered after this many seconds."""
     restart_limit: int = Field(default=5, ge=0)
-    """Restart a crashed server at most this often within ten minutes; 0 ends the run at the first crash."""
+    """Restart a crashed server at most this many times within ten minutes; 0 ends the run at the first crash."""
     model_endpoint_readiness_timeout_seconds: float = Field(default=600.0, ge=0)
-    """Seconds to wait for the endpoints of model servers; 0 does not wait. If it is not set, a port that refuses
-    connections is given 60 s. A host name must resolve within 10 s."""
+    """Seconds to wait for the endpoints of model servers; 0 disables the wait. If this is not set, wait only 60 s
+    for a port that refuses connections. A host name must always resolve within about 10 s."""
     auto_install: bool = False
     """Build a separate virtual environment for each folder whose requirements are not met."""
     dry_run: bool = False
@@ -62,7 +62,7 @@ class EntrypointSettings(CommandSettings):
     """Parameters of the commands that work on one environment's folder."""
 
     entrypoint: str
-    """The folder, as resources_servers/<name>."""
+    """The environment's folder, such as resources_servers/<name>."""
 
 
 class TestSettings(EntrypointSettings):
@@ -82,14 +82,14 @@ class TestAllSettings(CommandSettings):
     num_shards: int = Field(default=1, ge=1)
     """Number of parts to split the folders into."""
     shard_index: int = Field(default=0, ge=0)
-    """Index of the part to test, from 0."""
+    """Index of the part to test. The first part has index 0."""
 
 
 class PackagesSettings(EntrypointSettings):
     """Parameters of `ng_pip_list`."""
 
     format: Literal["columns", "freeze", "json"] | None = None
-    """Output format."""
+    """Format of the list, as in `pip list --format`."""
     outdated: bool = False
     """Only list packages that have a newer version; this queries the package index."""
 
@@ -164,7 +164,7 @@ class CheckSettings(EntrypointSettings):
     dataset: Literal["train", "validation", "benchmark", "example"] | None = None
     """Also play a sample of the environment's datasets of this type. Missing files are made or downloaded."""
     sample: int = Field(default=200, ge=1)
-    """Number of rows of that sample."""
+    """Number of rows in the sample of `dataset`."""
     seed: int = 0
     """The same seed draws the same sample."""
     write_examples: bool = False

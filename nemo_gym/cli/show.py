@@ -1,4 +1,4 @@
-"""`ng eval show`: print rollouts as conversations."""
+"""The command `ng eval show`, which prints rollouts as conversations."""
 
 from __future__ import annotations
 
@@ -44,29 +44,28 @@ class ShowSettings(JsonSettings):
     paths: list[Path] = Field(default_factory=list)
     """The file of rollouts, or a folder with one run."""
     task: NonNegativeInt | None = None
-    """Only the rollouts of this task."""
+    """Print only the rollouts of this task."""
     repeat: NonNegativeInt | None = None
-    """Only this repeat of the tasks."""
+    """Print only this repeat of each task."""
     attempt: NonNegativeInt | None = None
-    """This attempt of the rollout that --task and --repeat select. Default: the scored one, else the last one."""
+    """Print this attempt of the rollout given by --task and --repeat. Default: the scored attempt, else the last."""
     worst: PositiveInt | None = None
-    """The scored rollouts with the lowest rewards, the lowest first."""
+    """Print this many scored rollouts with the lowest rewards, the lowest first."""
     best: PositiveInt | None = None
-    """The scored rollouts with the highest rewards, the highest first."""
+    """Print this many scored rollouts with the highest rewards, the highest first."""
     failed: bool = False
-    """Only failed rollouts."""
+    """Print only failed rollouts."""
     where: str | None = None
-    """Only scored rollouts for which this condition holds, such as 'reward < 0.5'; with --failed, only failed ones."""
+    """Print only scored rollouts (with --failed, failed ones) that fulfil this condition, such as 'reward < 0.5'."""
     limit: PositiveInt | None = None
-    """How many rollouts to print, the first ones by task. Default: 5; all with --task, --worst or --best."""
+    """Print at most this many rollouts, in task order. Default: 5; with --task, --worst or --best, all of them."""
     full: bool = False
-    """Print long texts up to 64 KiB, and the lines of the log around a failure."""
+    """Print up to 64 KiB of each long text, and the lines of the log around a failure."""
     as_json: bool = Field(default=False, alias="json")
-    """Print the lines of the files as they are."""
+    """Print the rollouts as JSON lines, exactly as stored in the files."""
 
 
 def show(words: list[str]) -> int:
-    """Print rollouts as conversations."""
     summary = (
         "Print rollouts as conversations: ng eval show RESULTS.jsonl. Without a choice, print the first five. Failed "
         "attempts and rollouts that have not ended are found, too."
@@ -87,7 +86,7 @@ def _show(view: RunView, settings: ShowSettings) -> int:
     try:
         _print(view, places, settings)
     except BrokenPipeError:
-        # The reader of the pipe, such as `head`, has closed it.
+        # Stop without an error, because the reader of the pipe, such as `head`, has closed it.
         printing.discard_output()
     total = counted(view.index.select(Filter(), limit=0).total, "rollout")
     if not places:
@@ -138,7 +137,10 @@ def _index(view: RunView) -> None:
 
 
 def _chosen(view: RunView, settings: ShowSettings) -> Iterator[Score]:
-    """Yield the rollouts that fit the choice, by task and repeat. Raise `DataError` for an unknown task or repeat."""
+    """Return the rollouts that the settings select, ordered by task and repeat.
+
+    Raise `DataError` if the task or the repeat does not exist.
+    """
     needs_scores = bool(settings.worst or settings.best or settings.where)
     numbers = Filter(
         task=() if settings.task is None else (settings.task,),
@@ -170,7 +172,7 @@ def _range(noun: str, numbers: set[int]) -> str:
 
 
 def _where(view: RunView, chosen: Filter, where: str) -> Iterator[Score]:
-    """Yield the rollouts whose records fulfil a condition. Read the records from the files; the index lacks them.
+    """Yield the rollouts whose records fulfil a condition. The records are read from the files.
 
     At the end, raise `DataError` if the condition names a field that none of the records has.
     """
@@ -185,7 +187,7 @@ def _where(view: RunView, chosen: Filter, where: str) -> Iterator[Score]:
 
 
 def _ordered(scores: Iterator[Score], settings: ShowSettings) -> Iterator[Score]:
-    """Return the scores with the lowest or highest rewards first, if those are chosen."""
+    """Return only the lowest or highest scores, in order, if `worst` or `best` is set; otherwise all scores."""
     if settings.worst:
         return iter(heapq.nsmallest(settings.worst, scores, key=_reward))
     if settings.best:
@@ -198,10 +200,13 @@ def _reward(score: Score) -> float:
 
 
 def _place_of(view: RunView, key: TaskKey, attempt: int | None = None) -> Place:
-    """Return the place of a rollout's current record, or of one attempt. Raise `DataError` if it does not exist."""
+    """Return the file and line of a rollout's current record, or of the record of one attempt.
+
+    Raise `DataError` if there is no such record.
+    """
     current = view.index.place(key)
     if current is None:
-        raise DataError(f"{view.files.results}: rollout {key} has disappeared while the file was read. Try again.")
+        raise DataError(f"{view.files.results}: rollout {key} disappeared while the file was read. Try again.")
     if attempt is None:
         return current
     places = [*view.index.attempts(key), current]
@@ -226,7 +231,7 @@ def _print(view: RunView, places: list[Place], settings: ShowSettings) -> None:
 
 
 def _rollout(view: RunView, place: Place, settings: ShowSettings) -> tuple[JsonObject, str | None]:
-    """Return the rollout at a place in a file, and the path of the failed server's log if the record names it."""
+    """Return the rollout at a place in a file, and the path of the failed server's log (None if unknown)."""
     try:
         shown = shown_at(view, place)
     except HTTPException as error:
@@ -237,5 +242,7 @@ def _rollout(view: RunView, place: Place, settings: ShowSettings) -> tuple[JsonO
         found = rollout_json(shown, settings.paths, items_bytes=items_bytes)
     except RecursionError as error:
         advice = "--json prints the line"
-        raise DataError(f"{place.path}:{place.line}: nested too deeply to be shown; {advice}.") from error
+        raise DataError(
+            f"{place.path}:{place.line}: the record is nested too deeply to be shown; {advice}."
+        ) from error
     return found, log if isinstance(log, str) else None

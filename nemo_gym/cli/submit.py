@@ -72,18 +72,17 @@ class LogsSettings(RunSettings):
     follow: bool = False
     """Print new lines until the job ends."""
     timeout_s: PositiveInt | None = None
-    """Follow for this many seconds at most, with exit code 124."""
+    """Follow the log for at most this many seconds, then exit with code 124."""
 
 
 class CancelSettings(RunSettings):
     """Parameters of `ng submit cancel`."""
 
     now: bool = False
-    """Do not drain: running rollouts stay unresolved."""
+    """Cancel the job without waiting for running rollouts, which stay unresolved."""
 
 
 def submit(words: list[str]) -> int:
-    """Submit a collection as a job."""
     options = Options("ng submit", SubmitSettings, SUMMARY, takes_model=True, takes_sampling=True)
     # Accept `-c`, because the command of the published package has this short flag.
     line = options.read(["--config" if word == "-c" else word for word in words])
@@ -195,7 +194,6 @@ def _progress_line(progress: JsonObject | None) -> str:
 
 
 def logs(words: list[str]) -> int:
-    """Print the log of a submitted run."""
     summary = "Print the log of a submitted run, or of the servers of one node."
     settings = Options("ng submit logs", LogsSettings, summary, takes_config=False, named_by="run").settings(words)
     submission = find(settings.run)
@@ -206,7 +204,7 @@ def logs(words: list[str]) -> int:
     deadline = None if settings.timeout_s is None else time.monotonic() + settings.timeout_s
     position = 0
     while True:
-        # Ask for the state before reading the log, so that the last lines are not missed.
+        # Ask Slurm for the state before reading the log, so that the last lines are not missed.
         state = scheduler.state_of(submission.job_id) if settings.follow else None
         position = _print_from(path, position)
         if not settings.follow or state is None or state.has_ended:

@@ -17,7 +17,7 @@ from nemo_gym.metrics.intervals import CI_HIGH, CI_LOW
 from nemo_gym.metrics.pass_at_k import highest_k_metrics
 
 if TYPE_CHECKING:
-    # Imported for types only, because these modules import others that most tables do not need.
+    # Import these modules for types only, because they import others that most tables do not need.
     from nemo_gym.contract import Finding
     from nemo_gym.contract.pairing import Fit
     from nemo_gym.data.catalog import Component
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 PIPED_WIDTH = 200
 NARROW = 100
-"""Below this width, a table of benchmarks has only its short columns."""
+"""The width below which a table of benchmarks has only its short columns."""
 REWARD = "mean/reward"
 PESSIMISTIC = "pessimistic/"
 PESSIMISTIC_REWARD = PESSIMISTIC + REWARD
 INTERVAL = "95% interval"
 OVER = "scored of planned"
 AVERAGED = "pass@1[avg-of-"
-"""Start of the names of a benchmark's main metrics."""
+"""The prefix of the names of a benchmark's main metrics."""
 MOST_COLUMNS = 4
 SHOWN_IN_ROW = 3
 ABSENT = "–"
@@ -43,17 +43,16 @@ _OF_ATTEMPTS = re.compile(r"(.*/)?(pass|majority)@")
 TOKENS_SUFFIX = "_tokens"
 """The suffix of fields that are counts. They are not shown in percent, even if they are always 0 or 1."""
 PERCENT_SUFFIX = "_pct"
-"""The suffix of metrics that are already in percent, as are pass@k and majority@k. All others have the unit of the
+"""The suffix of metrics that are already in percent, like pass@k and majority@k. All others have the unit of the
 verifier."""
 
 
 def show(table: Table) -> None:
-    """Print a table."""
     console().print(table)
 
 
 def console() -> Console:
-    """Return a console for standard output: the terminal, or lines of a fixed width in a file or pipe."""
+    """Return a console for standard output. If that is not a terminal, lines have a fixed width."""
     found = Console(highlight=False)
     if not found.is_terminal:
         found.width = PIPED_WIDTH
@@ -65,7 +64,7 @@ def _table(*columns: str | Column, title: str | None = None) -> Table:
 
 
 def findings(found: Iterable[Finding]) -> Table:
-    """Return a table of findings, one row per promise."""
+    """Return a table of the results of `ng env check`, one row per check."""
     table = _table("", "promise", Column("found", overflow="fold"))
     for finding in found:
         table.add_row("✓" if finding.is_kept else "✗", finding.promise, Text(finding.detail))
@@ -73,7 +72,7 @@ def findings(found: Iterable[Finding]) -> Table:
 
 
 def fits(found: Iterable[Fit]) -> Table:
-    """Return a table of agents, with the reasons why they do not fit an environment."""
+    """Return a table of which agents fit an environment, and why the others do not."""
     table = _table("", "agent", Column("found", overflow="fold"))
     for each in found:
         fitting = "it fits; the environment's own" if each.is_own else "it fits"
@@ -101,7 +100,7 @@ def tested(folders: Iterable[Tested]) -> Table:
 
 
 def kept_and_dropped(kept: int, dropped: Mapping[str, int]) -> Table:
-    """Return a table of how many rollouts were kept, and how many dropped for each reason, the most frequent first."""
+    """Return a table with the number of kept rollouts, and of dropped ones by reason, the most frequent first."""
     table = _table("", Column("rollouts", justify="right"), Column("reason", overflow="fold"))
     table.add_row("kept", str(kept), "")
     for reason, count in sorted(dropped.items(), key=lambda each: -each[1]):
@@ -110,7 +109,7 @@ def kept_and_dropped(kept: int, dropped: Mapping[str, int]) -> Table:
 
 
 def collections(found: Sequence[JsonObject]) -> Table:
-    """Return a table of running collections."""
+    """Return a table of running collections, with their state, progress and mean reward."""
     names = ("run", "state", "ended", "running", "per second", "mean reward", "minutes", "process", "output")
     table = _table(*(Column(name, justify="right" if name in names[2:8] else "left") for name in names))
     for each in found:
@@ -255,8 +254,8 @@ def _agents_in_columns(metrics: Sequence[JsonObject]) -> Table:
 def _chosen(agent: JsonObject) -> list[str]:
     """Return the names of the metrics to show, apart from the reward.
 
-    These are the key metrics, without the means of fields that were already in the rows. If the key metrics have
-    neither pass@k nor majority@k, the ones with the highest k are added.
+    These are the key metrics, without the means of fields that were already in the rows. If the key metrics include
+    neither pass@k nor majority@k, both are added for the highest k.
     """
     echoed = {f"mean/{field}" for field in agent.get("row_fields", ())}
     chosen = {*agent["key_metrics"]} - {REWARD} - echoed
@@ -280,7 +279,7 @@ def _percent_factor(agent: JsonObject, name: str) -> int:
     if _OF_ATTEMPTS.match(name) or name.endswith(PERCENT_SUFFIX):
         return 1
     metrics = agent["agent_metrics"]
-    # A subset's mean has the unit of the overall mean.
+    # Decide by the overall metric, because a subset's mean has the same unit.
     field = name.rpartition("mean/")[2]
     low, high = metrics.get(f"min/{field}"), metrics.get(f"max/{field}")
     is_count = field.endswith(TOKENS_SUFFIX) or field in agent.get("integer_fields", ())
@@ -301,7 +300,7 @@ def _interval(agent: JsonObject, name: str) -> Text:
 
 
 def _over(agent: JsonObject) -> Text:
-    """Return how many rollouts an agent's means cover, and what happened to the others."""
+    """Return how many rollouts an agent's means cover, and the outcomes of the other rollouts."""
     ledger = agent.get("ledger")
     if ledger is None:
         return Text(ABSENT)

@@ -1,4 +1,4 @@
-"""`ng env top`: the servers of a run and how busy they are, live."""
+"""The command `ng env top`, which shows in a live table how busy the servers of a run are."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from nemo_gym.config.wording import counted
 from nemo_gym.errors import HeadServerNotFoundError, LaunchError
 
 FIRST_INTERVAL_S = 0.5
-"""Seconds between the first two readings, because rates need two."""
+"""Seconds between the first two readings: few, because rates are known only from the second reading on."""
 QUIT_KEYS = b"qQ"
 COLOURS = {"up": "green", "starting": "yellow", "down": "bold red"}
 NUMBERS = {
@@ -47,9 +47,9 @@ NUMBERS = {
 }
 """The columns with numbers, and whether a narrow terminal shows them, too."""
 LAGGING_MS = 100.0
-"""The milliseconds from which on a lag of the event loop delays every request noticeably."""
+"""The event loop lag, in milliseconds, from which every request is noticeably delayed and the lag is shown in red."""
 NARROW = 104
-"""Below this width, the table has only its most important columns."""
+"""The terminal width, in characters, below which the table has only its most important columns."""
 
 
 class TopSettings(JsonSettings):
@@ -64,7 +64,7 @@ class TopSettings(JsonSettings):
 
 
 def top(words: list[str]) -> int:
-    """Show the servers of a run live, or once."""
+    """Show the servers of a run and how busy they are, once or continuously."""
     summary = (
         "Show the servers of a run and how busy they are: requests, event loop, CPU, memory and errors. The table is "
         "renewed until you press q. If several runs are up, +head_server.port=… selects one."
@@ -94,9 +94,9 @@ async def _read_once(head: HeadConfig, token: str | None) -> list[ServerLoad]:
 
 
 async def _watch(console: Console, head: HeadConfig, token: str | None, interval_s: float) -> None:
-    """Show the servers until a key or a signal quits, or until the run ends."""
+    """Show the servers until the user quits with a key or a signal, or until the run ends."""
     async with LoadReader(head, token) as reader:
-        # Do not catch errors of the first reading, so that they end the command.
+        # Let errors of the first reading end the command.
         loads, problem, pause_s = await reader.read(), None, FIRST_INTERVAL_S
         with _quitting() as quits, Live(console=console, screen=True, auto_refresh=False) as live:
             live.update(_page(console, head, loads, problem), refresh=True)
@@ -109,7 +109,7 @@ async def _watch(console: Console, head: HeadConfig, token: str | None, interval
                     problem = str(error)
                 live.update(_page(console, head, loads, problem), refresh=True)
                 pause_s = interval_s
-    # Print the last reading again, because the screen of the live table is gone.
+    # Print the last reading again, because the screen of the live table has disappeared.
     console.print(table_of(loads, console.width))
     if not quits.is_set():
         printing.note(f"the run at {head.url} has ended")
@@ -124,7 +124,7 @@ async def _happens_within(event: asyncio.Event, seconds: float) -> bool:
 async def _read_unless(quits: asyncio.Event, reader: LoadReader) -> list[ServerLoad] | None:
     """Return the loads, or None if the user quits first.
 
-    Quitting does not wait for the reading, because a server that hangs delays it for seconds.
+    If the user quits, cancel the reading, because a server that hangs can delay the loads for seconds.
     """
     reading, quitting = asyncio.create_task(reader.read()), asyncio.create_task(quits.wait())
     await asyncio.wait({reading, quitting}, return_when=asyncio.FIRST_COMPLETED)
@@ -138,7 +138,7 @@ async def _read_unless(quits: asyncio.Event, reader: LoadReader) -> list[ServerL
 
 @contextmanager
 def _quitting() -> Iterator[asyncio.Event]:
-    """Yield an event that is set by a signal or by a key that quits."""
+    """Yield an event that is set by a stop signal or by a quit key."""
     quits, loop = asyncio.Event(), asyncio.get_running_loop()
     numbers = running.stop_signals()
     for number in numbers:
@@ -158,7 +158,7 @@ def _keys(quits: asyncio.Event) -> Iterator[None]:
 
     def read_key() -> None:
         key = os.read(terminal, 1)
-        # No byte means that the terminal has been closed.
+        # Quit on an empty read, too, because it means that the terminal has been closed.
         if not key or key in QUIT_KEYS:
             loop.remove_reader(terminal)
             quits.set()
@@ -174,7 +174,7 @@ def _keys(quits: asyncio.Event) -> Iterator[None]:
 
 
 def _page(console: Console, head: HeadConfig, loads: list[ServerLoad], problem: str | None) -> Group:
-    """Return the whole screen: a line about the run, the table, and any problem because of which it is outdated."""
+    """Return the whole screen: a line about the run, the table, and the problem if the last reading failed."""
     up = sum(each.state == "up" for each in loads)
     state = f"{up} of {counted(len(loads), 'server')} up"
     title = f"{head.url}   {state}   {time.strftime('%H:%M:%S')}   q quits"

@@ -14,23 +14,24 @@ from nemo_gym.jsonl import JsonObject, dump_json
 
 LONGEST_TEXT = 4000
 LONGEST_VALUE = 400
-"""Characters of one field's value."""
+"""Maximum number of characters to print of a field's value."""
 CODE_POINTS_SHOWN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
     "\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
 )
-"""Characters that control the terminal, change the order of the text, or are invisible, except tabs and newlines."""
+"""A regex for characters that control the terminal, change the order of the text, or are invisible. It does not match
+tabs and newlines."""
 PLAIN, BOLD, DIM, RED, GREEN = "", "bold", "dim", "red", "green"
 ROLES = {"user": "bold cyan", "assistant": "bold green", "tool": "bold yellow"}
 OTHER_ROLE = "bold magenta"
 
 
 class Line(NamedTuple):
-    """Text of one style. It may have several lines."""
+    """Text in one style. It can have several lines."""
 
     text: str
     style: str = PLAIN
-    """A style of the library rich, such as `bold red`. It is used only on a terminal."""
+    """A style of the `rich` library, such as `bold red`. The style is used only on a terminal."""
 
 
 def visible(text: str) -> str:
@@ -44,14 +45,17 @@ def _escape(match: re.Match[str]) -> str:
 
 
 class Transcript:
-    """A writer of rollouts as lines of text. A rollout is JSON of the type `Rollout` in `viewer/src/api.ts`."""
+    """A formatter that turns rollouts into text. A rollout is JSON of the type `Rollout` in `viewer/src/api.ts`."""
 
     def __init__(self, *, is_full: bool) -> None:
-        """Initialise the writer. If `is_full` is true, it does not shorten texts."""
+        """Set whether to show long texts in full."""
         self._is_full = is_full
 
     def lines(self, rollout: JsonObject, recorded_log: str | None = None) -> Iterator[Line]:
-        """Yield the lines. `recorded_log` is the path of the failed server's log, as the record names it."""
+        """Yield the lines of a rollout.
+
+        `recorded_log` is the path of the failed server's log. It is shown if `rollout` does not contain the log.
+        """
         for line in self._lines(rollout, recorded_log):
             yield Line(visible(line.text), line.style)
 
@@ -181,13 +185,13 @@ class Output:
     def __init__(self) -> None:
         self._console = None
         if sys.stdout.isatty():
-            # Imported here, because output to a pipe or file does not need it.
+            # Import rich here, because output to a pipe or file does not need it.
             from rich.console import Console
 
             self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def print(self, lines: Iterable[Line]) -> None:
-        """Print lines and flush them."""
+        """Print lines and flush standard output."""
         for line in lines:
             if self._console is None:
                 sys.stdout.write(f"{line.text}\n")

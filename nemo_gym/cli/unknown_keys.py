@@ -11,7 +11,7 @@ from nemo_gym.config.sources import known_keys
 from nemo_gym.config.suggestions import closest
 
 NEAR = 0.75
-"""The minimum similarity that counts as a typo, as `num_repeat` for `num_repeats`."""
+"""The minimum similarity that counts as a typo, such as `num_repeat` for `num_repeats`."""
 
 
 def unknown_keys(
@@ -36,7 +36,7 @@ def unknown_keys(
 def _added_key(word: str) -> str | None:
     """Return the top-level key that an override sets with `+` or `++`; None for all other overrides.
 
-    Also return None if the override adds a server, because the server's name may be any key.
+    Also return None if the override adds a server, because a server can have any name.
     """
     override = parse_override(word)
     value = override.value

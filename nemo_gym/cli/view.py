@@ -1,4 +1,4 @@
-"""`ng view`: look at rollouts in a browser, or write them to a file."""
+"""The command `ng view`, which shows rollouts in a browser or writes them to a file."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ class ViewSettings(CommandSettings):
     port: int | None = Field(default=None, ge=1, le=65535)
     """The port. Default: a free one."""
     host: str = "127.0.0.1"
-    """The address to listen on. Warning: others can then read the traffic, because it is not encrypted. Prefer a
-    tunnel, such as ssh -L."""
+    """The address to listen on. Warning: on any but a loopback address, others can read the traffic, because it is not
+    encrypted. Prefer a tunnel, such as ssh -L."""
     no_open: bool = False
     """Print the address without opening a browser."""
     export: Path | None = None
     """Write one HTML file that shows the rollouts without a server, and exit."""
     jsonl: Path | None = None
-    """Write the lines of the selected rollouts, and exit."""
+    """Write the selected rollouts to this file as JSON lines, and exit."""
     filter: str = ""
     """The rollouts for --export and --jsonl, as a query like that in the page's address, such as
     'outcome=failed&tool=search'."""
     limit: PositiveInt | None = None
-    """How many rollouts of each run --export and --jsonl write, the first ones by task. `sort=reward` in the filter
-    changes the order. Default: 200 with --export, otherwise all."""
+    """How many rollouts of each run --export and --jsonl write. Rollouts are ordered by task, unless the filter has
+    `sort=reward`. Default: 200 with --export, otherwise all."""
     overwrite: bool = False
     """Replace the file of --export or --jsonl."""
 
@@ -83,7 +83,7 @@ def _check_output(library: Library, output: Path, *, overwrite: bool) -> None:
 
 
 def _export(library: Library, selection: Selection, path: Path) -> None:
-    # Imported here, because the import of its HTTP client takes a third of a second.
+    # Import the module here, because the import of its HTTP client takes a third of a second.
     from nemo_gym.viewer.report import write_report
 
     report = write_report(library, selection, path)

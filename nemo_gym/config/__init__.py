@@ -1,6 +1,7 @@
 """Configuration from YAML and the command line as one frozen `RunConfig`.
 
-The names below are imported on first access. A command can thus start the fork server before it imports a YAML parser.
+The names below are imported on first access, so that a command can start the fork server before it imports a YAML
+parser.
 """
 
 from __future__ import annotations

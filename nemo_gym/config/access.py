@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 RUN_TOKEN_KEY = "run_token"
 RUN_TOKEN_ENV_VAR = "NEMO_GYM_RUN_TOKEN"
-"""Environment variable with the run token, for callers on other machines and for runs on several machines."""
+"""The environment variable with the run token, for callers on other machines and for runs on several machines."""
 LOOPBACK_TOKEN_KEY = "loopback_requires_token"
 ALLOWED_HOSTS_KEY = "allowed_hosts"
 POLICY_OVERRIDE_KEY = "allow_policy_override"
 PROTECTING_KEYS = (RUN_TOKEN_KEY, LOOPBACK_TOKEN_KEY)
-"""Keys that restrict access. An unresolved value is an error, because the run might be open without it."""
+"""Keys that restrict access. If one cannot be resolved, the run is not started, because it might be open."""
 
 _TOKEN = re.compile(r"[!-~]{16,}")
 _HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f.]*:[0-9a-f:.]+")
@@ -54,14 +54,14 @@ def reachable_hosts(run: RunConfig) -> list[str]:
 def needs_token(plain: Mapping[str, object], hosts: Iterable[str]) -> bool:
     """Return whether calls to these hosts must carry a token.
 
-    They must if other machines can reach one of the hosts, or if the run requires the token on loopback, too. With
-    `run_token: false`, no call needs a token.
+    The token is required if other machines can reach one of the hosts, or if `loopback_requires_token` is set. With
+    `run_token: false`, it is never required.
     """
     return not is_open(plain) and (closes_loopback(plain) or not all(map(is_loopback, hosts)))
 
 
 def closes_loopback(plain: Mapping[str, object]) -> bool:
-    """Return whether loopback addresses require the token too, because other users share the machine."""
+    """Return whether calls to loopback addresses also require the run token (`loopback_requires_token`)."""
     return plain.get(LOOPBACK_TOKEN_KEY) is True
 
 
@@ -77,7 +77,7 @@ def allows_policy_override(plain: Mapping[str, object]) -> bool:
 
 
 def check_access(plain: Mapping[str, object], places: Mapping[str, Origin]) -> None:
-    """Raise ConfigError if the settings of access control are invalid or contradict each other."""
+    """Raise ConfigError if the access control settings are invalid or contradict each other."""
     closes, hosts = plain.get(LOOPBACK_TOKEN_KEY), plain.get(ALLOWED_HOSTS_KEY)
     for key in (LOOPBACK_TOKEN_KEY, POLICY_OVERRIDE_KEY):
         if not isinstance(given := plain.get(key), bool | None):
@@ -112,5 +112,5 @@ def token_of_run(run: RunConfig) -> str | None:
         return configured
     if not needs_token(run.plain, hosts) and (is_open(run.plain) or not run.spans_machines):
         return None
-    # The machines of one run may all set this variable, so that they use the same token.
+    # Prefer the environment variable, because the machines of one run can share a token through it.
     return os.environ.get(RUN_TOKEN_ENV_VAR) or secrets.token_urlsafe(32)

@@ -10,7 +10,7 @@ from nemo_gym.errors import ConfigError
 
 ALLOW_KEY = "allow_unsupported_pairing"
 UNSUPPORTED_KEY = "unsupported_pairings"
-"""The top-level key that lists the unsupported pairings of a run that sets `ALLOW_KEY`."""
+"""The top-level key that lists a run's unsupported pairings, if `ALLOW_KEY` permits them."""
 RESOURCES_SERVER, MODEL_SERVER, AGENT_SERVER = "resources_server", "model_server", "agent_server"
 ALLOWED_AGENTS, ALLOWED_MODEL_TYPES = "allowed_agents", "allowed_model_types"
 
@@ -24,13 +24,13 @@ def players(servers: Mapping[str, ServerConfig]) -> Iterator[tuple[ServerConfig,
 
 
 def unsupported_pairings(servers: Mapping[str, ServerConfig]) -> list[str]:
-    """Return a message for each agent or model that is not allowed by the environment's or the agent's block."""
+    """Return a message for each agent or model that the block of the environment or of the agent does not allow."""
     found = list[str]()
     for agent, environment in players(servers):
         model = servers.get(_referred(agent, MODEL_SERVER))
         for block in (environment, agent):
             found += not_allowed(block, ALLOWED_AGENTS, agent)
-            # Any environment allows the dummy model of commands that need no model.
+            # Skip the dummy model, because the commands that use it never call a model.
             if model is not None and model.implementation != DUMMY_MODEL:
                 found += not_allowed(block, ALLOWED_MODEL_TYPES, model)
     return list(dict.fromkeys(found))
@@ -51,16 +51,16 @@ def not_allowed(block: ServerConfig, key: str, server: ServerConfig) -> list[str
 
 
 def exclusion(place: str, allowed: Sequence[str], server: ServerConfig) -> list[str]:
-    """Return a message if a server's folder is not among the allowed ones."""
+    """Return a list with a message if a server's folder is not in `allowed`, or else an empty list."""
     if server.implementation in allowed:
         return []
     return [f"{place} allows only {', '.join(allowed) or 'none'}, but {server.name} is {server.implementation}."]
 
 
 def accepted(run: RunConfig, found: Sequence[str]) -> RunConfig:
-    """Return the run with these unsupported pairings in its configuration and notes.
+    """Return a copy of the run that lists these unsupported pairings in its configuration and notes.
 
-    Raise ConfigError if there are any, but the run does not set `ALLOW_KEY`.
+    Raise ConfigError if `found` is not empty and the run does not set `ALLOW_KEY`.
     """
     if not found:
         return run

@@ -22,7 +22,7 @@ HINTS = {
     "local issuer": "Set tls.ca to the authority that issued it, and add intermediate certificates to tls.cert.",
     "self-signed": "Set tls.ca to that certificate, or to the one of the authority that issued it.",
 }
-"""Advice for the user. Each key is a substring of an error message of OpenSSL."""
+"""Advice for the user, keyed by a substring of OpenSSL's error message."""
 
 
 def tls_of(given: object, places: Mapping[str, Origin]) -> Tls:
@@ -67,14 +67,14 @@ def _readable(name: str, path: str, at: Mapping[str, Origin]) -> str:
             opened.read(1)
     except OSError as error:
         raise ConfigError(
-            f"{at.get(name)}: {TLS_KEY}.{name}: cannot read {file} ({error.strerror}). Correct the path; a relative "
-            "one starts at the working directory."
+            f"{at.get(name)}: {TLS_KEY}.{name}: cannot read {file} ({error.strerror}). Correct the path. A relative "
+            "path starts at the working directory."
         ) from error
     return str(file)
 
 
 def _names(tls: Tls, client: ssl.SSLContext, at: Mapping[str, Origin]) -> tuple[str, ...]:
-    """Return the host names in the certificate. Raise `ConfigError` if clients with the same `ca` reject it."""
+    """Return the certificate's host names. Raise `ConfigError` if clients with this `ca` reject the certificate."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         # Pass a function for the passphrase, because otherwise OpenSSL would prompt for it at the terminal.
@@ -149,7 +149,7 @@ def _seen_certificate(server: ssl.SSLContext, client: ssl.SSLContext) -> JsonObj
 
 
 class _PassphraseError(Exception):
-    """Raised if the key file has a passphrase."""
+    """The error for a key file with a passphrase."""
 
 
 def _no_passphrase() -> str:

@@ -108,9 +108,9 @@ def check_some_server(servers: Mapping[str, ServerConfig], files: Sequence[str])
 
 
 def aliases_of(blocks: Mapping[str, Node], servers: Mapping[str, ServerConfig]) -> dict[str, str]:
-    """Return the agent's name for each alias. `blocks` are the `environment_servers` blocks by name.
+    """Return the name of the agent for each alias. `blocks` are the `environment_servers` blocks by name.
 
-    Skip blocks that do not name an agent. Raise ServerRefNotFoundError if the agent does not exist.
+    Skip blocks that do not refer to an agent. Raise ServerRefNotFoundError if a block refers to an unknown agent.
     """
     named = {
         name: node.mapping["agent_server"].mapping["name"]
@@ -154,12 +154,12 @@ def check_references(servers: Mapping[str, ServerConfig], aliases: Mapping[str, 
 
 
 def references_of(server: ServerConfig) -> set[str]:
-    """Return the names of all servers to which this one refers, even if the run does not have them."""
+    """Return the names of all servers to which `server` refers, even if the run does not have them."""
     return {reference["name"] for _, reference in _references(server.settings, ())}
 
 
 def called_by(server: ServerConfig, run: RunConfig) -> list[ServerConfig]:
-    """Return the servers of a run to which `server` refers, sorted by name."""
+    """Return the run's servers that `server` refers to, sorted by name."""
     names = {run.aliases.get(name, name) for name in references_of(server)}
     return [run.servers[name] for name in sorted(names) if name in run.servers]
 

@@ -1,4 +1,4 @@
-"""The published base class of a command's settings. It prints a help page made from the fields of the class."""
+"""The published base class of a command's settings. Its help page is generated from the fields of the class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detect a default model that a config file includes for itself, but that servers of unrelated files use, too."""
+"""Detect a default model that a config file includes for itself, but that servers of unrelated files also use."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from nemo_gym.config.wording import counted
 
 
 def notes_of_defaults(servers: Mapping[str, ServerConfig], surroundings: Mapping[str, frozenset[str]]) -> list[str]:
-    """Return a note for each `sample_model` that a server of an unrelated file uses.
+    """Return a note for each model server that uses `sample_model` and is called by servers of unrelated files.
 
-    `surroundings` lists the related files of each included file, see `Sources.surroundings`.
+    `surroundings` maps each included file to its related files (see `Sources.surroundings`).
     """
     notes = []
     for model in servers.values():

@@ -30,8 +30,8 @@ _STRING_FORM = re.compile(r"^\$\{\s*(inherit_from|copy)\s*:\s*([^${}]+?)\s*\}$")
 def follow_directives(tree: Node) -> Node:
     """Return the tree with every directive applied and the sources of `_inherit_from` removed.
 
-    Sources are expanded before any of them is removed, so the order in the file does not matter.
-    Raise ConfigError for a cycle, InheritPathNotFoundError for a missing source.
+    The order of the blocks does not matter, because all sources are expanded before any of them is removed. Raise
+    ConfigError if blocks inherit from each other in a cycle, and InheritPathNotFoundError if a source is missing.
     """
     run = _Run(tree)
     result = run.expanded(tree, ())
@@ -74,7 +74,7 @@ def _directive_of(node: Node, path: Path) -> _Directive | None:
 
 
 def _without_named(block: Node) -> dict[Key, Node]:
-    """Return the entries of a block without `_delete_key` and the keys that it names.
+    """Return the entries of a block without `_delete_key` and without the keys that it lists.
 
     A missing key is not an error, because the file that defines it may not be part of this configuration.
     """
@@ -92,7 +92,7 @@ def _names_in(deleted: Node) -> list[str]:
 
 
 class _Run:
-    """One pass over a tree. It records finished blocks, and blocks in progress to detect cycles."""
+    """One pass over a tree. It records the finished blocks, and also the blocks in progress, to detect cycles."""
 
     def __init__(self, tree: Node) -> None:
         self.taken: set[Path] = set()

@@ -13,7 +13,7 @@ POLICY_URL_KEY = "policy_base_url"
 def model_endpoints(run: RunConfig) -> dict[str, str]:
     """Return the distinct URLs in the `*base_url` settings of this machine's model servers.
 
-    The values name the flag or the key that sets each URL, for messages. Raise ConfigError for an invalid URL.
+    Each URL is mapped to the flag or key that sets it, for messages. Raise ConfigError for an invalid URL.
     """
     found: dict[str, str] = {}
     policy = run.plain.get(POLICY_URL_KEY)

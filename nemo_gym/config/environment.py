@@ -1,4 +1,4 @@
-"""Environment variables that a server process inherits, and variables with secrets that are withheld from it."""
+"""The environment variables that server processes inherit, and those with secrets, which they do not inherit."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ from nemo_gym.config.access import RUN_TOKEN_ENV_VAR
 from nemo_gym.config.masking import is_secret_key
 
 CONFIG_DICT_ENV_VAR = "NEMO_GYM_CONFIG_DICT"
-"""Environment variable that may contain a whole configuration as YAML, instead of config files and `env.yaml`."""
+"""The environment variable that may hold a whole configuration as YAML, instead of config files and `env.yaml`."""
 
 NEVER_HANDED = frozenset({RUN_TOKEN_ENV_VAR, CONFIG_DICT_ENV_VAR})
-"""Environment variables that servers never get, because their settings already contain what they need."""
+"""Environment variables that are never passed to servers, because servers receive these values as settings."""
 
 
 def shown_environment() -> dict[str, str]:
-    """Return the variables without secrets. New processes get only these, because other users can read them."""
+    """Return the environment variables that do not contain secrets.
+
+    New processes start with only these variables, because other users can read the environment in which a process
+    starts.
+    """
     return {name: value for name, value in os.environ.items() if not _is_withheld(name)}
 
 
 def withheld_environment() -> dict[str, str]:
-    """Return the variables that hold secrets or are never passed to servers."""
+    """Return the environment variables that hold secrets, and those in `NEVER_HANDED`."""
     return {name: value for name, value in os.environ.items() if _is_withheld(name)}
 
 

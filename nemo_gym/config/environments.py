@@ -1,4 +1,4 @@
-"""Support for `environment_servers` blocks that are servers of their own: this package runs them as agents."""
+"""Support for `environment_servers` blocks that define a server. This package runs such a server as an agent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 LEGACY = "legacy_agent"
 FOLDER = "single_agent_turn"
 SETTINGS_OF: dict[Key, dict[str, object]] = {FOLDER: {}, f"{FOLDER}_legacy": {"seed_with": "row"}}
-"""The implementations of `environment_servers` that are run as agents, and the settings that each implies."""
+"""The implementations of `environment_servers` that are run as agents, each with the settings that it implies."""
 RESOURCES_SERVER = "resources_server"
 
 
@@ -38,7 +38,7 @@ def with_environments_as_agents(tree: Node) -> Node:
 
 
 def warn_of_own_code(blocks: Iterable[Block]) -> None:
-    """Log a warning for each block that names a folder with code, because that code is not run."""
+    """Log a warning for each block whose folder contains code, because this code is not run."""
     for block in blocks:
         folder = find(Path(ENVIRONMENT_SERVERS, block.implementation), Path.is_dir)
         if block.implementation != LEGACY and folder is not None:
@@ -53,7 +53,7 @@ def warn_of_own_code(blocks: Iterable[Block]) -> None:
 
 
 def _resources_server(tree: Node, settings: Node) -> dict[Key, Node]:
-    """Return the `resources_server` entry of the agent that a block names, or an empty dict if there is none."""
+    """Return the `resources_server` entry of a block's `agent_server`, or an empty dict if there is none."""
     name = _child(settings, "agent_server", "name").value
     if not isinstance(name, str):
         return {}

@@ -27,7 +27,7 @@ METADATA_KEYS = frozenset({
 """Keys that any server block may have, even if its config class has no such fields."""
 
 KNOWN_FIELDS = "known_fields"
-"""Key in the `ctx` of pydantic's error for an unknown field. Its value lists the known fields."""
+"""The key of the list of known fields, in the `ctx` of pydantic's error for an unknown field."""
 
 _UNION_MEMBER = re.compile(r"[A-Z]|.*[\[(-]|(?:str|int|float|bool|bytes|none|dict|list|tuple|set|literal|any)$")
 """Matches pydantic's names for members of a union, such as `ModelServerRef`, `list[str]`, `function-after`, `int`."""
@@ -47,16 +47,16 @@ def explain_validation(
 ) -> str:
     """Return one line per mistake: `file:line: block.key: problem`.
 
-    `block` is the dotted key of the validated block. `origins` maps the dotted keys below the block to
-    their file and line; "" is the block itself. `known` lists the allowed keys, for suggestions.
+    `block` is the dotted key of the validated block. `origins` maps the dotted keys below the block, and "" for the
+    block itself, to their file and line. `known` lists the allowed keys, for suggestions.
     """
     return "\n".join(_explained(error, block, origins, tuple(known)))
 
 
 def explain_input(error: ValidationError, given: object, *, block: str, known: Iterable[str] = ()) -> str:
-    """Describe the most relevant mistake in a JSON value, with its path; `known` are the top-level fields.
+    """Describe the most relevant mistake in a JSON value, with its path. `known` are the top-level fields.
 
-    Every member of a union reports an error. The one with the longest path is taken as the intended member.
+    Every member of a union reports an error. The member with the longest path is taken as the intended one.
     """
     furthest = max(error.errors(include_url=False), key=lambda detail: len(detail["loc"]))
     path = tuple(_present_part(_loc(furthest), given))
@@ -64,7 +64,7 @@ def explain_input(error: ValidationError, given: object, *, block: str, known: I
 
 
 def explain_params(error: ValidationError, row: Mapping[str, object], given: object) -> str:
-    """Describe the most relevant mistake in a row's request to the model; `given` is the validated request."""
+    """Describe the most relevant mistake in a row's request to the model. `given` is the invalid request."""
     known = ResponseCreateParams.model_fields
     return misspelt_params(row) or explain_input(error, given, block=PARAMS_KEY, known=known)
 
@@ -77,7 +77,7 @@ def misspelt_params(row: Mapping[str, object]) -> str | None:
 
 
 def _present_part(loc: tuple[int | str, ...], given: object) -> Iterator[str]:
-    """Yield the parts of a pydantic location, without names of union members, which the JSON does not contain."""
+    """Yield the parts of a pydantic location, but skip names of union members, because the JSON has no such keys."""
     for part in loc:
         entries = given if isinstance(given, Mapping) else dict(enumerate(given)) if isinstance(given, list) else {}
         if part in entries or part is loc[-1]:
@@ -97,7 +97,7 @@ def parse_settings(
 
     An unknown key is a mistake only if it resembles an unset field, because blocks may contain any other metadata.
     """
-    # The errors of the class come first. If one of them names a misspelt key, that key is not reported again.
+    # Collect the errors of the class first, so that a misspelt key that one of them names is not reported again.
     parsed: ModelT | None = None
     problems: list[str] = []
     try:
@@ -113,12 +113,12 @@ def parse_settings(
 
 
 def problems_by_key(error: ValidationError) -> dict[str, str]:
-    """Return the problems in a validation error by dotted key."""
+    """Return the problems in a validation error, keyed by dotted key."""
     return problems_of(error.errors(include_url=False))
 
 
 def problems_of(details: Iterable[ErrorDetails]) -> dict[str, str]:
-    """Return the problems in pydantic's error details by dotted key."""
+    """Return the problems in pydantic's error details, keyed by dotted key."""
     problems: dict[str, list[str]] = {}
     for detail in _of_meant_members(details):
         first, *inner = map(str, _loc(detail) or ("",))
@@ -128,7 +128,7 @@ def problems_of(details: Iterable[ErrorDetails]) -> dict[str, str]:
 
 
 def with_known_fields(detail: Mapping[str, Any], body: object) -> dict[str, Any]:
-    """Return an error detail for a request body of the type `body`. If a field is unknown, add the known fields."""
+    """Return the error detail of a request body of type `body`. For an unknown field, add the known fields."""
     model = _model_in(body)
     for part in detail["loc"][1:-1]:
         fields = _fields_of(model) if model else {}
@@ -165,13 +165,13 @@ def _explained(error: ValidationError, block: str, origins: Mapping[str, Origin]
 
 
 def _of_meant_members(details: Iterable[ErrorDetails]) -> list[ErrorDetails]:
-    """Return the problems that concern the union member that a value is meant for.
+    """Return the problems without those of union members that the value was not meant to match.
 
-    If a value is only too low for one member, omit the other members: 0 for `PositiveInt | dict` is reported as too
-    low, and not also as not a mapping.
+    If a value has the type of one member but is too low, it was meant to match that member. For example, 0 for
+    `PositiveInt | dict` is reported as too low, but not as "not a mapping".
     """
     found = list(details)
-    # Convert each location, because it is a list if the problems come from another server's JSON reply.
+    # Convert each location to a tuple, because it is a list if the problems come from another server's JSON reply.
     too_low = [tuple(detail["loc"]) for detail in found if detail["type"] in LOWER_BOUNDS]
 
     def is_of_another_member(detail: ErrorDetails) -> bool:
@@ -193,7 +193,7 @@ def _loc(detail: ErrorDetails) -> tuple[int | str, ...]:
 
 
 def _written_part(loc: tuple[str, ...], origins: Mapping[str, Origin]) -> tuple[str, ...]:
-    """Return a pydantic location without names of union members, which the YAML does not contain."""
+    """Return a pydantic location without names of union members, because the YAML has no such keys."""
     path: tuple[str, ...] = ()
     for part in loc:
         if ".".join((*path, part)) in origins or not _UNION_MEMBER.match(part):
@@ -202,7 +202,10 @@ def _written_part(loc: tuple[str, ...], origins: Mapping[str, Origin]) -> tuple[
 
 
 def place_of(path: tuple[str, ...], origins: Mapping[str, Origin]) -> str:
-    """Return the file and line of a key, or of the nearest block above if they are unknown, as in an interpolation."""
+    """Return the file and line of a key, or of the nearest block above it.
+
+    The place of a key is unknown, for example, if an interpolation inserts its block.
+    """
     above = (origins.get(".".join(path[:count])) for count in range(len(path), -1, -1))
     return str(next(filter(None, above), "the configuration"))
 
@@ -257,7 +260,7 @@ def _near_misses(
     block: str,
     origins: Mapping[str, Origin],
 ) -> Iterator[tuple[str, str]]:
-    """Yield a message for each misspelt key, and the key."""
+    """Yield a (message, key) pair for each misspelt key."""
     fields = _fields_of(model_class)
     if model_class.model_config.get("extra") != "allow":
         # Config files often write out defaults for users to override, so a field at its default counts as unset.
@@ -283,7 +286,7 @@ def _fields_of(model_class: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:
-    """Return the only model class that a field may hold, or None."""
+    """Return the model class in a field's annotation, or None if it does not contain exactly one."""
     models = [
         one for one in (annotation, *get_args(annotation)) if isinstance(one, type) and issubclass(one, BaseModel)
     ]

@@ -21,7 +21,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_any_address(host: str) -> bool:
-    """Return whether a server with this host listens on all addresses, so that no client can call it by the host."""
+    """Return whether the host means all addresses of a machine (0.0.0.0 or ::). Clients must use another host."""
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
@@ -50,28 +50,28 @@ def _addresses(host: str) -> set[str]:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
         return set()
-    # A link-local IPv6 address may end with its interface, as in fe80::1%eth0.
+    # Remove the interface name at the end of a link-local IPv6 address, as in fe80::1%eth0.
     return {str(address[0]).partition("%")[0] for *_, address in found}
 
 
 def is_of_this_machine(address: str) -> bool:
     """Return whether an IP address belongs to this machine. Return False for a host name."""
     try:
-        # A packet to an address of this machine has the same address as its source.
+        # The address belongs to this machine if packets to the address would also have it as their source address.
         return ipaddress.ip_address(address).is_loopback or source_towards(address).partition("%")[0] == address
     except (ValueError, OSError):
         return False
 
 
 def outward(host: str) -> str:
-    """Return a host by which other machines may reach this one.
+    """Return a host by which other machines may reach this machine.
 
     For 0.0.0.0 and ::, return the source address of the default route, or the machine's name if there is no route.
     """
     if not is_any_address(host):
         return host
     try:
-        # Addresses that are reserved for documentation, so that only the default route leads to them.
+        # Use addresses that are reserved for documentation, because only the default route leads to them.
         return source_towards("2001:db8::1" if ":" in host else "192.0.2.1")
     except OSError:
         return socket.gethostname()
@@ -84,14 +84,14 @@ def source_towards(host: str) -> str:
     """
     kind, _, _, _, address = socket.getaddrinfo(host, DISCARD_PORT, type=socket.SOCK_DGRAM)[0]
     with socket.socket(kind, socket.SOCK_DGRAM) as probe:
-        # Sends no packet: the kernel only selects the source address.
+        # For a UDP socket, connecting does not send a packet. The kernel only selects the source address.
         probe.connect(address)
         return str(probe.getsockname()[0])
 
 
 @lru_cache(maxsize=1)
 def this_machine() -> str:
-    """Return an id of this machine and its network namespace, or an empty string if it is unknown.
+    """Return an id of this machine and its network namespace, or an empty string if the id is unknown.
 
     Processes with the same id may call each other over unix sockets. Containers with separate networks have different
     ids, even if they share the folder of the sockets.

@@ -1,7 +1,7 @@
 """Resolve `${…}` interpolations and explain the ones that cannot be resolved.
 
-OmegaConf is imported inside functions, because every server process imports this package, and OmegaConf takes longer
-to import than everything else in it.
+OmegaConf is imported inside functions. Every server process imports this package, and OmegaConf takes longer to import
+than everything else in the package.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _PREFIXES = ("oc.env", "oc.select", "oc.decode", "oc.create", "oc.dict.keys", "o
 
 
 class Unresolved(NamedTuple):
-    """A value that cannot be resolved, and why."""
+    """A configuration value that cannot be resolved, with the reason."""
 
     path: Path
     problem: str
-    """One sentence that starts with the file and line."""
+    """The reason, as a message that starts with the file and line."""
     undefined: str | None
-    """The top-level key that is not defined, if that is the reason."""
+    """The top-level key that is not defined, if this is why the value cannot be resolved."""
     lacks_variable: bool = False
     """Whether the reason is an environment variable that is not set."""
 
@@ -45,7 +45,7 @@ class _Cause(NamedTuple):
 
 
 class _CannotResolveError(Exception):
-    """Raised if OmegaConf cannot resolve a value. The message is OmegaConf's."""
+    """The error for a value that OmegaConf cannot resolve, with OmegaConf's message."""
 
 
 class Resolver:
@@ -55,14 +55,14 @@ class Resolver:
         self._tree = tree
 
     def value(self, path: Path) -> object:
-        """Return the plain value at a path. Raise ConfigInterpolationError if a part of it cannot be resolved."""
+        """Return the plain value at a path. Raise ConfigInterpolationError if any part of it cannot be resolved."""
         found, unresolved = self.resolve(path)
         if unresolved:
             raise ConfigInterpolationError("\n".join(one.problem for one in unresolved))
         return found
 
     def resolve(self, path: Path) -> tuple[object, list[Unresolved]]:
-        """Return the plain value at a path, and the values in it that could not be resolved (None in the result)."""
+        """Return the plain value at a path, and its unresolvable parts. In the value, these parts are None."""
         unresolved: list[Unresolved] = []
         return self._resolved_tree(at(self._tree, path), path, unresolved), unresolved
 
@@ -123,7 +123,7 @@ class Resolver:
             raise _CannotResolveError(str(error).splitlines()[0]) from error
 
     def _why(self, path: Path, reason: str) -> Unresolved:
-        """Return why a value cannot be resolved, and which references lead from it to the cause.
+        """Return why a value cannot be resolved, and the chain of references from the value to the cause.
 
         `reason` is OmegaConf's message, which is shown if no better explanation is found.
         """
@@ -139,7 +139,7 @@ class Resolver:
         return Unresolved(path, f"{start}{way} {cause.sentence}", cause.undefined, cause.lacks_variable)
 
     def _cause(self, path: Path, reason: str) -> _Cause | Path:
-        """Return why a value cannot be resolved, or the path of an unresolvable value that it refers to."""
+        """Return why a value cannot be resolved, or the path of an unresolvable value to which it refers."""
         text = str(at(self._tree, path).value)
         for name in _ENVIRONMENT.findall(text):
             if name not in os.environ:
@@ -163,7 +163,7 @@ class Resolver:
     def _undefined(self, name: str, target: Path) -> _Cause:
         wanted = dotted(target)
         near = [(dotted(path), node) for path, node in walk(self._tree) if path and len(path) <= len(target) + 1]
-        # A block needs a closer match than a value: policy_model_name is not a misspelt policy_model.
+        # Require a closer match for blocks than for values: policy_model_name is not a misspelling of policy_model.
         guess = closest(wanted, [key for key, node in near if not node.mapping], cutoff=0.7)
         guess = guess or closest(wanted, [key for key, node in near if node.mapping], cutoff=0.9)
         hint = f" Did you mean '{guess}'?" if guess else ""
@@ -180,13 +180,16 @@ class Resolver:
         return None
 
     def _passes_interpolation(self, target: Path) -> bool:
-        """Return whether part of the path is an interpolation, which only OmegaConf can follow."""
+        """Return whether the path leads through an interpolation, which only OmegaConf can follow."""
         above = [find(self._tree, target[:count]) for count in range(1, len(target))]
         return any(node is not None and isinstance(node.value, str) and "${" in node.value for node in above)
 
 
 def _absolute(reference: str, path: Path) -> Path:
-    """Return the absolute path of a reference. One leading dot is its own mapping, each further dot one level up."""
+    """Return the absolute path of a reference.
+
+    One leading dot means the mapping that contains the reference. Each further dot means one level up.
+    """
     name = reference.lstrip(".")
     dots = len(reference) - len(name)
     return (*path[: len(path) - dots], *split_key(name)) if dots else split_key(name)

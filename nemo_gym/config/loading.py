@@ -1,4 +1,4 @@
-"""Load a run's configuration: gather, follow directives, resolve, check, freeze."""
+"""Load a run's configuration: read its sources, apply directives, resolve interpolations, and check the result."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def load(
     Later sources win: the files of `paths` with their includes, `env.yaml`, `initial`, and `overrides`, which are
     command-line arguments such as `+a.b=1` or `~c`. `dotenv_path` is read instead of the `env.yaml` of the
     search roots. `stand_in` has the lowest priority, and is ignored if another source defines `policy_model`. If
-    `needs_variables` is false, servers may have `unset_variables`, because a command that does not start them does not
-    need these. Raise a subclass of ConfigError that names the file, the line and the key, and says how to fix them.
+    `needs_variables` is false, environment variables of servers need not be set, because no server is started.
+    Raise a subclass of ConfigError with the file, the line, the key and advice.
     """
     sources = gather(paths, overrides, initial, dotenv_path, skip_dotenv, stand_in=stand_in)
     paired = with_other_agent(follow_directives(sources.tree))
@@ -121,7 +121,7 @@ def load(
 
 
 def _plain_values(tree: Node, resolver: Resolver, names: set[str]) -> tuple[dict[str, object], list[Unresolved]]:
-    """Return the top-level values that are not servers, and the problems of those that cannot be resolved."""
+    """Return the top-level values that are not servers, and the values that cannot be resolved."""
     values: dict[str, object] = {}
     problems = list[Unresolved]()
     for key in tree.mapping:
@@ -147,9 +147,9 @@ def _build_all(
     *,
     needs_variables: bool,
 ) -> _Built:
-    """Build all valid servers and collect the problems of the others.
+    """Build all valid servers and collect the problems of the invalid ones.
 
-    `names` are the servers that this machine starts; None means all.
+    `names` are the servers that this machine starts. None means all servers.
     """
     built = _Built({}, [], [])
     others = [block for block in blocks if block.node.origin.line]
@@ -166,10 +166,10 @@ def _build_all(
 
 
 def _tls(values: dict[str, object], places: Mapping[str, Origin]) -> Tls | None:
-    """Return the checked `tls` block, and make its paths absolute, because each server runs in its own folder."""
+    """Return the checked `tls` block. Make its paths in `values` absolute, because servers run in other folders."""
     if values.get(TLS_KEY) is None:
         return None
-    # Imported here because most configurations have no certificates.
+    # Import the module here, because most configurations do not have certificates.
     from nemo_gym.config.certificates import tls_of
 
     tls = tls_of(values[TLS_KEY], places)

@@ -24,7 +24,7 @@ _ONLY_INTERPOLATION = re.compile(r"\$\{[^${}]*\}")
 
 
 def is_secret_key(name: str) -> bool:
-    """Return whether a key holds a secret: `api_key` and `hf_token` do, `max_tokens` and `token_ids` do not."""
+    """Return whether a key holds a secret, such as `api_key` and `hf_token`, but not `max_tokens` and `token_ids`."""
     words = [word.lower() for word in _WORDS.findall(name)]
     if _SECRET_WORDS & set(words):
         return True
@@ -58,16 +58,17 @@ def masked(value: object, is_secret: bool = False) -> Any:
 
 
 def masked_yaml(run: RunConfig) -> str:
-    """Return the merged configuration as YAML, interpolations unresolved, with secrets hidden."""
+    """Return the merged configuration as YAML, with unresolved interpolations and hidden secrets."""
     return _as_yaml(masked(run.raw))
 
 
 def raw_yaml(run: RunConfig) -> str:
-    """Return the merged configuration as YAML, interpolations unresolved, with secrets in plain text."""
+    """Return the merged configuration as YAML, with unresolved interpolations and with secrets in plain text."""
     return _as_yaml(run.raw)
 
 
 def _as_yaml(value: Mapping[str, object]) -> str:
-    from omegaconf import OmegaConf  # slow to import, see interpolation.py
+    # Import OmegaConf here, because importing it is slow.
+    from omegaconf import OmegaConf
 
     return OmegaConf.to_yaml(OmegaConf.create(dict(value), flags={"allow_objects": True}))

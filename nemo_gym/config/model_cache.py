@@ -1,4 +1,4 @@
-"""The key `model_cache`: keep the replies of model endpoints on disk, and answer equal requests from the disk."""
+"""The key `model_cache`: store the replies of model endpoints on disk, and reuse them for equal requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODEL_CACHE_KEY = "model_cache"
 def model_cache_of(config: object) -> Path | None:
     """Return the cache folder that a configuration sets, or None.
 
-    Ignore a `config` that is not a mapping, because it may be a mock in tests of published folders.
+    Ignore a `config` that is not a mapping, because tests of server folders may pass a mock.
     """
     folder = config.get(MODEL_CACHE_KEY) if isinstance(config, Mapping) else None
     return Path(folder) if isinstance(folder, str) and folder else None
@@ -37,5 +37,5 @@ def check_model_cache(values: Mapping[str, object], places: Mapping[str, Origin]
     if TokenCaptureConfig.of(values).enabled:
         raise ConfigError(
             f"{place} cannot be used with token_id_capture: answers of an earlier policy must not be trained on. "
-            "Remove one of them."
+            "Remove one of the two keys."
         )

@@ -58,7 +58,7 @@ _OLD_FORMS = {"huggingface": "huggingface_identifier", "gitlab": "gitlab_identif
 
 
 class DatasetSource(Frozen):
-    """A location to download a dataset from."""
+    """A location from which a dataset is downloaded."""
 
     type: Literal["huggingface", "gitlab", "url"]
     """The kind of location: a dataset at Hugging Face, a GitLab package or a URL."""
@@ -96,31 +96,31 @@ class DatasetConfig(Frozen):
     """One dataset of an agent. Unknown keys are ignored."""
 
     name: str
-    """A name for messages and lists."""
+    """The name of the dataset in messages and lists."""
     type: Literal["train", "validation", "example", "benchmark"]
-    """The purpose of the dataset. A collection selects datasets by it with `split`."""
+    """The purpose of the dataset. The parameter `split` of a collection selects datasets by their type."""
     jsonl_fpath: str
     """The file of the rows, one JSON object per line."""
     num_repeats: int = Field(default=1, ge=1)
-    """How often each row is run."""
+    """The number of rollouts per row."""
     license: str | None = Field(default=None, validate_default=True)
-    """One of `LICENSES` for training data; not checked for other types."""
+    """The license. It must be one of `LICENSES` for training data, and is not checked for other types."""
     source: DatasetSource | None = None
-    """The place to download the file from."""
+    """The location from which the file is downloaded."""
     huggingface_identifier: DatasetSource | None = None
-    """The old form of `source`; both are kept in sync."""
+    """The old form of `source`. Both are kept in sync."""
     gitlab_identifier: DatasetSource | None = None
-    """The old form of `source`; may be set together with the other old form."""
+    """The old form of `source`. It may be set together with `huggingface_identifier`."""
     prompt_config: str | None = None
     """A prompt file that turns the fields of a row into the request."""
     prepare_script: str | None = None
-    """A file whose function `prepare` makes the dataset."""
+    """A Python file whose function `prepare` creates the dataset."""
     prepare_args: Mapping[str, object] = Field(default_factory=dict)
-    """Arguments of `prepare`."""
+    """Keyword arguments that are passed to `prepare`."""
     prepare_dependencies: tuple[str, ...] = ()
-    """Packages that the script needs. If one is not installed, the script runs in its own virtual environment."""
+    """Packages that `prepare_script` needs. If one is not installed, the script runs in a virtual environment."""
     size: int | None = Field(default=None, ge=1)
-    """Number of rows, which the list of benchmarks shows until the file exists."""
+    """The number of rows, for the list of benchmarks. Without it, the list shows the number of rows in the file."""
 
     @model_validator(mode="before")
     @classmethod
@@ -171,8 +171,6 @@ class BenchmarkDatasetConfig(Frozen):
 
 
 class ServerConfig(Frozen):
-    """One server instance of the configuration."""
-
     name: str
     """The name of the instance, which is its top-level key."""
     type: ServerType
@@ -182,32 +180,31 @@ class ServerConfig(Frozen):
     """`<root>/<type>/<implementation>`, the folder of the entrypoint."""
     host: str
     port: int = 0
-    """The port; 0 until the launcher has bound a socket, unless the configuration sets a port."""
+    """The port. If the configuration does not set one, it is 0 until the launcher has bound a socket."""
     port_is_fixed: bool = False
     advertised_host: str = ""
-    """The host by which other machines reach the server; empty if it is `host`."""
+    """The host by which other machines reach the server. It is empty if they use `host`."""
     advertised_port: int = 0
-    """The port by which other machines reach the server; 0 if it is `port`."""
+    """The port by which other machines reach the server. It is 0 if they use `port`."""
     num_workers: int | None = None
     settings: JsonObject
-    """The block under the implementation as plain values, interpolations resolved. Agents also get the run-wide
+    """The server's settings as plain values, with resolved interpolations. Agents also get the run-wide
     `skip_verification` keys. The address is included only if the YAML sets it."""
     origins: Mapping[str, Origin] = Field(default_factory=dict, repr=False)
-    """The file and line of each dotted key below the block (`datasets.0.name`); "" is the block itself."""
+    """The file and line of each dotted key below the block (`datasets.0.name`), and of the block itself (`""`)."""
     datasets: tuple[DatasetConfig, ...] = ()
     isolated: bool = False
     """Whether the server always runs in its own virtual environment."""
     ray: RayNeeds = RayNeeds()
     """The resources and nodes of each process of the server, if `launcher` is `ray`."""
     scheme: str = "http"
-    """`https` if the run has TLS."""
+    """`http`, or `https` if the run has TLS."""
     unset_variables: tuple[str, ...] = ()
-    """A message for each setting that reads an unset environment variable. Such a setting is None, and the server
+    """A message for each setting that reads an unset environment variable. The setting is then None, and the server
     cannot start."""
 
     @property
     def url(self) -> str:
-        """The URL at which the server listens."""
         return http_url(self.host, self.port, self.scheme)
 
     @property
@@ -225,32 +222,31 @@ class HeadConfig(Frozen):
     host: str = "127.0.0.1"
     """The address on which the head server listens. Default: `default_host`."""
     port: int = Field(default=DEFAULT_HEAD_SERVER_PORT, ge=0, le=65535)
-    """The port of the head server; 0 for any free port."""
+    """The port of the head server. 0 means any free port."""
     advertised_host: str = ""
     """The host by which other machines reach the head server. Default: `host`."""
     port_is_fixed: bool = False
     expose_secrets: bool = False
-    """Return the configuration with its secrets. Ignored if other machines can reach the head server."""
+    """Whether the configuration that the head server returns includes secrets. Ignored if other machines can reach the
+    head server."""
     tls: Tls | None = None
-    """The `tls` block of the configuration."""
 
     @property
     def url(self) -> str:
-        """The URL at which the head server listens, or the one to join if another machine has the head server."""
+        """The URL of the head server. If this machine joins a run, the head server may be on another machine."""
         return self.url_at(self.host)
 
     @property
     def outward_url(self) -> str:
-        """The URL by which other machines reach the head server. It is a guess if `host` is 0.0.0.0 or ::."""
+        """The URL by which other machines reach the head server. It may be wrong if derived from 0.0.0.0 or ::."""
         return self.url_at(self.advertised_host or outward(self.host))
 
     def url_at(self, host: str) -> str:
-        """Return the URL of the head server with another host."""
         return http_url(host, self.port, scheme_of(self.tls))
 
 
 class PortRange(NamedTuple):
-    """The inclusive range from which servers without a fixed port get one."""
+    """The inclusive range from which servers without a fixed port get a port."""
 
     low: int
     high: int
@@ -260,18 +256,18 @@ DEFAULT_PORT_RANGE = PortRange(10_001, 20_000)
 
 
 class WrittenAddress(NamedTuple):
-    """The places that set a host and a port, each as `file:line: dotted.key`; empty if nothing sets them."""
+    """The places that set a host and a port, each as `file:line: dotted.key`, or empty if the default applies."""
 
     host: str = ""
     port: str = ""
 
 
 RUN_ID_KEY = "_ng_run_id"
-"""Key of the run id in the configuration that the head server returns."""
+"""The key of the run id in the configuration that the head server returns."""
 MEMBER_KEY = "_ng_member"
-"""Key of the id of the head server's part of the run, in the same configuration."""
+"""The key of the head server's `member` id, in the configuration that the head server returns."""
 SHORTCUTS_KEY = "_ng_shortcuts"
-"""Key of the unix sockets of the run's servers, in the same configuration."""
+"""The key of the servers' unix sockets, in the configuration that the head server returns."""
 WRITTEN_ADDRESSES = ("default_host", "head_server.host", "head_server.port", "tls")
 
 
@@ -281,7 +277,7 @@ class RunConfig(Frozen):
     servers: Mapping[str, ServerConfig]
     head: HeadConfig = HeadConfig()
     aliases: Mapping[str, str] = Field(default_factory=dict)
-    """Other names of agents (`environment_servers` blocks), each with the name of its agent."""
+    """The aliases that `environment_servers` blocks define, each mapped to its agent's name."""
     paired_agents: tuple[str, ...] = ()
     """The agents that `agent_config` adds."""
     replaced_agents: Mapping[str, str] = Field(default_factory=dict)
@@ -289,11 +285,11 @@ class RunConfig(Frozen):
     replicas: int = 1
     """The number of processes of each server that does not set its own `num_workers`."""
     port_range: PortRange = DEFAULT_PORT_RANGE
-    """The ports for servers that do not set one."""
+    """The range of ports for servers that do not set a port."""
     plain: Mapping[str, object] = Field(default_factory=dict)
-    """Top-level values that are not servers, interpolations resolved; unresolvable ones are omitted."""
+    """Top-level values that are not servers, with resolved interpolations. Unresolvable values are omitted."""
     raw: Mapping[str, Any] = Field(default_factory=dict, repr=False)
-    """The merged configuration as plain Python, interpolations unresolved (the published YAML form)."""
+    """The merged configuration as plain data, with unresolved interpolations."""
     origins: Mapping[str, Origin] = Field(default_factory=dict, repr=False)
     """The file and line of each key in `WRITTEN_ADDRESSES` that is set."""
     config_paths: tuple[str, ...] = ()
@@ -301,20 +297,19 @@ class RunConfig(Frozen):
     notes: tuple[str, ...] = ()
     """Messages to show to the user before the servers start."""
     run_token: str | None = Field(default=None, repr=False)
-    """The token that started servers require; None if the run is open."""
+    """The token that the servers require, or None if they require no token."""
     tls: Tls | None = None
-    """The `tls` block, if the servers speak TLS."""
     run_id: str = ""
-    """Unique id of the run; empty before it starts."""
+    """The unique id of the run. It is empty before the run starts."""
     shortcuts: Mapping[str, str] = Field(default_factory=dict)
-    """Unix sockets of servers, by name and alias, because local calls over them cost half as much as over TCP. Servers
-    with several processes have none."""
+    """The unix sockets of servers with a single process, by name and alias. A local call over a unix socket costs half
+    as much as one over TCP."""
     only: frozenset[str] | None = None
-    """The servers that this machine starts; None for all. Other machines start the others."""
+    """The servers that this machine starts, if other machines start the rest. None means all servers."""
     joins: bool = False
     """Whether this machine's servers join the run of another head server."""
     member: str = ""
-    """Unique id of this machine's part of the run; empty before it starts, or if the run has one machine."""
+    """The unique id of this machine's part of the run. Empty if the run has one machine, or has not started."""
 
     @property
     def servers_here(self) -> dict[str, ServerConfig]:
@@ -323,14 +318,14 @@ class RunConfig(Frozen):
 
     @property
     def spans_machines(self) -> bool:
-        """Whether other machines may start servers of the run, or call them."""
+        """Whether other machines can start servers of the run or call its servers."""
         is_advertised = self.head.advertised_host or any(
             each.advertised_host or each.advertised_port for each in self.servers.values()
         )
         return self.only is not None or self.joins or not is_loopback(self.head.host) or bool(is_advertised)
 
     def servers_of(self, type_: ServerType) -> list[ServerConfig]:
-        """Return the servers of one tier, in configuration order."""
+        """Return the servers of one type, in the order of the configuration."""
         return [server for server in self.servers.values() if server.type == type_]
 
     def by_any_name(self) -> Iterator[tuple[str, ServerConfig]]:
@@ -345,7 +340,7 @@ class RunConfig(Frozen):
         return [name for name, server in self.by_any_name() if server.type == AGENT_TIER]
 
     def written_address(self, server: ServerConfig | None) -> WrittenAddress:
-        """Return the places that set a server's address. Pass None for the head server."""
+        """Return the places that set a server's address. If `server` is None, use the head server."""
         if server is None:
             block, places = "head_server", {key.rpartition(".")[2]: at for key, at in self.origins.items()}
         else:
@@ -356,7 +351,7 @@ class RunConfig(Frozen):
         return WrittenAddress(**written)
 
     def server(self, name: str) -> ServerConfig:
-        """Return the server with this name or alias. Raise ServerRefNotFoundError if there is none."""
+        """Return the server with this name or alias. Raise ServerRefNotFoundError if it does not exist."""
         found = self.servers.get(self.aliases.get(name, name))
         if found is None:
             hint = did_you_mean_or_all(name, [*self.servers, *self.aliases], "servers", if_none=ADD_A_FILE)

@@ -17,7 +17,7 @@ CAPTURE_KEYS = (ENABLED_KEY, CAPTURE_DIR_KEY)
 
 
 class ModelCallCaptureConfig(BaseModel):
-    """The two top-level keys that enable recording."""
+    """The two top-level settings for the recording of model calls."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -32,7 +32,7 @@ class ModelCallCaptureConfig(BaseModel):
 
     @classmethod
     def of(cls, config: Mapping[str, object] | None) -> Self:
-        """Read the two keys; recording is off by default. Raise `ConfigError` if it is on without a valid folder."""
+        """Read the keys from `config`. Raise `ConfigError` if recording is enabled without a valid folder."""
         if config is None or not is_enabled(config):
             return cls()
         folder = config.get(CAPTURE_DIR_KEY)
@@ -44,7 +44,7 @@ class ModelCallCaptureConfig(BaseModel):
 def is_enabled(config: Mapping[str, object] | None) -> bool:
     """Return whether a configuration enables recording.
 
-    Only a literal `True` counts, because `config` may be a mock, with truthy values, in tests of published folders.
+    Only a literal `True` counts, because tests of server folders may pass a mock, whose values are truthy.
     """
     return config is not None and config.get(ENABLED_KEY) is True
 

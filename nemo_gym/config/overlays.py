@@ -1,4 +1,4 @@
-"""Overlays: blocks that only change a server of another file, and are ignored if a run does not include that file."""
+"""Overlays: blocks that only change a server that another file defines. Runs without that file ignore them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Overlay(NamedTuple):
 
 
 def is_overlay(block: Node, tier: str) -> bool:
-    """Return whether a block has no entrypoint, not even a misplaced or misspelt one.
+    """Return whether a block has no entrypoint, not even at a wrong level or misspelt.
 
-    A block from the command line is not an overlay, because it is a mistake if the server that it changes is missing.
+    A block from the command line is never an overlay. If it changes a server that is missing, the user made a mistake.
     """
     held = block.mapping[tier]
     levels = (block, held, *held.mapping.values())

@@ -17,11 +17,11 @@ _WORD = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]*)(?:(?P<equals>=)(?P<value
 _KEY = re.compile(r"[^\s.\[\]{}'\"=,+~][^\s\[\]{}'\"=,]*(?:\[\d+\][^\s\[\]{}'\"=,]*)*")
 
 _ENTRY = re.compile(r"([\w-]+\s*:\s*)(?!\$\{)[^,{}\[\]]+")
-"""Matches a mapping entry inside an override. The group is the key with the colon."""
+"""Matches a mapping entry inside an override. The group contains the key and the colon."""
 
 TYPED = "command line: "
 LONGEST_CHAIN = 20
-"""Maximum number of blocks that inherit from each other in a chain. A longer chain is taken for a cycle."""
+"""The maximum length of a chain of blocks that inherit from each other. A longer chain is assumed to be a cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class Override:
     """`+k=v` and `++k=v` set a key, `k=v` changes an existing key, `~k` deletes it."""
     path: tuple[str, ...]
     value: Node | None
-    """The value on the right of `=`; None for a deletion without `=`."""
+    """The value after `=`. None for a deletion without `=`."""
 
     @property
     def origin(self) -> Origin:
-        """The origin of the value for messages."""
+        """The place of the override in messages, instead of a file and line."""
         return Origin(f"{TYPED}{self.word}", 0)
 
 
@@ -50,7 +50,8 @@ def is_typed(origin: Origin) -> bool:
 def parse_override(word: str) -> Override:
     """Parse one override in Hydra's grammar. Raise OverrideError with the override and the problem."""
     match = _WORD.fullmatch(word)
-    assert match is not None  # the regex matches any text
+    # The regex matches any text, so the match is never None.
+    assert match is not None
     sign, key, text = match["sign"] or "", match["key"].strip(), match["value"]
     shown = _shown(word, key, text)
     if key.startswith("-") or not _KEY.fullmatch(key) or key.endswith(".") or ".." in key:
@@ -76,7 +77,8 @@ def apply_override(tree: Node, override: Override) -> Node:
             f"'{override.word}': the key {key} does not exist.{_suggest_key(tree, override.path)} "
             f"To add it, write +{key}=VALUE."
         )
-    assert override.value is not None  # only a deletion may omit it
+    # The value is not None here, because only a deletion may omit it.
+    assert override.value is not None
     return _merged_at(tree, override.path, override, tree)
 
 
@@ -151,7 +153,7 @@ def _deleted(tree: Node, override: Override) -> Node:
         tree = replaced(tree, path, None)
     if inherited is None:
         return tree
-    # The block would inherit the key again, so the deletion is added to its `_delete_key`.
+    # Add the key to the block's `_delete_key`, because the block would otherwise inherit it again.
     holder, rest = inherited
     block = at(tree, holder)
     dropped = plain(block.mapping["_delete_key"]) if "_delete_key" in block.mapping else []
@@ -179,16 +181,16 @@ def _inheriting(tree: Node, parts: Path, depth: int = 0) -> tuple[Path, Path] | 
 
 
 def _is_defined(tree: Node, parts: Path, depth: int = 0) -> bool:
-    """Return whether a key exists, or will exist once the blocks above it have inherited."""
+    """Return whether a key exists, or will exist once the blocks above it have inherited their keys."""
     if locate(tree, parts) is not None or dotted(parts) == "config_paths":
         return True
     return depth < LONGEST_CHAIN and _inheriting(tree, parts, depth) is not None
 
 
 def _suggest_key(tree: Node, parts: Path) -> str:
-    """Suggest a similar key in the same block, or else the same name in another block, or else a similar path.
+    """Suggest a similar key in the same block, the same key in another block, or a similar path, in this order.
 
-    A block above the key is never suggested, because its whole content would be replaced or deleted.
+    Never suggest a block that contains the key, because its whole content would be replaced or deleted.
     """
     wanted, name = dotted(parts), str(parts[-1])
     paths = [path for path, _ in walk(tree) if path]

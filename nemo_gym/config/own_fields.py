@@ -1,6 +1,6 @@
 """Name clashes between settings that this package added and fields of a server folder's config class.
 
-A folder that was written for the published package may use such a name for a field of its own. The field then wins.
+A folder that was written for the published package may define a field with such a name. The field then has priority.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ ADDED_SETTINGS = frozenset({
     "advertised_host", "advertised_port", "blocking_threads", "group_verification", "isolated", "max_request_bytes",
     "max_request_depth", "max_requests_in_flight", "max_requests_queued", "ray", "session_idle_s", "workers",
 })  # fmt: skip
-"""The settings of every server block that the published package does not have."""
+"""The settings that this package added to every server block, and that the published package does not have."""
 
 
 def own_fields(folder: Path, keys: Collection[object]) -> frozenset[str]:
-    """Return the keys of a block that are in `ADDED_SETTINGS`, but that the folder's config class defines itself.
+    """Return those `keys` that are in `ADDED_SETTINGS` and that the folder's config class also defines.
 
     The folder's modules are parsed, not imported, because a configuration is loaded before its servers start. A class
     counts as a config class if the name of a base class ends with `Config`.
     """
     added = ADDED_SETTINGS.intersection(map(str, keys))
-    # Most blocks have none of these keys, so no file is read for them.
+    # Read the files only if the block has such a key, because most blocks do not.
     place = find(folder, Path.is_dir) if added else None
     return added.intersection(_declared_in(place)) if place else frozenset()
 
@@ -35,7 +35,8 @@ def _declared_in(folder: Path) -> Iterator[str]:
         try:
             tree = ast.parse(path.read_bytes())
         except (OSError, SyntaxError, ValueError):
-            continue  # the server's start reports it
+            # Skip the file here, because starting the server reports the error.
+            continue
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and any(_name_of(base).endswith("Config") for base in node.bases):
                 yield from (

@@ -14,16 +14,16 @@ from nemo_gym.errors import ConfigError
 ONLY_KEY = "only"
 JOIN_KEY = "join"
 NO_SERVER = "none"
-"""The value of `only` for a machine that only has the head server."""
+"""The value of `only` for a machine that starts the head server, but no other server."""
 
 
 class Part(NamedTuple):
     """The servers that this machine starts, and the run that they join."""
 
     names: frozenset[str] | None
-    """Names of the servers to start; None for all."""
+    """The names of the servers to start. None means all servers."""
     head: HeadConfig | None
-    """The head server to join; None if this machine starts the run's head server."""
+    """The head server to join. None if this machine starts the run's head server."""
 
 
 def part_of(
@@ -43,7 +43,7 @@ def _names(given: object, known: Collection[str], places: Mapping[str, Origin]) 
             f"{place}: {ONLY_KEY} must list the servers that this machine starts, such as [mcqa, mcqa_simple_agent], "
             f"or be '{NO_SERVER}' for the head server alone, but is {given!r}."
         )
-    # An item may itself be a comma-separated list, as in `--only a,b --only c`.
+    # Split each item, because it may itself be a comma-separated list, as in `--only a,b --only c`.
     names = [name.strip() for word in words for name in word.split(",") if name.strip()]
     if names == [NO_SERVER]:
         return frozenset()

@@ -24,7 +24,7 @@ from nemo_gym.errors import ConfigError, PortTakenError
 NOWHERE = WrittenAddress()
 
 KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
-"""TCP options. Calls survive a network outage of 20 s. Calls to a machine that is lost fail after 30 s."""
+"""TCP keepalive options. Calls survive a network outage of 20 s. Calls to a lost machine fail after 30 s."""
 
 _RANGE_TRIES = 200
 _SHOWN_WORDS = 4
@@ -43,10 +43,10 @@ def bind(
 ) -> socket.socket:
     """Return a bound socket that does not listen yet. For port 0, take a free port, from `port_range` if it is given.
 
-    With `is_shared`, other processes of this user may bind the port later, but it must be free now.
+    If `is_shared` is set, other processes of this user may bind the port later, but it must be free now.
 
-    Raise PortTakenError if the port is taken. It names the place that sets the port, or else the instance, and the
-    process that holds the port if that is known. Raise ConfigError for a host or port that cannot be bound at all.
+    Raise PortTakenError if the port is taken. The message names the place that sets the port, or else the instance. It
+    also names the process that holds the port, if that process is known. Raise ConfigError for any other error.
     """
     if port == 0 and port_range:
         bound = _bind_in_range(host, port_range, instance, written)
@@ -63,12 +63,12 @@ def bind(
 
 
 def share(host: str, port: int) -> socket.socket:
-    """Bind another socket to a shared port. The kernel distributes connections among its sockets."""
+    """Bind another socket to a shared port. The kernel distributes connections among the sockets of a port."""
     return _bound(host, port, is_reusable=True, is_shared=True)
 
 
 def port_range_of(plain: Mapping[str, Any], origins: Mapping[str, Origin]) -> PortRange:
-    """Return the range set by `port_range_low` and `port_range_high`."""
+    """Return the range set by `port_range_low` and `port_range_high`. Raise ConfigError if it is invalid."""
     ends = []
     for key, default in zip(("port_range_low", "port_range_high"), DEFAULT_PORT_RANGE, strict=True):
         value = plain.get(key)
@@ -82,7 +82,7 @@ def port_range_of(plain: Mapping[str, Any], origins: Mapping[str, Origin]) -> Po
         place = origins.get("port_range_low") or origins["port_range_high"]
         raise ConfigError(
             f"{place}: port_range_low is {ends[0]} and port_range_high is {ends[1]}, so the range is empty. "
-            "Set both, the smaller one first."
+            "Set port_range_low to at most port_range_high."
         )
     return PortRange(*ends)
 
@@ -124,20 +124,20 @@ def _bound(host: str, port: int, *, is_reusable: bool, is_shared: bool = False) 
 
 
 def notice_lost_machines(sock: socket.socket) -> None:
-    """Let a connection fail within half a minute if the other machine is gone. Accepted connections inherit this."""
+    """Make connections to a lost machine fail after 30 s. A listening socket passes this on to its connections."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEP_ALIVE.items():
-        # Not every operating system has all of these options.
+        # Skip options that the operating system does not have.
         if (option := getattr(socket, name, None)) is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _bind_in_range(host: str, ports: PortRange, instance: str, written: WrittenAddress) -> socket.socket:
-    # Skip the default port of the head server, to leave it free for a later run.
+    # Skip the default port of the head server, so that it stays free for a later run.
     candidates = [port for port in range(ports.low, ports.high + 1) if port != DEFAULT_HEAD_SERVER_PORT]
     for port in random.sample(candidates, min(len(candidates), _RANGE_TRIES)):
         try:
-            # Not reusable while binding: Linux would let two sockets share a port until one of them listens.
+            # Bind without SO_REUSEADDR, because Linux would let two sockets share the port until one listens.
             return _bound(host, port, is_reusable=False)
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
@@ -167,7 +167,7 @@ def _refusal(error: OSError, host: str, port: int, instance: str, written: Writt
 
 
 def _holder(port: int) -> int | None:
-    """Return the pid of the process that listens on a port, or None if this user may not see it."""
+    """Return the pid of the process that listens on a port, or None if this user has no access to that process."""
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -182,13 +182,14 @@ def _holder(port: int) -> int | None:
         try:
             if any(str(handle.readlink()) in inodes for handle in (process / "fd").iterdir()):
                 return int(process.name)
-        except OSError:  # the process has ended, or belongs to another user
+        except OSError:
+            # Skip the process, because it has ended or belongs to another user.
             continue
     return None
 
 
 def _command(pid: int) -> str:
-    """Return the shortened command line of a process, with secrets masked: `python bin/ng_run +config_paths=[…]`."""
+    """Return a short command line of a process, such as `python bin/ng_run +config_paths=[…]`, with masked secrets."""
     try:
         text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
     except OSError:

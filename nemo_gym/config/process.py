@@ -1,4 +1,4 @@
-"""Everything that one server process or the head server needs to know about a run."""
+"""The settings that the launcher passes to a server process or to the head server."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class OtherServer(NamedTuple):
 
 
 class ProcessSettings(BaseModel):
-    """A server's own block, the shared plain values and the addresses of other servers, but never their settings."""
+    """The settings of one server process, with the addresses of other servers, but without those servers' settings."""
 
-    # YAML allows `.inf`; strict JSON would turn it into null.
+    # Serialize infinity as a constant, because YAML allows `.inf`, which pydantic would otherwise write as null.
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
 
     kind: Literal["server"] = "server"
@@ -44,37 +44,35 @@ class ProcessSettings(BaseModel):
     addresses: dict[str, OtherServer] = Field(default_factory=dict)
     """The other servers, by name and alias."""
     aliases: dict[str, str] = Field(default_factory=dict)
-    """Other names of agents, each with its instance, if the run has several machines."""
+    """The aliases of agents, each mapped to its agent's name. Empty if the run has one machine."""
     shortcuts: dict[str, str] = Field(default_factory=dict)
     """Unix sockets on which some of the other servers also listen, by name and alias."""
     head: BaseServerConfig
     cookie_secret: str
-    """The key that signs session cookies; the same for all workers."""
+    """The key that signs session cookies. All workers have the same key."""
     run_token: str | None = Field(default=None, repr=False)
-    """The token that is sent with every call between servers; None if the run is open."""
+    """The token that is sent with every call between servers, or None if the run is open."""
     tls: Tls | None = None
-    """The `tls` block, if the servers speak TLS."""
     run_id: str = ""
-    """The run's id, sent with every call. Calls that are meant for another run are rejected."""
+    """The run's id, which is sent with every call. Calls with another run's id are rejected."""
     member: str = ""
-    """Unique id of this machine's part of the run; empty if the run has one machine."""
+    """The unique id of this machine's part of the run. Empty if the run has one machine."""
     environment: dict[str, str] = Field(default_factory=dict, repr=False)
     """Environment variables that the process sets after its start, so that other users cannot read them."""
     num_workers: int = 1
-    """Number of processes of this server."""
     number: int = 0
-    """Index of this process among the processes of the server."""
+    """The index of this process among the processes of the server, from 0."""
     sockets: list[str] = Field(default_factory=list)
-    """Path of each worker's own unix socket, by worker number; empty for a single worker."""
+    """The path of each worker's own unix socket, by worker number. Empty for a single worker."""
     log_file: str = ""
-    """The path of this process's log, for failure messages; empty if the launcher does not write one."""
+    """The path of this process's log, for failure messages. Empty if the launcher does not write a log."""
     dry_run: bool = False
     ready_timeout_s: float | None = None
-    """Seconds after which the launcher gives up waiting for this process; None if no launcher waits."""
+    """Seconds after which the launcher stops waiting for this process to start. None if no launcher waits."""
 
     @classmethod
     def of(cls, run: RunConfig, server: ServerConfig, *, cookie_secret: str, **extra: object) -> Self:
-        """Return the settings of one server, once all addresses are known. `extra` sets further fields."""
+        """Return the settings of one server. All addresses must be known already. `extra` sets further fields."""
         return cls(
             name=server.name,
             type=server.type,
@@ -107,7 +105,7 @@ class ProcessSettings(BaseModel):
         )
 
     def secrets(self) -> SecretValues:
-        """Return all secrets that this process knows."""
+        """Return all secrets that these settings contain."""
         own = {"cookie_secret": self.cookie_secret, "run_token": self.run_token}
         return SecretValues.of(self.settings, self.plain, self.environment, own)
 
@@ -128,30 +126,32 @@ class ServerInstance(BaseModel):
     config_path: str
     """The instance's name in the configuration."""
     start_time: float
-    """The time of the start in seconds since the epoch."""
+    """The start time in seconds since the epoch."""
     num_workers: int = 1
-    """Number of processes of the server."""
     restarts: int = 0
-    """Number of times that one of its processes died and was restarted."""
+    """The number of times that a process of the server died and was restarted."""
     pids: list[int] = Field(default_factory=list)
-    """Process ids of all its workers, by worker number."""
+    """The process ids of all workers of the server, by worker number."""
     sockets: list[str] = Field(default_factory=list)
-    """Each worker's own unix socket; empty for a single worker."""
+    """The path of each worker's own unix socket. Empty for a single worker."""
     advertised_host: str = ""
     """The host by which other machines reach the server, if that is not `host`."""
     advertised_port: int = 0
-    """The port by which other machines reach the server; 0 if it is `port`."""
+    """The port by which other machines reach the server. It is 0 if they use `port`."""
     machine: str = ""
-    """The name of the server's machine; empty if the run has only one machine."""
+    """The name of the server's machine. Empty if the run has only one machine."""
     member: str = ""
-    """Id of the part of the run that has this server; empty if the run has one machine."""
+    """The id of the part of the run that contains this server. Empty if the run has one machine."""
     shortcut: str = ""
-    """The unix socket on which the server also listens, as `<machine id>:<path>`; empty if there is none."""
+    """The unix socket on which the server also listens, as `<machine id>:<path>`. Empty if there is none."""
     needs_one_process: bool = False
-    """Whether several processes could not share the server's work, so that it may run on one machine only."""
+    """Whether the server must be a single process. It may then run on only one machine."""
 
     def reached_at(self, host: str) -> Self:
-        """Return this instance with the address at which callers that reached its machine by `host` can call it."""
+        """Return a copy with the address that remote callers must use.
+
+        `host` is the name or address by which these callers reach the server's machine.
+        """
         if not self.advertised_host and not self.advertised_port and not is_any_address(self.host):
             return self
         reached = self.advertised_host or (host if is_any_address(self.host) else self.host)
@@ -161,7 +161,7 @@ class ServerInstance(BaseModel):
 
     @property
     def where(self) -> str:
-        """The server's process ids, with its machine if the run has several machines."""
+        """The server's process ids and, if the run has several machines, the name of its machine."""
         pids = " ".join(map(str, self.pids or [self.pid]))
         return f"{pids} on {self.machine}" if self.machine else pids
 
@@ -190,7 +190,10 @@ class ServerInstance(BaseModel):
 
 
 class HeadSettings(BaseModel):
-    """Settings of the head server. When a server restarts, its new `ServerInstance` follows on the same pipe."""
+    """Settings of the head server, which reads them from a pipe.
+
+    If a server restarts, its new `ServerInstance` is sent through the same pipe.
+    """
 
     kind: Literal["head"] = "head"
     host: str
@@ -198,19 +201,18 @@ class HeadSettings(BaseModel):
     instances: list[ServerInstance]
     """The servers on the head server's machine."""
     expected: dict[str, OtherServer] = Field(default_factory=dict)
-    """All servers of the configuration, if other machines may have some of them."""
+    """All servers of the configuration. Empty if the run has one machine."""
     run_id: str = ""
     config_yaml: str
     """The configuration, with masked secrets unless the run exposes them on a loopback address."""
     endpoints: list[str] = Field(default_factory=list)
-    """Endpoints of the model servers; the run is ready once each of them has answered."""
+    """The endpoints of the model servers. The run is ready when every endpoint has answered."""
     run_token: str | None = Field(default=None, repr=False)
-    """The token that calls to the head server must carry; None if the run is open."""
+    """The token that calls to the head server must carry, or None if the run is open."""
     allowed_hosts: frozenset[str] = frozenset()
     """Additional host names by which browsers and proxies may call the head server."""
     tls: Tls | None = None
-    """The `tls` block, if the head server speaks TLS."""
 
 
 ChildSettings = Annotated[ProcessSettings | HeadSettings, Field(discriminator="kind")]
-"""The settings that a new process reads from the first line in its pipe."""
+"""The settings that a new process reads from the first line of its pipe."""

@@ -29,23 +29,22 @@ HF_TOKEN_KEY_NAME = "hf_token"
 RESULTS_DIR_KEY_NAME = "results_dir"
 TASK_SOURCE_KEY_NAME = "task_source"
 CONFIG_PATH_ENV_VAR = "NEMO_GYM_CONFIG_PATH"
-"""Environment variable with the server's name, set in the process of that server."""
+"""The environment variable that holds the server's name in each process of a server."""
 
 _OVERRIDE = re.compile(r"(\+\+|\+|~)?[A-Za-z_][\w.-]*=|~")
 """Matches command-line arguments that change the configuration. Other arguments belong to the script."""
 
-# A global, because published folders read the configuration from anywhere, so it cannot be passed to them.
+# The configuration is global, because the code of server folders reads it without receiving it as an argument.
 _of_process: list[DictConfig] = []
 
 
 def set_process_config(view: DictConfig) -> None:
-    """Set the configuration of this process."""
     _of_process[:] = [view]
 
 
 @contextmanager
 def process_config(view: DictConfig) -> Iterator[None]:
-    """Set the configuration of this process until the block ends."""
+    """Set the configuration of this process, and restore the earlier one when the `with` block ends."""
     earlier = list(_of_process)
     set_process_config(view)
     try:
@@ -55,7 +54,7 @@ def process_config(view: DictConfig) -> Iterator[None]:
 
 
 def maybe_get_global_config_dict() -> DictConfig | None:
-    """Return this process's configuration, read-only, or None if it was neither set nor loaded yet."""
+    """Return this process's read-only configuration, or None if it was neither set nor loaded yet."""
     return _of_process[0] if _of_process else None
 
 
@@ -70,11 +69,11 @@ class GlobalConfigDictParserConfig(BaseModel):
     dotenv_path: Path | None = None
     """The file to read instead of the first `env.yaml` in the search roots."""
     initial_global_config_dict: DictConfig | None = None
-    """Values that override those of the files. May list the files in `config_paths`."""
+    """Values that override those of the config files. They may include `config_paths`, the list of these files."""
     skip_load_from_cli: bool = False
     skip_load_from_dotenv: bool = False
     hide_secrets: bool = False
-    """Mask secrets in the result."""
+    """Whether to mask secrets in the result."""
     offline: bool = False
     """Has no effect, because reading a configuration never uses the network."""
 
@@ -84,7 +83,7 @@ class GlobalConfigDictParserConfig(BaseModel):
         return OmegaConf.create(dict(given)) if isinstance(given, Mapping) else given
 
     def load(self, *, require_servers: bool = False, needs_variables: bool = True) -> RunConfig:
-        """Read all sources. Raise a subclass of `ConfigError` that names the place and says how to fix it."""
+        """Read all sources. Raise a subclass of `ConfigError` with the place of the mistake and advice."""
         words = [] if self.skip_load_from_cli else [word for word in sys.argv[1:] if _OVERRIDE.match(word)]
         return load(
             (),
@@ -98,18 +97,18 @@ class GlobalConfigDictParserConfig(BaseModel):
 
 
 class GlobalConfigDictParser:
-    """Parser for code that needs the configuration as one OmegaConf mapping."""
+    """A parser for code that needs the configuration as one OmegaConf mapping."""
 
     def parse(self, global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None) -> DictConfig:
-        """Return all sources merged: directives applied, interpolations unresolved, a host for every server.
+        """Return all sources merged, with applied directives, unresolved interpolations and a host for every server.
 
-        Only configured ports are included, because servers get the others when they start.
+        Only configured ports are included, because the other ports are chosen when the servers start.
         """
         config = global_config_dict_parser_config or GlobalConfigDictParserConfig()
         return view_of(config.load(needs_variables=False), hide_secrets=config.hide_secrets)
 
     def parse_no_environment(self, initial_global_config_dict: Mapping[str, object] | None = None) -> DictConfig:
-        """Parse this mapping only, without the command line and `env.yaml`."""
+        """Parse only this mapping, and ignore the command line and `env.yaml`."""
         return self.parse(
             GlobalConfigDictParserConfig(
                 initial_global_config_dict=initial_global_config_dict,
@@ -119,18 +118,18 @@ class GlobalConfigDictParser:
         )
 
     def filter_for_server_instance_configs(self, global_config_dict: DictConfig) -> list[ServerConfig]:
-        """Return the servers of a configuration, in its order."""
+        """Return the servers in the order of the configuration."""
         return list(_run_of(global_config_dict).servers.values())
 
     def raise_on_no_server_instances(self, global_config_dict: DictConfig) -> None:
-        """Raise `NoServerInstancesError` if a configuration defines no server."""
+        """Raise `NoServerInstancesError` if the configuration does not define any server."""
         run = _run_of(global_config_dict)
         check_some_server(run.servers, run.config_paths)
 
     def detect_and_report_almost_servers(self, global_config_dict: DictConfig) -> None:
-        """Raise `AlmostServerError` for blocks that resemble servers but are invalid.
+        """Raise `AlmostServerError` if blocks resemble servers but are invalid.
 
-        Log them instead if `error_on_almost_servers` is false.
+        If `error_on_almost_servers` is false, log warnings instead.
         """
         _run_of(global_config_dict)
 
@@ -140,14 +139,14 @@ class GlobalConfigDictParser:
 
 
 def _run_of(config: DictConfig) -> RunConfig:
-    # Without config_paths, because merging the files again would change nothing.
+    # Remove config_paths, because the values of the files are already in the configuration.
     plain: Any = OmegaConf.to_container(config)
     known = {key: value for key, value in plain.items() if key != "config_paths"}
     return load((), (), initial=known, skip_dotenv=True, needs_variables=False)
 
 
 def published_defaults(plain: Mapping[str, Any]) -> dict[str, object]:
-    """Return the defaults of top-level values that published folders read."""
+    """Return the values, or else the defaults, of the top-level keys that server folders read."""
     root = working_dir()
     return {
         RESULTS_DIR_KEY_NAME: str(Path(plain.get(RESULTS_DIR_KEY_NAME) or root / "results").absolute()),
@@ -157,7 +156,7 @@ def published_defaults(plain: Mapping[str, Any]) -> dict[str, object]:
 
 
 def view_of(run: RunConfig, *, hide_secrets: bool = False) -> DictConfig:
-    """Return a run's configuration as one read-only mapping. Servers have a host, and a port if it is known."""
+    """Return a run's configuration as one read-only mapping. Each server has a host, and a port if it is known."""
     head = {"host": run.head.host, "port": run.head.port}
     raw: dict[str, Any] = {**run.raw, **published_defaults(run.plain), "head_server": head}
     for server in run.servers.values():
@@ -174,11 +173,11 @@ def get_global_config_dict(
     global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None,
     global_config_dict_parser_cls: type[GlobalConfigDictParser] = GlobalConfigDictParser,
 ) -> DictConfig:
-    """Return this process's configuration, read-only.
+    """Return the read-only configuration of this process.
 
-    A server sees its own block, the top-level values and the addresses of other servers. A process that started
-    servers sees the whole configuration. Any other process loads its sources once: by default `env.yaml` and its own
-    command line (`+config_paths=[…]`, `+key=value`).
+    In a server, it contains the server's own block, the top-level values and the addresses of other servers. In a
+    process that started servers, it is the whole configuration. Any other process loads its sources once: by default
+    `env.yaml` and its own command line (`+config_paths=[…]`, `+key=value`).
     """
     if not _of_process:
         yaml_text = os.environ.get(CONFIG_DICT_ENV_VAR)
@@ -190,10 +189,10 @@ def get_global_config_dict(
 
 
 def module_config(module: str) -> DictConfig:
-    """Call the `get_global_config_dict` of a module, which a test may have replaced.
+    """Call `get_global_config_dict` as the module `module` has imported it, and return the result.
 
-    Tests of published folders patch the function in the module that they import, so code that is reached through that
-    module must call the patched function.
+    Tests of server folders patch this function in the module that they import. Code that is called through that module
+    must therefore use the patched function.
     """
     replaced: Callable[[], DictConfig] = getattr(
         sys.modules.get(module), "get_global_config_dict", get_global_config_dict
@@ -208,17 +207,19 @@ def get_hf_token() -> str | None:
 
 
 def get_first_server_config_dict(global_config_dict: Any, top_level_path: str) -> Any:
-    """Return the settings of an instance: the first value two levels below its name."""
+    """Return the settings of a server: the first value two levels below its name."""
     tier = next(iter(global_config_dict[top_level_path].values()))
     return next(iter(tier.values()))
 
 
 def find_open_port(disallowed_ports: Collection[int] | None = None, max_retries: int = 50) -> int:
-    """Return a port that is free now. Raise `PortTakenError` if every try found a disallowed port."""
+    """Return a port that is free now. Raise `PortTakenError` if every attempt found a disallowed port."""
     for _ in range(max_retries):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port: int = probe.getsockname()[1]
         if port not in (disallowed_ports or ()):
             return port
-    raise PortTakenError(f"all {max_retries} free ports that were found are disallowed; allow more ports")
+    raise PortTakenError(
+        f"all {max_retries} free ports that were found are disallowed. Pass fewer ports as disallowed_ports."
+    )

@@ -17,7 +17,7 @@ class RayNeeds(BaseModel):
     num_cpus: float = Field(default=1.0, ge=0)
     """Cores that Ray reserves."""
     num_gpus: float = Field(default=0.0, ge=0)
-    """GPUs that Ray reserves and shows to the process."""
+    """GPUs that Ray reserves and makes visible to the process."""
     memory: int = Field(default=0, ge=0)
     """Bytes of memory that Ray reserves; 0 for none."""
     resources: dict[str, float] = Field(default_factory=dict)
@@ -27,7 +27,7 @@ class RayNeeds(BaseModel):
     node: str | None = None
     """The IP address of the only node that may run the server."""
     strategy: Strategy | None = None
-    """How its processes are placed. Default: `SPREAD` for several processes, otherwise Ray's `DEFAULT`."""
+    """The placement strategy of the processes. Default: `SPREAD` for several processes, otherwise Ray's `DEFAULT`."""
 
     def __str__(self) -> str:
         amounts = {"CPU": self.num_cpus, "GPU": self.num_gpus, "byte of memory": float(self.memory), **self.resources}

@@ -15,7 +15,8 @@ from nemo_gym.errors import ConfigPathNotFoundError, ConfigSyntaxError, Duplicat
 
 try:
     from yaml import CSafeLoader as BaseLoader
-except ImportError:  # a PyYAML built without libyaml
+except ImportError:
+    # Use the slower loader if PyYAML was built without libyaml.
     from yaml import SafeLoader as BaseLoader  # type: ignore[assignment]
 
 _MERGE_TAG = "tag:yaml.org,2002:merge"
@@ -44,7 +45,7 @@ _HINTS = {
 
 
 class _Loader(BaseLoader):
-    """A YAML loader that reads scalars like OmegaConf: `1e-3` is a number, and a date is text."""
+    """A YAML loader that reads scalars as OmegaConf does: `1e-3` is a number, and dates are strings."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -61,18 +62,20 @@ def shown(path: Path) -> str:
 
 
 def read_yaml(path: Path) -> Node:
-    """Return the tree of one file. An empty file is an empty mapping.
+    """Return the tree of one file. The tree of an empty file is an empty mapping.
 
-    Raise ConfigSyntaxError if it is not YAML or not a mapping. Raise DuplicateServerError if a top-level block
-    occurs twice, and ConfigPathNotFoundError if the file cannot be opened.
+    Raise ConfigSyntaxError if the file is not valid YAML or not a mapping. Raise DuplicateServerError if a top-level
+    block occurs twice, and ConfigPathNotFoundError if the file cannot be opened.
     """
     name = shown(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigSyntaxError(f"{name}: not a UTF-8 text file ({error}).") from error
+        raise ConfigSyntaxError(f"{name}: not a UTF-8 text file ({error}). Save it as UTF-8.") from error
     except OSError as error:
-        raise ConfigPathNotFoundError(f"{name}: cannot read the file: {os.strerror(error.errno or 0)}.") from error
+        raise ConfigPathNotFoundError(
+            f"{name}: cannot read the file: {os.strerror(error.errno or 0)}. Check its path and permissions."
+        ) from error
     try:
         return _Builder(name, _Loader(text)).tree()
     except yaml.MarkedYAMLError as error:
@@ -155,7 +158,7 @@ class _Builder:
         if key is None:
             raise ConfigSyntaxError(
                 f"{self._at(node)}: a key must be a single word, but this one is empty, a list or a mapping. "
-                "Quote text in {braces} or [brackets]."
+                "Put text that contains {braces} or [brackets] in quotes."
             )
         return key  # type: ignore[no-any-return]
 

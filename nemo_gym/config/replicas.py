@@ -1,4 +1,4 @@
-"""The number of processes that serve each server of a run."""
+"""The number of processes of each server of a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def replicas_of(plain: Mapping[str, object], places: Mapping[str, Origin]) -> in
     number = len(os.sched_getaffinity(0)) if replicas == AUTO else replicas
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise ConfigError(
-            f"{places[REPLICAS_KEY]}: {REPLICAS_KEY} must be a number of processes from 1, or '{AUTO}' for one per "
-            f"core, but is {replicas!r}."
+            f"{places[REPLICAS_KEY]}: {REPLICAS_KEY} must be the number of processes (1 or more), or '{AUTO}' for "
+            f"one per core, but is {replicas!r}."
         )
     return number

@@ -1,4 +1,4 @@
-"""Secret values of a run, to mask them in logs and other output."""
+"""Secret values of a run, to be masked in logs and other output."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nemo_gym.config.masking import MASK, SECRET_VALUE, is_secret_key, mask_text
 from nemo_gym.config.models import RunConfig
 
 SHORTEST_SECRET = 6
-"""Shorter values are not masked, because they occur in text by chance."""
+"""The minimum length of a value to mask. Shorter values occur in text by chance."""
 PLACEHOLDERS = frozenset({
     "api_key", "api-key", "apikey", "bearer", "changeme", "default", "dummy_key", "dummy-key", "no_key", "no-key",
     "not-needed", "password", "placeholder", "secret", "unused", "your_api_key", "your-api-key",
 })  # fmt: skip
-"""Dummy keys for endpoints that need none. Ordinary text may contain these words, so they are not masked."""
+"""Dummy keys for endpoints that do not need a key. They are not masked, because they are words of ordinary text."""
 
 _CREDENTIALS = re.compile(r"(?i)\b(?:bearer|basic|token)\s+(\S+)")
 
@@ -29,7 +29,7 @@ class SecretValues:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         found = {form for value in values for line in value.splitlines() for form in _forms(line)}
-        # Longest first, because one secret may be part of another.
+        # Replace the longest secret first, because one secret may be part of another.
         self._values = sorted(found, key=len, reverse=True)
         self._raw = [value.encode() for value in self._values]
 
@@ -41,18 +41,18 @@ class SecretValues:
 
     @classmethod
     def of(cls, *settings: object) -> Self:
-        """Collect the values under secret keys in plain data, and values elsewhere that look like keys."""
+        """Collect secrets from plain data: the values of secret keys, and any other values that look like API keys."""
         return cls(value for each in settings for value in _secrets_in(each))
 
     def mask(self, text: str) -> str:
-        """Mask these values, and everything that looks like a key."""
+        """Mask these values, and everything that looks like an API key."""
         for value in self._values:
             if value in text:
                 text = text.replace(value, MASK)
         return mask_text(text)
 
     def mask_bytes(self, data: bytes) -> bytes:
-        """Mask these values; everything else stays unchanged."""
+        """Mask these values and leave everything else unchanged."""
         for value in self._raw:
             if value in data:
                 data = data.replace(value, MASK.encode())
@@ -79,7 +79,7 @@ def handed_environment(own: Mapping[str, object], others: Collection[Mapping[str
 
 
 def _forms(value: str) -> set[str]:
-    """Return a secret as written in text, JSON and URLs; an empty set for short values and placeholders."""
+    """Return the forms of a secret in text, JSON and URLs. For short values and placeholders, the set is empty."""
     value = value.strip()
     if len(value) < SHORTEST_SECRET or value.lower() in PLACEHOLDERS:
         return set()
@@ -98,7 +98,7 @@ def _secrets_in(value: object, is_secret: bool = False) -> Iterator[str]:
         yield from _CREDENTIALS.findall(value)
     elif isinstance(value, str):
         for found in SECRET_VALUE.findall(value):
-            # For `user:password` of a URL, only the password is secret.
+            # In the `user:password` of a URL, only the password is secret.
             yield found.partition(":")[2] or found
     elif isinstance(value, int) and is_secret and not isinstance(value, bool):
         yield str(value)

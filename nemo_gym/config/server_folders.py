@@ -27,7 +27,7 @@ class ServerFolder(NamedTuple):
 
     @classmethod
     def of(cls, folder: Path) -> ServerFolder:
-        """Split a path at its nearest parent that is named after a server type, or two levels up if there is none."""
+        """Split a path at its nearest parent that has the name of a server type, or else two levels up."""
         for above in folder.parents:
             if above.name in SERVER_TYPES:
                 return cls(above.parent, above.name, folder.relative_to(above).as_posix())

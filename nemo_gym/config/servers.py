@@ -44,20 +44,20 @@ NO_MODEL: Mapping[str, object] = {
     "policy_model_name": "",
     POLICY_MODEL: {MODEL_TIER: {DUMMY_MODEL: {"entrypoint": "app.py"}}},
 }
-"""The `initial` value for commands that need no model, such as listing or data preparation."""
+"""The `initial` value for commands that do not need a model, such as listing or data preparation."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _TIERS = (*SERVER_TYPES, ENVIRONMENT_SERVERS)
 
 
 class RunDefaults(NamedTuple):
-    """Run-wide defaults for servers that do not set these values."""
+    """Run-wide defaults, which each server may override."""
 
     host: str
     advertised_host: str
     scheme: str
     for_agents: Mapping[str, object]
-    """`skip_verification` and `skip_verification_reward`, if set."""
+    """The keys `skip_verification` and `skip_verification_reward`, if they are set."""
 
 
 class Block(NamedTuple):
@@ -108,7 +108,7 @@ def join_dummy_models(tree: Node) -> Node:
 
 
 class Found(NamedTuple):
-    """The blocks of a config tree that define servers, resemble servers but are invalid, or are overlays."""
+    """The blocks of a config tree that define servers, that resemble servers but are invalid, or that are overlays."""
 
     blocks: list[Block]
     almost: list[str]
@@ -117,9 +117,9 @@ class Found(NamedTuple):
 
 
 def find_blocks(tree: Node) -> Found:
-    """Return the server blocks, messages about blocks that are almost servers, and the overlays.
+    """Return the server blocks, messages about blocks that resemble servers but are invalid, and the overlays.
 
-    Raise DuplicateServerError if one name has two tiers or two implementations.
+    Raise DuplicateServerError if one name has two server types or two implementations.
     """
     blocks: list[Block] = []
     almost: list[str] = []
@@ -167,7 +167,7 @@ def _check_single(key: str, found: Mapping[str, Node], noun: str) -> None:
 
 
 def _settings_next_to(key: str, found: Mapping[str, Node]) -> list[str]:
-    """Return a message per setting that is next to the folder's name instead of below it."""
+    """Return a message for each setting that is next to the folder's name instead of below it."""
     folder = next(iter(found), "")
     return [
         f"{node.origin}: {key}: '{name}' is next to '{folder}'; indent settings below the folder name."
@@ -177,7 +177,7 @@ def _settings_next_to(key: str, found: Mapping[str, Node]) -> list[str]:
 
 
 def _settings_above(name: str, block: Node, tier: str) -> list[str]:
-    """Return a message per setting that is next to the tier instead of two levels below it."""
+    """Return a message for each setting that is next to the server type instead of two levels below it."""
     if tier == ENVIRONMENT_SERVERS:
         return []
     folder = str(next(iter(block.mapping[tier].mapping), "FOLDER"))
@@ -202,7 +202,7 @@ def _unusable_name(name: str, origin: Origin) -> list[str]:
 
 
 def _misspelt_tier(name: str, node: Node) -> list[str]:
-    """Return a message if a block's only key looks like a misspelt tier whose value contains an entrypoint."""
+    """Return a message if a block's only key looks like a misspelt server type and contains an entrypoint."""
     if len(node.mapping) != 1:
         return []
     (tier, held), *_ = node.mapping.items()
@@ -221,11 +221,12 @@ def parse_server(
     is_elsewhere: bool = False,
     needs_variables: bool = True,
 ) -> tuple[ServerConfig | None, list[str], list[Unresolved]]:
-    """Return one server, or None with its problems and its unresolved values. `others` are the servers to suggest.
+    """Parse a server block. If it is invalid, return None, its problems and its unresolved values.
 
-    A server that another machine starts (`is_elsewhere`) may have values that only that machine can resolve. If
-    `needs_variables` is false, settings of the server's own class may read environment variables that are not set.
-    Raise UnknownImplementationError if its folder or entrypoint does not exist.
+    `others` are the blocks whose names may be suggested. If another machine starts the server (`is_elsewhere`), only
+    that machine must be able to resolve the server's values. If `needs_variables` is false, settings of the server's
+    own class may read environment variables that are not set. Raise UnknownImplementationError if the server's folder
+    or entrypoint does not exist.
     """
     places = resolver.origins(block.path)
     settings, unresolved = resolver.resolve(block.path)
@@ -275,7 +276,7 @@ def parse_server(
 
 
 def _may_wait(unresolved: Unresolved) -> bool:
-    """Return whether a value may stay unresolved until its server starts."""
+    """Return whether a value can be resolved later, when its server starts and has the environment variables."""
     setting = unresolved.path[3] if len(unresolved.path) > 3 else ""
     return unresolved.lacks_variable and setting not in _Generic.model_fields
 
@@ -328,16 +329,16 @@ def _folder(block: Block, entrypoint: str, places: Mapping[str, Origin]) -> Path
 
 
 def default_host(plain: Mapping[str, object], places: Mapping[str, Origin]) -> str:
-    """Return the host of servers that do not set one. Raise ConfigError if it is not text."""
+    """Return the host of servers that do not set a host. Raise ConfigError if it is not a string."""
     if given := _host_in("default_host", plain, places):
         return given
     return socket.gethostbyname(socket.gethostname()) if plain.get("use_absolute_ip") is True else "127.0.0.1"
 
 
 def advertised_host(plain: Mapping[str, object], places: Mapping[str, Origin]) -> str:
-    """Return the host by which other machines reach this one's servers; empty if unset.
+    """Return the host by which other machines reach this machine's servers, or an empty string if it is not set.
 
-    Raise ConfigError if it is not text, or if it is a wildcard address such as 0.0.0.0.
+    Raise ConfigError if it is not a string, or if it is a wildcard address such as 0.0.0.0.
     """
     given = _host_in("advertised_host", plain, places)
     if is_any_address(given):

@@ -1,4 +1,4 @@
-"""Typed settings of server classes, to be subclassed by authors."""
+"""Typed settings of servers. Authors of servers subclass them to add settings of their own."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ AGENT_TIER: ServerType = "responses_api_agents"
 MODEL_TIER: ServerType = "responses_api_models"
 RESOURCES_TIER: ServerType = "resources_servers"
 POLICY_MODEL = "policy_model"
-"""The model server that shipped configs refer to."""
+"""The name of the model server to which shipped configs refer."""
 USED_IN_CHECKS = "used_in_checks"
-"""The key of a model server by which `ng_check` calls the server instead of a fake judge."""
+"""The key that makes `ng_check` call a model server as a judge, instead of a fake judge."""
 MODEL_FLAGS = {
     "policy_base_url": "--model-url",
     "policy_api_key": "--model-api-key",
     "policy_model_name": "--model",
 }
-"""The flags of the commands that start models."""
+"""The command-line flag for each key of the policy model."""
 DUMMY_MODEL = "dummy_model"
-"""An implementation without a folder, so that a configuration can be read without a model."""
+"""A placeholder implementation of a model server. It allows reading a configuration without a chosen model."""
 SAMPLE_MODEL = "sample_model"
-"""The implementation of a model server that needs no endpoint: a random policy."""
+"""The implementation of a model server that acts at random, so that no endpoint is needed."""
 ENVIRONMENT_SERVERS = "environment_servers"
-"""The key that replaces the server type in a block that defines an alias of an agent."""
+"""The key, in place of a server type, of blocks that define an alias of an agent or a server that runs as an agent."""
 
 
 DEPTH_KEY = "max_request_depth"
-"""The key of a server's limit on the nesting depth of a request."""
+"""The key that limits the nesting depth of a server's requests."""
 GROUP_KEY = "group_verification"
-"""The key in the block of a resources server that verifies all rollouts of a task together."""
+"""The key that makes a resources server verify all rollouts of a task together."""
 
 
 class Domain(StrEnum):
@@ -57,21 +57,21 @@ class Domain(StrEnum):
 
 
 class ModelServerRef(BaseModel):
-    """Reference to a model server instance."""
+    """A reference to a model server of the same configuration."""
 
     type: Literal["responses_api_models"]
     name: str
 
 
 class ResourcesServerRef(BaseModel):
-    """Reference to a resources server instance."""
+    """A reference to a resources server of the same configuration."""
 
     type: Literal["resources_servers"]
     name: str
 
 
 class AgentServerRef(BaseModel):
-    """Reference to an agent server instance."""
+    """A reference to an agent server of the same configuration."""
 
     type: Literal["responses_api_agents"]
     name: str
@@ -81,7 +81,7 @@ ServerRef = ModelServerRef | ResourcesServerRef | AgentServerRef
 
 
 def http_url(host: str, port: int, scheme: str = "http") -> str:
-    """Return the URL of a server, without a path."""
+    """Return the URL of a server, without a path. An IPv6 address is put in brackets."""
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
@@ -97,31 +97,31 @@ class BaseRunServerConfig(BaseServerConfig):
     """Settings of a server that is started from a folder."""
 
     entrypoint: str
-    """The file of the server's class in its folder, usually `app.py`."""
+    """The file, in the server's folder, that contains the server's class. Usually `app.py`."""
     domain: Domain | None = None
-    """The subject of the environment, for lists."""
+    """The subject of the environment, shown in lists of environments."""
     advertised_host: str | None = None
     """The host by which other machines reach the server, if that is not `host`."""
     advertised_port: int | None = Field(default=None, ge=1, le=65535)
     """The port by which other machines reach the server, if that is not `port`."""
     isolated: bool = False
-    """Run the server in its own virtual environment, with the packages of its requirements.txt."""
+    """Whether to run the server in its own virtual environment, with the packages of its requirements.txt."""
     ray: RayNeeds = RayNeeds()
     """The resources and nodes for each process of the server, if `launcher` is `ray`."""
     workers: int | None = Field(default=None, ge=1)
-    """Same as `num_workers`: the number of processes. A rollout stays with the process that has its session."""
+    """The number of processes. Overrides `num_workers`. Each rollout uses only the process that has its session."""
     max_requests_in_flight: int | None = Field(default=None, ge=1)
-    """Maximum number of concurrent calls; further calls wait (default 16384)."""
+    """The maximum number of concurrent calls (default 16384). Further calls wait."""
     max_requests_queued: int | None = Field(default=None, ge=0)
-    """Maximum number of waiting calls; further calls get a 503 and are retried (default 16384)."""
+    """The maximum number of waiting calls (default 16384). Further calls get status 503 and are retried."""
     max_request_bytes: int | None = Field(default=None, ge=1)
-    """Maximum size of a request body (default 256 MiB)."""
+    """The maximum size of a request body in bytes (default 256 MiB)."""
     max_request_depth: int | None = Field(default=None, ge=1)
-    """Maximum nesting depth of brackets in a request body (default 100)."""
+    """The maximum nesting depth of brackets in a request body (default 100)."""
     start_timeout_s: float | None = Field(default=None, gt=0)
-    """Seconds that the server may take to start, for example to load a model, if longer than `ready_timeout_s`."""
+    """Seconds that the server may take to start, if longer than `ready_timeout_s`. Loading a model may need this."""
     blocking_threads: int | None = Field(default=None, ge=1)
-    """Number of threads for handlers that are plain functions (default 32)."""
+    """The number of threads for handlers that are not `async` (default 32)."""
 
 
 class BaseRunServerInstanceConfig(BaseRunServerConfig):
@@ -136,18 +136,19 @@ class GroupVerification(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     timeout_s: float = Field(default=600.0, gt=0)
-    """Seconds that a rollout waits for the others of its task. Then the rollouts that have arrived are verified."""
+    """Seconds that a rollout waits for the other rollouts of its task. After that, the rollouts that have
+    arrived are verified."""
     size: int | None = Field(default=None, ge=2)
     """The number of rollouts per task, for callers that do not send it. A collection sends its number of repeats."""
 
 
 class BaseResourcesServerConfig(BaseRunServerInstanceConfig):
-    """Settings of a resources server."""
+    """Settings of a resources server. Subclass it to add settings of your own."""
 
     expose_tools_over_mcp: bool = False
-    """Also offer the tools over MCP, at `/mcp`."""
+    """Whether the server also offers its tools over MCP, at `/mcp`."""
     session_idle_s: float = 3600.0
-    """Seconds without a call after which a rollout's state is dropped."""
+    """Seconds without a call after which the state of a rollout is deleted."""
     group_verification: GroupVerification | None = None
     """Required if the server's class overrides `verify_group`."""
 
@@ -155,21 +156,21 @@ class BaseResourcesServerConfig(BaseRunServerInstanceConfig):
 
 
 class BaseResponsesAPIAgentConfig(BaseRunServerInstanceConfig):
-    """Settings of an agent server."""
+    """Settings of an agent server. Subclass it to add settings of your own."""
 
     skip_verification: bool = False
-    """Do not grade: return the row with `skip_verification_reward`."""
+    """Whether to skip grading and return the row with `skip_verification_reward`."""
     skip_verification_reward: float = 0.0
     """The reward of rollouts that are not graded."""
     token_id_capture: bool = False
-    """Record the token ids of this agent's model calls, if the block `token_id_capture` is enabled."""
+    """Whether to record the token ids of this agent's model calls, if the block `token_id_capture` is enabled."""
     agent_session_idle_s: float = Field(default=21600.0, gt=0)
     """Seconds without a call after which an agent session is closed, if its caller has not closed it."""
 
 
 class BaseResponsesAPIModelConfig(BaseRunServerInstanceConfig):
-    """Settings of a model server."""
+    """Settings of a model server. Subclass it to add settings of your own."""
 
     used_in_checks: bool = False
     """Whether `ng_check` calls this server as a judge, instead of a fake judge that always agrees. Such a
-    server must not need a network, and must always give the same answer."""
+    server must work without a network, and must always give the same answer."""

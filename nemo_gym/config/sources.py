@@ -28,7 +28,7 @@ ENV_YAML = "env.yaml"
 _NAME_IN_REFERENCE = re.compile(r"(?<=[{:,\s])[A-Za-z_]\w*")
 STAND_IN = Origin("the stand-in model", 0)
 _MAX_CANDIDATES = 3000
-"""Maximum number of files scanned to suggest a similar path."""
+"""The number of scanned files and folders after which the search for a similar path ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +37,21 @@ class EnvYaml:
 
     path: Path | None
     searched: tuple[Path, ...]
-    """The searched paths; empty if the search was skipped."""
+    """The searched paths. Empty if the search was skipped."""
     tree: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """All sources merged. Directives are not applied and interpolations not resolved yet."""
+    """The merged sources of a configuration, before directives are applied and interpolations are resolved."""
 
     tree: Node
     files: tuple[str, ...]
     env: EnvYaml
     defined: frozenset[str]
-    """The top-level keys that any source defines, except the command line."""
+    """The top-level keys that the sources other than the command line define."""
     surroundings: Mapping[str, frozenset[str]]
-    """For each file that is included but not listed directly: the files that include it, and all files below these."""
+    """For each included file: the files that include it, and all files that those files include."""
 
 
 def gather(
@@ -90,24 +90,25 @@ def gather(
 
 
 def known_keys(paths: Sequence[str], words: Sequence[str]) -> set[str]:
-    """Return the top-level keys that the files define, and those that any value refers to."""
+    """Return the top-level keys that the files define, and the names to which `${…}` references in the files refer."""
     sources = gather(paths, words, None, None, skip_dotenv=False)
     texts = (node.value for _, node in walk(sources.tree) if isinstance(node.value, str) and "${" in node.value)
     return {*sources.defined, *(name for text in texts for name in _NAME_IN_REFERENCE.findall(text))}
 
 
 def _as_mapping(initial: Mapping[str, object]) -> Mapping[str, object]:
-    """Return plain data from a dict or an OmegaConf mapping, interpolations unresolved."""
+    """Convert an OmegaConf mapping to plain data with unresolved interpolations. Return a dict unchanged."""
     if isinstance(initial, dict):
         return initial
-    from omegaconf import OmegaConf  # slow to import, see interpolation.py
+    # Import OmegaConf here, because importing it is slow.
+    from omegaconf import OmegaConf
 
     known: Any = OmegaConf.to_container(initial) if OmegaConf.is_config(initial) else dict(initial)
     return known  # type: ignore[no-any-return]
 
 
 def _config_paths_among(overrides: Sequence[Override]) -> list[Node]:
-    """Return the values of all `+config_paths=[…]` words, in order."""
+    """Return the values of all `+config_paths=[…]` arguments, in order."""
     found: list[Node] = []
     for override in overrides:
         if override.path[0] != CONFIG_PATHS:
@@ -139,7 +140,7 @@ def _items(node: Node) -> list[Node]:
 
 
 def _hints(env: Node, start: Node, settings: Sequence[Override]) -> Node:
-    """Return the values known before any file is read, for paths such as `configs/${flavor}.yaml`."""
+    """Return the values that are known before reading files, for paths such as `configs/${flavor}.yaml`."""
     known = merge(env, start)
     for override in settings:
         if override.action == "set" and override.value and len(override.path) == 1:
@@ -151,7 +152,7 @@ def _read_env_yaml(dotenv_path: Path | None, skip: bool) -> EnvYaml:
     nothing = Node({}, Origin(ENV_YAML, 0))
     if skip:
         return EnvYaml(None, (), nothing)
-    # The path may lead to no file, because frameworks pass one without checking it.
+    # Do not raise an error if `dotenv_path` does not exist, because frameworks pass the path without checking it.
     places = (dotenv_path,) if dotenv_path is not None else tuple(root / ENV_YAML for root in search_roots())
     found = next((place for place in places if place.is_file()), None)
     return EnvYaml(found, places, read_yaml(found) if found else nothing)
@@ -165,15 +166,15 @@ class _Files:
         self._known = known
         self._read: dict[Path, Node] = {}
         self._depths: dict[Path, int] = {}
-        """The include depth of each file: 0 if it is listed directly, 1 if such a file includes it, and so on."""
+        """The include depth of each file: 0 if it is listed directly, 1 if a file of depth 0 includes it, etc."""
         self._open: list[Path] = []
         self._included: dict[Path, list[Path]] = {}
 
     def trees(self) -> list[Node]:
         """Return the content of each file, without the servers that a less deeply included file replaces.
 
-        A server replaces one of the same name that has another implementation. So a file can include a default model,
-        and another file can define the model to use instead.
+        A server replaces another one if both have the same name but different implementations. A file can thus
+        include a default model, and another file can define the model to use instead.
         """
         trees: list[Node] = []
         for path, tree in self._read.items():
@@ -185,7 +186,6 @@ class _Files:
         return trees
 
     def surroundings(self) -> dict[str, frozenset[str]]:
-        """Return the value of `Sources.surroundings`."""
         found: dict[str, frozenset[str]] = {}
         for path, depth in self._depths.items():
             if depth:
@@ -204,7 +204,7 @@ class _Files:
         return found
 
     def read(self, item: Node, near: Path | None) -> None:
-        """Read a file and its includes, unless it was already read."""
+        """Read a file and its includes, unless it was already read. `near` is the folder of the including file."""
         path = _find_config(item, str(item.value), near)
         if path in self._open:
             cycle = " -> ".join(shown(one) for one in [*self._open[self._open.index(path) :], path])
@@ -225,7 +225,7 @@ class _Files:
         self.names.append(shown(path))
 
     def config_paths_of(self, tree: Node) -> list[Node]:
-        """Return the paths that a tree lists in `config_paths`."""
+        """Return the paths under `config_paths` in a file. Raise MalformedConfigPathsError if the key is misspelt."""
         if CONFIG_PATHS in tree.mapping:
             return self.items(tree.mapping[CONFIG_PATHS])
         for key, node in tree.mapping.items():
@@ -234,7 +234,10 @@ class _Files:
         return []
 
     def items(self, node: Node) -> list[Node]:
-        """Return the paths in a `config_paths` value, each with its origin. A `${…}` may refer to a whole list."""
+        """Return the paths in a `config_paths` value, each with its origin.
+
+        A `${…}` is replaced by the path or the list of paths to which it refers.
+        """
         found: list[Node] = []
         for item in _items(self._resolved(node)):
             resolved = self._resolved(item)
@@ -249,7 +252,7 @@ class _Files:
 
 
 def _replaces(outer: Node, name: Key, block: Node) -> bool:
-    """Return whether `outer` defines the server of a deeper file's `block` with another implementation."""
+    """Return whether `outer` replaces the server `name` of an included file with another implementation."""
     defined = _implementations(outer.mapping[name]) if name in outer.mapping else set()
     known = _implementations(block)
     return bool(defined and known) and defined.isdisjoint(known) and (MODEL_TIER, DUMMY_MODEL) not in known
@@ -261,7 +264,7 @@ def _implementations(block: Node) -> set[tuple[Key, Key]]:
 
 
 def _find_config(item: Node, text: str, near: Path | None) -> Path:
-    """Return the file for a path from the first search root that has it, or else from the folder `near`."""
+    """Return the file at a path in the first search root that contains it, or else in the folder `near`."""
     relative = Path(text).expanduser()
     roots = [Path()] if relative.is_absolute() else [*search_roots(), *([near] if near else [])]
     places = list(dict.fromkeys(root / relative for root in roots))
@@ -271,7 +274,7 @@ def _find_config(item: Node, text: str, near: Path | None) -> Path:
     folder = next((place for place in places if place.is_dir()), None)
     if folder:
         inside = sorted(file.name for file in folder.glob("*.yaml"))
-        # A server folder keeps its configs one level deeper.
+        # If the folder is a server folder, suggest the files in its subfolder `configs`.
         deeper = sorted(str(relative / file.relative_to(folder)) for file in folder.glob("configs/*.yaml"))
         listed = ", ".join((inside or deeper)[:8])
         raise ConfigPathNotFoundError(
@@ -290,7 +293,7 @@ def _find_config(item: Node, text: str, near: Path | None) -> Path:
 
 
 def _similar_file(wanted: Path, roots: Sequence[Path]) -> str:
-    """Suggest the YAML file with the most similar path near the searched places."""
+    """Return a suggestion with the most similar path of a YAML file in or below the searched folders."""
     for root in roots:
         nearest = next(parent for parent in (root / wanted).parents if parent.is_dir())
         for base in dict.fromkeys([nearest, *([] if wanted.is_absolute() else [root])]):

@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 CERTAINLY_MEANT = 0.85
-"""Similarity cutoff: accepts `temprature` for `temperature`, but not `top_k` for `top_p`."""
+"""A similarity cutoff that accepts `temprature` for `temperature`, but not `top_k` for `top_p`."""
 SHORTEST_SWAP = 4
-"""Minimum length of words that are compared by swapped letters: shorter ones are too often two different words."""
+"""The minimum length of words to check for swapped letters. Shorter words are too often simply different words."""
 ADD_A_FILE = "Add a file that defines one to config_paths."
 
 
 def closest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known word most similar to `word`, or None."""
+    """Return the known word most similar to `word`, or None if no word is similar enough. Ignore case."""
     names = list(dict.fromkeys(known))
     folded = {name.casefold(): name for name in reversed(names)}
-    # difflib counts two swapped letters as two typos, which is too many for a short word such as `prot`.
+    # Check for swapped letters first, because difflib counts them as two typos, too many for a word such as `prot`.
     swapped = [name for name in folded if _differ_by_swap(word.casefold(), name)]
     found = swapped or get_close_matches(word.casefold(), list(folded), n=1, cutoff=cutoff)
     return folded[found[0]] if found else None
@@ -37,7 +37,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def did_you_mean_or_all(word: str, known: Iterable[str], noun: str, limit: int = 12, *, if_none: str = "") -> str:
-    """Return a suggestion, or else the list of valid names. `if_none` is the advice for an empty list."""
+    """Return a suggestion, or else the list of valid names. `if_none` is the advice if there are no valid names."""
     names = sorted(set(known))
     if not names:
         return f" There are no {noun}. {if_none}".rstrip()

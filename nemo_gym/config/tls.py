@@ -12,11 +12,11 @@ from nemo_gym.config.hosts import is_any_address, is_loopback, is_of_this_machin
 
 TLS_KEY = "tls"
 SYSTEM = "system"
-"""The value of `ca` for the authorities that the operating system trusts."""
+"""The value of `ca` that means the authorities that the operating system trusts."""
 
 
 class TlsBlock(BaseModel):
-    """The settings of the `tls` block."""
+    """The `tls` block as written in a configuration."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -26,13 +26,13 @@ class TlsBlock(BaseModel):
     """The PEM file of the certificate of this machine's servers, followed by intermediate certificates. Omit the key
     on a machine that only calls servers."""
     key: str | None = None
-    """The PEM file of the certificate's key, without a passphrase."""
+    """The PEM file of the certificate's private key. The key must not have a passphrase."""
 
     @model_validator(mode="after")
     def _has_certificate_and_key(self) -> Self:
         if (self.cert is None) != (self.key is None):
             given, missing = ("cert", "key") if self.key is None else ("key", "cert")
-            raise ValueError(f"{given} is set, but {missing} is not: a certificate and its key belong together")
+            raise ValueError(f"{given} is set, but {missing} is not. Set both or neither")
         return self
 
 
@@ -44,18 +44,18 @@ class Tls(TlsBlock):
 
     @classmethod
     def of(cls, config: Mapping[str, object]) -> Tls | None:
-        """Return the block of a configuration that was checked when it was loaded, or None."""
+        """Return the `tls` block of an already checked configuration, or None if it does not have one."""
         block = config.get(TLS_KEY)
         if not isinstance(block, Mapping) or not block.get("ca"):
             return None
-        # Convert the names, because pydantic does not accept a list of OmegaConf.
+        # Convert the names, because pydantic does not accept OmegaConf's list type.
         return cls(**{**block, "names": tuple(block.get("names") or ())})
 
     def name_at(self, host: str) -> str:
         """Return the name to check in the certificate of a server at this host.
 
-        Usually, it is the host itself. Certificates rarely contain loopback addresses. For an address of this machine
-        that its certificate does not contain, it is therefore the first name in that certificate.
+        This is usually the host itself. Certificates rarely contain loopback addresses. For an address of this machine
+        that is not in its certificate, the result is therefore the first name in the certificate.
         """
         if not self.names or _normal(host) in map(_normal, self.names):
             return host
@@ -63,12 +63,11 @@ class Tls(TlsBlock):
 
     @property
     def _own_name(self) -> str:
-        # For a wildcard name, any name that matches it will do.
+        # For a wildcard name, return any name that matches it.
         return self.names[0].replace("*", "local", 1)
 
 
 def scheme_of(tls: Tls | None) -> str:
-    """Return the scheme of a run's addresses."""
     return "https" if tls else "http"
 
 

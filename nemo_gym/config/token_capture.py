@@ -22,21 +22,21 @@ class TokenCaptureConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: StrictBool = False
-    """Whether anything is recorded."""
+    """Whether token ids are recorded."""
     all_agents: StrictBool = False
-    """Whether to record the calls of all agents. If not, only agents whose own block sets `token_id_capture`."""
+    """Whether to record the calls of all agents. If not, record only agents whose block sets `token_id_capture`."""
     dir: Path | None = None
-    """The folder of the records. The path must be absolute, because each server runs in its own folder."""
+    """The folder for the recorded token ids. The path must be absolute, because each server runs in its own folder."""
     sink: str | None = None
-    """The class that stores the tokens, `module:Class`; by default files in `dir`."""
+    """The class that stores the tokens, as `module:Class`. By default, tokens are stored in files in `dir`."""
     sink_kwargs: JsonObject = Field(default_factory=dict)
     """Arguments for the class that `sink` names."""
     rebuild_response: StrictBool = True
     """Whether to add the recorded tokens to `response.output` of each result."""
     max_mask_fraction: float | None = Field(default=None, ge=0, le=1, strict=True)
-    """A run stops if more than this share of its rollouts is masked because tokens are missing."""
+    """The maximum share of rollouts that are masked because tokens are missing. If it is exceeded, the run stops."""
     mask_fraction_min_samples: int = Field(default=50, ge=1, strict=True)
-    """The number of rollouts after which `max_mask_fraction` is checked."""
+    """The minimum number of rollouts for `max_mask_fraction` to apply."""
 
     @field_validator("sink")
     @classmethod
@@ -49,7 +49,7 @@ class TokenCaptureConfig(BaseModel):
     def _has_a_place(self) -> Self:
         if self.enabled and self.sink is None and (self.dir is None or not self.dir.is_absolute()):
             found = "is not set" if self.dir is None else f"is '{self.dir}'"
-            raise ValueError(f"dir {found}, but the records need an absolute path: set dir to one")
+            raise ValueError(f"dir {found}, but the records need an absolute path. Set dir to an absolute path")
         return self
 
     @property
@@ -59,14 +59,14 @@ class TokenCaptureConfig(BaseModel):
 
     @classmethod
     def of(cls, config: object) -> TokenCaptureConfig:
-        """Return the block of a configuration; disabled if it has none.
+        """Return the settings in a configuration. Without a `token_id_capture` block, token capture is disabled.
 
-        Only a literal `True` enables it, because `config` may be a mock, with truthy values, in published tests.
+        Only a literal `True` counts, because in published tests `config` may be a mock, whose values are truthy.
         """
         block = config.get(TOKEN_CAPTURE_KEY) if isinstance(config, Mapping) else None
         if not isinstance(block, Mapping) or block.get("enabled") is not True:
             return cls()
-        # The block was checked when the configuration was loaded.
+        # Do not validate the block again, because it was checked when the configuration was loaded.
         fields: dict[str, Any] = {str(key): value for key, value in block.items()}
         if fields.get("dir") is not None:
             fields["dir"] = Path(str(fields["dir"]))
@@ -79,7 +79,7 @@ def _class_path(text: str) -> tuple[str, str]:
 
 
 def check_token_capture(block: object, places: Mapping[str, Origin]) -> None:
-    """Raise `ConfigError` if a block is invalid. `places` maps its keys to their file and line."""
+    """Raise `ConfigError` if a `token_id_capture` block is invalid. `places` maps its keys to their origins."""
     try:
         TokenCaptureConfig.model_validate({} if block is None else block)
     except ValidationError as error:

@@ -12,13 +12,13 @@ from nemo_gym.config.models import Origin
 Scalar = str | int | float | bool | None
 Key = str | int | float | bool
 Path = tuple[Key, ...]
-"""The keys from the top to a value; list items count from 0."""
+"""The keys from the top of a tree to a value. List items count from 0."""
 
 UNSET = "???"
-"""Marks a required value that is not set yet."""
+"""The placeholder for a required value that is not set yet."""
 
 REFERENCE = re.compile(r"^\$\{\s*([^${}:]+?)\s*\}$")
-"""Matches a value that consists only of `${a.b}`."""
+"""A regular expression for a value that consists only of `${a.b}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +35,17 @@ class Node:
 
     @property
     def is_unset(self) -> bool:
-        """Whether the value is `???`."""
+        """Whether the value is the placeholder `???`."""
         return self.value == UNSET
 
     def updated(self, **entries: Node) -> Node:
-        """Return this mapping with some entries added or replaced."""
+        """Return a copy of this mapping with these entries added or replaced."""
         added: dict[Key, Node] = {**self.mapping}
         added.update(entries)
         return Node(added, self.origin)
 
     def without(self, *keys: Key) -> Node:
-        """Return this mapping without some entries."""
+        """Return a copy of this mapping without these keys."""
         return Node({key: child for key, child in self.mapping.items() if key not in keys}, self.origin)
 
 
@@ -73,12 +73,12 @@ def dotted(path: Path) -> str:
 
 
 def split_key(key: str) -> tuple[str, ...]:
-    """Split a written key into parts: `a.b[0].c` becomes `a`, `b`, `0`, `c`."""
+    """Split a dotted key into parts: `a.b[0].c` becomes `a`, `b`, `0`, `c`."""
     return tuple(part for part in re.split(r"[.\[\]]+", key) if part)
 
 
 def walk(node: Node, path: Path = ()) -> Iterator[tuple[Path, Node]]:
-    """Yield a node and every value below it."""
+    """Yield a node and every node below it, each with its path."""
     yield path, node
     if isinstance(node.value, dict):
         for key, child in node.value.items():
@@ -89,7 +89,7 @@ def walk(node: Node, path: Path = ()) -> Iterator[tuple[Path, Node]]:
 
 
 def child_of(node: Node, part: Key) -> tuple[Key, Node] | None:
-    """Return the mapping entry or list item that one part of a written key refers to."""
+    """Return the mapping entry or list item of this key or index, or None if it does not exist."""
     if isinstance(node.value, dict):
         if part in node.value:
             return part, node.value[part]
@@ -100,9 +100,9 @@ def child_of(node: Node, part: Key) -> tuple[Key, Node] | None:
 
 
 def step(node: Node, parts: Path) -> tuple[Key, int, Node] | None:
-    """Take one step down along a written key. Return the entry, the number of parts used, and its value.
+    """Find the child for the first parts of a dotted key. Return its key, the number of these parts, and the child.
 
-    Keys may contain dots (`gpt-4.1`), so parts are joined if the first one alone does not match.
+    Keys may contain dots (`gpt-4.1`), so parts are joined if the first part alone does not match.
     """
     for count in range(1, len(parts) + 1):
         found = child_of(node, parts[0] if count == 1 else dotted(parts[:count]))
@@ -112,7 +112,7 @@ def step(node: Node, parts: Path) -> tuple[Key, int, Node] | None:
 
 
 def locate(node: Node, parts: Path) -> Path | None:
-    """Return the path of a written key, or None if it does not exist."""
+    """Return the path to the value of a dotted key, or None if it does not exist."""
     path: Path = ()
     while parts:
         found = step(node, parts)
@@ -134,13 +134,13 @@ def at(node: Node, path: Path) -> Node:
 
 
 def find(node: Node, parts: Path) -> Node | None:
-    """Return the value of a written key, or None if it does not exist."""
+    """Return the value of a dotted key, or None if it does not exist."""
     path = locate(node, parts)
     return None if path is None else at(node, path)
 
 
 def replaced(node: Node, path: Path, new: Node | None) -> Node:
-    """Return the tree with one existing value replaced or removed."""
+    """Return a copy of the tree with the value at this path replaced, or removed if `new` is None."""
     head, rest = path[0], path[1:]
     if isinstance(node.value, list):
         index = int(str(head))
@@ -152,9 +152,9 @@ def replaced(node: Node, path: Path, new: Node | None) -> Node:
 
 
 def merge(base: Node, over: Node, root: Node | None = None) -> Node:
-    """Merge one tree over another: mappings join, other values are replaced, and `???` replaces nothing.
+    """Merge one tree over another: mappings are merged key by key, other values are replaced, `???` is ignored.
 
-    As in OmegaConf, a mapping over `${a.b}` is merged over the value of `a.b` in `root`.
+    As in OmegaConf, if the base is `${a.b}`, a mapping is merged over the value of `a.b` in `root`.
     """
     if over.is_unset:
         return base
@@ -174,13 +174,13 @@ def merge(base: Node, over: Node, root: Node | None = None) -> Node:
 def origins(node: Node, root: Node | None = None) -> dict[str, Origin]:
     """Return the origin of each dotted key below a node; "" is the node itself.
 
-    With `root`, a value that is only `${a.b}` gets the origin of `a.b`, which is the place to fix it.
+    With `root`, a value that is only `${a.b}` gets the origin of `a.b`, because a wrong value must be corrected there.
     """
     return {dotted(path): (referred(found, root) if root else found).origin for path, found in walk(node)}
 
 
 def referred(node: Node, root: Node) -> Node:
-    """Return the final target of a value that is only `${a.b}`; any other value is its own target."""
+    """Return the final target of a value that is only `${a.b}`. Return any other value unchanged."""
     seen = [node]
     while isinstance(seen[-1].value, str) and (reference := REFERENCE.match(seen[-1].value)):
         target = None if reference[1].startswith(".") else find(root, split_key(reference[1]))

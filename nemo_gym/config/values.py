@@ -1,4 +1,4 @@
-"""Read the value of a command-line override: `3`, `[a,b]`, `{k: v}`, `'text'`, plain text."""
+"""Parse the value of a command-line override, such as `3`, `[a,b]`, `{k: v}`, `'text'` or plain text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ESCAPE = re.compile(r"\\([\\()\[\]{}:=, \t])")
 
 
 def read_value(text: str, word: str) -> object:
-    """Parse the value after '='. Raise OverrideError that shows `word`, the override with secrets hidden.
+    """Parse the value after '='. Raise an `OverrideError` that shows `word`, the override with secrets hidden.
 
     The grammar is Hydra's with one extension: `a: b` and `a,b` outside brackets are plain text.
     """
@@ -111,7 +111,7 @@ class _Reader:
         return match[1].replace("\\" + quote, quote).replace("\\\\", "\\")
 
     def _bare(self, ends: str) -> str:
-        """Read text up to a character in `ends`. These characters may occur inside `${…}` and after a backslash."""
+        """Read text up to a character in `ends`. In `${…}` and after a backslash, such characters do not count."""
         start, depth = self._next, 0
         while (sign := self._peek()) and (depth or sign not in ends):
             if sign == "\\":

@@ -15,7 +15,7 @@ from nemo_gym.paths import INSTALL_ROOT
 
 
 def load_without_model(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
-    """Load a configuration without requiring model settings. Omit the policy model if no source defines it.
+    """Load a configuration without requiring model settings. A policy model that is not defined is left out.
 
     Raise `NoServerInstancesError` if no server is configured.
     """
@@ -24,7 +24,7 @@ def load_without_model(paths: Sequence[str], overrides: Sequence[str]) -> RunCon
 
 
 def load_with_stand_in(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
-    """Load a configuration with `sample_model` as the policy model, if a server refers to one that no source defines.
+    """Load a configuration. If servers refer to a policy model that is not defined, add `sample_model` in its place.
 
     Raise `NoServerInstancesError` if no server is configured.
     """
@@ -36,7 +36,7 @@ def load_with_stand_in(paths: Sequence[str], overrides: Sequence[str]) -> RunCon
 
 
 def load_as_written(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
-    """Load for a command that starts no server. The policy model may be missing; `raw` then lacks it, too."""
+    """Load a configuration for a command that does not start servers. Leave out a policy model that is not defined."""
     run = load(paths, overrides, stand_in=NO_MODEL, needs_variables=False)
     return run.model_copy(
         update={
@@ -52,7 +52,10 @@ def stand_ins_of(run: RunConfig) -> list[str]:
 
 
 def load_for_metrics(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
-    """Load with `sample_model` in place of every model, because metrics need none. There may be no server at all."""
+    """Load a configuration with `sample_model` in place of every model, because metrics need no model.
+
+    A configuration without servers is accepted as well.
+    """
     run = load(paths, overrides, initial=NO_MODEL, needs_variables=False)
     if all(server.implementation == DUMMY_MODEL for server in run.servers.values()):
         return run.model_copy(update={"servers": {}})
@@ -62,7 +65,7 @@ def load_for_metrics(paths: Sequence[str], overrides: Sequence[str]) -> RunConfi
 def only_for(run: RunConfig, names: Iterable[str]) -> RunConfig:
     """Return the run with only these servers and those that they refer to, directly or indirectly, on free ports.
 
-    Raise `ServerRefNotFoundError` if one of them does not exist.
+    Raise `ServerRefNotFoundError` for an unknown name.
     """
     kept: dict[str, ServerConfig] = {}
     owed = [run.server(name) for name in names]
@@ -72,7 +75,7 @@ def only_for(run: RunConfig, names: Iterable[str]) -> RunConfig:
             kept[server.name] = server
             owed += called_by(server, run)
     servers = {
-        # A running run may already use the configured ports.
+        # Use free ports, because servers that already run may use the configured ports.
         name: server.model_copy(update={"port": 0, "port_is_fixed": False})
         for name, server in run.servers.items()
         if name in kept
@@ -83,12 +86,15 @@ def only_for(run: RunConfig, names: Iterable[str]) -> RunConfig:
 
 
 def load_for_grading(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
-    """Load without a policy model. A judge still needs its own model (see `graders_of`)."""
+    """Load a configuration without requiring a policy model. `graders_of` checks that judges have their own model."""
     return load(paths, overrides, initial={POLICY_MODEL: NO_MODEL[POLICY_MODEL]}, needs_variables=False)
 
 
 def graders_of(run: RunConfig) -> RunConfig:
-    """Return the run without its agents and the dummy model, so only graders and their models remain."""
+    """Return the run with only its graders and their models. Remove agents and the placeholder of the policy model.
+
+    Raise a `ConfigError` if no server is left, or if a grader refers to a server that was removed.
+    """
     servers = {
         name: server
         for name, server in run.servers.items()
@@ -106,7 +112,7 @@ def _without_dummy(run: RunConfig) -> dict[str, ServerConfig]:
 
 
 def _sampled(run: RunConfig, names: Iterable[str]) -> RunConfig:
-    """Return the run with `sample_model` in place of these models, so that they start without an endpoint."""
+    """Return the run with `sample_model`, which needs no endpoint, in place of the models with these names."""
     own = {
         "implementation": SAMPLE_MODEL, "entrypoint": "app.py", "folder": INSTALL_ROOT / MODEL_TIER / SAMPLE_MODEL,
         "settings": {}, "isolated": False, "num_workers": 1, "unset_variables": (),

@@ -59,7 +59,7 @@ class Interpreter(NamedTuple):
 
     @classmethod
     def base(cls) -> Interpreter:
-        """Return this process's interpreter, or the base interpreter of its virtual environment."""
+        """Return this process's interpreter, or its base interpreter if the process runs in a virtual environment."""
         path = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
         prefixes = {sys.base_prefix, sys.base_exec_prefix}
         return cls(path, sorted(each for each in prefixes if not Path(each).is_relative_to("/usr")))
@@ -99,11 +99,12 @@ def sandboxed(
     command += ["--chdir", "/", "--die-with-parent", "--new-session"]
     command += ["--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"]
     command += [] if has_network else ["--unshare-net"]
-    # The script must be PID 1, which its children cannot kill. Otherwise bubblewrap's own process would be PID 1. It
-    # has the same descriptors, and other processes of its user could inspect them.
+    # Run the script as PID 1, which its children cannot kill. Otherwise PID 1 would be a process of bubblewrap, and
+    # other processes of the same user could inspect the descriptors that it shares with the script.
     command += ["--as-pid-1", "--cap-drop", "ALL"]
     if os.geteuid() == 0:
-        # The limit on processes does not apply to root. Keep the capabilities to run each program as another user.
+        # The script runs each program as another user, because the process limit does not apply to root. Keep the
+        # capabilities that the script needs to change the user and to kill the programs.
         command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL"]
     else:
         command += ["--unshare-user"]
@@ -111,7 +112,7 @@ def sandboxed(
 
 
 def parents_of(path: str, without: Container[str] = ()) -> list[str]:
-    """Return the options that create a path's parent folders, except those in `without`, readable by every user.
+    """Return the options that create a path's parent folders, readable by every user. Omit the folders in `without`.
 
     Without these options, bubblewrap would create the parents itself, readable by root only.
     """

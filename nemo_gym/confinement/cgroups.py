@@ -15,16 +15,16 @@ MEBIBYTE = 2**20
 PREFIX = "nemo_gym-"
 EMPTYING_S = 1.0
 CPU_PERIOD_US = 100_000
-"""The length of a scheduling period, in which a group may use its quota. This is the kernel's default."""
+"""The kernel's default period of CPU quotas, in microseconds. In each period, a group can use up its quota."""
 CPU_QUOTA_LEAST_US = 1_000
 
 
 class ControlGroup:
-    """A control group that limits the memory, the number and optionally the CPUs of its processes together.
+    """A control group that limits its processes: their total memory, their number and optionally their CPUs.
 
     Works with cgroup versions 1 and 2. The constructor raises `OSError` if this process may not create control groups.
     The process that creates the group's folders locks them until it ends. Leftovers are recognized by the missing
-    lock, not by the PID in their name, because another container may have a process with the same PID.
+    lock, not by the PID in their name, because another container can have a process with the same PID.
     """
 
     def __init__(self, name: str, *, memory_mb: int, processes: int, cpus: float | None = None) -> None:
@@ -47,11 +47,11 @@ class ControlGroup:
 
     @property
     def join_files(self) -> list[str]:
-        """The files to which a process writes its PID, or 0 for itself, to join."""
+        """The `cgroup.procs` files. A process joins the group when it writes its PID, or 0, to each of them."""
         return [str(folder / "cgroup.procs") for folder in self._folders]
 
     def kill(self) -> None:
-        """Kill all processes in the group and wait until they are gone."""
+        """Kill all processes in the group, and wait for up to `EMPTYING_S` seconds until they are gone."""
         until = time.monotonic() + EMPTYING_S
         while (pids := self._pids()) and time.monotonic() < until:
             for pid in pids:
@@ -60,7 +60,7 @@ class ControlGroup:
             time.sleep(0.005)
 
     def close(self) -> None:
-        """Kill all processes in the group and remove it."""
+        """Kill all processes in the group, and remove the group."""
         self.kill()
         for folder in self._folders:
             with contextlib.suppress(OSError):
@@ -75,7 +75,7 @@ class ControlGroup:
 
 
 def remove_leftovers() -> None:
-    """Remove empty groups whose creator has ended."""
+    """Remove empty groups whose creating process has ended."""
     with contextlib.suppress(OSError):
         for folder in [each for parent in _parents(has_cpus=True) for each in parent.glob(f"{PREFIX}*")]:
             with contextlib.suppress(OSError):
@@ -91,7 +91,7 @@ def _locked(folder: Path) -> int:
     """Create a folder and lock it. Return the descriptor that holds the lock."""
     while True:
         folder.mkdir()
-        # Another process may remove the folder as a leftover before it is locked. Then create it again.
+        # Another process might remove the folder as a leftover before it is locked. In that case, create it again.
         with contextlib.suppress(FileNotFoundError):
             lock = os.open(folder, os.O_RDONLY)
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -101,7 +101,7 @@ def _locked(folder: Path) -> int:
 
 
 def _parents(*, has_cpus: bool) -> dict[Path, dict[str, str]]:
-    """Return the folders in which to create a group. Each maps its controllers to their limit files."""
+    """Map each folder in which to create a group to its controllers, and each controller to its limit file's name."""
     own: dict[str, str] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)

@@ -15,7 +15,7 @@ from typing import IO, NamedTuple
 CHUNK = 65_536
 ERROR_TAIL = 2_000
 GONE_S = 5.0
-"""How long a killed process may take to end on a busy machine."""
+"""Seconds that a killed process may take to end on a busy machine."""
 
 
 class Said(NamedTuple):
@@ -27,10 +27,10 @@ class Said(NamedTuple):
 
 
 class Dialogue:
-    """One process, from its start to its end.
+    """A child process that gets one input, and whose output is read within limits of time and size.
 
-    `hold` blocks, so call it in a thread. It does not use asyncio's subprocesses, because these may hang for ever if
-    all tasks are cancelled at once, as at the end of `asyncio.run` (Python before 3.12.5).
+    `hold` blocks, so call it in a thread. This class does not use asyncio's subprocesses, because they may hang
+    forever if all tasks are cancelled at once, as at the end of `asyncio.run` (Python before 3.12.5).
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Dialogue:
 
     def _kill(self) -> None:
         with self._lock:
-            # If the process was waited for, do not kill: its PID may belong to another process by now.
+            # Do not kill a process that has already been reaped, because its PID may belong to another process by now.
             if self._process is not None and self._process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, signal.SIGKILL)

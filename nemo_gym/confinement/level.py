@@ -11,11 +11,11 @@ from nemo_gym.confinement.seccomp import filter_program
 SPARE_UIDS = range(61_184, 65_520)
 """The user ids that systemd reserves for dynamic users, so no permanent account has one of them."""
 OWN_PROCESSES = 8
-"""How many processes a control group allows for bubblewrap and the supervisor, with a reserve."""
+"""The number of processes that a control group allows for bubblewrap and the supervisor, with some to spare."""
 
 
 class Level(NamedTuple):
-    """How far programs are confined, and the problem that prevents a stricter confinement."""
+    """A degree of confinement on this machine, and the problem that prevents a stricter one."""
 
     bwrap: str | None
     """The path of bubblewrap; None if programs are not confined."""
@@ -28,7 +28,7 @@ class Level(NamedTuple):
         return self.bwrap is not None
 
     def seccomp(self) -> str | None:
-        """Return the filter of system calls, as hexadecimal digits, or None if programs are not confined.
+        """Return the system call filter as hexadecimal digits, or None if programs are not confined.
 
         Raise `OSError` on an unknown architecture.
         """
@@ -41,9 +41,9 @@ class Level(NamedTuple):
 
 
 def levels_to_try() -> list[Level]:
-    """Return the levels that this machine may support, the strictest first. Without bubblewrap the list is empty.
+    """Return the confinement levels that this machine might support, strictest first. Return [] without bubblewrap.
 
-    Also remove the control groups whose creator has ended, because many machines limit the number of groups.
+    Also remove the control groups whose creating process has ended, because many machines limit the number of groups.
     """
     bwrap = find_bwrap()
     if bwrap is None:

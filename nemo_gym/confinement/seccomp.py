@@ -1,7 +1,7 @@
-"""Build a seccomp filter that denies user namespaces, keyrings and uncounted memory, which bubblewrap leaves open.
+"""Build a seccomp filter that denies system calls for user namespaces, keyrings and shared memory.
 
 In a user namespace of its own, a program could mount file systems of any size. The keyrings of this user are shared
-with the server. Without a control group, System V objects and memory files can grow without a limit.
+with the server. Shared memory (System V objects and memory files) is denied only if no control group limits it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MACHINES = {
 def filter_program(*, counts_memory: bool) -> bytes:
     """Return the filter as an array of `struct sock_filter`. Raise `OSError` on an unknown architecture.
 
-    `counts_memory` says whether a control group counts all memory, which makes shared memory safe to allow.
+    `counts_memory` says whether a control group counts all memory. Only then is shared memory safe to allow.
     """
     machine = _MACHINES.get(platform.machine())
     if machine is None:
@@ -51,7 +51,7 @@ def filter_program(*, counts_memory: bool) -> bytes:
     denied = machine.keyrings if counts_memory else (*machine.keyrings, *machine.memory)
     program = [
         _step(_LOAD, _ARCHITECTURE),
-        # Deny all calls of another architecture, because there the numbers mean other calls.
+        # Deny all calls of another architecture, because its numbers mean different calls.
         _step(_IS, machine.audit, skip=1),
         _deny(errno.ENOSYS),
         _step(_LOAD, _NUMBER),
@@ -80,5 +80,5 @@ def _deny(error: int) -> bytes:
 
 
 def _step(code: int, value: int, *, skip: int = 0, otherwise: int = 0) -> bytes:
-    """Return one instruction. A test skips `skip` instructions if it is true, and `otherwise` ones if it is false."""
+    """Return one BPF instruction. A test skips `skip` instructions if it is true, or else `otherwise` instructions."""
     return struct.pack("HBBI", code, skip, otherwise, value)

@@ -1,4 +1,4 @@
-"""The first process inside a sandbox. It runs the commands that its owner sends, and ends with the owner.
+"""The first process inside a sandbox. It runs the commands of its owner, the process that started the sandbox.
 
 This script uses the standard library only. Descriptor 0 is a socket to the owner. The first message has the settings
 as JSON. Each further message passes a connection for one command. To copy a file, the message also passes the open
@@ -28,7 +28,7 @@ HEADER_BYTES = 8
 CHUNK = 65_536
 BACKLOG = 128
 POLL_MS = 50
-"""How often to check for the end of a command if the system has no pidfd."""
+"""Milliseconds between checks for the end of a command, on systems without pidfd."""
 ENDING_S = 5.0
 SETTINGS_BYTES = 65_536
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER = 1, 4, 22, 36
@@ -38,7 +38,7 @@ TIMED_OUT_CODE = 124
 
 
 class Settings(TypedDict):
-    """The first message: the sandbox's paths and limits."""
+    """The settings of the sandbox: the first message that the owner sends to this supervisor."""
 
     is_alone: bool
     """Whether the sandbox has its own PID namespace."""
@@ -73,7 +73,7 @@ def main() -> NoReturn:
     control = socket.socket(fileno=0)
     settings = json.loads(control.recv(SETTINGS_BYTES))
     if settings["is_alone"] and os.getpid() != 1:
-        raise SystemExit("not the first process of its own PID namespace")
+        raise SystemExit("the supervisor is not the first process of its own PID namespace")
     # Make this process not dumpable, so that processes of the same user cannot read its memory or descriptors.
     _prctl(PR_SET_DUMPABLE, 0)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -101,7 +101,7 @@ def _leave() -> NoReturn:
 
 
 def _attend(settings: Settings, connection: int, file: int | None = None) -> NoReturn:
-    """Serve one command in this forked process."""
+    """Serve one request in this forked process."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -144,7 +144,7 @@ class Command:
         if ending is not None:
             poll.register(ending, select.POLLIN)
         while status is None:
-            # The owner sends nothing more, so a readable connection means that it was closed.
+            # The owner does not send anything more, so the connection becomes readable only when the owner closes it.
             if self._connection in [each for each, _ in poll.poll(POLL_MS)]:
                 raise EOFError
             self._drain(poll)
@@ -187,7 +187,7 @@ class Command:
                 kept.add(chunk)
 
     def _reaped(self) -> int | None:
-        """Reap children. Return the exit code of the command itself once it has ended."""
+        """Reap all children that have ended. Return the command's exit code if it is one of them, or else None."""
         found = None
         with contextlib.suppress(ChildProcessError):
             while True:
@@ -221,7 +221,7 @@ class Kept:
 
 
 def _become(settings: Settings, request: Request, output: int, errors: int, file: int | None) -> NoReturn:
-    """Turn this forked process into the command, or copy the file, as the sandbox's user and under its limits."""
+    """Run the command, copy the file or open the socket of a request, as the sandbox's user and under its limits."""
     code = CANNOT_RUN
     try:
         os.setsid()
@@ -250,7 +250,7 @@ def _become(settings: Settings, request: Request, output: int, errors: int, file
 
 
 def _executed(command: list[str], env: dict[str, str]) -> int:
-    """Replace this process by the command. If it cannot be run, return the exit code that a shell would use."""
+    """Replace this process with the command. If it cannot be run, return the exit code that a shell would use."""
     try:
         os.execvpe(command[0], command, env)
     except OSError as error:
@@ -267,7 +267,7 @@ def _limit(settings: Settings) -> None:
     if settings["address_space_mib"]:
         limits[resource.RLIMIT_AS] = settings["address_space_mib"] * MEBIBYTE
     if settings["is_alone"]:
-        # Set this limit only in a PID namespace: elsewhere it counts all processes of the user and may be exceeded.
+        # Set this limit only in a confined sandbox. Elsewhere it would also count other processes of the user.
         limits[resource.RLIMIT_NPROC] = settings["processes"]
     if settings["file_mib"]:
         limits[resource.RLIMIT_FSIZE] = settings["file_mib"] * MEBIBYTE
@@ -332,7 +332,7 @@ def _end_descendants() -> None:
     until = time.monotonic() + ENDING_S
     stopped: set[int] = set()
     while (found := _descendants()) and time.monotonic() < until:
-        # A stopped process cannot fork. Once no new ones appear, all are stopped and can be killed.
+        # A stopped process cannot fork. Once all descendants are stopped, they can be killed.
         new = found - stopped
         for pid in new or found:
             with contextlib.suppress(OSError):
@@ -374,7 +374,7 @@ def _keep_only(*descriptors: int) -> None:
 
 
 def _read(end: int) -> bytes | None:
-    """Return the bytes available now: None if there are none yet, empty at the end."""
+    """Return the available bytes. Return None if none have arrived yet, and b"" at the end of the output."""
     try:
         return os.read(end, CHUNK)
     except BlockingIOError:

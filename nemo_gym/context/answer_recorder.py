@@ -1,4 +1,4 @@
-"""The recorder for the answer to the current model call, which runs after the author's method, before the reply."""
+"""The recorder of the current model call's answer. It runs after the author's method and before the answer is sent."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class AnswerRecorder(Protocol):
     """A recorder for the answer to one model call."""
 
     async def record(self, answer: object) -> None:
-        """Store the tokens of an answer. The answer must not be sent before this returns."""
+        """Store the tokens of an answer. The answer must not be sent before this method returns."""
 
     def skip(self) -> None:
         """Record nothing, because the call failed and there is no answer."""
 
 
 recorder: ContextVar[AnswerRecorder | None] = ContextVar("nemo_gym_token_recorder", default=None)
-"""None if the tokens of the current call are not recorded."""
+"""The recorder for the current model call; None if its tokens are not recorded."""

@@ -1,4 +1,4 @@
-"""The work of the current task: its rollout and its deadline. One context variable holds all of it."""
+"""The context of the current asyncio task, such as its rollout and deadline, in a single context variable."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from nemo_gym.errors import RolloutTimedOut
 
 
 class Work(NamedTuple):
-    """Immutable. To change a value, push a new `Work`."""
+    """The immutable context of an asyncio task. To change a value, push a new `Work`."""
 
     rollout_id: str | None = None
     ends_at: float | None = None
-    """The deadline by the monotonic clock; None if there is no deadline."""
+    """The deadline on the monotonic clock; None if there is no deadline."""
     waits: list[Wait] | None = None
     """The operations that are being awaited, for the message of a timeout; None if they are not recorded."""
     on_reply: Callable[[Any], None] | None = None
-    """Called with the `Reply` to each call to another server; None if nothing observes the replies."""
+    """A callback for the `Reply` to each call to another server; None if nothing observes the replies."""
     policy: Policy | None = None
     """The policy that the rollout's row names; None for the configured one."""
     group: bytes | None = None
@@ -39,18 +39,18 @@ begin_work = _work.set
 """Push a `Work`. Pass the returned token to `end_work`."""
 
 end_work = _work.reset
-"""Restore the `Work` before `begin_work`."""
+"""Restore the earlier `Work`, given the token that `begin_work` returned."""
 
 
 class Wait:
-    """An operation that is being awaited. If the deadline interrupts it, it stays recorded, for the error message."""
+    """An operation that is being awaited. If the deadline interrupts it, its record is kept for the error message."""
 
     __slots__ = ("_recorded", "trouble", "what")
 
     def __init__(self, what: str) -> None:
         self.what = what
         self.trouble = ""
-        """Why the operation had to be retried; empty if it was not."""
+        """The reason why the operation was retried; empty if it was not retried."""
         self._recorded = current_work().waits
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The deadline of the current task's rollout. Every call between our servers sends the remaining time."""
+"""The deadline of the current task's rollout. Every call between nemo_gym's servers sends the remaining time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nemo_gym.context.current import Work, begin_work, current_work, end_work
 CLOCK_SLACK_S = 0.005
 """Seconds by which a timer may fire too early."""
 GRACE_S = 5.0
-"""Seconds that are enough for a server to delete a session."""
+"""Seconds that clean-up may take, such as the deletion of a session."""
 
 
 def time_left_s() -> float | None:
@@ -24,7 +24,7 @@ def time_left_s() -> float | None:
 
 
 class deadline_in:  # noqa: N801 - reads as what it does: `with deadline_in(5):`
-    """Context manager that sets a deadline `seconds` from now. An earlier deadline stays. None sets no deadline."""
+    """Context manager that sets a deadline `seconds` from now, unless an earlier one is set or `seconds` is None."""
 
     __slots__ = ("_seconds", "_token")
 

@@ -29,7 +29,7 @@ class GroupPlace(NamedTuple):
 
     @property
     def header(self) -> str:
-        """The value of the header."""
+        """This place as a value of `GROUP_HEADER`."""
         return f"{self.group};{self.size};{self.member}"
 
     @classmethod
@@ -48,15 +48,15 @@ class GroupPlace(NamedTuple):
 
 
 class GroupMembersRequest(BaseModel):
-    """A message about members of a group, by their numbers, so that the server does not wait for them."""
+    """A message about a group's members that will not arrive or already have a result. Keys are member numbers."""
 
     group: str
     absent: dict[int, str] = Field(default_factory=dict)
     """Members that will not arrive, with the reasons."""
     present: dict[int, JsonObject] = Field(default_factory=dict)
-    """Verify requests of members that already have a result. The other members are compared with them."""
+    """The verify requests of members that already have a result. The other members are compared with these members."""
     over: bool = False
-    """Whether no member will arrive any more, so that the group can be forgotten."""
+    """Whether no further members will arrive, so that the server can delete the group."""
 
 
 def _is_number(text: str) -> bool:

@@ -15,7 +15,7 @@ _URL = re.compile(r"https?://[!-\"$->@-~]+")
 _API_KEY = re.compile(r"[!-~]+")
 
 
-# `repr=False`, because a repr would show the API key.
+# Disable the repr, because it would show the API key.
 @dataclass(frozen=True, repr=False)
 class Policy:
     """A policy: its endpoint, its API key and its model's name. A field that is None keeps the configured value."""
@@ -25,11 +25,14 @@ class Policy:
     api_key: str | None = None
     model: str | None = None
     servers: frozenset[str] = frozenset()
-    """Names of the servers to which calls send the policy. Empty in a model server, which does not pass it on."""
+    """Names of the servers to which calls send the policy. Empty in model servers, which do not pass the policy on."""
 
     @classmethod
     def of_fields(cls, fields: JsonObject) -> Policy | None:
-        """Return the policy that a row's fields name, or None. Raise `ValueError` for an invalid field."""
+        """Return the policy that a row's fields name, or None if there is none.
+
+        Raise `ValueError` if a field is invalid.
+        """
         url, api_key, model = (_text(fields, key) for key in (POLICY_URL_KEY, POLICY_API_KEY, POLICY_MODEL_KEY))
         if url is not None and not _is_url(url):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""The id of the rollout that the current task works for. Every call names it in a header or in its path."""
+"""The id of the rollout that the current task works for. Every call has the id in a header or in its path."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOKEN_CAPTURE_PATH_SEGMENT = "training-token-capture"
 TOKEN_CAPTURE_SEGMENT = f"/{TOKEN_CAPTURE_PATH_SEGMENT}"
 TOKEN_CAPTURE_SCOPE_KEY = "nemo_gym.captures_tokens"
 PREFIXED_PATH_SCOPE_KEY = "nemo_gym.prefixed_path"
-"""Key of a request's path with the prefix that was removed. Handlers find this path in `request.url.path`."""
+"""ASGI scope key for the original path, with the prefix. Handlers find this path in `request.url.path`."""
 
 
 def current_rollout_id() -> str | None:
@@ -75,7 +75,7 @@ def strip_rollout_prefix(scope: Scope) -> str | None:
         rest = rest.removeprefix(TOKEN_CAPTURE_SEGMENT) or "/"
         scope[TOKEN_CAPTURE_SCOPE_KEY] = True
     scope[PREFIXED_PATH_SCOPE_KEY] = path
-    # A route with `{rollout_id}` in its path would set the same parameter.
+    # Set the parameter that a route with `{rollout_id}` in its path would set.
     scope["path_params"] = {**scope.get("path_params", {}), ROLLOUT_PARAMETER: rollout_id}
     scope["path"] = rest
     scope["raw_path"] = quote(rest).encode()
@@ -83,7 +83,10 @@ def strip_rollout_prefix(scope: Scope) -> str | None:
 
 
 def move_rollout_id(scope: Scope) -> str | None:
-    """Move the rollout id from a request's path to a header, for the inner layers. Return the id, or None."""
+    """Move the rollout id from a request's path to a header, for the inner layers.
+
+    Return the id, or None if the path has none.
+    """
     rollout_id = strip_rollout_prefix(scope)
     if rollout_id is not None:
         name = ROLLOUT_HEADER.encode()

@@ -9,10 +9,9 @@ from nemo_gym.schemas.responses import Response
 from nemo_gym.testing import call, reply
 
 HUGE = 300_000
-"""The number of characters of a huge answer: more than any real answer has, to reveal grading that is slower than
-linear."""
+"""The length of a huge answer in characters. It reveals grading whose time grows faster than the answer's length."""
 BLANK_LINES = 150_000
-"""The number of lines in an answer of blank lines. A regex such as `^\\s*Answer` takes time quadratic in it."""
+"""The number of lines of a blank answer. A regex such as `^\\s*Answer` takes quadratic time to reject it."""
 
 NO_TOOL = "no_such_tool"
 ODD_ARGUMENTS = (
@@ -31,7 +30,7 @@ def _message_of(*parts: JsonObject) -> JsonObject:
 
 
 def odd_answers(tool_names: Iterable[str] = ()) -> dict[str, Response]:
-    """Return the answers, keyed by a description. Some of them call each of the tools."""
+    """Return answers that a server must survive, by description. Some call each of the tools with bad arguments."""
     names = [NO_TOOL, *tool_names]
     calls = {
         f"calls with the arguments {arguments[:30]!r}": reply(

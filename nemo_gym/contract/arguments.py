@@ -1,4 +1,4 @@
-"""Arguments that fit a tool's schema, but not the task: names that do not exist, zeros, and empty lists and texts."""
+"""Arguments that fit a tool's schema, but not the task: nonexistent names, zeros, and empty lists and strings."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 UNKNOWN = "no_such_value"
 MOST_LEVELS = 8
-"""The maximum depth of the arguments, because a schema may contain itself."""
+"""The maximum depth of the arguments. A limit is needed, because a schema may be recursive."""
 
 
 def odd_arguments(parameters: Mapping[str, Any]) -> Iterator[str]:
-    """Yield odd arguments of a tool with this JSON Schema, as a model would write them.
+    """Yield arguments, as JSON text, that fit the JSON Schema of a tool's parameters but hardly any task.
 
-    Unlike malformed arguments, these are valid and reach the tool's code. A schema with a format or pattern may still
-    reject them.
+    Unlike malformed arguments, they usually reach the tool's code. Only a format or pattern in the schema may reject
+    them.
     """
     shared = parameters.get("$defs") or {}
     for text in (UNKNOWN, ""):
@@ -25,7 +25,7 @@ def odd_arguments(parameters: Mapping[str, Any]) -> Iterator[str]:
 def _object_of(schema: Mapping[str, Any], text: str, shared: Mapping[str, Any], levels: int) -> dict[str, object]:
     properties = schema.get("properties") or {}
     required = [name for name in properties if name in (schema.get("required") or ())]
-    # Give optional values in only one of the two sets, and only at the top level, because a schema may contain itself.
+    # Include optional properties only at the top level, because a schema may be recursive, and only if `text` is set.
     given = properties if text and levels == MOST_LEVELS else required
     return {name: _value_of(properties[name], text, shared, levels - 1) for name in given}
 
@@ -60,7 +60,7 @@ def _value_of(schema: object, text: str, shared: Mapping[str, Any], levels: int)
 
 
 def _number_of(schema: Mapping[str, Any]) -> float:
-    """Return the number closest to zero within the bounds."""
+    """Return a number close to zero within the bounds of the schema."""
     low = max(0.0, schema.get("minimum", 0), schema.get("exclusiveMinimum", -1) + 1)
     number = float(min(low, schema.get("maximum", low), schema.get("exclusiveMaximum", low + 1) - 1))
     return int(number) if number.is_integer() else number

@@ -1,4 +1,4 @@
-"""The checks of the rules that every environment must keep. Most of them run rollouts on an in-process server."""
+"""The checks of the rules that every environment must follow. Most checks run rollouts on an in-process server."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from nemo_gym.web.failures import fault_in
 
 EXAMPLES = 5
 VERIFY_LIMIT_S = 10.0
-"""The maximum time to grade any answer, because slow grading delays all other rollouts."""
+"""The maximum time in seconds to grade any answer. Slow grading delays all other rollouts."""
 PARALLEL_ROWS = 16
 SHOWN = 3
 WITHOUT_AGENT = "resources_only.yaml"
-"""The name of a config that may lack an agent. It is for programs that call the resources server themselves."""
+"""The name of a config that need not have an agent, for programs that call the resources server themselves."""
 PLAIN_REPLY: Solution = ["I am sure that the answer is 42."]
 
 
 class Broken(NemoGymError):
-    """A broken promise; the message says where and how."""
+    """The error of a failed check. The message names the place and the reason."""
 
 
 class Finding(NamedTuple):
@@ -54,7 +54,7 @@ class Finding(NamedTuple):
     promise: str
     is_kept: bool
     detail: str
-    """A summary of the check, or what is broken."""
+    """A summary if the check has passed, or else a description of the problem."""
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Checkup:
     tasks: Sequence[Task]
     verify_s: list[float] = field(default_factory=list)
     slow: list[tuple[float, str]] = field(default_factory=list)
-    """The odd answers whose grading exceeded the limit, with their grading times."""
+    """Grading times above the limit, each with the name of the graded answer."""
     repeating: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def play(self, server: SimpleServer, row: JsonObject, items: Solution) -> Played:
@@ -73,10 +73,10 @@ class Checkup:
         return await self.graded(partial(play, server, row, items, self.rivals(row, items)))
 
     def rivals(self, row: JsonObject, items: Solution | None) -> list[Response]:
-        """Return the answers with which an attempt is graded in a group, for a server with `verify_group`.
+        """Return the other answers of an attempt's group, for a server with `verify_group`.
 
-        The oracle's attempt gets empty answers as its rivals. Any other attempt gets answers of the oracle. For a
-        server without groups, there are no rivals.
+        The oracle's attempt gets empty answers as its rivals. Any other attempt gets answers of the oracle. If the
+        server does not verify groups, return an empty list.
         """
         size = self.environment.group_size
         if size is None:
@@ -87,7 +87,8 @@ class Checkup:
     async def graded(self, attempt: Callable[[], Awaitable[Played]]) -> Played:
         """Make an attempt and record its grading time. Raise `Broken` if the reward is not in the declared range.
 
-        If grading was slow, the attempt is made again, alone, because other work may have delayed it.
+        If grading was slow, the attempt is repeated, because other work may have delayed it. Repetitions run one at a
+        time.
         """
         played = await attempt()
         if played.verify_s > VERIFY_LIMIT_S:
@@ -108,7 +109,7 @@ class Checkup:
 
     @property
     def oracle(self) -> Oracle:
-        """The folder's oracle; raises `Broken` if there is none."""
+        """The folder's oracle. Raise `Broken` if there is none."""
         if self.environment.oracle is None:
             raise Broken(
                 "there is no oracle.py. Write one: solve(row) returns the texts and calls of a perfect attempt"
@@ -130,7 +131,7 @@ async def _configs_load(checkup: Checkup) -> str:
         }
         alone = [server.name for server in own_servers(run, folder) if server.name not in agents]
         if alone and path.name != WITHOUT_AGENT:
-            raise Broken(f"{path}: no agent uses {', '.join(alone)}")
+            raise Broken(f"{path}: no agent uses {', '.join(alone)}. Add an agent to the config")
     return counted(len(configs), "config")
 
 
@@ -162,7 +163,7 @@ async def _tools_are_described(checkup: Checkup) -> str:
     bare = [tool.name for tool in tools if not tool.description]
     problems = [f"without a docstring: {', '.join(bare)}"] if bare else []
     folder = f"{checkup.environment.folder.resolve()}/"
-    # Name misspelled hooks here, because the other promises that they break do not mention the hook.
+    # Report misspelled hooks here, because the other checks that fail because of a hook do not mention it.
     problems += [hook.removeprefix(folder) for hook in misspelled_hooks(checkup.environment.server_class)]
     for tool in tools:
         for name, schema in tool.parameters["properties"].items():
@@ -245,7 +246,10 @@ async def _same_reward_twice(checkup: Checkup) -> str:
                 with _naming(f"row {number}"):
                     first, second = [(await checkup.play(server, row, items)).reward for server in (one, other)]
                 if first != second:
-                    raise Broken(f"row {number}: the same attempt earned {first:g} and then {second:g}")
+                    raise Broken(
+                        f"row {number}: the same attempt earned {first:g} and then {second:g}. Make grading "
+                        "deterministic, for example by seeding random numbers from the row"
+                    )
     return "oracle and a plain reply"
 
 
@@ -285,15 +289,15 @@ async def _is_graded_for_each_row(checkup: Checkup, server: SimpleServer, name: 
         except Exception as error:
             raise Broken(f"row {number}, {name}: {_fault(checkup.environment, error)}") from error
         if not math.isfinite(played.reward):
-            raise Broken(f"row {number}, {name}: the reward is {played.reward}")
+            raise Broken(f"row {number}, {name}: the reward is {played.reward}, but it must be a finite number")
         if played.verify_s > VERIFY_LIMIT_S:
-            # Skip the other rows, because they would take as long.
+            # Skip the other rows, because grading this answer would take as long for them.
             checkup.slow.append((played.verify_s, f"row {number}, {name}"))
             return
 
 
 async def _odd_calls_are_answered(checkup: Checkup, server: SimpleServer, tools: Mapping[str, JsonObject]) -> int:
-    """Call each tool with malformed and with unknown arguments for each row, and return the number of such calls."""
+    """For each row, call each tool with malformed and with unknown arguments. Return the number of calls per row."""
     calls = [
         call(name).model_copy(update={"arguments": arguments})
         for name, parameters in tools.items()
@@ -311,7 +315,7 @@ async def _odd_calls_are_answered(checkup: Checkup, server: SimpleServer, tools:
 
 
 def _tools_of(server: SimpleServer, rows: Sequence[JsonObject]) -> dict[str, JsonObject]:
-    """Return the JSON Schemas of the arguments of all tools that the server lists or a row names."""
+    """Return the JSON Schema of each tool's arguments, keyed by tool name. The server or a row names the tools."""
     named = [tool for row in rows for tool in row.get(PARAMS_KEY, {}).get("tools") or [] if tool.get("name")]
     return {tool["name"]: tool.get("parameters") or {} for tool in named} | {
         tool.name: tool.parameters for tool in listed_tools(server)
@@ -329,7 +333,7 @@ async def _verify_is_quick(checkup: Checkup) -> str:
 
 
 PUBLISHING = "README, tests and examples are there"
-"""The promise that only a published folder makes."""
+"""The name of the check that is skipped if a folder will not be published."""
 CHECKS: dict[str, Check] = {
     "configs load, each with an agent": _configs_load,
     PUBLISHING: _ready_to_publish,
@@ -347,7 +351,7 @@ CHECKS: dict[str, Check] = {
 async def check_environment(
     environment: Environment, tasks: Sequence[Task] = (), *, for_publishing: bool = True
 ) -> list[Finding]:
-    """Run all checks on the example rows and on these further tasks. A failed check does not end the run.
+    """Run all checks on the example rows and on these further tasks. If a check fails, run the others anyway.
 
     If `for_publishing` is false, skip the check for the parts that only a published folder needs.
     """
@@ -376,7 +380,7 @@ def _fault(environment: Environment, error: Exception) -> str:
 
 @contextmanager
 def _naming(rows: str) -> Iterator[None]:
-    """Add a prefix to the message of an error in this block: the rows that were played."""
+    """Prefix the message of any error in this block with the rows that were played."""
     try:
         yield
     except SignatureError:

@@ -41,7 +41,7 @@ Solution = list["str | FunctionToolCall | EasyInputMessage"]
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
 ORACLE_FILE = "oracle.py"
 COMPOSED_CONFIG = "config.yaml"
-"""The config in a folder of `environments/` or `benchmarks/`, whose server is in another folder."""
+"""The file name of a config that uses the server of another folder, as in `environments/` and `benchmarks/`."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Oracle:
 
     solve: Callable[[JsonObject], Solution]
     full_reward: Callable[[JsonObject], float]
-    """The reward of a perfect attempt: 1, unless `oracle.py` defines a function of this name."""
+    """A function that returns the reward of a perfect attempt at a row. Default: always 1."""
     asks_for_something: Callable[[JsonObject], bool]
-    """Whether doing nothing must earn less than the full reward: yes, unless `oracle.py` defines this function."""
+    """A function that returns whether doing nothing must earn less than the full reward of a row. Default: always."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Environment:
     """Functions that create the model servers with `used_in_checks: true` in their config."""
     run: RunConfig
     overrides: tuple[str, ...] = ()
-    """The overrides of the command line with which the environment was opened."""
+    """The command-line overrides with which the environment was opened."""
 
     @property
     def group_size(self) -> int | None:
@@ -82,11 +82,14 @@ class Environment:
 
     @property
     def empty_rivals(self) -> list[Response]:
-        """The empty answers that complete an attempt's group. An environment without groups needs none."""
+        """Empty answers that fill up the group of a single attempt. An environment without groups needs none."""
         return [reply("")] * ((self.group_size or 1) - 1)
 
     def load(self, config: Path) -> RunConfig:
-        """Load one config of the folder, with the command line's overrides and its config files from elsewhere."""
+        """Load one config of the folder, with the overrides and the config files of the command line.
+
+        Config files of the command line that are in this folder are left out.
+        """
         files: list[str | Path] = [
             config,
             *(path for path in _given_files(self.overrides) if not self._contains(path)),
@@ -110,7 +113,7 @@ class Environment:
         return found is not None and self.folder.resolve() in found.resolve().parents
 
     def server(self, *, judge_agrees: bool = True) -> SimpleServer:
-        """Return a fresh server. If it has a judge, the judge always agrees, or never if `judge_agrees` is false."""
+        """Create the server. If it has a judge, the judge always agrees, or never if `judge_agrees` is False."""
         kind = self.server_class.model_fields["config"].annotation
         fields = kind.model_fields if is_class_of(kind, BaseModel) else {}
         defaults = {name: field.default for name, field in fields.items()}
@@ -122,10 +125,11 @@ class Environment:
 
 @contextmanager
 def open_environment(folder: Path, overrides: Sequence[str] = ()) -> Iterator[Environment]:
-    """Open the environment of a folder; its modules can be imported until the block ends.
+    """Open the environment of a folder. Its modules can be imported until the `with` block ends.
 
-    `overrides` are command-line arguments: `++name.resources_servers.….key=value` changes the config,
-    `+config_paths=[…]` selects another one. Raise `ConfigError`, `LaunchError` or `DataError` if it cannot be opened.
+    `overrides` are command-line arguments: `++name.resources_servers.….key=value` changes the config, and
+    `+config_paths=[…]` selects another config. Raise `ConfigError`, `LaunchError` or `DataError` if the environment
+    cannot be opened.
     """
     run = _load(folder, overrides)
     with open_server(run, own_servers(run, folder)[0], folder, overrides) as environment:
@@ -134,7 +138,7 @@ def open_environment(folder: Path, overrides: Sequence[str] = ()) -> Iterator[En
 
 @contextmanager
 def open_configs(files: Sequence[str], overrides: Sequence[str] = ()) -> Iterator[Environment]:
-    """Open the environment that these config files define together, like `open_environment`.
+    """Open the environment that these config files define together, until the `with` block ends.
 
     Raise `DataError` if they do not define exactly one resources server.
     """
@@ -155,9 +159,9 @@ def open_configs(files: Sequence[str], overrides: Sequence[str] = ()) -> Iterato
 def open_server(
     run: RunConfig, server: ServerConfig, folder: Path, overrides: Sequence[str] = ()
 ) -> Iterator[Environment]:
-    """Open the environment of one resources server of a run, like `open_environment`.
+    """Open the environment of one resources server of a run, until the `with` block ends.
 
-    `folder` is the folder of the environment. If it has no `oracle.py`, that of the server's folder is used.
+    `folder` is the environment's folder. If it has no `oracle.py`, the one in the server's folder is used.
     """
     check_variables([server])
     search_path = list(sys.path)
@@ -183,7 +187,7 @@ def open_server(
 
 
 def _models_in_checks(run: RunConfig, server: ServerConfig) -> Iterator[Callable[[], SimpleServer]]:
-    """Yield, for each model server with `used_in_checks` that a server refers to, a function that creates it."""
+    """Yield functions that create the model servers with `used_in_checks` to which this server refers."""
     for referred in called_by(server, run):
         if referred.type == MODEL_TIER and referred.settings.get(USED_IN_CHECKS) is True:
             check_variables([referred])
@@ -219,12 +223,11 @@ def _model_for(files: Sequence[str | Path]) -> list[str]:
 
 
 def is_composed(folder: Path) -> bool:
-    """Return whether a folder has a config for a server of another folder, as in `environments/`."""
+    """Return whether a folder's config uses the server of another folder, as the configs in `environments/` do."""
     return (folder / COMPOSED_CONFIG).is_file()
 
 
 def own_configs(folder: Path) -> list[Path]:
-    """Return the configs of a folder."""
     return [folder / COMPOSED_CONFIG] if is_composed(folder) else sorted((folder / "configs").glob("*.yaml"))
 
 
@@ -238,12 +241,17 @@ def own_config(folder: Path) -> Path:
 
 
 def own_servers(run: RunConfig, folder: Path) -> list[ServerConfig]:
-    """Return the resources servers of a run that are started from this folder, or that its config describes."""
+    """Return the resources servers that a run starts from this folder.
+
+    If the folder's config uses another folder's server, return all resources servers of the run.
+    """
     servers = run.servers_of("resources_servers")
     found = [each for each in servers if is_composed(folder) or each.folder.resolve() == folder.resolve()]
     if not found:
         files = ", ".join(map(str, run.config_paths))
-        raise DataError(f"{files}: the config starts no resources server from {folder}.")
+        raise DataError(
+            f"{files}: the config does not start a resources server from {folder}. Name a config that does."
+        )
     return found
 
 
@@ -268,7 +276,7 @@ def agents_of(run: RunConfig, server_name: str) -> list[ServerConfig]:
 
 
 def labels_in(settings: Mapping[str, object]) -> list[str] | None:
-    """Return the labels in a judge's settings, at any depth, the agreeing one first."""
+    """Return the labels in a judge's settings, at any depth; the first one means that the judge agrees."""
     equal = {key: value for key, value in settings.items() if key.endswith("equal_label") and isinstance(value, str)}
     if equal:
         return [equal[key] for key in sorted(equal, key=lambda key: "not" in key)]

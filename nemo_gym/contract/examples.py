@@ -59,12 +59,12 @@ async def _steady(
             f"{environment.folder}: row {task + 1}: {', '.join(unsteady)} changed when the same attempt was played "
             "again. Seed random numbers from the row."
         )
-    # Measured values, such as times, are left out because they would change the file every time.
+    # Leave out measured values, such as times, because they would change the file every time.
     return {name: value for name, value in first.items() if name not in differing}
 
 
 async def _graded(server: SimpleServer, row: JsonObject, solution: Solution, rivals: Sequence[Response]) -> JsonObject:
     played = await play(server, row, solution, rivals)
     graded = played.graded.model_dump(mode="json", exclude_unset=True)
-    # Leave out the graded request if the row has one, because the results keep the request as it is in the row.
+    # Leave out the graded request if the row has a request, because example rollouts contain the row's request.
     return {name: value for name, value in graded.items() if name != PARAMS_KEY or name not in row}

@@ -1,4 +1,4 @@
-"""Test cases for a verifier, read from a file: answers with full or zero reward, malformed ones, and determinism."""
+"""Test cases for a verifier, read from a file: full reward, zero reward, malformed requests, and determinism."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DUE = {"full_reward": 1.0, "zero_reward": 0.0}
 
 
 class VerifierCase(BaseModel):
-    """A request to a verifier, and the reward or error that is expected. The file has one per line."""
+    """A test case: a request to a verifier, and the expected reward or error."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -29,25 +29,25 @@ class VerifierCase(BaseModel):
     expected_reward: float | None = None
     """Default: 1 for `full_reward`, 0 for `zero_reward`, and any reward for `determinism`."""
     expected_error: str | None = None
-    """A text that `<error class>: <message>` must contain."""
+    """A string that `<error class>: <message>` of the raised error must contain."""
 
     @model_validator(mode="after")
     def _expects_one_thing(self) -> VerifierCase:
         if self.expected_reward is not None and self.expected_error is not None:
             raise ValueError("a case expects a reward or an error, not both")
         if self.kind == "malformed" and self.expected_reward is None and self.expected_error is None:
-            raise ValueError("a malformed case needs expected_error or expected_reward")
+            raise ValueError("a case of kind 'malformed' needs expected_error or expected_reward")
         return self
 
     @property
     def due(self) -> float | None:
-        """The expected reward, or None if any reward or an error is expected."""
+        """The expected reward. None if the case expects an error, or accepts any reward."""
         return DUE.get(self.kind) if self.expected_reward is None else self.expected_reward
 
 
 @dataclass(frozen=True)
 class VerifierFixture:
-    """A verifier, its cases and how to call it."""
+    """The test setup of a verifier: how to create and call it, and the file with its cases."""
 
     server_factory: Callable[[], Any]
     """A function that returns a fresh server for each case."""
@@ -58,7 +58,7 @@ class VerifierFixture:
     invoke: Callable[..., object] | None = None
     """A function from `(server, request)` to the answer, awaitable or not; by default `server.verify(request)`."""
     reseed: Callable[[], object] | None = None
-    """A function called before each verification, to reset the verifier's random numbers."""
+    """A function called before each verification, to reset the verifier's random number generators."""
 
 
 class ExercisedCase(NamedTuple):
@@ -93,7 +93,8 @@ def _cases_of(path: Path) -> list[VerifierCase]:
             raise DataError(f"{path}:{number}: not a verifier case: {problems}.") from error
     if not cases:
         raise DataError(
-            f"{path}: no cases found. Write one JSON object per line: name, kind, request, expected_reward."
+            f"{path}: no cases found. Write one JSON object per line, with the keys name, kind, request and "
+            "expected_reward."
         )
     return cases
 

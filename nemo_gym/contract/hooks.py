@@ -12,7 +12,7 @@ from nemo_gym.servers.tools.handlers import place_of
 
 
 def misspelled_hooks(server_class: type[SimpleServer]) -> Iterator[str]:
-    """Yield a message for each public method whose name is almost that of a hook, and that the class never calls."""
+    """Yield a message for each public method that the class never calls and whose name is almost a hook's name."""
     ours = [cls for cls in server_class.__mro__ if cls.__module__.startswith("nemo_gym.")]
     theirs = [cls for cls in server_class.__mro__ if issubclass(cls, SimpleServer) and cls not in ours]
     hooks = {name for cls in ours for name, value in vars(cls).items() if inspect.isfunction(value) and name[0] != "_"}

@@ -42,7 +42,7 @@ class DeclaredReward(BaseModel):
 
 
 class Manifest(BaseModel):
-    """The keys of a manifest. Only `reward` is compared with the environment; the others describe it to people."""
+    """The keys of a manifest. Only `reward` is checked in tests of the environment; the other keys are for readers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""Find out which agents fit an environment, and why others do not, from their classes, settings and example rows."""
+"""Find out which agents fit an environment, and why others do not, by comparing classes, settings and example rows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Fit(NamedTuple):
 
 
 def fits(config: str, agents: list[Component]) -> list[Fit]:
-    """Return for each of these agents whether it fits the environment of a config, with the agent's default config."""
+    """Return for each of these agents, with its default config, whether it fits the environment of `config`."""
     run = load_for_metrics([config], [])
     own = {agent.implementation for agent, _ in players(run.servers)}
     return [Fit(each.name, each.name in own, _problems_of(config, each)) for each in agents]
@@ -105,7 +105,7 @@ def _misfits(environment: Environment, server: ServerConfig, agent: ServerConfig
 def _declared_exclusion(kind: type[SimpleServer], server: ServerConfig, agent: ServerConfig) -> list[str]:
     """Return a message if the config class of a resources server excludes an agent.
 
-    In release 0.7, such a class lists the allowed agents. The list in a config takes precedence.
+    Config classes that were written for release 0.7 list the allowed agents. A list in the config takes precedence.
     """
     allowed = getattr(_config_class(kind), ALLOWED_AGENTS, None)
     if not isinstance(allowed, list | tuple | set | frozenset) or ALLOWED_AGENTS in server.settings:
@@ -114,7 +114,7 @@ def _declared_exclusion(kind: type[SimpleServer], server: ServerConfig, agent: S
 
 
 def _other_routes(environment: Environment, kind: type[SimpleServer]) -> Iterator[str]:
-    """Yield a message if the environment lacks the routes that an agent calls, or declares other ones for rollouts."""
+    """Yield a message if the agent and the environment require different routes for the calls of an episode."""
     called: tuple[str, ...] | None = getattr(kind, "EPISODE_ROUTES", None)
     if called is None:
         return
@@ -134,7 +134,7 @@ def _config_class(kind: type[SimpleServer]) -> type[BaseModel]:
 
 
 def _required_in_rows(kind: type[SimpleServer]) -> list[str]:
-    """Return the fields that an agent's `run` requires of a row besides its request."""
+    """Return the row fields that an agent's `run` requires besides `responses_create_params`."""
     required = (
         name for body in bodies_of_agent(kind) for name, info in body.model_fields.items() if info.is_required()
     )

@@ -27,7 +27,7 @@ class Played(NamedTuple):
 
 
 async def play(server: SimpleServer, row: JsonObject, items: Solution, rivals: Sequence[Response] = ()) -> Played:
-    """Seed a session, make the calls in order, and grade the whole attempt, in a group with the `rivals`."""
+    """Seed a session, make the tool calls in `items`, and grade the attempt in a group with its `rivals`, if any."""
     async with rollout(server, **row) as attempt:
         return await grade(attempt, await act(attempt, items), rivals)
 
@@ -60,7 +60,7 @@ async def act(attempt: Attempt, items: Solution) -> Response:
 
 
 def _with_ids(items: Solution) -> Solution:
-    """Give each call its own id, so that two calls of one tool differ."""
+    """Give each call its own id, so that the outputs of two calls are not confused."""
     return [
         item.model_copy(update={"call_id": f"{item.call_id}_{number}"}) if isinstance(item, FunctionToolCall) else item
         for number, item in enumerate(items)

@@ -54,9 +54,10 @@ Fields = dict[str, FieldInfo]
 
 
 async def schema_of(environment: Environment) -> JsonObject:
-    """Return the JSON Schema of a row. Its key `x-nemo-gym` has tools, settings, and what grading adds.
+    """Return the JSON Schema of a row. Its key `x-nemo-gym` describes the tools, settings and grading.
 
-    To see what grading adds, play the first example row. If that fails, the reason is in `verify_adds_note`.
+    To find the fields that grading adds, the first example row is run and graded. If this fails, `verify_adds_note`
+    gives the reason.
     """
     server = environment.server()
     bodies = [*_bodies(server), *_bodies_of_agents(environment)]
@@ -82,8 +83,8 @@ async def schema_of(environment: Environment) -> JsonObject:
 
 
 def _bodies(server: SimpleServer) -> list[type[BaseModel]]:
-    """Return the body classes of the routes that receive a row, without those whose `task_data` is the row."""
-    # Reverse the routes, so that the first one for a path is kept. It is the only one that is ever called.
+    """Return the body classes of the routes that receive a row. Leave out bodies that have the row in `task_data`."""
+    # Reverse the routes, so that the dict keeps the first route for each path. Only that one is ever called.
     routes = {getattr(route, "path", ""): route for route in server.setup_webserver().routes[::-1]}
     found = (routes.get(path) for path in ROW_ROUTES)
     bodies = (each.body_field for each in found if isinstance(each, APIRoute))
@@ -94,13 +95,13 @@ def _bodies(server: SimpleServer) -> list[type[BaseModel]]:
 
 
 def _bodies_of_agents(environment: Environment) -> Iterator[type[BaseModel]]:
-    """Yield the body class of each agent's `run`."""
+    """Yield the classes in which the environment's agents receive a row."""
     for agent in agents_of(environment.run, environment.name):
         yield from bodies_of_agent(class_of(environment.run, agent))
 
 
 def class_of(run: RunConfig, server: ServerConfig) -> type[SimpleServer]:
-    """Return the class of a server of a run. Raise `LaunchError` if it cannot be imported."""
+    """Return the class of a run's server. Raise `LaunchError` if it cannot be imported."""
     settings = ProcessSettings.of(run, server, cookie_secret="unused: nothing is served")
     return complete_server_class(load_module(settings), settings)
 
@@ -133,7 +134,7 @@ def field_docstrings(model: type) -> dict[str, str]:
         try:
             (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
         except (OSError, TypeError, SyntaxError):
-            # Skip classes whose source is not in a file.
+            # Skip classes whose source is not in a file, because their docstrings cannot be read.
             continue
         if isinstance(body, ast.ClassDef):
             found |= _docstrings(body.body)
@@ -153,7 +154,7 @@ def _docstrings(statements: list[ast.stmt]) -> Iterator[tuple[str, str]]:
 
 
 class _Lenient(GenerateJsonSchema):
-    """A generator that allows any value for types unknown to JSON Schema, and leaves out titles that repeat names."""
+    """A generator of JSON Schema that allows any value for types without a schema, and omits the titles of fields."""
 
     def field_title_should_be_set(self, schema: object) -> bool:
         return False
@@ -191,7 +192,7 @@ def _add_request(row: JsonObject, environment: Environment) -> None:
 
 
 def _placeholders(prompt: str) -> list[str]:
-    """Return the fields of a row that a prompt uses, in order."""
+    """Return the fields of a row that a prompt uses, in the order of their first use."""
     config = load_prompt_config(prompt)
     names = (name for text in (config.system, config.user) for _, name, _, _ in Formatter().parse(text or ""))
     return list(dict.fromkeys(name.partition(".")[0].partition("[")[0] for name in names if name))
@@ -201,7 +202,7 @@ def tools_of(server: SimpleServer, examples: Iterable[JsonObject]) -> dict[str, 
     """Return the tools by name: those of the server, and those that only the example rows define."""
     own = listed_tools(server)
     found = list[McpTool | Tool](own)
-    # Ignore a route that cannot be a tool, for example because its path matches any name. The rows define such tools.
+    # If any route cannot be a tool, for example because it has a query parameter, list none of the routes.
     with suppress(SignatureError):
         found += harvest(server.setup_webserver(), own, not_tools=getattr(server, "NOT_TOOLS", RESERVED_NAMES)).tools
     tools = {
@@ -219,7 +220,7 @@ def tools_of(server: SimpleServer, examples: Iterable[JsonObject]) -> dict[str, 
 
 
 def _rows_in_files(environment: Environment) -> Iterator[JsonObject]:
-    """Yield the example rows without their prompts."""
+    """Yield the example rows as they are in the files, before a prompt is added."""
     for agent in agents_of(environment.run, environment.name):
         for dataset in agent.datasets:
             if dataset.type == "example":
@@ -227,7 +228,7 @@ def _rows_in_files(environment: Environment) -> Iterator[JsonObject]:
 
 
 def _add_undeclared(row: JsonObject, examples: Iterable[JsonObject]) -> None:
-    """Add the fields that only the example rows have. Their types stay open, because five rows do not show all."""
+    """Add the fields that only the example rows have. Give no types, because a few rows may not show all types."""
     for name in (name for example in examples for name in example):
         if name != AGENT_REF_KEY:
             row["properties"].setdefault(name, {"description": UNDECLARED})

@@ -1,4 +1,4 @@
-"""The tasks that are played in a check, besides the examples: rows of a file, or a sample of a dataset."""
+"""Tasks for a check, in addition to the example rows: rows of a file, or a sample of a dataset."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Task(NamedTuple):
     """A row to play, and its location for error messages."""
 
     place: str
-    """`file:line`, or the number of an example."""
+    """The location of the row: `file:line`, or the number of an example."""
     row: JsonObject
 
 
 def tasks_in(path: Path) -> list[Task]:
-    """Return the rows of a file."""
+    """Return the rows of a file, with their media loaded."""
     return [
         Task(f"{path}:{line.number}", with_media(with_media_dir(line.row, path.parent))) for line in read_lines(path)
     ]

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 EVERY_S = 10.0
-"""The minimum number of seconds between two lines."""
+"""The minimum number of seconds between two log lines."""
 
 logger = logging.getLogger(__name__)
 
 
 class _Activity:
-    """The time of the last progress, and the time when the user last saw some progress."""
+    """The state that decides when to log: the times of the last progress, and of the last progress that was shown."""
 
     at = seen_at = -math.inf
 
@@ -33,11 +33,11 @@ class _Activity:
 
 
 _ACTIVITY = _Activity()
-"""The state of the whole process. A script and its downloads share it, so that they do not both log lines."""
+"""The activity of the whole process. A script and its downloads share it, so that they do not both log lines."""
 
 
 def began() -> None:
-    """Record that a download has begun. Its first line is delayed, unless another download has just been active."""
+    """Record that a download has begun. Delay its first log line, unless another download was just active."""
     _ACTIVITY.began()
 
 

@@ -12,10 +12,10 @@ from pathlib import Path, PurePosixPath
 from nemo_gym.errors import DataError
 
 MOST_BYTES = 16 * 2**30
-"""Maximum size of all extracted files together."""
+"""The maximum size of all extracted files together."""
 PART_BYTES = 1 << 20
 # RuntimeError is raised for an encrypted file, NotImplementedError for an unknown compression, and UnicodeDecodeError
-# for the name of a file.
+# for a file name that cannot be decoded.
 DAMAGES = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, UnicodeDecodeError,
 )  # fmt: skip
@@ -30,7 +30,7 @@ def extract(
 ) -> list[Path]:
     """Extract files of a zip archive into a folder, and return their paths.
 
-    `place` gets the path of each file in the archive, and returns its path in the folder, or None to leave it out.
+    `place` gets the path of each file in the archive, and returns its path in the folder, or None to skip the file.
     Each file is written atomically, or kept if it is already there with the same content. Raise `DataError` if the
     archive is damaged or encrypted, if a path leads out of the folder, or if all files together exceed `most_bytes`.
     """
@@ -48,7 +48,7 @@ def extract(
     except DAMAGES as error:
         raise _unreadable(archive, error) from error
     except OSError as error:
-        # bz2 reports a damaged archive as an OSError without an error number.
+        # An OSError without an error number is not a disk problem: bz2 raises it for a damaged archive.
         if error.errno is None:
             raise _unreadable(archive, error) from error
         raise DataError(
@@ -65,7 +65,7 @@ def _unreadable(archive: Path, error: Exception) -> DataError:
 def _placed(
     archive: Path, opened: zipfile.ZipFile, folder: Path, place: Callable[[PurePosixPath], Path | str | None]
 ) -> dict[Path, zipfile.ZipInfo]:
-    """Return the archive members to extract, by the paths to which to extract them."""
+    """Return the archive members to extract, keyed by their target paths."""
     members: dict[Path, zipfile.ZipInfo] = {}
     for member in opened.infolist():
         target = None if member.is_dir() else place(PurePosixPath(member.filename))
@@ -78,6 +78,7 @@ def _placed(
         if (other.CRC, other.file_size) != (member.CRC, member.file_size):
             raise DataError(
                 f"{archive}: {other.filename!r} and {member.filename!r} would both be extracted to {path}, but differ."
+                " Do not use this archive."
             )
     return members
 
@@ -88,8 +89,8 @@ def _extract(opened: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> No
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        # Do not count the bytes. zipfile never returns more than the size in the archive's directory, and `extract`
-        # has checked the sum of these sizes.
+        # The bytes need not be counted: zipfile never returns more than the size in the archive's directory, and
+        # `extract` has checked the sum of these sizes.
         with opened.open(member) as source, partial.open("wb") as target:
             while part := source.read(PART_BYTES):
                 target.write(part)

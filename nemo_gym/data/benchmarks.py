@@ -1,4 +1,4 @@
-"""Benchmarks: folders with a YAML that has a dataset of type `benchmark`, and a script that creates the dataset."""
+"""Benchmarks: folders with a YAML file with a dataset of type `benchmark`, and a script that creates the dataset."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BenchmarkConfig(BaseModel):
     name: str
     """The folder name, or `folder/flavor` if the YAML is not `config.yaml`."""
     path: Path
-    """The YAML file."""
+    """The YAML file that defines the benchmark."""
     agent_name: str
     num_repeats: int
     dataset: DatasetConfig
@@ -60,7 +60,7 @@ class BenchmarkConfig(BaseModel):
     def prepare(self, **arguments: object) -> Path:
         """Create the dataset with the script's `prepare(**arguments)` and return the path of its file.
 
-        Raise `DataError` if the script is missing, or if it returns another file than the YAML names.
+        Raise `DataError` if the script is missing, or if it returns a file that is not the `jsonl_fpath` of the YAML.
         """
         program = self._program()
         target = next(iter([*self._roots(), *paths.search_roots()])) / self.dataset.jsonl_fpath
@@ -75,7 +75,7 @@ class BenchmarkConfig(BaseModel):
             )
         if not made.is_file():
             raise DataError(f"{program}: prepare() returned '{made}' but did not write this file.")
-        # Do not record `arguments`, so that a file made with a command's own arguments stays until the config changes.
+        # Do not record `arguments`. Otherwise a later run without them would consider the file outdated.
         record_arguments(made, self.dataset.prepare_args)
         return made
 
@@ -88,9 +88,9 @@ class BenchmarkConfig(BaseModel):
         return found
 
     def _roots(self) -> list[Path]:
-        """Return the folder that contains `benchmarks/`, the base of this benchmark's relative paths, as a list.
+        """Return a list with the folder to which this benchmark's paths are relative.
 
-        The list is empty if the YAML is not below a folder `benchmarks/`.
+        The folder contains `benchmarks/`. The list is empty if the YAML is not below a folder `benchmarks/`.
         """
         return [parent.parent for parent in self.path.resolve().parents if parent.name == BENCHMARKS][-1:]
 
@@ -105,14 +105,14 @@ def benchmark_files() -> dict[str, Path]:
     found: dict[str, Path] = {}
     for root in paths.search_roots():
         for path in sorted((root / BENCHMARKS).rglob("*.yaml")):
-            # Look for the text instead of loading the config, because that is slow and prompts are YAML files, too.
+            # Search the text instead of loading the file, because loading is slow and some YAML files are prompts.
             if BENCHMARKS in path.relative_to(root).parts[:-2] and "type: benchmark" in path.read_text("utf-8"):
                 found.setdefault(_name_of(path), path)
     return dict(sorted(found.items()))
 
 
 def benchmarks_of(run: RunConfig) -> list[BenchmarkConfig]:
-    """Return the benchmarks of a configuration. Raise `DataError` if it does not define one."""
+    """Return the benchmarks of a configuration. Raise `DataError` if the configuration does not define any."""
     found = [
         benchmark_of(agent, dataset)
         for agent in run.servers_of("responses_api_agents")
@@ -130,7 +130,7 @@ def benchmarks_of(run: RunConfig) -> list[BenchmarkConfig]:
 def benchmark_of(agent: ServerConfig, dataset: DatasetConfig) -> BenchmarkConfig:
     """Return the benchmark that a dataset of type `benchmark` belongs to."""
     place = f"datasets.{agent.datasets.index(dataset)}"
-    # The agent may be inherited from an environment's config. So prefer the file in which the dataset itself is.
+    # Prefer the file that defines the dataset, because the agent may be inherited from an environment's config.
     file = agent.origins.get(place, agent.origins[""]).file
     return BenchmarkConfig._of(Path(file).resolve(), agent, dataset)
 
@@ -157,7 +157,7 @@ def prepare_all(
 
 
 def _first_line(benchmark: BenchmarkConfig) -> str:
-    """Return the line that is shown before a preparation."""
+    """Return the line that is shown before a benchmark's dataset is created."""
     return f"preparing benchmark '{benchmark.name}' …"
 
 
@@ -179,6 +179,6 @@ def _name_of(path: Path) -> str:
 
 
 def _parts_in_benchmarks(path: Path) -> tuple[str, ...]:
-    """Return the parts of a path below `benchmarks/`, without the suffix. Return the last two of any other path."""
+    """Return the parts of a path below `benchmarks/`, or the last two parts of any other path, without the suffix."""
     parts = path.with_suffix("").parts
     return parts[len(parts) - parts[::-1].index(BENCHMARKS) :] if BENCHMARKS in parts else parts[-2:]

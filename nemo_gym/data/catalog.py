@@ -33,7 +33,7 @@ class Component:
     """A server, environment or benchmark that a configuration can name."""
 
     name: str
-    """The folder name, or `folder/flavor` for a config with another name."""
+    """The folder name, or `folder/flavor` for a config that is not the folder's default one."""
     kind: str
     """`resources-server`, `agent`, `model`, `environment` or `benchmark`."""
     path: Path
@@ -47,11 +47,11 @@ class Component:
     datasets: tuple[str, ...] = ()
     """The agents' datasets, each as `name (type)`."""
     num_repeats: int | None = None
-    """How often each row of a benchmark is run."""
+    """The number of times that each row of a benchmark is run."""
     rows: int | None = None
-    """The number of a benchmark's rows, or None if neither its config nor an existing file has the number."""
+    """The number of a benchmark's rows. None if the config has no `size` and the file does not exist."""
     license: str | None = None
-    """The licence of a benchmark's data."""
+    """The license of a benchmark's data."""
     is_prepared: bool | None = None
     """Whether a benchmark's data exists."""
 
@@ -64,7 +64,7 @@ KINDS: dict[ServerType, str] = {
 
 
 def servers(tier: ServerType, notice: Notice) -> list[Component]:
-    """Return the server folders of one tier, sorted by name. For equal names the first root wins."""
+    """Return the server folders of one tier, sorted by name. The first root that has a name wins."""
     found: dict[str, Path] = {}
     for root in paths.search_roots():
         direct = sorted(app.parent for app in (root / tier).glob("*/app.py"))
@@ -75,9 +75,9 @@ def servers(tier: ServerType, notice: Notice) -> list[Component]:
 
 
 def environments(notice: Notice) -> list[Component]:
-    """Return the configs of resources servers, of `environments/` and of benchmarks that define an agent.
+    """Return the environments, sorted by name: all benchmarks, and all other configs that define an agent.
 
-    They are sorted by name.
+    The configs are those in `environments/` and in the folders of resources servers.
     """
     described = (_described(name, "environment", path, notice) for name, path in _environment_configs())
     with_agents = (each for each in described if each is not None and each.agents)
@@ -165,7 +165,7 @@ def _described(name: str, kind: str, path: Path, notice: Notice) -> Component | 
 
 
 def _with_data(component: Component, dataset: JsonObject) -> Component:
-    """Return a component with the row count, the repeats, the licence and the state of a benchmark's data."""
+    """Return a component with the fields that describe a benchmark's data, such as the number of rows."""
     size, repeats = dataset.get("size"), dataset.get("num_repeats", 1)
     file = paths.find(str(dataset.get("jsonl_fpath")), Path.is_file)
     rows = size if isinstance(size, int) else sum(1 for _ in read_raw_lines(file)) if file else None

@@ -24,13 +24,13 @@ from nemo_gym.http.redirects import client_of
 from nemo_gym.http.retries import seconds_of_retry_after
 
 CONNECT_S, SILENCE_S, LONGEST_S = 10.0, 60.0, 6 * 3600.0
-"""Timeouts for the connection, between two chunks of a file, and for the whole file."""
+"""Timeouts in seconds: to connect, between two chunks of a file, and for the whole file."""
 TRIES = 5
 BACKOFF = Backoff(first_s=0.5, factor=2, longest_s=120.0)
 BUSY = HTTPStatus.TOO_MANY_REQUESTS
 FIRST_SERVER_ERROR = 500
 COMMIT_HEADER, REASON_HEADER = "x-repo-commit", "x-error-message"
-"""Response headers of the Hugging Face Hub with the commit of a file, and with the reason of an error."""
+"""Response headers of the Hugging Face Hub with the commit of a file, and with the reason for an error."""
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def downloaded(
     """Download a file next to `path`, and remove it at the end unless the caller has renamed it.
 
     If the download fails, raise `DataError`. Its message ends with the `advice` for the HTTP status. If there was no
-    connection, or all retries failed, it ends with `otherwise`.
+    connection, or all retries failed, the message ends with `otherwise`.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def _persistently(once: Callable[[], Downloaded], url: str, otherwise: str, back
 
 
 def _once(url: str, partial: Path, headers: Mapping[str, str], advice: Mapping[int, str]) -> Downloaded:
-    # Ask for an uncompressed reply, because the size of a compressed one would not fit the progress bar.
+    # Request an uncompressed reply, because the progress bar compares the written bytes with `content-length`.
     asked = {"Accept-Encoding": "identity"}
     timeout = httpx.Timeout(SILENCE_S, connect=CONNECT_S)
     try:
@@ -170,7 +170,7 @@ def _progress(url: str, total: int) -> Iterator[Callable[[int], object]]:
         of = f" of {total / 1e6:.1f}" if total else ""
         yield lambda size: activity.show(f"{url}: {size / 1e6:.1f}{of} MB")
         return
-    # Importing rich takes 0.1 s, and only a terminal needs it.
+    # Imported here because importing rich takes 0.1 s, and only a progress bar needs it.
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 

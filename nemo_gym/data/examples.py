@@ -15,10 +15,10 @@ EXAMPLES = 5
 
 
 def check_examples(folder: Path) -> None:
-    """Raise `DataError`, which lists every problem, unless an environment's examples are complete.
+    """Raise `DataError` with all problems if an environment's examples are not complete.
 
-    Required are 5 lines in data/example.jsonl, the same count in data/example_metrics.json and 5 lines in
-    data/example_rollouts.jsonl. Unresolved `*conflict*` files are not allowed.
+    data/example.jsonl and data/example_rollouts.jsonl must have 5 lines each, and data/example_metrics.json must count
+    5 rows. Unresolved `*conflict*` files are not allowed.
     """
     data = folder / "data"
     make_metrics = f"python -m nemo_gym.data.examples {folder}"
@@ -41,7 +41,7 @@ def check_examples(folder: Path) -> None:
 
 
 def write_example_metrics(folder: Path) -> Path:
-    """Write data/example_metrics.json of an environment's folder and return its path."""
+    """Write data/example_metrics.json in an environment's folder and return the file's path."""
     rows = folder / "data" / "example.jsonl"
     shown = f"{folder.resolve().parent.name}/{folder.resolve().name}/data/example.jsonl"
     metrics = {"name": "example", "type": "example", "jsonl_fpath": shown, **dataset_statistics(read_rows(rows))}

@@ -16,7 +16,7 @@ from nemo_gym.schemas.row import AGENT_REF_KEY, Row
 
 
 class AgentDataset(NamedTuple):
-    """A dataset of an agent, with its file."""
+    """A dataset of an agent, and the path of its file."""
 
     agent: str
     dataset: DatasetConfig
@@ -37,7 +37,7 @@ PathOf = Callable[[ServerConfig, DatasetConfig], Path]
 
 
 def datasets_of_split(run: RunConfig, split: str, path_of: PathOf = file_of) -> list[AgentDataset]:
-    """Return the agents' datasets of the type `split`. Raise `DataError` if there is none, or if a file is missing."""
+    """Return the agents' datasets of type `split`. Raise `DataError` if no agent has one, or if a file is missing."""
     found = [
         AgentDataset(agent.name, dataset, path_of(agent, dataset))
         for agent in run.servers_of("responses_api_agents")
@@ -63,8 +63,8 @@ def rows_of(
 ) -> Iterator[JsonObject]:
     """Yield the rows of all datasets with their agent, prompt and media folder applied.
 
-    With `copies`, yield each row as often as `num_repeats` of its dataset says. `replaced_agents` maps the name of an
-    agent to the name of the agent that runs its rows instead.
+    With `copies`, yield `num_repeats` copies of each row; each dataset sets this number. `replaced_agents` maps an
+    agent's name to the name of the agent that runs its rows instead.
     """
     for each in datasets:
         for _, row in numbered_rows_of(each):

@@ -15,7 +15,7 @@ from nemo_gym.http.redirects import client_of
 
 URL_KEY, TOKEN_KEY = "gitlab_url", "gitlab_token"
 TRACKING_SUFFIX = "/ml/mlflow"
-"""Suffix of `mlflow_tracking_uri`. The part before it is the project's API address, the default of `gitlab_url`."""
+"""The suffix of `mlflow_tracking_uri`. The part before it is the project's API address, the default `gitlab_url`."""
 
 TIMEOUT_S = 600.0
 REPLY_CHARACTERS_SHOWN = 300
@@ -71,11 +71,11 @@ class Project(NamedTuple):
             partial.unlink(missing_ok=True)
 
     def delete(self, name: str) -> int:
-        """Delete all versions of a package and return their number. Raise `DataError` if it does not exist."""
+        """Delete all versions of a package, and return their number. Raise `DataError` if it is not found."""
         with _failing_as(f"dataset '{name}': deletion"), self._client() as client:
             found = client.get(f"{self.url}/packages", params={"package_name": name, "per_page": 100})
             found.raise_for_status()
-            # Because GitLab also returns partial matches, compare the whole name.
+            # Compare the whole name, because GitLab also returns packages whose names merely contain this one.
             numbers = [package["id"] for package in found.json() if package["name"] == name]
             if not numbers:
                 raise DataError(f"dataset '{name}': package not found in {self.url}. Check the name.")

@@ -14,32 +14,32 @@ class _Settings(BaseModel):
 
 class _Package(_Settings):
     dataset_name: str
-    """The name of the package."""
+    """The name of the GitLab package that contains the dataset."""
     version: str
-    """The version of the package."""
+    """The version of the GitLab package."""
 
 
 class UploadToGitLab(_Package):
     """Parameters of `ng_upload_dataset_to_gitlab`."""
 
     input_jsonl_fpath: Path
-    """The file to upload."""
+    """The local file to upload."""
 
 
 class DownloadFromGitLab(_Package):
     """Parameters of `ng_download_dataset_from_gitlab`."""
 
     artifact_fpath: str
-    """The file in the package."""
+    """The name of the file in the package."""
     output_fpath: Path
-    """The file to write."""
+    """The local path for the downloaded file."""
 
 
 class DeleteFromGitLab(_Settings):
     """Parameters of `ng_delete_dataset_from_gitlab`."""
 
     dataset_name: str
-    """The name of the package. All its versions are deleted."""
+    """The name of the GitLab package. All its versions are deleted."""
 
 
 class MigrateToHuggingFace(_Settings):
@@ -52,13 +52,13 @@ class MigrateToHuggingFace(_Settings):
     hf_collection_name: str
     """The collection to which the dataset is added."""
     hf_collection_slug: str
-    """The part of the collection's address after its name, or its full slug."""
+    """The id at the end of the collection's URL, or the full slug: organization/name-id."""
     dataset_name: str | None = None
     """The dataset's name without the prefix. Default: the domain and name of the server in the config."""
     input_jsonl_fpath: Path
-    """The file to upload."""
+    """The local file to upload."""
     resource_config_path: str
-    """The YAML of the environment to which the dataset belongs."""
+    """The YAML file of the environment to which the dataset belongs."""
     hf_dataset_prefix: str = "Nemotron-RL"
     """The prefix of the dataset's name."""
     split: Literal["train", "validation", "test"] = "train"
@@ -66,11 +66,11 @@ class MigrateToHuggingFace(_Settings):
     create_pr: bool = False
     """Open a pull request instead of publishing directly."""
     revision: str | None = None
-    """The branch. Default: the main branch."""
+    """The branch of the dataset to commit to. Default: the main branch."""
     commit_message: str | None = None
-    """The title of the commit."""
+    """The title of the commit. Default: a title from `huggingface_hub`."""
     commit_description: str | None = None
-    """The description of the commit."""
+    """The text below the title of the commit."""
 
 
 class UploadToHuggingFace(MigrateToHuggingFace):
@@ -79,7 +79,7 @@ class UploadToHuggingFace(MigrateToHuggingFace):
     delete_from_gitlab: bool = False
     """Delete the package with this dataset_name from GitLab after the upload."""
     storage: Literal["hf"] = "hf"
-    """The target hub. GitLab takes other parameters."""
+    """The target hub. `--storage gitlab` runs `ng_upload_dataset_to_gitlab` instead."""
 
 
 class DownloadFromHuggingFace(_Settings):
@@ -88,9 +88,9 @@ class DownloadFromHuggingFace(_Settings):
     repo_id: str
     """The dataset, as organization/name."""
     artifact_fpath: str | None = None
-    """The file in the dataset, instead of a split."""
+    """The file to download from the dataset, instead of a split."""
     split: Literal["train", "validation", "test"] | None = None
-    """The split to download. Without it and without artifact_fpath, every split is downloaded to output_dirpath."""
+    """The split to download. Without split or artifact_fpath, every split is downloaded to output_dirpath."""
     output_fpath: Path | None = None
     """The file to write. Give either this or output_dirpath."""
     output_dirpath: Path | None = None
@@ -98,7 +98,7 @@ class DownloadFromHuggingFace(_Settings):
     hf_token: str | None = None
     """A token, required if the dataset is not public."""
     storage: Literal["hf"] = "hf"
-    """The source hub. GitLab takes other parameters."""
+    """The source hub. `--storage gitlab` runs `ng_download_dataset_from_gitlab` instead."""
 
     @model_validator(mode="after")
     def _one_of_each(self) -> Self:

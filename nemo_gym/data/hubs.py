@@ -17,8 +17,9 @@ Notice = Callable[[str], None]
 def download(
     dataset: DatasetConfig, target: Path, plain: Mapping[str, object], *, hub: str | None, notice: Notice
 ) -> None:
-    """Download a dataset's file to `target`, from `hub` (`huggingface` or `gitlab`), or if None, from its source.
+    """Download a dataset's file to `target`.
 
+    Download from `hub` (`huggingface` or `gitlab`), or from the dataset's own source if `hub` is None.
     A source of type `url` is used with any hub. Raise `DataError` if the dataset does not name a source on this hub,
     or if the download fails.
     """
@@ -36,7 +37,7 @@ def download(
 
 
 def described(dataset: DatasetConfig, source: DatasetSource, target: Path) -> str:
-    """Describe for a message where a dataset's file comes from, with the size of the file if it is known."""
+    """Return the source of a dataset's file as text for a message, with the size of the file if it is known."""
     if source.type == "gitlab":
         return f"package {source.dataset_name} {source.version} on GitLab ({source.artifact_fpath})"
     if source.type == "huggingface" and source.artifact_fpath is None:

@@ -53,7 +53,7 @@ def upload(settings: MigrateToHuggingFace) -> str:
 def download(
     repo_id: str, output: Path, *, artifact: str | None = None, split: str | None = None, token: str | None = None
 ) -> None:
-    """Download a dataset's file to `output`: `artifact`, or else the file of the split."""
+    """Download `artifact`, or the file of the split if `artifact` is None, from a dataset to `output`."""
     what = f"dataset '{repo_id}': download of {artifact or split}"
     hub = _reachable_hub(what)
     with _failing_as(what):
@@ -82,7 +82,7 @@ def token_of_process() -> str | None:
 
 
 def is_forbidden() -> bool:
-    """Return whether the user has forbidden access to the hub with the environment variable HF_HUB_OFFLINE."""
+    """Return whether the environment variable HF_HUB_OFFLINE forbids access to the hub."""
     return os.environ.get(OFFLINE, "").upper() in ("1", "ON", "YES", "TRUE")
 
 
@@ -135,7 +135,7 @@ def _collection_of(settings: MigrateToHuggingFace) -> str:
 
 
 def _files_of_splits(hub: ModuleType, repo_id: str, token: str | None, revision: str | None = None) -> dict[str, str]:
-    """Return the file of each split that a dataset has."""
+    """Return the path of each split's file in a dataset. Leave out splits that the dataset does not have."""
     files = hub.HfApi(token=token).list_repo_files(repo_id, repo_type="dataset", revision=revision)
     named = {split: (f"{split}.jsonl", f"data/{split}.jsonl") for split in SPLITS}
     return {
@@ -151,7 +151,7 @@ def _library() -> ModuleType:
 
 
 def _reachable_hub(what: str) -> ModuleType:
-    """Return the library. Raise `DataError` if the hub is unreachable, because the library would retry for long."""
+    """Return the library. Raise `DataError` if the hub is unreachable, because the library would retry too long."""
     if is_forbidden():
         raise DataError(f"{what}: the environment variable {OFFLINE} forbids network access. Run: unset {OFFLINE}")
     hub = _library()
@@ -177,7 +177,8 @@ def _failing_as(what: str) -> Iterator[None]:
     except known as error:
         raise DataError(f"{what}: {' '.join(str(error).split())}") from error
     except Exception as error:
-        # The library passes on its HTTP client's errors, and that client differs between versions.
+        # The library does not wrap the errors of its HTTP client. Recognize them by module name, because the client
+        # differs between versions of the library.
         if type(error).__module__.partition(".")[0] not in ("httpx", "httpx2", "requests", "urllib3"):
             raise
         raise DataError(f"{what}: request failed ({error}). Check the network connection.") from error

@@ -15,7 +15,7 @@ KIND = "prepare"
 
 
 def record_arguments(path: Path, arguments: Mapping[str, object]) -> None:
-    """Record in `<file>.prepare.json` with which `prepare_args` a new file was made, with the SHA-256 of the file.
+    """Record the `prepare_args` and the SHA-256 of a new file in `<file>.prepare.json`.
 
     Inputs that `record_inputs` has recorded for the file are kept.
     """
@@ -28,13 +28,13 @@ def was_made_with(path: Path, arguments: Mapping[str, object]) -> bool:
 
 
 def record_inputs(path: Path, *sources: Path) -> None:
-    """Record that a new file was made from these files. If one of them changes, `ng eval run` makes it again."""
+    """Record the input files of a new file. If one of them changes, `ng eval run` makes the new file again."""
     inputs = [{"path": os.path.relpath(source, path.parent), "sha256": sha256_of(source)} for source in sources]
     _write(path, {"inputs": inputs})
 
 
 def why_outdated(path: Path, arguments: Mapping[str, object]) -> str | None:
-    """Return why a file is outdated: made with other `prepare_args`, or from inputs that have changed since.
+    """Return why a file is outdated: its `prepare_args` are different now, or one of its inputs has changed.
 
     Return None if the file is up to date. This includes a file without a record, and a file that was replaced after
     it was made, for example by hand.
@@ -50,7 +50,7 @@ def why_outdated(path: Path, arguments: Mapping[str, object]) -> str | None:
 
 
 def _record_of(path: Path) -> JsonObject:
-    """Return the record about a file, or {} if there is no record or the file was replaced since it was made."""
+    """Return the record about a file. Return {} if the file has no record, or was replaced after it was recorded."""
     try:
         record = read_sidecar(path, KIND)
         return record if record is not None and record["sha256"] == sha256_of(path) else {}

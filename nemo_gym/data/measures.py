@@ -16,7 +16,7 @@ CLOSE_BELOW_1 = 5e-4
 
 
 def contradictions(path: Path, measured: Mapping[str, object]) -> Iterator[str]:
-    """Yield how the values of an earlier metrics file differ from the values measured now.
+    """Yield the differences between an earlier metrics file and the values measured now, as text.
 
     Keys that only `measured` has are ignored. Yield nothing if the file does not exist. Raise `DataError` if it is not
     a JSON object.

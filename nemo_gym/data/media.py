@@ -1,4 +1,4 @@
-"""Replace the names of image and audio files in a dataset's rows by the files' content, which the model receives.
+"""Replace the names of image and audio files in a dataset's rows with the content of the files, for the model.
 
 A content part names its file as `image_path` or `audio_path`, relative to the dataset's folder. The files are read
 only when the row is sent, so the row stays small in every file of a run.
@@ -35,7 +35,7 @@ def _audio(format_: str, data: str) -> JsonObject:
 class _Kind(NamedTuple):
     part_type: str
     data_keys: tuple[str, ...]
-    """The fields that contain the data of a part, or refer to it."""
+    """The fields of a part that contain its data or a reference to the data."""
     formats: dict[str, str]
     """The format for each file extension."""
     converted: Convert
@@ -123,7 +123,7 @@ def _converted_part(place: _Place, part: JsonObject, folder: Path, read: Callabl
     try:
         data = b64encode(read(file)).decode("ascii")
     except OSError as error:
-        raise DataError(f"{place}: '{place.path}' cannot be read ({error.strerror}).") from error
+        raise DataError(f"{place}: '{place.path}' cannot be read ({error.strerror}). Make it readable.") from error
     rest = {key: value for key, value in part.items() if key != place.key}
     return {**rest, **kind.converted(kind.formats[file.suffix.lower()], data)}
 
@@ -209,7 +209,7 @@ def _file_of(place: _Place, folder: Path) -> Path:
     except DataError:
         raise
     except (OSError, ValueError, RuntimeError) as error:
-        raise DataError(f"{place}: {path!r} cannot be read ({error}).") from error
+        raise DataError(f"{place}: {path!r} cannot be read ({error}). Correct the path.") from error
 
 
 def _checked_file(place: _Place, path: str, folder: Path) -> Path:

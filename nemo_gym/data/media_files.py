@@ -1,4 +1,4 @@
-"""The picture and sound files of generated rows, in a folder next to the file of rows."""
+"""The image and audio files of generated rows, in a folder next to the file of rows."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _OWN_NAME = re.compile(r"\w+_[0-9a-f]{16}\.\w+", re.ASCII)
 
 
 class MediaFiles:
-    """The files of the rows in `rows.jsonl`, in the folder `rows_images` or `rows_audio`.
+    """The image or audio files of a file of rows. Those of `rows.jsonl` are in `rows_images` or `rows_audio`.
 
-    A file's name contains a hash of its content. So a rerun never changes a file that the rows of an earlier run name.
+    A file's name contains a hash of its content. So a rerun never changes a file to which earlier rows refer.
     """
 
     def __init__(self, output: Path, media: Media) -> None:
@@ -26,7 +26,7 @@ class MediaFiles:
         self._saved: set[str] = set()
 
     def save(self, data: bytes, prefix: str, extension: str) -> str:
-        """Save a file and return its path for the row. Raise `DataError` if it cannot be written."""
+        """Save a file and return the path to put into the row. Raise `DataError` if it cannot be written."""
         name = f"{prefix}_{hashlib.sha256(data).hexdigest()[:16]}.{extension}"
         self._saved.add(name)
         file = self._folder / name

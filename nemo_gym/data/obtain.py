@@ -1,4 +1,4 @@
-"""Make or download the files of a run's datasets that do not exist yet."""
+"""Make or download the missing files of a run's datasets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DOWNLOAD = "Add +should_download=true to download it."
 
 @dataclass(frozen=True)
 class Obtainer:
-    """Settings to find the file of a dataset, and to make or download it if it is missing."""
+    """A provider of the files of a run's datasets. It makes or downloads files that are missing."""
 
     run: RunConfig
     notice: Callable[[str], None]
@@ -33,10 +33,10 @@ class Obtainer:
     """The files that were made again. Their earlier metrics are outdated."""
 
     def path_of(self, agent: ServerConfig, dataset: DatasetConfig) -> Path:
-        """Return the path of a dataset's file. Make the file again if its `prepare_args` or its inputs have changed.
+        """Return the path of a dataset's file. Make or download the file if it is missing.
 
-        Raise `DataError` if the file is missing and cannot be made, or if it must be downloaded and `may_download` is
-        False.
+        Make it again if its `prepare_args` or its inputs have changed. Raise `DataError` if it cannot be made, or if
+        it must be downloaded and `may_download` is False.
         """
         found = paths.find(dataset.jsonl_fpath, Path.is_file)
         if found is not None:
@@ -65,7 +65,7 @@ class Obtainer:
             return benchmark_of(agent, dataset).prepare()
         if dataset.prepare_script and not dataset.source:
             return self._made(agent, dataset, dataset.prepare_script)
-        # Import the module here, because it imports httpx, which a run with all its files does not need.
+        # Import the module here, because it imports httpx, which is not needed if all files exist.
         from nemo_gym.data.hubs import described, download
 
         target = target_of(dataset.jsonl_fpath)
@@ -98,8 +98,9 @@ class Obtainer:
 def target_of(relative: str) -> Path:
     """Return the path at which to write a dataset's file.
 
-    Choose the search root that already has the most of the path's folders. Choose the installation only if it has at
-    least two of them, such as `resources_servers/mcqa`, because its own `data/` is not the user's.
+    Choose the search root that has the deepest existing folder of the path. Choose the installation only if it has at
+    least two levels of the path, such as `resources_servers/mcqa`. Otherwise a path in `data/` would select the
+    installation, because the installation has a folder `data/`.
     """
     path = Path(relative)
     for folder in path.parents:

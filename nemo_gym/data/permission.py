@@ -1,4 +1,4 @@
-"""A setting that forbids downloads, so that `fetch` may only use files that already exist."""
+"""A setting that forbids downloads, so that `fetch` returns only files that already exist."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ _allowed = ContextVar("downloads_allowed", default=True)
 
 
 class DownloadNeeded(DataError):
-    """A file must be downloaded, but the command does not allow downloads."""
+    """The error for a missing file that this command is not allowed to download."""
 
 
 def downloads_allowed() -> bool:
-    """Return whether files may be downloaded."""
     return _allowed.get()
 
 

@@ -1,4 +1,4 @@
-"""Prepare the datasets of a configuration: check rows, compute metrics, compare earlier metrics, collate files."""
+"""Prepare the datasets of a configuration: check rows, compare metrics with earlier ones, and collate files."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class PreparationSettings(BaseModel):
     output_dirpath: Path
     """The folder for the collated files, one per dataset type."""
     mode: Literal["train_preparation", "example_validation"]
-    """The dataset types to prepare: train, validation and benchmark, or example."""
+    """The dataset types. train_preparation: train, validation and benchmark. example_validation: example."""
     should_download: bool = False
-    """Download missing files. Data that a script makes without a download needs no permission."""
+    """Download missing files. Files that a script can make without a download are made in any case."""
     data_source: Literal["gitlab", "huggingface"] = "huggingface"
     """The hub from which to download."""
     overwrite_metrics_conflicts: bool = False
@@ -57,7 +57,7 @@ class Collated(NamedTuple):
     path: Path
     metrics: Path
     datasets: list[Path]
-    """The source files."""
+    """The files that were collated."""
 
 
 def prepare(
@@ -65,7 +65,7 @@ def prepare(
 ) -> list[Collated]:
     """Check, measure and collate every dataset of the mode's types.
 
-    `remade` are files that `path_of` has made again. Their metrics replace earlier ones without a comparison.
+    `remade` contains the files that `path_of` has made again. Their earlier metrics are replaced without a comparison.
 
     If a file is missing, a row is invalid, or metrics contradict earlier ones, raise `DataError` before collating
     anything. The message has the number of invalid rows, and lists the first ones.
@@ -194,7 +194,7 @@ def _measure_all(datasets: Sequence[AgentDataset], *, overwrite: bool, remade: C
 
 
 def _has_outdated_metrics(path: Path, metrics: Path, dataset: DatasetConfig) -> bool:
-    """Return whether another command has made a file again, with other `prepare_args` than its metrics name."""
+    """Return whether the file was made again with other `prepare_args` after its metrics were computed."""
     arguments = dataset.prepare_args
     if not (metrics.is_file() and was_made_with(path, arguments)):
         return False

@@ -38,7 +38,7 @@ def run_prepare(prepare: Callable[..., object], arguments: Sequence[str] | None 
     """Call `prepare` with the arguments of the command line, or with `arguments` if given.
 
     Each parameter becomes a flag: `dim_room: tuple[int, int]` becomes `--dim-room 7 7`. A parameter without a default
-    is required, a sequence's flag may be repeated, and a bool's takes no value. Help texts come from
+    is required. The flag of a sequence may be repeated, and the flag of a bool takes no value. Help texts come from
     `Annotated[..., "text"]` or from lines `name: text` in the docstring.
 
     Prints the number of rows in the file whose path `prepare` returns. Ends the process with code 1 if `prepare`
@@ -63,7 +63,7 @@ def run_prepare(prepare: Callable[..., object], arguments: Sequence[str] | None 
 def shared_rows(name: str) -> list[dict[str, Any]]:
     """Return the rows of a file in the repository's `data/`, such as `cities.jsonl`.
 
-    Its README describes the files. Raises `DataError` if the file does not exist.
+    `data/README.md` describes the files. Raises `DataError` if the file does not exist.
     """
     packaged = PACKAGE_DIR / "shared_data"
     folder = packaged if packaged.is_dir() else INSTALL_ROOT / "data"
@@ -132,7 +132,7 @@ def _options(annotation: object, parameter: inspect.Parameter) -> dict[str, Any]
 
 
 class _StoreTuple(argparse.Action):
-    """A fixed number of values, stored as a tuple."""
+    """An action that stores a fixed number of values as a tuple."""
 
     def __call__(
         self, parser: object, namespace: object, values: str | Sequence[object] | None, option_string: object = None

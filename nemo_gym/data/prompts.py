@@ -61,7 +61,7 @@ def load_prompt_config(path: str | Path) -> PromptConfig:
 
 @lru_cache(maxsize=64)
 def _read_prompt(found: Path, changed_at: int) -> PromptConfig:
-    """Read a prompt file. Cache it per modification time, because agents load their prompt in every rollout."""
+    """Read a prompt file. Cache the result per modification time, because agents load it in every rollout."""
     try:
         content = yaml.safe_load(found.read_text("utf-8-sig"))
         if isinstance(content, dict):
@@ -73,33 +73,35 @@ def _read_prompt(found: Path, changed_at: int) -> PromptConfig:
             for problem in error.errors()
         )
         raise DataError(
-            f"{found}: not a valid prompt: 'user' is required, 'system' is optional, both strings. {problems}."
+            f"{found}: not a valid prompt: 'user' is required and 'system' is optional. Both are strings. {problems}."
         ) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise DataError(f"{found}: not readable as UTF-8 YAML: {error}") from error
 
 
 def _check_keys(content: dict[object, object], found: Path) -> None:
-    """Raise `DataError` for a misspelled key. Accept other unknown keys, because published prompts have some."""
+    """Raise `DataError` for a misspelled key. Accept other unknown keys, because prompts of NeMo Gym have some."""
     for key in content:
         meant = closest(str(key), PromptConfig.model_fields, CERTAINLY_MEANT)
         if meant is not None and meant not in content:
             raise DataError(f"{found}: '{key}' is not a key of a prompt. Did you mean '{meant}'?")
 
 
-# Published tests call `load_prompt_config.cache_clear()` between prompts of the same name.
+# Tests of the published NeMo Gym call `load_prompt_config.cache_clear()` between prompts of the same name.
 load_prompt_config.cache_clear = _read_prompt.cache_clear  # type: ignore[attr-defined]
 
 
 def fill_prompt(cfg: PromptConfig, row: Mapping[str, object]) -> list[dict[str, str]]:
-    """Return the prompt's messages for a row. Raise `KeyError` if the row lacks a field, with the fields it has."""
+    """Return the prompt's messages for a row. Raise `KeyError` if the row lacks a field that the prompt uses."""
     parts = (("system", cfg.system), ("user", cfg.user))
     try:
         return [
             {"role": role, "content": template.format_map(row)} for role, template in parts if template is not None
         ]
     except (IndexError, AttributeError, TypeError, ValueError) as error:
-        raise KeyError(f"the prompt does not fit the row ({error}); the row has: {', '.join(sorted(row))}") from error
+        raise KeyError(
+            f"the prompt does not fit the row ({error}). The row has these fields: {', '.join(sorted(row))}"
+        ) from error
     except KeyError as error:
         raise KeyError(f"the prompt uses {error}, but the row has only: {', '.join(sorted(row))}") from error
 
@@ -131,11 +133,11 @@ class MaterializePromptsConfig(BaseModel):
     prompt_config: str
     """The prompt file."""
     output_jsonl_fpath: Path
-    """The file to write: the rows with their input."""
+    """The output file: the rows, each with the prompt's messages as its input."""
 
 
 def materialize_prompts(input_jsonl_fpath: str | Path, prompt: PromptConfig, output_jsonl_fpath: str | Path) -> int:
-    """Write a file's rows with the prompt's messages as their input and return their number.
+    """Write a file's rows with the prompt's messages as input, and return the number of rows.
 
     The output is written atomically. If the prompt does not fit a row, raise `DataError` with the line of the row.
     """

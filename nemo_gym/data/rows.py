@@ -1,4 +1,4 @@
-"""Check the rows of a dataset."""
+"""Check how deeply the rows of a dataset are nested."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nemo_gym.http.json_depth import DEEPEST_ROW, is_deeper_than
 
 
 def check_depth(raw: bytes, path: Path, number: int, accepted: int) -> None:
-    """Raise `DataError` with the line if a row nests deeper than its servers accept, or than can be serialized."""
+    """Raise `DataError`, with the line, if a row is nested too deeply for its servers or for serialization."""
     most = min(accepted, DEEPEST_ROW)
     if is_deeper_than(raw, most):
         advice = "Flatten the row, or write a part of it as text."

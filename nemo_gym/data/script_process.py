@@ -23,7 +23,7 @@ from nemo_gym.errors import DataError, LaunchError, UserError
 from nemo_gym.jsonl import JsonObject
 
 LONGEST_S = 24 * 3600.0
-"""The time limit of a script."""
+"""The time limit of a script, in seconds."""
 SETTING = "prepare_dependencies"
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 def run_script(script: Script, arguments: Mapping[str, object]) -> Path:
     """Run the script's `prepare(**arguments)` and return the path that it returns.
 
-    If one of its dependencies is not installed, run it in a separate Python environment that has them. Raise
+    If not all dependencies of the script are installed, run it in a separate Python environment that has them. Raise
     `DataError` if this environment cannot be made, or if the script fails.
     """
     python = _own_python(script.program, script.dependencies, script.log)
@@ -43,9 +43,9 @@ def run_script(script: Script, arguments: Mapping[str, object]) -> Path:
 
 
 def _own_python(program: Path, dependencies: Sequence[str], log: Path) -> Path | None:
-    """Return the interpreter of an environment with the packages, or None if this process has all of them.
+    """Return the Python of an environment with these dependencies, or None if this process has all of them.
 
-    If they cannot be installed, write the output of the installer to the log and raise `DataError`.
+    If the dependencies cannot be installed, write the installer's output to the log and raise `DataError`.
     """
     if not dependencies:
         return None
@@ -94,9 +94,14 @@ def _run_elsewhere(python: Path, script: Script, arguments: Mapping[str, object]
                 env={**os.environ, **({"HF_TOKEN": str(token)} if token else {})}, timeout=LONGEST_S,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
-            raise DataError(f"{script.program}: it did not finish within {LONGEST_S / 3600:g} h.") from error
+            raise DataError(
+                f"{script.program}: it did not finish within {LONGEST_S / 3600:g} h. Check what it waits for."
+            ) from error
         if not answer.is_file():
-            raise DataError(f"{script.program}: its process ended with code {finished.returncode}, without a result.")
+            raise DataError(
+                f"{script.program}: its process ended with code {finished.returncode}, without a result. See the "
+                "output above."
+            )
         result = json.loads(answer.read_text("utf-8"))
     if "error" in result:
         raise (DownloadNeeded if result["is_download_needed"] else DataError)(result["error"])
@@ -106,8 +111,8 @@ def _run_elsewhere(python: Path, script: Script, arguments: Mapping[str, object]
 def _serve(asked: Path, answer: Path) -> None:
     """Run the script that the file `asked` describes, and write its result to the file `answer`."""
     given = json.loads(asked.read_text("utf-8"))
-    # Set a configuration with the token only. A script may read it (`get_hf_token`), and this process cannot load the
-    # configuration of the command.
+    # This process cannot load the command's configuration, so set one that has only the Hugging Face token. The script
+    # may read the token with `get_hf_token`.
     set_process_config(OmegaConf.create({HF_TOKEN_KEY_NAME: os.environ.get("HF_TOKEN")}))
     arguments, downloads = given.pop("arguments"), given.pop("downloads")
     paths = {key: Path(given[key]) for key in ("program", "log")}

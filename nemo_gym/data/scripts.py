@@ -34,19 +34,19 @@ EXTRA_OF = {
 
 
 class Script(NamedTuple):
-    """A `prepare.py`, and how it is run."""
+    """A `prepare.py`, with the settings for running it."""
 
     program: Path
     log: Path
-    """The file for the traceback of a failure."""
+    """The file to which the traceback of a failure is written."""
     dependencies: tuple[str, ...] = ()
     setting: str = "prepare_args"
-    """The setting that contains the arguments."""
+    """The name of the setting that contains the arguments, for error messages."""
 
     def run_here(self, arguments: Mapping[str, object]) -> Path:
         """Run `prepare(**arguments)` in this process, and return the path that it returns.
 
-        The script may import modules such as `benchmarks.x.prepare` by their names in a checkout. Arguments are
+        The script can import modules such as `benchmarks.x.prepare` by their names in a checkout. Arguments are
         converted to the types of the parameters. If the script fails, write its traceback to the log and raise
         `DataError`.
         """
@@ -85,7 +85,7 @@ class Script(NamedTuple):
         try:
             converted: object = TypeAdapter(annotation).validate_python(value)
         except PydanticUserError:
-            # Pydantic cannot convert to classes that the script itself defines.
+            # Leave the value unchanged, because pydantic cannot convert to classes that the script itself defines.
             return value
         except ValidationError as error:
             problem = error.errors()[0]["msg"]
@@ -94,13 +94,13 @@ class Script(NamedTuple):
 
     @contextmanager
     def _failing(self, hub_problem: str | None) -> Iterator[None]:
-        """Convert an error of the script to a `DataError` with the line of the error and advice."""
+        """Convert an error of the script to a `DataError` that names the line and gives advice."""
         try:
             yield
         except UserError:
             raise
         except Exception as error:
-            # Imported here because it takes long, and only a failing script needs it.
+            # Imported here because the import is slow, and only a failing script needs it.
             from nemo_gym.web.failures import fault_in
 
             text = " ".join(fault_in(self.program.parent, error).split())
@@ -113,7 +113,7 @@ class Script(NamedTuple):
 
 
 def log_of(dataset_path: Path) -> Path:
-    """Return the path of the log for the script that makes this file."""
+    """Return the path of the log of the script that makes this dataset file."""
     return dataset_path.with_name(f"{dataset_path.stem}_prepare.log")
 
 
@@ -136,9 +136,10 @@ def _is_of_network(error: BaseException) -> bool:
 
 
 def _hub_problem(program: Path) -> str | None:
-    """Return why the hub cannot be reached, or None if it can be reached or the script does not use it.
+    """Return why the Hugging Face Hub cannot be reached, or None if it can be reached or the script does not use it.
 
-    If the hub cannot be reached, make its libraries use only their caches. They would try each file for half a minute.
+    If the Hub cannot be reached, make its libraries use only their caches. Otherwise they would retry each file for
+    half a minute.
     """
     if not USES_HUB.search(program.read_text("utf-8")) or (problem := huggingface.unreachable()) is None:
         return None
@@ -147,9 +148,9 @@ def _hub_problem(program: Path) -> str | None:
 
 
 def root_of(program: Path) -> Path | None:
-    """Return the base of a script's paths: the folder of the `benchmarks/`, `resources_servers/`, … that it is in.
+    """Return the folder that contains the script's `benchmarks/`, `resources_servers/` or similar folder.
 
-    Return None if it is not in such a folder.
+    The script's paths are relative to the returned folder. Return None if the script is not in such a folder.
     """
     tiers = (BENCHMARKS, ENVIRONMENTS, *SERVER_TYPES)
     return next((each.parent for each in reversed(program.resolve().parents) if each.name in tiers), None)
@@ -157,7 +158,7 @@ def root_of(program: Path) -> Path | None:
 
 @contextmanager
 def _importing_from(program: Path) -> Iterator[None]:
-    """Add the script's root and the search roots to `sys.path`, because scripts import each other by full names."""
+    """Add the script's root and the search roots to `sys.path`, for scripts that import each other by module name."""
     root = root_of(program)
     search_path = list(sys.path)
     roots = [*([root] if root else []), *paths.search_roots()]
@@ -175,7 +176,7 @@ def _imported(program: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, program)
     assert spec is not None
     assert spec.loader is not None
-    # Register the module by name, because its functions may be pickled for worker processes.
+    # Register the module by name, because its functions might be pickled for worker processes.
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -11,11 +11,10 @@ import orjson
 from nemo_gym.jsonl import JsonObject
 
 SOURCE_KIND = "source"
-"""The kind of record that says from where a file was downloaded."""
+"""The kind of record that contains the source of a downloaded file."""
 
 
 def sidecar_of(path: Path, kind: str) -> Path:
-    """Return the path of a file's record of this kind."""
     return path.with_name(f"{path.name}.{kind}.json")
 
 
@@ -26,7 +25,7 @@ def read_sidecar(path: Path, kind: str) -> JsonObject | None:
         return None
     record = orjson.loads(file.read_bytes())
     if not isinstance(record, dict):
-        raise ValueError(f"{file} holds a {type(record).__name__}")
+        raise ValueError(f"{file}: expected a JSON object, found {type(record).__name__}")
     return record
 
 

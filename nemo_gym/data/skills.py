@@ -17,7 +17,7 @@ FRONT_MATTER = re.compile(r"\s*---[ \t]*\n(.*?)^---[ \t]*$", re.DOTALL | re.MULT
 
 
 class SkillsConfig(BaseModel):
-    """The skills that a run offers."""
+    """The setting `skills` of a run: a folder of skills for its agents."""
 
     path: str
     """A folder with one subfolder per skill, each with a SKILL.md."""
@@ -43,7 +43,7 @@ class SkillsRef(BaseModel):
 
 
 def parse_skill_md(path: str | Path) -> SkillMetadata:
-    """Return the front matter of a SKILL.md. Raise `DataError` if it is missing or lacks a name."""
+    """Return the front matter of a SKILL.md. Raise `DataError` if the front matter is missing or lacks a name."""
     found = FRONT_MATTER.match(Path(path).read_text("utf-8-sig", errors="replace"))
     if found is None:
         raise DataError(f"{path}:1: front matter is missing. Begin the file with YAML between two '---' lines.")
@@ -81,7 +81,7 @@ def load_skill_directory(path: str | Path) -> SkillsRef:
 
 
 def stage_skills(path: str | Path, dest: str | Path) -> None:
-    """Copy a folder of skills to an agent's skills folder. Raise `SkillsNotFoundError` if it does not exist."""
+    """Copy a folder of skills to an agent's skills folder. Raise `SkillsNotFoundError` if `path` does not exist."""
     shutil.copytree(_found(path), dest, dirs_exist_ok=True)
 
 

@@ -18,9 +18,9 @@ from nemo_gym.data.sidecars import SOURCE_KIND, read_sidecar, sha256_of, sidecar
 from nemo_gym.errors import DataError
 
 MIRROR_ENV_VAR = "NEMO_GYM_MIRROR"
-"""The environment variable for the base URL of a mirror, which has a folder for each host.
+"""The environment variable with the base URL of a mirror. The mirror has a folder for each host.
 
-For example, it serves `<mirror>/raw.githubusercontent.com/…`."""
+For example, it has `<mirror>/raw.githubusercontent.com/…`."""
 HUGGINGFACE = "https://huggingface.co"
 
 
@@ -52,7 +52,7 @@ class HuggingFace:
     """A branch, a tag or a commit."""
     sha256: str | None = None
     gated: bool = False
-    """Whether the hub hands out the file only to accounts that have accepted its terms."""
+    """Whether only accounts that have accepted the dataset's terms can download the file."""
 
     @property
     def url(self) -> str:
@@ -62,7 +62,7 @@ class HuggingFace:
 
 @dataclass(frozen=True)
 class Url:
-    """A file with a plain address."""
+    """A file at a URL, for sources other than GitHub and the Hugging Face Hub."""
 
     url: str
     sha256: str | None = None
@@ -86,7 +86,7 @@ class Record(NamedTuple):
 def fetch(source: Source, *, folder: Path) -> Path:
     """Return the path of a source's file in `folder`. Download the file if it is not there yet.
 
-    `<file>.source.json` records its SHA-256, which later calls verify. Raise `DataError` if the file cannot be
+    `<file>.source.json` records the file's SHA-256. Later calls verify it. Raise `DataError` if the file cannot be
     downloaded, or if its hash differs from the source's `sha256`, or from the recorded hash if `sha256` is None. A
     file that was copied there by hand is accepted. Gated datasets need a token: HF_TOKEN, or hf_token in the
     configuration.
@@ -118,20 +118,20 @@ def fetch_to(source: Source, path: Path, *, headers: Mapping[str, str] | None = 
 
 
 def size_note(source: Source, path: Path) -> str:
-    """Return the size of the file at its last download, as text in brackets, or "" if it was never downloaded."""
+    """Return the size of the file at its last download from this source, in parentheses, or "" if there was none."""
     record = read_record(path)
     return f" ({sized(record.size)})" if record and record.address == source.url else ""
 
 
 def sized(count: float) -> str:
-    """Return a number of bytes as text: `2.3 MB`."""
+    """Return a number of bytes as text, such as `2.3 MB`."""
     units = ("B", "kB", "MB", "GB")
     power = next((power for power in range(3) if count < 1000 ** (power + 1)), 3)
     return f"{count / 1000**power:.3g} {units[power]}"
 
 
 def name_of(source: Source) -> str:
-    """Return the name of a source's file."""
+    """Return the name of a source's file. Raise `DataError` if the source's path ends with a slash."""
     path = urlsplit(source.url).path if isinstance(source, Url) else source.path
     name = path.rpartition("/")[2]
     if not name:
@@ -140,12 +140,12 @@ def name_of(source: Source) -> str:
 
 
 def hub_address() -> str:
-    """Return the address of the Hugging Face Hub, which the environment variable HF_ENDPOINT may replace."""
+    """Return the address of the Hugging Face Hub, or of the mirror in the environment variable HF_ENDPOINT."""
     return (os.environ.get(huggingface.ENDPOINT) or HUGGINGFACE).rstrip("/")
 
 
 def address_of(source: Source) -> str:
-    """Return the address from which a source's file is downloaded, which may be on a mirror."""
+    """Return the address from which to download a source's file. The address may be on a mirror."""
     url = source.url
     if isinstance(source, HuggingFace) and os.environ.get(huggingface.ENDPOINT):
         return url.replace(HUGGINGFACE, hub_address(), 1)
@@ -153,7 +153,9 @@ def address_of(source: Source) -> str:
     if not mirror:
         return url
     if not mirror.startswith(("http://", "https://")):
-        raise DataError(f"{MIRROR_ENV_VAR}: '{mirror}' is not an http(s) URL. Set it to one, or unset it.")
+        raise DataError(
+            f"{MIRROR_ENV_VAR}: '{mirror}' is not an http(s) URL. Set the variable to a mirror's URL, or unset it."
+        )
     parts = urlsplit(url)
     return f"{mirror.rstrip('/')}/{parts.netloc}{parts.path}{f'?{parts.query}' if parts.query else ''}"
 
@@ -164,7 +166,9 @@ def _downloaded(
     advice = {404: "Check the address."}
     if isinstance(source, HuggingFace):
         if huggingface.is_forbidden():
-            raise DataError(f"{address}: the variable {huggingface.OFFLINE} forbids the download. Unset it.")
+            raise DataError(
+                f"{address}: the environment variable {huggingface.OFFLINE} forbids the download. Unset it."
+            )
         token = huggingface.token_of_process()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         advice = {404: _advice_if_missing(source), **dict.fromkeys((401, 403), _advice_if_forbidden(source, token))}
@@ -217,7 +221,7 @@ def _record(source: Source, sha256: str, size: int, commit: str | None) -> Recor
 
 
 def read_record(path: Path) -> Record | None:
-    """Return the record about a file, or None if it does not have one."""
+    """Return the record about a file, or None if it does not exist. Raise `DataError` if the record is not valid."""
     try:
         fields = read_sidecar(path, SOURCE_KIND)
         return None if fields is None else Record(**{name: fields[name] for name in Record._fields})

@@ -1,4 +1,4 @@
-"""Split generated rows into train and validation rows that have no row in common."""
+"""Split generated rows into a train and a validation split that have no row in common."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ Split = Literal["train", "validation"]
 Row = TypeVar("Row")
 
 PARTS = 11
-"""One of this many parts of the rows is for validation."""
+"""The number of equal parts into which rows are divided by hash. One part is the validation split."""
 DRAWS_PER_ROW, MORE_DRAWS = 200, 10_000
 
 
 def split_rows(
     rows: Iterable[Row], split: Split | None, count: int, *, key: Callable[[Row], object] | None = None
 ) -> Iterator[Row]:
-    """Yield `count` distinct rows of a split from a stream of generated rows, which may be endless.
+    """Yield `count` distinct rows of a split from a stream of generated rows. The stream may be endless.
 
     If `split` is None, yield the first `count` rows as they are.
 
     A row's hash decides its split, so the splits have no row in common, even if they were made with different
-    seeds and counts. Pass `key` if a row has fields that do not belong to the task, such as a row number. It returns
-    the part of the row to hash, which must be serializable as JSON.
+    seeds and counts. Pass `key` if a row has fields that do not belong to the task, such as a row number. `key`
+    returns the part of the row to hash, which must be serializable as JSON.
 
     Raises `DataError` if `count` is below 1. With a split, also raises it if the stream ends too early, or yields no
     new row of the split for `200 * count + 10,000` rows.
@@ -38,7 +38,7 @@ def split_rows(
 
 
 def check_count(count: object) -> None:
-    """Raise `DataError` if a number of rows is below 1, because it would replace the output by an empty file."""
+    """Raise `DataError` if a number of rows is below 1, because an empty file would replace the output."""
     if isinstance(count, int) and count < 1:
         raise DataError(f"count: must be at least 1, found {count}.")
 

@@ -47,7 +47,7 @@ def write_metrics(path: Path, metrics: JsonObject) -> None:
 
 
 def _counted(params: JsonObject) -> dict[str, float | None]:
-    """Return numbers that describe the request of a row, such as the number of tools; None if the part is absent."""
+    """Return statistics of a row's request, such as the number of tools. The value of a missing part is None."""
     return {
         "Number of tools": len(params["tools"]) if params.get("tools") else None,
         "Json-dumped number of words (proxy for token count)": len(json.dumps(params).split()),

@@ -1,4 +1,4 @@
-"""Read tables of public datasets: Parquet, CSV, JSON Lines and JSON. The latter three may be compressed with gzip."""
+"""Read tables of public datasets: Parquet, CSV, JSON Lines and JSON. All but Parquet may be compressed with gzip."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ BATCH_ROWS = 256
 
 class _Row(NamedTuple):
     place: str
-    """The location for messages: the file, with the line or the number of the row."""
+    """The location for messages: the file, with the number of the line or row."""
     fields: Mapping[str, object]
 
 
 def read_table(path: Path, columns: Mapping[str, Any]) -> Iterator[JsonObject]:
     """Yield these columns of a file's rows. `columns` is like `{"question": str, "image": str | None}`.
 
-    The formats are `.parquet`, `.csv`, `.jsonl` or `.json` (a list of objects), and the latter three also
-    with `.gz`. For a CSV file without a header, number the columns: `{"0": str, "1": str}`.
+    The file ends in `.parquet`, `.csv`, `.jsonl` or `.json` (a list of objects). All but `.parquet` may have an
+    additional `.gz`. For a CSV file without a header, number the columns: `{"0": str, "1": str}`.
 
     Raise `DataError` if the file is missing or invalid, if a column is missing, or if a value has another type. The
-    message has the file, and the row and the column if these are known.
+    message names the file, and the row and the column if these are known.
     """
     suffix = "".join(Path(path.name.removesuffix(".gz")).suffixes[-1:])
     if suffix not in _READERS:
         raise DataError(f"{path}: a table must be one of {', '.join(_READERS)}. Convert the file.")
     types: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(type_) for name, type_ in columns.items()}
-    # Convert the values of a CSV file to the types of the columns, because it contains only strings.
+    # Convert the values of a CSV file to the types of the columns, because a CSV file contains only strings.
     is_strict = suffix != ".csv"
     for row in _READERS[suffix](path, list(columns)):
         yield {name: _value(row, name, adapter, is_strict) for name, adapter in types.items()}
@@ -137,7 +137,7 @@ def _unreadable(path: Path, kind: str, error: Exception) -> DataError:
         return DataError(f"{path}: file not found. Check the path, or create the file.")
     reason = (error.strerror if isinstance(error, OSError) else None) or error
     problem = f"{path}: cannot be read as {kind} ({reason})."
-    # A file with a record of its source was downloaded, so it can be downloaded again.
+    # Suggest another download only for a file that has a record of its source.
     if sidecar_of(path, SOURCE_KIND).is_file():
         return DataError(f"{problem} Delete the file to download it again.")
     return DataError(f"{problem} Correct or replace the file.")

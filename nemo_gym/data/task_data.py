@@ -1,4 +1,4 @@
-"""Validate the rows' own fields with the class `TaskData` of a folder's `task_data.py`, as release 0.7 does."""
+"""Validate the rows' own fields with the class `TaskData` of a folder's `task_data.py`, as NeMo Gym 0.7 does."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def task_data_class(folder: Path) -> type[BaseModel] | None:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise DataError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+        raise DataError(
+            f"{path} cannot be imported: {type(error).__name__}: {error}. Correct the file, or install the packages "
+            "that it imports."
+        ) from error
     finally:
         if earlier is not None:
             sys.modules[name] = earlier
@@ -70,7 +73,7 @@ def task_data_of_agents(run: RunConfig) -> dict[str, type[BaseModel]]:
 
 
 def problems_of_task_data(row: JsonObject, kind: type[BaseModel]) -> str | None:
-    """Return the problems of a row's own fields, or None if they are valid."""
+    """Describe the problems of a row's own fields. Return None if the fields are valid."""
     try:
         kind.model_validate(own_fields(row))
     except ValidationError as error:

@@ -1,1 +1,1 @@
-"""Manifests that run the servers of a config in containers, and a collection if one is given."""
+"""Generate manifests that run a config's servers, and optionally a rollout collection, in containers."""

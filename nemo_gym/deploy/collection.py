@@ -15,10 +15,10 @@ from nemo_gym.errors import UsageError
 from nemo_gym.rollouts.job import CollectJob, EndToEndJob
 
 RESULTS = "/results"
-"""The path of the results volume in the image, to which the image's user may write."""
+"""The folder at which the results volume is mounted. The image gives its user write access to this folder."""
 ROWS_FILE = "rows.jsonl"
 LARGEST_ROWS = 700_000
-"""Maximum size of the rows in bytes. They share a ConfigMap of at most one megabyte with the config."""
+"""Maximum size of the rows in bytes. The rows and the config share a ConfigMap of at most one megabyte."""
 COLLECTION_KEYS = {*CollectJob.model_fields, *EndToEndJob.model_fields}
 _SET_HERE = {
     "input_jsonl_fpath",
@@ -35,15 +35,15 @@ class Collection(NamedTuple):
     """The collection that a manifest starts."""
 
     words: tuple[str, ...]
-    """The arguments of the command, without the address of the head server."""
+    """The arguments of the collection command, without the address of the head server."""
     rows: str | None
-    """The content of the input file; None if it is already in the cluster."""
+    """The content of the input file; None if the file is in the container already, or the rows come from datasets."""
     values: Mapping[str, object]
     """The collection settings that the config sets, not validated yet."""
 
 
 def collection_of(run: RunConfig, settings: DeploySettings) -> Collection | None:
-    """Return the collection of a run; None if it only serves. Raise `UsageError` if it cannot be deployed."""
+    """Return the collection of a run; None if the run only serves. Raise `UsageError` for invalid settings."""
     given = {key: run.raw[key] for key in run.raw if key in COLLECTION_KEYS - _SET_HERE}
     options = [f"++{key}={orjson.dumps(value).decode()}" for key, value in given.items() if value not in (None, {})]
     values = {key: run.plain.get(key) for key in given}
@@ -57,7 +57,7 @@ def collection_of(run: RunConfig, settings: DeploySettings) -> Collection | None
             )
         return Collection((*(["--split", settings.split] if settings.split else []), *common), None, values)
     if settings.split is not None:
-        raise UsageError(f"--split: with --target {settings.target}, name the rows to collect with --input FILE.")
+        raise UsageError(f"--split: not available with --target {settings.target}. Name the rows with --input FILE.")
     if settings.input_jsonl_fpath is None:
         return None
     place, rows = _rows(settings.input_jsonl_fpath)
@@ -65,11 +65,12 @@ def collection_of(run: RunConfig, settings: DeploySettings) -> Collection | None
 
 
 def _rows(given: Path) -> tuple[str, str | None]:
-    """Return the path of the rows in the container, and their text if the file is on this machine."""
+    """Return the path of the input file in the container, and the file's content if the file is on this machine."""
     found = paths.find(given, Path.is_file)
     if found is None:
         if given.is_absolute():
-            # The file may exist only in the container, for example in the volume of the results.
+            # Accept an absolute path, because the file may exist only in the container, for example in the volume of
+            # the results.
             return str(given), None
         raise UsageError(
             f"--input {given}: the file does not exist. A file in the volume of the results has a path such as "
@@ -84,4 +85,4 @@ def _rows(given: Path) -> tuple[str, str | None]:
     try:
         return f"/config/{ROWS_FILE}", found.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--input {given}: it cannot be read as UTF-8 ({error}). Name a JSONL file.") from error
+        raise UsageError(f"--input {given}: the file cannot be read as UTF-8 ({error}). Name a JSONL file.") from error

@@ -37,7 +37,8 @@ def compose_file(plan: Plan) -> Object:
 def _server(plan: Plan, part: Part) -> Object:
     found = _service(plan, serve_words(plan, part, HEAD_URL), part, part.needs)
     found["restart"] = "unless-stopped"
-    # Check only that the head server is alive. It is ready once the others have joined, but they wait for this check.
+    # Check only that the head server is alive. It is not ready until the other servers join, but they wait for this
+    # check.
     path = "livez" if part is plan.head else "readyz"
     check = ["CMD", "python3", "-I", "/opt/nemo_gym/bin/healthy.py", f"http://127.0.0.1:{part.port}/{path}"]
     found["healthcheck"] = {"test": check, "interval": "2s", "timeout": "5s", "start_period": "600s", "retries": 5}

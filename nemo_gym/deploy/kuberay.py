@@ -25,12 +25,15 @@ RAY_PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001}
 NODE_MEMORY = 2 * 2**30
 """Bytes of memory that Ray's own processes need on a node."""
 OBJECT_STORE = {"object-store-memory": "100000000"}
-"""Small, because rollouts do not pass through Ray's object store, which is in /tmp here."""
+"""The size of Ray's object store in bytes. It is small because rollouts do not pass through the store."""
 TRIES = 6
 
 
 def kuberay_objects(plan: Plan) -> list[Object]:
-    """Return the config, the volume of the results, and the job that starts the servers and collects."""
+    """Return the ConfigMap, the PersistentVolumeClaim, and the RayJob that starts the servers and collects rollouts.
+
+    If the user names an existing PersistentVolumeClaim, no new one is returned.
+    """
     return [config_map(plan), *([] if plan.settings.results_claim else [claim(plan)]), _ray_job(plan)]
 
 
@@ -38,7 +41,7 @@ def entrypoint(plan: Plan) -> str:
     """Return the shell command that runs on the head node."""
     assert plan.collection is not None
     words = ["ng", "eval", "run", "--config", f"{CONFIG_FOLDER}/{CONFIG_FILE}", "--launcher", "ray"]
-    # env.yaml is read from the working folder.
+    # Change to the config folder, because the command reads env.yaml from its working folder.
     return f"cd {CONFIG_FOLDER} && {shlex.join([*words, *plan.collection.words])}"
 
 
@@ -63,7 +66,7 @@ def _ray_job(plan: Plan) -> Object:
     }
     spec = {
         "entrypoint": entrypoint(plan),
-        # Each retry starts a new cluster, and resumes the collection.
+        # Retrying is safe, because each retry starts a new cluster and resumes the collection.
         "backoffLimit": TRIES,
         "shutdownAfterJobFinishes": True,
         "ttlSecondsAfterFinished": 600,
@@ -107,7 +110,10 @@ def _worker_template(plan: Plan) -> Object:
 
 
 def _shares(plan: Plan) -> list[tuple[int, int, int]]:
-    """Return the cores, bytes and GPUs of each server process, and then the total divided by the number of nodes."""
+    """Return one (cores, bytes, GPUs) tuple per server process, and a last one with the average per node.
+
+    A node with the maximum of each number is large enough for any single process, and for an equal share of the total.
+    """
     each = [_per_process(part) for part in plan.servers for _ in range(part.pods * part.processes)]
     total = [math.ceil(sum(amounts) / plan.settings.ray_workers) for amounts in zip(*each, strict=True)]
     return [(math.ceil(cpus), memory, gpus) for cpus, memory, gpus in each] + [(total[0], total[1], total[2])]

@@ -29,7 +29,7 @@ GRACE_S = 30
 COLLECTOR_GRACE_S = 60
 TRIES = 6
 USAGE_ERROR = 2
-"""Exit code of a command with invalid arguments, which is not retried, because it would fail again."""
+"""Exit code for invalid arguments. A command with this exit code is not retried, because it would fail again."""
 NOTHING = Needs({}, ())
 
 
@@ -57,7 +57,7 @@ def config_map(plan: Plan) -> Object:
 def _head_service(plan: Plan) -> Object:
     port = {"name": "http", "protocol": "TCP", "port": HEAD_PORT, "targetPort": HEAD_PORT}
     spec = {
-        # The head server is ready only when all servers have joined it, and they join through this Service.
+        # Publish the head server before it is ready. Servers join it through this Service, and only then is it ready.
         "publishNotReadyAddresses": True,
         "selector": component_labels(plan, plan.head.component),
         "ports": [port],
@@ -66,7 +66,8 @@ def _head_service(plan: Plan) -> Object:
 
 
 def _disruption_budget(plan: Plan, part: Part) -> Object:
-    # Servers may be evicted, because their rollouts are retried. The head server may not, as a new one is a new run.
+    # Allow the eviction of servers, because their rollouts are retried. Do not allow the eviction of the head server,
+    # because a new head server starts a new run.
     spec = {
         "maxUnavailable": 0 if part is plan.head else 1,
         "selector": {"matchLabels": component_labels(plan, part.component)},
@@ -112,12 +113,12 @@ def claim(plan: Plan) -> Object:
 
 
 def claim_name(plan: Plan) -> str:
-    """Return the name of the claim for the results, which may be the user's own."""
+    """Return the name of the PersistentVolumeClaim for the results: the user's choice, or a name for a new claim."""
     return plan.settings.results_claim or f"{plan.settings.deployment}-results"
 
 
 def with_results(plan: Plan, pod: Object) -> Object:
-    """Return a pod specification whose first container has the volume of the results."""
+    """Return a copy of a pod specification whose first container mounts the volume of the results."""
     first, *others = pod["containers"]
     mounts = [*first["volumeMounts"], {"name": "results", "mountPath": RESULTS}]
     volume = {"name": "results", "persistentVolumeClaim": {"claimName": claim_name(plan)}}
@@ -139,11 +140,11 @@ def _collection(plan: Plan) -> list[Object]:
             "action": "FailJob",
             "onExitCodes": {"containerName": "collector", "operator": "In", "values": [USAGE_ERROR]},
         },
-        # Do not count an eviction as a try, because it is not a failure of the collection.
+        # Do not count an eviction as a retry, because it is not a failure of the collection.
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     ]
     spec = {
-        # Each try resumes the collection, so it runs only the rollouts that are not scored yet.
+        # Retries are cheap, because each resumes the collection and runs only rollouts that are not scored yet.
         "backoffLimit": TRIES,
         "podFailurePolicy": {"rules": rules},
         "template": {

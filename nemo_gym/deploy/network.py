@@ -14,7 +14,7 @@ NODE_LOCAL_DNS = "169.254.20.10/32"
 
 
 def network_policies(plan: Plan) -> list[Object]:
-    """Return a policy that allows the run's pods only DNS, and one policy per part that allows its connections."""
+    """Return a policy that limits the run's pods to DNS, and one per part that also allows the part's connections."""
     everyone = {"matchLabels": {"app.kubernetes.io/instance": plan.settings.deployment}}
     default = {"podSelector": everyone, "policyTypes": ["Ingress", "Egress"], "ingress": [], "egress": [_dns()]}
     policies = [_policy(plan, "default", default)]
@@ -39,7 +39,7 @@ def _policy(plan: Plan, name: str, spec: Object) -> Object:
 def _rules_of(plan: Plan, part: Part) -> Object:
     if part is plan.head:
         callers = [component_labels(plan, each.component) for each in plan.servers] + [collector_labels(plan)]
-        # The head server is ready if all servers are, so it must reach all of them.
+        # Allow calls to all servers, because the head server probes them to find out whether the run is ready.
         called = list(plan.servers)
     else:
         callers = [component_labels(plan, each.component) for each in plan.servers if part.component in each.calls]
@@ -61,7 +61,10 @@ def _towards(plan: Plan, part: Part) -> Object:
 
 
 def _endpoints(part: Part) -> list[Object]:
-    """Return the rule for the endpoints of a model server: any address, at the ports that the config names."""
+    """Return the rule for the endpoints of a model server: any address, at the ports that the config names.
+
+    If the ports are not known, allow all ports. If the server calls no endpoints, return no rule.
+    """
     if part.endpoint_ports == ():
         return []
     to = [{"ipBlock": {"cidr": cidr}} for cidr in ("0.0.0.0/0", "::/0")]

@@ -1,4 +1,4 @@
-"""The parts of a run in containers: the server of each, its port, its calls and its needs."""
+"""The plan of a run in containers: the servers, with their ports, resources and calls to each other."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ class Part(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Everything that the manifests of one run are made from."""
+    """The data from which the manifests of one run are rendered."""
 
     settings: DeploySettings
     command: str
-    """The command line that made the manifest."""
+    """The command line that generated the manifest."""
     run: RunConfig
     """The configuration whose servers the containers start."""
     config_text: str
@@ -97,13 +97,13 @@ class Plan(NamedTuple):
 
 
 def plan_of(files: Sequence[str], words: Sequence[str], settings: DeploySettings, command: str) -> Plan:
-    """Read a configuration without env.yaml and return its parts. Raise `ConfigError` if it cannot be deployed."""
+    """Return the plan of a configuration, without reading env.yaml. Raise `ConfigError` if it cannot be deployed."""
     sources = gather(files, words, None, None, skip_dotenv=True)
     check_no_secrets(sources.tree)
     _check(sources.tree, words)
     # Remove the token, because the containers get it from the Secret.
     without_token = [f"~{RUN_TOKEN_KEY}"] if RUN_TOKEN_KEY in sources.tree.mapping else []
-    # No server starts here, so values that only env.yaml or the cluster defines may be missing.
+    # Start no servers here, so that values that only env.yaml or the cluster defines may be missing.
     run = load(files, [*words, *without_token, f"++{ONLY_KEY}=none"], skip_dotenv=True, require_servers=True)
     tree = node_of(run.raw, next(iter(run.servers.values())).origins[""])
     components = _components(run.servers)
@@ -135,8 +135,8 @@ def _check(tree: Node, words: Sequence[str]) -> None:
     token = tree.mapping.get(RUN_TOKEN_KEY)
     if token is not None and token.value is False:
         raise ConfigError(
-            f"{token.origin}: {RUN_TOKEN_KEY}: false opens the run, but the containers of a run recognise each other "
-            f"by the run token. Remove {RUN_TOKEN_KEY}: false."
+            f"{token.origin}: {RUN_TOKEN_KEY}: false opens the run to everyone, but the containers of a run recognise "
+            f"each other by the run token. Remove {RUN_TOKEN_KEY}: false."
         )
     if (tls := tree.mapping.get("tls")) is not None:
         raise ConfigError(
@@ -179,7 +179,7 @@ def _block(raw: Mapping[str, Any], server: ServerConfig) -> dict[str, Any]:
 
 
 def _sandbox(block: Mapping[str, Any], tree: Node) -> list[Node]:
-    """Return the run's sandbox settings if the server uses them."""
+    """Return a list with the run's sandbox settings; empty if the server does not use them."""
     return [tree.mapping["sandbox"]] if "sandbox_provider" in block and "sandbox" in tree.mapping else []
 
 
@@ -200,7 +200,7 @@ def _endpoint_ports(server: ServerConfig, block: Mapping[str, Any], tree: Node) 
 
 
 def _loopback_endpoints(run: RunConfig) -> Iterator[str]:
-    """Yield a note for each endpoint at a loopback address, because that is the container itself."""
+    """Yield a note for each endpoint at a loopback address. Such an address means the container itself."""
     for server in run.servers_of(MODEL_TIER):
         for key, given in server.settings.items():
             urls = given if isinstance(given, list) else [given]
@@ -213,7 +213,7 @@ def _loopback_endpoints(run: RunConfig) -> Iterator[str]:
 
 
 def _components(names: Sequence[str] | Mapping[str, object]) -> dict[str, str]:
-    """Return a DNS label for each server, short and unique."""
+    """Return a short and unique DNS label for each server."""
     found: dict[str, str] = {}
     for name in names:
         label = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "server"
@@ -232,12 +232,12 @@ def _for_containers(
     changed: dict[str, Any] = {
         **own,
         "default_host": given if is_any_address(given) else "0.0.0.0",
-        # In a server's container, only /tmp is writable.
+        # Use folders in /tmp, because nothing else is writable in a server's container.
         "cache_dir": "/tmp/cache",
         "results_dir": "/tmp/results",
     }
     if settings.target == "kuberay":
-        # Ray chooses the nodes, so no address can be set.
+        # Omit all addresses, because Ray chooses the nodes.
         changed.pop("head_server", None)
         changed.pop("default_host", None)
         return changed | ({REPLICAS_KEY: run.raw[REPLICAS_KEY]} if REPLICAS_KEY in run.raw else {})

@@ -10,13 +10,13 @@ from nemo_gym.deploy.references import Needs
 
 Object = dict[str, Any]
 USER = 10001
-"""The user of the image."""
+"""The id of the user and group that the image defines."""
 TOKEN_KEY = "run_token"
 ENV_YAML = "env.yaml"
 TOKEN_VARIABLE = "NEMO_GYM_RUN_TOKEN"
 CPUS, MOST_CPUS = 0.5, 2.0
 MEMORY, MOST_MEMORY = 512 * 2**20, 2 * 2**30
-"""Reserved and maximum cores and bytes of a process whose `ray` block does not set them."""
+"""Reserved and maximum cores and bytes of memory per process, for a server whose `ray` block does not set them."""
 JOIN_TIMEOUT_S = 900
 
 
@@ -26,7 +26,7 @@ def head_url(plan: Plan) -> str:
 
 
 def serve_words(plan: Plan, part: Part, url: str) -> list[str]:
-    """Return the command of a server's container, or of the head server's."""
+    """Return the command for the container of a server or of the head server."""
     words = ["ng_run", "--config", f"{CONFIG_FOLDER}/{CONFIG_FILE}", "--only", part.server]
     return words if part is plan.head else [*words, "--join", url]
 
@@ -55,7 +55,6 @@ def component_labels(plan: Plan, component: str) -> dict[str, str]:
 
 
 def metadata(plan: Plan, name: str, component: str | None = None) -> Object:
-    """Return the metadata of an object that belongs to the run."""
     labels = {"app.kubernetes.io/name": "nemo-gym", "app.kubernetes.io/instance": plan.settings.deployment}
     labels |= {"app.kubernetes.io/component": component} if component else {}
     namespace = {"namespace": plan.settings.namespace} if plan.settings.namespace else {}
@@ -111,7 +110,7 @@ def volumes_of(plan: Plan, needs: Needs, *, has_rows: bool = False) -> list[Obje
 
 
 def token_and_variables(plan: Plan, needs: Needs) -> list[Object]:
-    """Return the environment: the run token, and the variables that the config names."""
+    """Return a container's environment variables: the run token, and the variables that the config refers to."""
     return [
         _from_secret(plan, TOKEN_VARIABLE, TOKEN_KEY, may_be_missing=False),
         *(_from_secret(plan, name, name, may_be_missing=optional) for name, optional in needs.variables.items()),
@@ -124,7 +123,7 @@ def _from_secret(plan: Plan, name: str, key: str, *, may_be_missing: bool) -> Ob
 
 
 def resources_of(part: Part | None) -> Object:
-    """Return the reserved resources and the limits of a part's container. None is a container without a server."""
+    """Return the resource requests and limits of a container. `part` is None if the container runs no server."""
     processes = part.processes if part else 1
     cpus, most_cpus = (part.cpus, part.cpus) if part and part.cpus else (CPUS * processes, MOST_CPUS * processes)
     memory = part.memory if part and part.memory else None
@@ -135,12 +134,12 @@ def resources_of(part: Part | None) -> Object:
 
 
 def as_cpus(cpus: float) -> str:
-    """Return a number of cores as Kubernetes writes it."""
+    """Return a number of cores in Kubernetes notation, such as `2` or `500m`."""
     return f"{cpus:g}" if cpus == int(cpus) else f"{round(cpus * 1000)}m"
 
 
 def as_bytes(count: int) -> str:
-    """Return an amount of memory as Kubernetes writes it."""
+    """Return a number of bytes in Kubernetes notation, such as `512Mi`."""
     return f"{count // 2**20}Mi" if count % 2**20 == 0 else str(count)
 
 
@@ -155,11 +154,10 @@ def probes_of(part: Part, *, is_head: bool) -> Object:
         "ports": [{"name": "http", "containerPort": part.port}],
         "startupProbe": at("/livez", 2, 300),
         "livenessProbe": at("/livez", 10, 6),
-        # The head server asks all servers, so its answer is slower.
+        # Probe the head server less often, because each of these probes makes it check all servers.
         "readinessProbe": at("/readyz", 10 if is_head else 5, 2),
     }
 
 
 def collector_labels(plan: Plan) -> dict[str, str]:
-    """Return the labels that select the collector's pod."""
     return component_labels(plan, COLLECTOR)

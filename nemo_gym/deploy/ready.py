@@ -14,7 +14,7 @@ TIMEOUT_S = 10.0
 
 
 def missing_servers(url: str) -> str | None:
-    """Return the servers for which a run still waits; None if all of them answer."""
+    """Return a description of the servers for which a run still waits; None if all of them answer."""
     try:
         # Ignore the environment's proxy settings, because the run is in the same network.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -31,7 +31,7 @@ def missing_servers(url: str) -> str | None:
 
 
 def wait_until_ready(url: str, timeout_s: float) -> str | None:
-    """Wait until the run at this URL is ready, and return None. After the timeout, return the missing servers."""
+    """Wait until the run at this URL is ready, and return None. After the timeout, describe the missing servers."""
     deadline, noted = time.monotonic() + timeout_s, ""
     while (missing := missing_servers(url)) is not None:
         if time.monotonic() >= deadline:

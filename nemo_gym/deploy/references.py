@@ -1,4 +1,4 @@
-"""Environment variables and values of env.yaml that a part of a configuration needs."""
+"""Find the environment variables and the values of env.yaml that a part of a configuration needs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _REFERENCE = re.compile(r"\$\{\s*([^${}:,\s]+)\s*\}")
 
 
 class Needs(NamedTuple):
-    """The values that a part needs from outside the config files."""
+    """The values that a part of a configuration needs from outside the config files."""
 
     variables: Mapping[str, bool]
     """Environment variables, and whether each may be missing."""
     open_keys: tuple[str, ...]
-    """Keys that no config file defines, so that they must be in env.yaml."""
+    """Keys that must be in env.yaml, because no config file defines them."""
 
 
 def needs_of(tree: Node, *blocks: Node) -> Needs:
-    """Return the needs of these parts of a tree, including those of the values that they refer to."""
+    """Return the environment variables and keys that these blocks of `tree` need, directly or through references."""
     variables: dict[str, bool] = {}
     open_keys: dict[str, None] = {}
     owed, seen = list(blocks), set[str]()
@@ -31,7 +31,7 @@ def needs_of(tree: Node, *blocks: Node) -> Needs:
             for name, default in _VARIABLE.findall(text):
                 variables[name] = bool(default) and variables.get(name, True)
             for key in _REFERENCE.findall(text):
-                # A key that starts with a dot refers to the same block, so it is not followed.
+                # Skip a key that starts with a dot, because it refers to the same block.
                 if key.startswith(".") or key in seen:
                     continue
                 seen.add(key)

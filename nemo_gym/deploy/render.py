@@ -18,7 +18,7 @@ COMPOSE_FILE = "compose.yaml"
 
 
 def rendered(plan: Plan) -> dict[str, str]:
-    """Return the files of a plan by name. The first is the manifest. Only a Compose file needs the others."""
+    """Return the files of a plan by name. The first file is the manifest. Only a Compose file needs further files."""
     if plan.settings.target == "compose":
         rows = plan.collection.rows if plan.collection else None
         files = {COMPOSE_FILE: _header(plan) + _as_yaml(compose_file(plan)), CONFIG_FILE: plan.config_text}
@@ -43,7 +43,7 @@ def _header(plan: Plan) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """A YAML dumper that does not write aliases. Texts with several lines become literal blocks."""
+    """A YAML dumper that does not write aliases. Strings of several lines become literal blocks."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

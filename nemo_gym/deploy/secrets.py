@@ -1,4 +1,4 @@
-"""Find secrets that a configuration contains as text."""
+"""Find secrets that a configuration contains as plain text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from nemo_gym.config.tree import Node, Path, dotted, walk
 from nemo_gym.errors import ConfigError
 
 _INTERPOLATION = re.compile(r"\$\{[^${},]*(?:,([^${}]*))?\}")
-"""Matches an interpolation. The group is the default value, if there is one."""
+"""A regex for an interpolation. The group is the default value, if there is one."""
 _SCHEME = re.compile(r"(?i)\b(?:bearer|basic|token)\b")
 
 
 def check_no_secrets(tree: Node) -> None:
-    """Raise `ConfigError` if a value is a secret, because everyone who may see a manifest could read it."""
+    """Raise `ConfigError` if a value is a secret. Everyone who sees the Kubernetes manifest could read the secret."""
     for path, node in walk(tree):
         if _is_secret(path, node.value):
             raise ConfigError(
@@ -30,7 +30,7 @@ def _is_secret(path: Path, value: object) -> bool:
     is_secret = any(is_secret_key(str(key)) for key in path)
     if not isinstance(value, str):
         return is_secret and bool(SecretValues.of({"secret": value}))
-    # The value of an interpolation is elsewhere, but its default is part of the config.
+    # Check the default value of an interpolation, too, because it is part of the config.
     written = [_INTERPOLATION.sub(" ", value), *_INTERPOLATION.findall(value)]
     if is_secret:
         return any(SecretValues.of({"secret": _SCHEME.sub("", text).strip()}) for text in written)

@@ -12,7 +12,7 @@ from nemo_gym.version import __version__
 
 Target = Literal["kubernetes", "kuberay", "compose"]
 _SHAPES = {
-    # Shorter than the limit of a label, because the names of servers are appended.
+    # Limit the name to 30 characters, because the names of servers are appended and a label has at most 63.
     "deployment": (r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?", "at most 30 lowercase letters, digits and '-', first a letter"),
     "namespace": (r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "at most 63 lowercase letters, digits and '-'"),
     "storage": (r"\d+(\.\d+)?([KMGTP]i?)?", "a size such as 10Gi"),
@@ -25,18 +25,18 @@ class DeploySettings(BaseModel):
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     target: Target = "kubernetes"
-    """What to write: Kubernetes objects, a RayJob for KubeRay, or a Compose file."""
+    """The type of the manifest: Kubernetes objects, a RayJob for KubeRay, or a Compose file."""
     image: str = Field(default=f"nemo-gym:{__version__}", min_length=1)
     """The image with nemo_gym and your environments."""
     deployment: str = "nemo-gym"
     """The name of the run in the cluster. The names of all objects start with it."""
     namespace: str | None = None
-    """The namespace of the objects. By default kubectl's."""
+    """The namespace of the objects. Default: the namespace that kubectl uses."""
     secret: str | None = None
     """The Secret that you create, with the run token and the endpoints' keys. Default: <deployment>-secrets."""
     input_jsonl_fpath: Path | None = None
-    """The tasks to collect. They become part of the manifest, unless the absolute path exists only in the container.
-    By default, the run only serves, and does not collect."""
+    """The file with the rows to collect. Its content becomes part of the manifest, unless the file has an absolute
+    path that exists only in the container. By default, the run only serves, and does not collect."""
     split: Literal["train", "validation", "benchmark", "example"] | None = None
     """For kuberay: the type of the agents' datasets to collect."""
     agent_name: str | None = None

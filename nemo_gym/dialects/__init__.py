@@ -1,1 +1,1 @@
-"""Pure functions that convert between API dialects, without servers or network access."""
+"""Conversion between the Responses, Chat Completions and Anthropic Messages APIs, without network access."""

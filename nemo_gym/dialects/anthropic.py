@@ -114,7 +114,7 @@ def _message(role: Role, blocks: Iterable[anthropic.ContentBlock]) -> list[Input
     if not parts:
         return []
     if len(parts) == 1 and isinstance(parts[0], (InputText, OutputText)):
-        # More chat templates support a plain text than a list with one part.
+        # Use plain text, because more chat templates support it than a list with one part.
         return [EasyInputMessage(role=role, content=parts[0].text)]
     return [EasyInputMessage(role=role, content=parts)]
 
@@ -172,7 +172,7 @@ def _arguments(tool_input: JsonObject) -> str:
     unreadable = tool_input.get(UNREADABLE_ARGUMENTS)
     if len(tool_input) == 1 and isinstance(unreadable, str):
         return unreadable
-    # With a space after each comma and colon, as models write, so that a model sees its call as it wrote it.
+    # Write a space after each comma and colon, as models do, so that a model sees its call unchanged.
     return json.dumps(tool_input, ensure_ascii=False)
 
 
@@ -229,7 +229,7 @@ def _tool_input(arguments: str) -> JsonObject:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _stop_reason(response: Response) -> anthropic.StopReason:
@@ -255,8 +255,8 @@ def _usage(usage: ResponseUsage | None) -> anthropic.AnthropicUsage:
     )
 
 
-# Reasoning in both directions. Clients return a signature unchanged, so it carries the fields that a thinking block
-# does not have.
+# Reasoning in both directions. A thinking block cannot hold all fields of a reasoning item. Its signature carries the
+# others, because clients return signatures unchanged.
 
 
 class _Seal(NamedTuple):
@@ -272,7 +272,7 @@ class _Seal(NamedTuple):
 def _opened(signature: str) -> _Seal:
     identifier, colon, encrypted_content = signature.partition(":")
     if not colon:
-        # Another server wrote this signature: ours contain a colon.
+        # Signatures of nemo_gym contain a colon, so another server wrote this one.
         return _Seal(new_id("rs"), None)
     return _Seal(identifier, encrypted_content or None)
 

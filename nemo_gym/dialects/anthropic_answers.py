@@ -39,7 +39,7 @@ INCOMPLETE_REASONS = {
 
 
 def response_of_message(message: JsonObject, params: ResponseCreateParams) -> Response:
-    """Convert a Messages answer to a response to `params`. Raise `DataError` if its content has an invalid format."""
+    """Convert a Messages answer to the response for the request `params`. Raise `DataError` for invalid content."""
     reason = INCOMPLETE_REASONS.get(message.get("stop_reason") or "")
     status: Status = "incomplete" if reason else "completed"
     output = items_of_content(_blocks(message))
@@ -55,7 +55,7 @@ def response_of_message(message: JsonObject, params: ResponseCreateParams) -> Re
         incomplete_details=IncompleteDetails(reason=reason) if reason else None,
         parallel_tool_calls=params.parallel_tool_calls is not False,
         tool_choice=params.tool_choice,
-        # Clients expect these two fields, even if they are null.
+        # Set these two fields even if they are null, because clients expect them.
         tools=[WireModel(**{"parameters": None, "strict": None, **tool}) for tool in params.tools],
         error=None,
         usage=usage_of_message(message.get("usage")),
@@ -106,7 +106,7 @@ def _reasoning(text: str, seal: str) -> ReasoningItem:
 
 
 def usage_of_message(usage: JsonObject | None) -> ResponseUsage | None:
-    """Convert token counts. Anthropic's `input_tokens` does not include tokens of its cache, so add them."""
+    """Convert token counts. Anthropic's `input_tokens` does not include cached tokens, so add them."""
     if usage is None:
         return None
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")

@@ -22,8 +22,8 @@ STATUSES = {
 def message_of_events(text: bytes) -> JsonObject | None:
     """Assemble the message from a reply's events. A reply that is a JSON object is returned as the message.
 
-    Return None if the reply has neither events nor a JSON object. Raise `EndpointError` for an error event, with the
-    status of its type, and if an event is malformed or the stream ends too early.
+    Return None if the reply has neither events nor a JSON object. Raise `EndpointError` for an error event
+    (with the status of its type), a malformed event, or a stream that ends too early.
     """
     if text.lstrip()[:1] == b"{":
         return _object(text)
@@ -43,7 +43,7 @@ def message_of_events(text: bytes) -> JsonObject | None:
 
 @dataclass
 class _Stream:
-    """The part of a message that has arrived."""
+    """The part of a streamed message that has arrived so far."""
 
     message: JsonObject = field(default_factory=dict)
     blocks: dict[int, JsonObject] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class _Stream:
             case "content_block_stop":
                 self._complete(event["index"])
             case "message_delta":
-                # Later counts replace earlier ones. Counts that did not change may be absent or null.
+                # Replace earlier counts. Counts that did not change may be absent or null.
                 counts = {name: count for name, count in (event.get("usage") or {}).items() if count is not None}
                 usage = {**(self.message.get("usage") or {}), **counts}
                 self.message = {**self.message, **event["delta"], "usage": usage}
@@ -94,7 +94,7 @@ class _Stream:
     def _complete(self, index: int) -> None:
         text = self.arguments.pop(index, "")
         if text:
-            # The text is invalid JSON if the model reached its token limit. It is then kept as text.
+            # Keep invalid JSON as text. It occurs if the model reached its token limit.
             value = _object(text.encode())
             self.blocks[index]["input"] = {UNREADABLE_ARGUMENTS: text} if value is None else value
 

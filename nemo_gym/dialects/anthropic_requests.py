@@ -44,7 +44,7 @@ _PARTS: TypeAdapter[list[InputPart]] = TypeAdapter(list[InputPart])
 
 
 class MessageSettings(NamedTuple):
-    """Settings of a model server that requests do not contain."""
+    """A model server's settings for converting a Responses request to a Messages request."""
 
     max_tokens: int
     """The limit for requests without `max_output_tokens`, because Messages requires one."""
@@ -116,7 +116,10 @@ def _reasoning(effort: str | None, settings: MessageSettings) -> JsonObject:
         return {"output_config": {"effort": EFFORTS.get(effort, effort)}}
     if effort not in settings.thinking_budgets:
         known = ", ".join(settings.thinking_budgets)
-        raise DataError(f"the request has the reasoning effort '{effort}', but thinking_budgets has only {known}")
+        raise DataError(
+            f"the request has the reasoning effort '{effort}', but thinking_budgets has only {known}; use one of "
+            "these efforts, or add a budget for the effort"
+        )
     return {"thinking": {"type": "enabled", "budget_tokens": settings.thinking_budgets[effort]}}
 
 
@@ -128,7 +131,7 @@ def _format(form: JsonObject) -> JsonObject | None:
     return None
 
 
-# The conversation
+# Functions that convert the conversation
 
 
 class Conversation(NamedTuple):
@@ -140,7 +143,7 @@ class Conversation(NamedTuple):
 
 @dataclass
 class _Turns:
-    """Turns under construction. Adjacent blocks of the same role share a message."""
+    """The turns of a request under construction. Adjacent blocks of the same role share a message."""
 
     messages: list[JsonObject] = field(default_factory=list)
 
@@ -193,7 +196,7 @@ def _system_blocks(item: EasyInputMessage | Message | OutputMessage) -> list[Jso
 def thinking_blocks(item: ReasoningItem) -> list[JsonObject]:
     """Return a list with the original thinking block of a reasoning item.
 
-    For reasoning of other endpoints, return an empty list, because Anthropic rejects blocks without its signature.
+    For reasoning of other endpoints, return an empty list, because Anthropic rejects blocks without its own signature.
     """
     kind, colon, seal = (item.encrypted_content or "").partition(":")
     if colon and kind == THINKING:
@@ -202,12 +205,12 @@ def thinking_blocks(item: ReasoningItem) -> list[JsonObject]:
 
 
 def _known_id(call_id: str) -> str:
-    # Ids that another model made may contain characters that the endpoint rejects.
+    # Replace characters that the endpoint rejects, because ids from other models may contain them.
     return _FOREIGN_ID_CHARACTER.sub("_", call_id)
 
 
 def _blocks(content: str | Iterable[InputPart]) -> list[JsonObject]:
-    """Return the blocks of a message, without empty texts, which the endpoint rejects."""
+    """Return the blocks of a message. Leave out empty texts, because the endpoint rejects them."""
     parts = [InputText(text=content)] if isinstance(content, str) else content
     blocks = [_block(part) for part in parts]
     return [block for block in blocks if block.get("text") != ""]
@@ -253,7 +256,9 @@ def _text(encoded: str, head: str) -> str:
     try:
         return base64.b64decode(encoded, validate=True).decode()
     except (Base64Error, UnicodeDecodeError) as error:
-        raise DataError(f"an input_file part has text that cannot be decoded: {error}") from error
+        raise DataError(
+            f"an input_file part has text that cannot be decoded: {error}; send UTF-8 text in base64"
+        ) from error
 
 
 def _result(output: str | list[object]) -> str | list[JsonObject]:

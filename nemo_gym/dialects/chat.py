@@ -51,8 +51,8 @@ class ResponsesConverter(BaseModel):
 
     return_token_id_information: bool
     uses_reasoning_parser: bool = True
-    """Whether reasoning of an answer becomes a reasoning item, from a separate field (`reasoning_content`,
-    `reasoning`) or `<think>…</think>`. Otherwise it is part of the message's text, as `<think>…</think>`."""
+    """Whether an answer's reasoning, in a separate field (`reasoning_content`, `reasoning`) or in `<think>…</think>`,
+    becomes a reasoning item. Otherwise it becomes a part of the message's text, as `<think>…</think>`."""
     sends_media: bool = False
     """Whether to send images and other media of tool outputs in a user message. Otherwise they are an error."""
     new_id: NewId = new_id
@@ -63,7 +63,7 @@ class ResponsesConverter(BaseModel):
     def responses_to_chat_completion_create_params(
         self, responses_create_params: ResponseCreateParams
     ) -> ChatCompletionCreateParams:
-        """Convert a request to Chat Completions. Raise `DataError` for content that this API does not support."""
+        """Convert a Responses request to Chat Completions. Raise `DataError` for content without an equivalent."""
         return chat_params(
             responses_create_params,
             keeps_tokens=self.return_token_id_information,
@@ -74,7 +74,7 @@ class ResponsesConverter(BaseModel):
     def chat_completion_to_responses_create_params(
         self, chat_completion_create_params: ChatCompletionCreateParams
     ) -> ResponseCreateParams:
-        """Convert a request to Responses. Raise `DataError` for content that this API does not support."""
+        """Convert a Chat Completions request to Responses. Raise `DataError` for content without an equivalent."""
         return response_params(
             chat_completion_create_params, new_id=self.new_id, keeps_tokens=self.return_token_id_information
         )
@@ -82,7 +82,7 @@ class ResponsesConverter(BaseModel):
     def chat_completion_to_response(
         self, responses_create_params: ResponseCreateParams, chat_completion: ChatCompletion | JsonObject
     ) -> Response:
-        """Convert the completion that answers a request to a response."""
+        """Convert a completion to a response. `responses_create_params` is the request that the completion answers."""
         return response_of_completion(
             _as_json(chat_completion),
             responses_create_params,
@@ -92,11 +92,11 @@ class ResponsesConverter(BaseModel):
         )
 
     def postprocess_chat_response(self, choice: Choice | JsonObject) -> list[OutputItem]:
-        """Return the items of one choice."""
+        """Convert one choice to output items."""
         return self.postprocess_assistant_message_dict(_as_json(choice)["message"])
 
     def postprocess_assistant_message_dict(self, message_dict: JsonObject) -> list[OutputItem]:
-        """Return the items of an assistant's message."""
+        """Convert an assistant's message to output items."""
         return items_of_message(
             message_dict,
             new_id=self.new_id,
@@ -105,7 +105,7 @@ class ResponsesConverter(BaseModel):
         )
 
     def chat_completions_messages_to_responses_items(self, messages: Sequence[JsonObject]) -> list[InputItem]:
-        """Convert a conversation to items."""
+        """Convert a chat conversation to input items."""
         return items_of_messages(messages, new_id=self.new_id, keeps_tokens=self.return_token_id_information)
 
     def with_reasoning_in_content(self, message: JsonObject) -> JsonObject:

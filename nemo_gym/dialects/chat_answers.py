@@ -1,4 +1,4 @@
-"""Convert answers from Chat Completions to Responses: items and a response."""
+"""Convert answers of Chat Completions to the format of Responses: a message to items, a completion to a response."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NewId = Callable[[str], str]
 INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 REASONING_ALIASES = ("reasoning_output_tokens",)
 CACHED_ALIASES = ("cached_input_tokens", "cache_read_input_tokens")
-"""Other names of these counts, which some endpoints report at the top level of `usage`."""
+"""Other names of the count of cached tokens. Some endpoints use one of them at the top level of `usage`."""
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 ECHOED = (
     "background", "conversation", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
@@ -74,20 +74,20 @@ def response_of_completion(
 
 
 def _echoed_tool(tool: JsonObject) -> WireModel:
-    # Clients expect these two fields, even if they are null.
+    # Set these two fields even if they are null, because clients expect them.
     defaults = {"parameters": None, "strict": None} if tool["type"] == "function" else {}
     return WireModel(**{**defaults, **tool})
 
 
 def usage_of_completion(usage: JsonObject | None) -> ResponseUsage | None:
-    """Convert token counts, or return None if the endpoint did not report any."""
+    """Convert the token counts of a completion. Return None if the endpoint did not report any."""
     if usage is None:
         return None
     read, written = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
     reasoning = usage_detail(usage, "completion_tokens_details", "reasoning_tokens", *REASONING_ALIASES)
     cache = {
         "cached_tokens": usage_detail(usage, "prompt_tokens_details", "cached_tokens", *CACHED_ALIASES),
-        # The newest clients require this count.
+        # Always set this count, because the newest clients require it.
         "cache_write_tokens": usage_detail(usage, "prompt_tokens_details", "cache_write_tokens") or 0,
     }
     return ResponseUsage(
@@ -100,7 +100,7 @@ def usage_of_completion(usage: JsonObject | None) -> ResponseUsage | None:
 
 
 def usage_detail(usage: object, group: str, name: str, *aliases: str) -> int | None:
-    """Return the count `name` in a group of `usage`, else its first alias at the top level, else None."""
+    """Return the count `name` in a group of `usage`, or else its first alias at the top level, or else None."""
     counts = (_field(_field(usage, group), name), *(_field(usage, alias) for alias in aliases))
     return next((count for count in counts if _is_count(count)), None)
 
@@ -123,8 +123,8 @@ def items_of_message(
 ) -> list[OutputItem]:
     """Convert an assistant's chat message to items: reasoning, then text, then calls.
 
-    The last item carries the tokens. Without `splits_reasoning`, reasoning is part of the text, as
-    `<think>…</think>`.
+    With `keeps_tokens`, the last item has the message's tokens. Without `splits_reasoning`, the text contains the
+    reasoning as `<think>…</think>`.
     """
     reasoning, text = _reasoning_and_text(message, splits_reasoning)
     refusal, calls = message.get("refusal"), message.get("tool_calls") or []

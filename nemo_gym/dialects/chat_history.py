@@ -48,7 +48,7 @@ def _tool(tool: JsonObject) -> JsonObject:
 
 
 def items_of_messages(messages: Iterable[JsonObject], *, new_id: NewId, keeps_tokens: bool) -> list[InputItem]:
-    """Convert a conversation to items; an assistant's message may become several."""
+    """Convert a conversation to items. An assistant's message may become several items."""
     items: list[InputItem] = []
     for message in messages:
         role = message.get("role")

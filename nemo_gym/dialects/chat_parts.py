@@ -38,13 +38,15 @@ def _chat_part(part: InputPart) -> JsonObject:
             return {"type": "text", "text": part.refusal}
         case InputImage():
             if part.image_url is None:
-                raise DataError("an input_image part needs an 'image_url': Chat Completions lacks image ids")
+                raise DataError("an input_image part needs an 'image_url', because Chat Completions rejects image ids")
             image = {"url": part.image_url, "detail": part.detail}
             return {"type": "image_url", "image_url": {key: value for key, value in image.items() if value}}
         case InputFile():
             file = {"file_data": part.file_data, "file_id": part.file_id, "filename": part.filename}
             if not part.file_data and not part.file_id:
-                raise DataError("an input_file part needs 'file_data' or 'file_id': Chat Completions lacks file URLs")
+                raise DataError(
+                    "an input_file part needs 'file_data' or 'file_id', because Chat Completions rejects file URLs"
+                )
             return {"type": "file", "file": {key: value for key, value in file.items() if value}}
         case InputAudio():
             return {"type": "input_audio", "input_audio": part.input_audio}

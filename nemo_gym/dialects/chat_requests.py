@@ -51,7 +51,7 @@ def chat_params(
         messages.insert(0, {"role": "system", "content": "\n\n".join(instructions)})
     fields: JsonObject = {"messages": messages, "model": params.model, "metadata": params.metadata}
     fields |= {name: getattr(params, name) for name in SAME_NAME}
-    # Not the newer name `max_completion_tokens`, because fewer engines know it.
+    # Use `max_tokens`, because fewer engines know the newer name `max_completion_tokens`.
     fields["max_tokens"] = params.max_output_tokens
     fields["reasoning_effort"] = (params.reasoning or {}).get("effort")
     if params.top_logprobs is not None:
@@ -83,7 +83,9 @@ def _text_of(message: EasyInputMessage | Message) -> str:
         return parts
     other = next((part["type"] for part in parts if part["type"] != "text"), None)
     if other is not None:
-        raise DataError(f"a {message.role} message has a part of type '{other}', but only text is supported")
+        raise DataError(
+            f"a {message.role} message has a part of type '{other}', but only text is supported. Remove this part."
+        )
     return "\n\n".join(part["text"] for part in parts)
 
 
@@ -100,7 +102,7 @@ def _text_fields(text: JsonObject) -> JsonObject:
 
 def _tool_fields(params: ResponseCreateParams) -> JsonObject:
     fields: JsonObject = {"tools": [_chat_tool(tool) for tool in params.tools]}
-    # Engines reject `tool_choice` without tools, and some reject it unless they were started with support for it.
+    # Send `tool_choice` only if it was given, because some engines must be started with support for it.
     if "tool_choice" in params.model_fields_set:
         choice = params.tool_choice
         if isinstance(choice, dict) and choice.get("type") == "function" and "name" in choice:
@@ -136,7 +138,7 @@ class _Turn:
     tokens: JsonObject = field(default_factory=dict)
 
     def ends_before(self, item: InputItem) -> bool:
-        """Return whether this turn ends before the item.
+        """Return whether this turn ends before the item, so that the item begins a new chat message.
 
         A turn with token ids always ends. A turn with text and no calls ends unless the item is a call.
         """
@@ -183,7 +185,7 @@ class ConversationState:
     """Ignored, because it concerns answers only. It exists because published server folders may pass it."""
     keeps_reasoning: bool = True
     sends_media: bool = False
-    """Whether to send images and other media of tool outputs in a user message. Otherwise they are an error."""
+    """Whether to send images and other media of tool outputs in a user message. Otherwise, they are rejected."""
     messages: list[JsonObject] = field(default_factory=list)
     """The finished messages, without the assistant's current turn."""
     _turn: _Turn | None = None
@@ -222,7 +224,7 @@ class ConversationState:
             self._media += [{"type": "text", "text": f"Output of the tool call {item.call_id}:"}, *media]
 
     def _flush_media(self) -> None:
-        # Called only after the last output, because endpoints accept no other message between a turn's tool outputs.
+        # Add media only after the last output, because endpoints accept no message between a turn's tool outputs.
         if self._media:
             self.messages.append({"role": "user", "content": self._media})
             self._media = []
@@ -247,7 +249,6 @@ def messages_of_items(
 
 
 def is_from_assistant(item: InputItem) -> bool:
-    """Return whether the assistant produced this item."""
     if isinstance(item, EasyInputMessage):
         return item.role == "assistant"
     return isinstance(item, (OutputMessage, FunctionToolCall, ReasoningItem))

@@ -17,7 +17,7 @@ JUDGED_ROLES: tuple[str, ...] = get_args(JudgedRole)
 
 
 class JudgedMessage(EasyInputMessage):
-    """A message with an answer to compare, or with the principle of the comparison."""
+    """An input message for a judge: one of the answers to compare, or the principle by which to compare them."""
 
     role: JudgedRole  # type: ignore[assignment]
 
@@ -39,7 +39,7 @@ class JudgedCreateParams(ResponseCreateParams):
 
 
 class JudgedChatParams(ChatCompletionCreateParams):
-    """A Chat Completions request whose messages may have the judged roles."""
+    """A Chat Completions request whose messages may have the roles in `JUDGED_ROLES`."""
 
     messages: list[JsonObject]
 

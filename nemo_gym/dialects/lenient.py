@@ -15,7 +15,7 @@ STREAM_FIELDS = frozenset({"stream", "stream_options"})
 
 
 class QualifiedName(NamedTuple):
-    """A function of a namespace, which the model sees as `<namespace>__<name>`."""
+    """The name of a function in a namespace. The model sees it as `<namespace>__<name>`."""
 
     namespace: str
     name: str
@@ -27,7 +27,7 @@ class QualifiedName(NamedTuple):
 
 
 class PlainRequest(NamedTuple):
-    """A request without streaming, and the client's names of its flattened functions by flat name."""
+    """A request without streaming. `names` maps the model's name of each flattened function to the client's name."""
 
     fields: JsonObject
     names: dict[str, QualifiedName]
@@ -89,7 +89,7 @@ def _flattened(tool: object) -> Iterable[_FlatTool]:
         return [_FlatTool(tool)]
     origins = [QualifiedName(str(namespace.get("name")), each["name"]) for each in tools]
     return [
-        # `defer_loading` is dropped, because the model cannot search for deferred tools here.
+        # Drop `defer_loading`, because the model cannot search for deferred tools here.
         _FlatTool({**{key: each[key] for key in each if key != "defer_loading"}, "name": origin.flat}, origin)
         for each, origin in zip(tools, origins, strict=True)
     ]
@@ -129,7 +129,7 @@ def _plain_item(item: object) -> object:
         return item
     kind = item.get("type")
     if kind == "reasoning" and item.get("id") is None:
-        # Clients that do not store responses at the endpoint send no ids.
+        # Add an id, because clients omit it if the endpoint does not store their responses.
         return {**item, "id": new_id("rs")}
     if kind == "function_call" and isinstance(item.get("namespace"), str) and isinstance(item.get("name"), str):
         origin = QualifiedName(item["namespace"], item["name"])

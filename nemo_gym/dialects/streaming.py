@@ -17,7 +17,7 @@ from nemo_gym.schemas.responses import Response
 MEDIA_TYPE = "text/event-stream"
 
 
-# Responses
+# Streams of the Responses API
 
 
 def events_of_response(response: Response) -> Iterator[bytes]:
@@ -43,7 +43,7 @@ def events_of_response(response: Response) -> Iterator[bytes]:
 
 
 def _with_counts(response: Response) -> Response:
-    """Return a response with 0 for unknown token counts, because clients of streams reject nulls there."""
+    """Return a response with 0 for unknown token counts, because clients reject nulls in a stream."""
     if response.usage is None:
         return response
     of_input, of_output = response.usage.input_tokens_details, response.usage.output_tokens_details
@@ -55,7 +55,6 @@ def _with_counts(response: Response) -> Response:
 
 
 def failed_response(message: str, *, model: str | None) -> Response:
-    """Return the response to a request that failed."""
     return Response(
         id=new_id("resp"),
         created_at=int(time.time()),
@@ -66,14 +65,14 @@ def failed_response(message: str, *, model: str | None) -> Response:
     )
 
 
-# Chat Completions
+# Streams of the Chat Completions API
 
 
 def chunks_of_completion(completion: ChatCompletion, *, include_usage: bool = False) -> Iterator[bytes]:
     """Yield two chunks per choice (the message and its end), the usage if it is requested, then `[DONE]`."""
     head = completion.model_dump(exclude={"choices", "usage", "object"}, exclude_none=True)
     head |= {"object": "chat.completion.chunk"}
-    # If usage is requested, every other chunk has a null `usage`.
+    # If usage is requested, all chunks except the one with the usage have a null `usage`.
     no_usage = {"usage": None} if include_usage else {}
     for choice in completion.choices:
         message = {"delta": _delta(choice.message), "logprobs": choice.logprobs, "finish_reason": None}
@@ -92,7 +91,7 @@ def _delta(message: ChatMessage) -> JsonObject:
     return delta
 
 
-# Messages
+# Streams of the Messages API
 
 
 def events_of_message(message: AnthropicMessage) -> Iterator[bytes]:

@@ -22,8 +22,9 @@ def wrapped_in_think_tags(reasoning: Iterable[str]) -> str:
 
 
 def split_thinking(text: str) -> Thought:
-    """Split the reasoning from a text, keeping white space so that wrapping it again gives the same tokens.
+    """Separate the reasoning from the rest of a text.
 
+    Keep white space, so that wrapping the reasoning again gives the same tokens.
     Text before a lone closing tag is reasoning, because a chat template may have written the opening tag.
     An unclosed block extends to the end, because the model may have been cut off while thinking.
     """

@@ -1,1 +1,1 @@
-"""Decide between runs: confidence intervals, comparisons, gates, human labels, and benchmarks from tables."""
+"""Evaluation of runs: confidence intervals, comparisons, gates, human labels, and benchmarks from tables."""

@@ -1,4 +1,4 @@
-"""How well a grader's verdicts agree with people's labels, or with each other."""
+"""Measures of how well a grader's verdicts agree with people's labels, or with each other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 DRAWS = 4_000
 Table = Mapping[tuple[str, str], float]
-"""The share of each pair of verdict and label."""
+"""The share of rollouts with each (verdict, label) pair."""
 
 
 class Pair(NamedTuple):
@@ -21,7 +21,7 @@ class Pair(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A value with the bounds of its 95 % interval. The value is None if it is not defined for the sample."""
+    """A value with the bounds of its 95 % interval. The value is None if it is undefined for the sample."""
 
     value: float | None
     low: float
@@ -29,11 +29,11 @@ class Estimate(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """The agreement of verdicts with labels, estimated for the whole run from which a sample was labelled."""
+    """The agreement of verdicts with labels, estimated for the whole run from a labelled sample."""
 
     pairs: int
     counts: Mapping[tuple[str, str], int]
-    """How often each (verdict, label) occurs in the sample."""
+    """The number of times that each (verdict, label) pair occurs in the sample."""
     labels: tuple[str, ...]
     accuracy: Estimate
     """The share of the run's rollouts on which verdict and label agree."""
@@ -44,10 +44,11 @@ class Agreement(NamedTuple):
 
 
 def agreement(pairs: Sequence[Pair], sizes: Mapping[str, int], labels: Sequence[str], *, seed: int = 0) -> Agreement:
-    """Return the agreement of verdicts with labels. `sizes` are the weights: the rollouts per stratum.
+    """Return the agreement of verdicts with labels. `sizes` is the number of rollouts per stratum, used as weights.
 
-    The intervals are posterior intervals. Their prior is one observation per stratum, spread over its possible labels.
-    For one stratum and two labels, this is Jeffreys' interval. Raise `ValueError` if there are no pairs.
+    The intervals are Bayesian. The prior is one observation per stratum, spread evenly over its possible (verdict,
+    label) pairs. With one stratum and two labels, the interval of the accuracy is Jeffreys' interval. Raise
+    `ValueError` if there are no pairs.
     """
     if not pairs:
         raise ValueError("agreement needs at least one labelled rollout")
@@ -80,7 +81,7 @@ def accuracy_of(table: Table) -> float:
 
 
 def cohens_kappa(table: Table) -> float | None:
-    """Return Cohen's kappa of a table of pairs, or None if all verdicts and labels are the same."""
+    """Return Cohen's kappa of a table of pairs, or None if all verdicts and all labels have the same value."""
     total = sum(table.values())
     verdicts: dict[str, float] = {}
     labels: dict[str, float] = {}
@@ -92,9 +93,9 @@ def cohens_kappa(table: Table) -> float | None:
 
 
 def fleiss_kappa(ratings: Iterable[Sequence[str]]) -> float | None:
-    """Return Fleiss' kappa of repeated verdicts. Each rollout must have the same number of them, at least two.
+    """Return Fleiss' kappa of repeated verdicts. Every rollout must have the same number of verdicts, at least two.
 
-    Return None if there are no rollouts, or if all verdicts are the same.
+    Return None if there are no rollouts, or if all verdicts of all rollouts have the same value.
     """
     counts: Counter[str] = Counter()
     agreeing, rollouts, times = 0.0, 0, 0
@@ -135,7 +136,7 @@ def _share(table: Table, label: str) -> float:
 
 
 def _estimate(value: float | None, drawn: list[float]) -> Estimate:
-    """Return a value with the 95 % interval of the draws, widened if necessary to contain the value."""
+    """Return a value with the 95 % interval of the draws. The interval is widened if it does not contain the value."""
     ordered = sorted(drawn)
     low, high = ordered[int(0.025 * len(ordered))], ordered[int(0.975 * len(ordered))]
     return Estimate(value, low, high) if value is None else Estimate(value, min(low, value), max(high, value))

@@ -1,4 +1,4 @@
-"""Text and JSON reports of a grader's agreement with people, and of a judge's own variance."""
+"""Reports, as text and as JSON, of a grader's agreement with people and of a judge's own variance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ FEW = 30
 
 
 def agreement_text(report: Report) -> str:
-    """Return the report of agreement for the terminal."""
     lines = [f"{report.labelled} of {report.in_file} rollouts labelled, out of {report.rollouts} in the run", ""]
     for name, found in report.by_name.items():
         lines += agreement_lines(name, found)
@@ -28,7 +27,7 @@ def agreement_text(report: Report) -> str:
 
 
 def agreement_lines(name: str, found: Agreement) -> Iterator[str]:
-    """Yield the confusion table, the agreement and the shares of the labels."""
+    """Yield lines of text with the confusion matrix, the agreement, Cohen's kappa and the share of each label."""
     yield "grader \\ people" if name == WHOLE else f"{name}: grader \\ people"
     verdicts = list(dict.fromkeys([*found.labels, *(verdict for verdict, _ in found.counts)]))
     width = max(map(len, verdicts))
@@ -48,7 +47,6 @@ def agreement_lines(name: str, found: Agreement) -> Iterator[str]:
 
 
 def variance_text(found: JudgeVariance, people: Mapping[str, Agreement]) -> str:
-    """Return the report of a judge's variance for the terminal."""
     means = ", ".join(f"{mean:.3f}" for mean in found.mean_rewards)
     lines = [f"{found.rollouts} rollouts graded {found.repeats} times each; mean rewards: {means}"]
     if found.incomplete:
@@ -64,14 +62,12 @@ def variance_text(found: JudgeVariance, people: Mapping[str, Agreement]) -> str:
 
 
 def agreement_json(report: Report) -> JsonObject:
-    """Return the report of agreement as JSON."""
     counts = {"labelled": report.labelled, "in_file": report.in_file, "rollouts": report.rollouts}
     agreements = {name: _agreement_json(each) for name, each in report.by_name.items()}
     return {**counts, "unlabelled": dict(report.unlabelled_strata), "agreement": agreements}
 
 
 def variance_json(found: JudgeVariance, people: Mapping[str, Agreement]) -> JsonObject:
-    """Return the report of a judge's variance as JSON."""
     fields = {name: value for name, value in found._asdict().items() if name != "by_name"}
     verdicts = {
         name: {"fleiss_kappa": each.fleiss_kappa, "unstable": each.unstable._asdict()}

@@ -1,4 +1,4 @@
-"""Compare runs task by task: every metric of every agent, overall and per subset, with its interval."""
+"""Compare runs task by task: every metric of every agent, overall and per subset, with a confidence interval."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nemo_gym.evaluation.tasks import (
 TASKS_NAMED = 10
 ROUNDING = 1e-9
 ACCURACY = "accuracy"
-"""In a gate, an alias of the reward, unless the rollouts have a field of this name."""
+"""A second name of the metric `reward` in the conditions of `--gate`, unless the rollouts have such a field."""
 
 
 class ChangedTask(NamedTuple):
@@ -39,7 +39,7 @@ class ChangedTask(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A metric's values in two runs, over the tasks that both have."""
+    """A comparison of a metric in two runs, over the tasks that both runs have."""
 
     a: float
     b: float
@@ -48,13 +48,12 @@ class Estimate:
     p_value: float
     """The p-value of the paired permutation test."""
     noise: float | None
-    """The difference that two runs of equal models stay below with 95 % probability. None if it is unknown."""
+    """With 95 % probability, two runs of equal models differ by less than this value. None if it is unknown."""
     most_lost: list[ChangedTask]
     """The tasks with the largest drop, at most `TASKS_NAMED`."""
 
     @property
     def tasks(self) -> int:
-        """The number of compared tasks."""
         return len(self.difference.values)
 
     @property
@@ -82,7 +81,7 @@ class Row:
 
     @property
     def estimate(self) -> Estimate:
-        """The estimate from scored rollouts if there is one, else the estimate with 0 for each failed rollout."""
+        """The estimate `scored` if it is set, otherwise the estimate `failed_as_zero`."""
         estimate = self.scored or self.failed_as_zero
         assert estimate is not None, "a row has one of them"
         return estimate
@@ -100,20 +99,20 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Selection:
-    """The parts of two runs to compare."""
+    """The options of a comparison, such as the metrics and the field that defines subsets."""
 
     key: str | None = None
     """The row field that identifies a task. Default: the index of the task in its run."""
     by: str | None = None
-    """The row field whose values are the subsets."""
+    """The row field by whose values the tasks are divided into subsets."""
     metrics: Sequence[str] = ()
     """The metrics to compare. Default: the reward, pass@k, and each field that is a score between 0 and 1."""
     pass_at: int | None = None
-    """The k of pass@k. Default: the usual number of repeats."""
+    """The k of pass@k. Default: the number of rollouts that most tasks of a run have, the smaller of the two."""
 
 
 def compare(paths: Sequence[Path], selection: Selection | None = None) -> list[Comparison]:
-    """Compare each further run with the first. Raise `DataError` for runs without a task in common."""
+    """Compare each further run with the first run. Raise `DataError` if two runs have no task in common."""
     selection = selection or Selection()
     base, *others = read_runs(paths, key=selection.key, by=selection.by)
     found = [_compared(base, other, selection) for other in others]
@@ -148,7 +147,9 @@ def metrics_of(pairs: Sequence[Pair]) -> str:
 def _check_repeats(pairs: Sequence[Pair], pass_at: int) -> None:
     most = max(min(most_repeats(each.a), most_repeats(each.b)) for each in pairs)
     if pass_at > most:
-        raise DataError(f"--pass-at {pass_at}: tasks have at most {most} rollouts in both runs. Pass {most} or less.")
+        raise DataError(
+            f"--pass-at {pass_at}: no task has more than {most} rollouts in both runs. Pass {most} or less."
+        )
 
 
 def _usual_metrics(pair: Pair, pass_at: int | None) -> list[str]:
@@ -166,7 +167,8 @@ def _is_score(pair: Pair, name: str) -> bool:
     A field with the same values in both runs counts as echoed.
     """
     if not (pair.a.rollouts and pair.b.rollouts):
-        return False  # Without rollouts in both runs, an echoed field cannot be recognized.
+        # Assume that the field is echoed from the rows, because only values from both runs can show that it is not.
+        return False
     if any(each.fields[name].low < 0 or each.fields[name].high > 1 for each in (pair.a, pair.b)):
         return False
     values, rewards = _values(pair, name), _values(pair, REWARD)
@@ -199,7 +201,7 @@ def _estimate(pair: Pair, subset: Subset, metric: str, *, failed_as_zero: bool) 
         return None
     a, b = in_a.values[known], in_b.values[known]
     span = _span(pair, metric, a, b)
-    # Ignore rounding errors, because the same values summed in another order differ slightly.
+    # Ignore tiny differences, because sums of the same values in another order have other rounding errors.
     differences = np.where(np.abs(b - a) > ROUNDING * span, b - a, 0.0)
     return Estimate(
         a=float(a.mean()),
@@ -216,7 +218,11 @@ def _estimate(pair: Pair, subset: Subset, metric: str, *, failed_as_zero: bool) 
 
 
 def _span(pair: Pair, metric: str, a: Floats, b: Floats) -> float:
-    """Return the largest difference that a task could have: 1 for shares, else the range of all values and 0."""
+    """Return the largest possible difference between the values of a task in two runs.
+
+    For pass@k and for fields that are always 0 or 1, return 1. Otherwise, return the range of all values, extended to
+    include 0.
+    """
     if k_of(metric) is not None or all(each.fields[metric].is_binary for each in (pair.a, pair.b)):
         return 1.0
     return float(max(a.max(), b.max(), 0.0) - min(a.min(), b.min(), 0.0))

@@ -13,28 +13,29 @@ from nemo_gym.evaluation.resampling import distances
 from nemo_gym.metrics.student import two_sided_quantile
 
 FEW_TASKS = 8
-"""With fewer tasks than this, the bootstrap is not used. Too many draws would consist of equal differences."""
+"""The bootstrap is not used for fewer tasks, because too many draws would consist of equal differences."""
 FEW_OTHERS = 10
-"""If most tasks have the same difference, the bootstrap needs this many others. Else many draws miss them all."""
+"""If most tasks have the same difference, the bootstrap needs this many tasks with another difference.
+
+With fewer, many draws would contain only the usual difference.
+"""
 POWER = 0.8
 
 Method = Literal["bootstrap", "student", "score"]
 
 
 class Bounds(NamedTuple):
-    """The bounds of a confidence interval of a difference."""
-
     low: float
     high: float
 
 
 @dataclass(frozen=True)
 class PairedDifferences:
-    """The differences, B minus A, of the tasks that two runs share."""
+    """The differences, B minus A, of the tasks that are in both runs."""
 
     values: Floats
     span: float
-    """The largest difference that a task could have."""
+    """The largest possible difference of a task."""
 
     @property
     def mean(self) -> float:
@@ -42,13 +43,13 @@ class PairedDifferences:
 
     @cached_property
     def method(self) -> Method:
-        """The method of the interval.
+        """The method that computes the interval.
 
-        - `score`: if each task was won, lost or unchanged as a whole, as with single yes-or-no answers. Also if most
-          tasks have the same difference, and fewer than `FEW_OTHERS` have another. The method adds one task won and
-          one lost (Bonett and Price), so that few changes do not look like certainty.
-        - `student`: for fewer than `FEW_TASKS` tasks.
-        - `bootstrap`: the cluster bootstrap, symmetric and studentized, for all others.
+        - `score` is used if every difference is 0 or the largest possible one, as with single yes-or-no answers. It is
+          also used if most tasks have the same difference, and fewer than `FEW_OTHERS` tasks have another one. It adds
+          one task won and one task lost (Bonett and Price), because otherwise the interval would be too narrow.
+        - `student` is used for fewer than `FEW_TASKS` tasks.
+        - `bootstrap`, the symmetric studentized cluster bootstrap, is used in all other cases.
         """
         distinct, counts = np.unique(self.values, return_counts=True)
         is_all_or_nothing = bool(np.all(np.isclose(np.abs(distinct[distinct != 0]), self.span)))
@@ -59,7 +60,7 @@ class PairedDifferences:
 
     @cached_property
     def standard_error(self) -> float:
-        """The standard error of the mean; infinite for a single task unless the method is `score`."""
+        """The standard error of the mean. It is infinite for a single task, unless the method is `score`."""
         if self.method == "score":
             adjusted = self._with_one_won_and_lost
             return float(adjusted.std() / sqrt(len(adjusted)))
@@ -71,14 +72,15 @@ class PairedDifferences:
         if self.method == "score":
             centre = float(self._with_one_won_and_lost.mean())
             half = NormalDist().inv_cdf((1 + level) / 2) * self.standard_error
-            # Extend the interval to the observed mean, and clip it to the possible values.
+            # Extend the interval to the observed mean, because the two added tasks shift its centre towards 0.
+            # Clip the interval to the possible values.
             low, high = min(centre - half, self.mean), max(centre + half, self.mean)
             return Bounds(max(low, -self.span), min(high, self.span))
         half = self._quantile(level) * self.standard_error if self.standard_error else 0.0
         return Bounds(self.mean - half, self.mean + half)
 
     def detectable(self, level: float = 0.95) -> float:
-        """Return the smallest true difference that this many tasks detect with a probability of `POWER`."""
+        """Return the smallest true difference that a comparison of these tasks detects with probability `POWER`."""
         degrees = inf if self.method == "score" else len(self.values) - 1
         return (two_sided_quantile(level, degrees) + NormalDist().inv_cdf(POWER)) * self.standard_error
 

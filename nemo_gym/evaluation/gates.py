@@ -1,4 +1,7 @@
-"""Gates: conditions on a difference, such as `mcqa.accuracy >= -0.01`, decided on its confidence interval."""
+"""Gates: conditions on a difference between two runs, such as `mcqa.accuracy >= -0.01`.
+
+A gate is decided by the confidence interval of the difference.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from nemo_gym.evaluation.scores import REWARD
 from nemo_gym.evaluation.tasks import k_of
 
 ERROR = 0.05
-"""The probability that any decided gate is wrong is at most this."""
+"""The maximum probability that at least one of the decided gates is wrong."""
 EXAMPLE = "such as 'mcqa.accuracy >= -0.01' or 'mcqa[algebra].pass@8 > 0'"
 
 Verdict = Literal["holds", "violated", "undecided"]
@@ -33,7 +36,7 @@ class Gate:
 
     text: str
     agent: str | None
-    """None for all agents together."""
+    """The agent to compare. None means all agents together."""
     subset: str | None
     metric: str
     operator: str
@@ -41,11 +44,11 @@ class Gate:
 
     @property
     def condition(self) -> tuple[object, ...]:
-        """The gate without its text, so that other spellings of the same gate are equal."""
+        """The parsed parts of the gate, which are equal for all spellings of the same gate."""
         return (self.agent, self.subset, self.metric, self.operator, self.limit)
 
     def verdict(self, bounds: Bounds) -> Verdict:
-        """Return `holds` if the whole interval meets the condition, `violated` if none of it, else `undecided`."""
+        """Return `holds` if the whole interval meets the condition, `violated` if no part does, else `undecided`."""
         ends = [self._is_met(end) for end in bounds]
         return "holds" if all(ends) else "undecided" if any(ends) else "violated"
 
@@ -66,7 +69,7 @@ class Decision(NamedTuple):
     bounds: Bounds
     level: float
     tasks_needed: int | None
-    """The number of tasks with which an undecided gate would hold, if the true difference is the observed one."""
+    """The number of tasks with which an undecided gate would hold if the observed difference is the true one."""
     with_failed_as_zero: bool
     """Whether the verdict comes from the estimate with 0 for each failed rollout."""
 
@@ -100,8 +103,8 @@ def _wrong(text: str, column: int, problem: str) -> UsageError:
 def decide(gates: Sequence[Gate], comparisons: Sequence[Comparison]) -> list[Decision]:
     """Decide each gate for each compared run.
 
-    Each of the m intervals has the level 1 - `ERROR` / m (Bonferroni). All decided gates are therefore right together
-    with a probability of at least 1 - `ERROR`. If rollouts failed, a gate on a score must hold twice: without the
+    Each of the m intervals has the level 1 - `ERROR` / m (Bonferroni). The probability that all decided gates are
+    right is therefore at least 1 - `ERROR`. If rollouts failed, a gate on a score must hold twice: without the
     failed rollouts, and with 0 for each of them.
     """
     cases = [(gate, each, _row_of(gate, each)) for gate in gates for each in comparisons]
@@ -145,14 +148,17 @@ def _row_of(gate: Gate, comparison: Comparison) -> Row:
         )
     if not _estimates(row):
         raise UsageError(
-            f"gate '{gate.text}': no task has scored rollouts of {pair.name} in both runs, and failed rollouts do not "
-            f"count as 0 for '{metric}', which is not a score. Collect the failed rollouts again."
+            f"gate '{gate.text}': no task has scored rollouts of {pair.name} in both runs. '{metric}' is not a score, "
+            "so failed rollouts do not count as 0. Collect the failed rollouts again."
         )
     return row
 
 
 def _pair_of(gate: Gate, comparison: Comparison) -> Pair:
-    """Return the pair that a gate names: all agents, one agent, or the only agent whose name starts that way."""
+    """Return the pair of results that a gate compares: those of all agents together, or of the agent that it names.
+
+    The gate may name an agent by a prefix that no other agent's name has.
+    """
     names = {pair.name: pair for pair in comparison.pairs}
     if gate.agent in (None, OVERALL):
         return comparison.pairs[-1]

@@ -1,4 +1,4 @@
-"""Check a run's model endpoints and try a few of its rollouts, and forecast the time and cost of the whole run."""
+"""Check a run's model endpoints, run a few trial rollouts, and forecast the time and cost of the whole run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nemo_gym.schemas.row import Row
 from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS
 
 ANSWER_TOKENS = 1024
-"""The maximum number of output tokens. It is enough for a model that reasons before it answers."""
+"""The maximum number of output tokens of a check, enough for a model that reasons before it answers."""
 NUMBER = 7
 TOOL: JsonObject = {
     "type": "function",
@@ -41,7 +41,7 @@ TOOL: JsonObject = {
 
 
 class Finding(NamedTuple):
-    """The result of one check, of a server or of the price file."""
+    """The result of one check of a server or of the price file."""
 
     server: str
     check: str
@@ -58,7 +58,6 @@ class Tried(NamedTuple):
 
     @property
     def is_scored(self) -> bool:
-        """Whether the rollout ended with a reward."""
         return self.record.outcome is Outcome.SCORED
 
     @property
@@ -75,13 +74,13 @@ class Forecast(NamedTuple):
     """The tokens of the whole run. None if the endpoint does not report tokens."""
     cost: float | None
     seconds: float
-    """The time with the run's number of parallel rollouts, but at least that of the slowest scored rollout."""
+    """The time for all rollouts, given how many run in parallel. At least the time of the slowest trial rollout."""
 
 
 async def check_models(
     client: ServerClient, models: Iterable[str], *, calls_tools: bool, wants_tokens: bool, timeout_s: float
 ) -> list[Finding]:
-    """Ask each model server for an answer, and for a tool call and token ids if the run needs them."""
+    """Check that each model server answers. Also check tool calls and token ids if the run needs them."""
     found = [_check_model(client, each, calls_tools, wants_tokens, timeout_s) for each in models]
     return [finding for findings in await asyncio.gather(*found) for finding in findings]
 
@@ -141,7 +140,7 @@ def _user(text: str) -> list[JsonObject]:
 
 
 async def _ask(client: ServerClient, model: str, params: Mapping[str, object], timeout_s: float) -> JsonObject:
-    """Return a model server's answer. Raise `RolloutError` with the reason if the call fails."""
+    """Send one request to a model server and return its response. Raise `RolloutError` if the call fails."""
     data = dump_json({**params, "max_output_tokens": ANSWER_TOKENS})
     timeouts = Timeouts(read_s=timeout_s, total_s=timeout_s)
     with rollout_context("health-check"):
@@ -157,7 +156,7 @@ async def _ask(client: ServerClient, model: str, params: Mapping[str, object], t
 
 
 async def try_rollouts(client: ServerClient, rows: Sequence[Row], *, timeout_s: float) -> list[Tried]:
-    """Run these rows as rollouts, all concurrently."""
+    """Run all of these rows concurrently, as trial rollouts."""
     runner = Runner(client, rollout_timeout_s=timeout_s)
 
     async def tried(row: Row) -> Tried:
@@ -169,7 +168,10 @@ async def try_rollouts(client: ServerClient, rows: Sequence[Row], *, timeout_s: 
 
 
 def findings_of_rollouts(tried: Sequence[Tried]) -> list[Finding]:
-    """Return findings for each agent: its rewards or why a rollout failed, and answers that were cut off."""
+    """Return the findings about each agent.
+
+    One finding has the rewards, or the reason for the first failure. Another one counts answers that were cut off.
+    """
     by_agent: dict[str, list[Tried]] = {}
     for each in tried:
         by_agent.setdefault(each.agent, []).append(each)
@@ -196,7 +198,7 @@ def _finding_of_agent(agent: str, tried: Sequence[Tried]) -> Finding:
 
 
 def finding_of_prices(tried: Sequence[Tried], prices: PriceFile) -> Finding:
-    """Check whether the price file lists all models that have answered."""
+    """Check whether the price file lists every model that answered a trial rollout."""
     usage = _usage_of(tried)
     if unpriced := usage.unpriced(prices):
         return Finding("prices", "list the models", False, f"no price for {', '.join(unpriced)}")
@@ -239,7 +241,6 @@ def forecast(
 
 
 def described(forecast: Forecast | None, prices: PriceFile | None) -> str:
-    """Return the forecast as a line of text."""
     if forecast is None:
         return "no forecast, because no rollout was scored"
     minutes, seconds = divmod(round(forecast.seconds), 60)

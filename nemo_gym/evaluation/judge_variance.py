@@ -1,4 +1,4 @@
-"""How much a judge disagrees with itself: the verdicts on the same rollouts, graded several times."""
+"""Measure how much a judge disagrees with itself when it grades the same rollouts several times."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class Stability(NamedTuple):
     """The stability of a judge's verdicts on the whole answer, or on one criterion."""
 
     fleiss_kappa: float | None
-    """Fleiss' kappa of the verdicts. None if all verdicts are the same."""
+    """Fleiss' kappa of the verdicts. None if all verdicts of all rollouts have the same value."""
     unstable: Interval
     """The share of rollouts whose verdicts are not all the same."""
 
 
 class JudgeVariance(NamedTuple):
-    """The variance of a judge over several gradings of the same rollouts."""
+    """The variance of a judge's rewards and verdicts over several gradings of the same rollouts."""
 
     repeats: int
     rollouts: int
     """The number of rollouts that were graded every time. All statistics cover only these."""
     incomplete: int
-    """The number of rollouts that are left out, because the judge failed at least once."""
+    """The number of rollouts that are excluded, because the judge failed at least once."""
     mean_rewards: tuple[float, ...]
     """The mean reward of each grading."""
     reward_std: float
-    """The standard deviation of a rollout's reward over the gradings, on average (root mean square)."""
+    """The root mean square, over the rollouts, of the standard deviation of a rollout's reward."""
     by_name: Mapping[str, Stability]
 
     @property
@@ -51,7 +51,7 @@ class JudgeVariance(NamedTuple):
 
 
 class Regraded(NamedTuple):
-    """All gradings of one rollout, with one entry per grading in each list."""
+    """The gradings of one rollout. Each list has one entry per grading."""
 
     strata: list[str]
     verdicts: list[dict[str, str]]
@@ -59,7 +59,7 @@ class Regraded(NamedTuple):
 
 
 def gradings_of(files: Sequence[Path]) -> dict[TaskKey, Regraded]:
-    """Read the gradings of each rollout. Rows of one rollout are matched by task and repeat."""
+    """Read files with gradings of the same rollouts. Match the rollouts by task and repeat."""
     found: dict[TaskKey, Regraded] = {}
     for path in files:
         for fields in read_rows(path):
@@ -96,7 +96,7 @@ def _stability(verdicts: Sequence[Sequence[str]]) -> Stability:
 
 
 def majority_agreement(gradings: Mapping[TaskKey, Regraded], labels: Labels, rollouts: Path) -> dict[str, Agreement]:
-    """Return how well each rollout's most frequent verdict agrees with people's label.
+    """Return the agreement of the rollouts' most frequent verdicts with their labels, keyed by verdict name.
 
     A rollout without a single most frequent verdict counts as a disagreement. `rollouts` is the file from which
     the labelled sample was drawn.
@@ -109,7 +109,7 @@ def majority_agreement(gradings: Mapping[TaskKey, Regraded], labels: Labels, rol
     return {
         name: agreement([pair._replace(verdict=majority[key][name]) for key, pair in graded], sizes, choices[name])
         for name, own in pairs.items()
-        # Skip rollouts without any verdict, because the judge failed each time.
+        # Skip rollouts for which the judge failed each time, because they do not have a verdict.
         if (graded := [(key, pair) for key, pair in own if name in majority.get(key, ())])
     }
 

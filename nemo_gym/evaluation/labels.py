@@ -23,16 +23,16 @@ from nemo_gym.schemas.row import Row, TaskKey, check_whole
 
 ID, NOTES = "rollout", "notes"
 CRITERION = "label: "
-"""The prefix of the name of a column for a criterion's labels."""
+"""The prefix of a column name. The rest of the name is the criterion that people label in this column."""
 LONGEST_CELL = 32_000
 """The maximum number of characters in a cell. Excel's limit is 32,767."""
 PROBLEMS_SHOWN = 10
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t")
-"""Spreadsheet programs run a cell that starts with one of these as a formula, so text from models is escaped."""
+"""A cell that starts with one of these is escaped, because spreadsheet programs would run it as a formula."""
 
 
 class SampleJob(NamedTuple):
-    """The sample to draw from a rollouts file, and the file to write it to."""
+    """The parameters of `write_sample`."""
 
     rollouts: Path
     output: Path
@@ -41,7 +41,7 @@ class SampleJob(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """The numbers of all rollouts and of the drawn rollouts, by verdict."""
+    """The composition of a sample: the size of each stratum (see `stratum_of`), and how many rollouts were drawn."""
 
     all: Mapping[str, int]
     drawn: Mapping[str, int]
@@ -49,15 +49,13 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Labels:
-    """The rows of a file of labels, keyed by rollout id."""
+    """The rows of a labels file, keyed by rollout id."""
 
     path: Path
     rows: Mapping[str, SheetRow]
 
 
 class Graded(NamedTuple):
-    """The verdicts on a labelled rollout."""
-
     key: TaskKey
     stratum: str
     verdicts: dict[str, str]
@@ -70,7 +68,7 @@ class Report(NamedTuple):
     labelled: int
     in_file: int
     unlabelled_strata: Mapping[str, int]
-    """Verdicts without any labelled rollout, each with its number of rollouts. The estimates do not cover these."""
+    """The number of rollouts in each stratum without labels. The estimates do not cover these rollouts."""
     by_name: Mapping[str, Agreement]
 
 
@@ -85,16 +83,16 @@ def write_sample(job: SampleJob) -> Sample:
         )
         names |= dict.fromkeys(verdicts_of(line.row))
     if not places:
-        raise DataError(f"{job.rollouts}: does not contain scored rollouts. Collect some first.")
+        raise DataError(f"{job.rollouts}: the file does not contain scored rollouts. Collect some first.")
     rng = random.Random(f"labels {job.seed}")
     drawn = _draw(places, job.size, rng)
     chosen = {number for numbers in drawn.values() for number in numbers}
     rows = [_sheet_row(line.row, names) for line in read_lines(job.rollouts) if line.number in chosen]
-    # Shuffle the rows, because in the order of the file, people could guess verdicts from the rows nearby.
+    # Shuffle the rows, because in their original order, people could guess a verdict from the rows next to it.
     rng.shuffle(rows)
     partial = job.output.with_name(f".{job.output.name}.partial")
     job.output.parent.mkdir(parents=True, exist_ok=True)
-    # The byte order mark of `utf-8-sig` makes spreadsheet programs read the file as UTF-8.
+    # Write a byte order mark (`utf-8-sig`), so that spreadsheet programs read the file as UTF-8.
     with partial.open("w", encoding="utf-8-sig", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
@@ -107,7 +105,7 @@ def write_sample(job: SampleJob) -> Sample:
 
 
 def read_labels(path: Path) -> Labels:
-    """Read a file that `write_sample` wrote and people filled in. Raise `DataError` with the row of a bad cell."""
+    """Read a file that `write_sample` wrote and people filled in. Raise `DataError` if a rollout occurs twice."""
     sheet = read_sheet(path)
     column = sheet.column(ID)
     rows: dict[str, SheetRow] = {}
@@ -116,14 +114,17 @@ def read_labels(path: Path) -> Labels:
         if name in rows:
             raise DataError(
                 f"{path}: row {row.number}, column '{column}': '{name}' is already in row {rows[name].number}. "
-                "Delete one of them."
+                "Delete one of the two rows."
             )
         rows[name] = row
     return Labels(path, rows)
 
 
 class Labelled(NamedTuple):
-    """The labelled rollouts of a run, keyed by the name of the verdict: a criterion, or `label` for the whole."""
+    """The labelled rollouts of a run.
+
+    `pairs` and `choices` are keyed by the name of the verdict: a criterion, or `label` for the whole answer.
+    """
 
     pairs: Mapping[str, list[tuple[TaskKey, Pair]]]
     sizes: Mapping[str, int]
@@ -132,7 +133,7 @@ class Labelled(NamedTuple):
 
 
 def agreement_with(rollouts: Path, labels: Labels, *, seed: int = 0) -> Report:
-    """Return how well a run's verdicts agree with labels. Raise `DataError` with the row and column of a bad label."""
+    """Return how well a run's verdicts agree with labels. Raise `DataError` if `pairs_of` rejects the labels."""
     pairs, sizes, choices = pairs_of(rollouts, labels)
     covered = {pair.stratum for own in pairs.values() for _, pair in own}
     return Report(
@@ -151,7 +152,8 @@ def agreement_with(rollouts: Path, labels: Labels, *, seed: int = 0) -> Report:
 def pairs_of(rollouts: Path, labels: Labels) -> Labelled:
     """Match labels with a run's verdicts.
 
-    Raise `DataError` if a label is bad or has no rollout, or if no cell is filled in.
+    Raise `DataError`, with the row and the column, if a label is invalid or its rollout is not in the run. Also raise
+    it if no cell is filled in.
     """
     graded: dict[str, Graded] = {}
     sizes: Counter[str] = Counter()
@@ -178,7 +180,7 @@ def pairs_of(rollouts: Path, labels: Labels) -> Labelled:
 
 
 def _draw(places: Mapping[str, list[tuple[int, int]]], size: int, rng: random.Random) -> dict[str, list[int]]:
-    """Draw line numbers from the strata in turn, and within each stratum from different tasks first."""
+    """Draw line numbers from the strata in turn. Within a stratum, prefer tasks that have not been drawn yet."""
     waiting = {stratum: _different_tasks_last(each, rng) for stratum, each in sorted(places.items())}
     drawn: dict[str, list[int]] = {stratum: [] for stratum in waiting}
     left = min(size, sum(map(len, waiting.values())))
@@ -191,7 +193,7 @@ def _draw(places: Mapping[str, list[tuple[int, int]]], size: int, rng: random.Ra
 
 
 def _different_tasks_last(places: list[tuple[int, int]], rng: random.Random) -> list[int]:
-    """Return the lines in random order, but with repeats of a task first, because `_draw` takes from the end."""
+    """Return the lines in random order, with one line of each task at the end. `_draw` takes lines from the end."""
     shuffled = rng.sample(places, len(places))
     earlier: Counter[int] = Counter()
     ranked: list[tuple[int, int]] = []
@@ -215,7 +217,7 @@ def _sheet_row(rollout: JsonObject, names: Mapping[str, None]) -> dict[str, str]
 
 def _safe(text: str) -> str:
     cut = text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}… (cut here)"
-    # Replace surrogates, because they cannot be encoded as UTF-8.
+    # Replace lone surrogates, because they cannot be encoded as UTF-8.
     plain = cut.encode("utf-8", "replace").decode("utf-8")
     return f"'{plain}" if plain.startswith(FORMULA_SIGNS) else plain
 
@@ -228,11 +230,11 @@ def _key(rollout: JsonObject, path: Path, number: int) -> TaskKey:
     try:
         return Row(rollout).key
     except KeyError as error:
-        raise DataError(f"{path}:{number}: {error} is missing. Was this file written by a collection?") from error
+        raise DataError(f"{path}:{number}: {error} is missing. Pass a file that a collection wrote.") from error
 
 
 def _id_of(rollout: JsonObject) -> str:
-    """Return the task, the repeat and a hash of the answer as an id that spreadsheet programs do not reformat."""
+    """Return an id from the task, the repeat and a hash of the answer. Spreadsheet programs do not reformat it."""
     key = Row(rollout).key
     digest = hashlib.sha256(_answer_of(rollout).encode("utf-8", "replace")).hexdigest()[:8]
     return f"t{key.task}-r{key.repeat}-{digest}"
@@ -293,7 +295,7 @@ def _filled(labels: Labels, names: Sequence[str]) -> Iterator[tuple[str, SheetRo
     if missing := [_column(name) for name in names if _column(name) not in columns]:
         raise DataError(
             f"{labels.path}: column '{missing[0]}' is missing. The grader's verdicts need these columns: "
-            f"{', '.join(map(_column, names))}."
+            f"{', '.join(map(_column, names))}. Add the missing ones."
         )
     for rollout, row in labels.rows.items():
         for name in names:

@@ -10,7 +10,6 @@ TEXT_COLUMNS = {"subset", "metric"}
 
 
 def markdown(report: Report) -> str:
-    """Return the report as Markdown."""
     return "\n".join(_lines(report)) + "\n"
 
 

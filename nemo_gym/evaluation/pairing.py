@@ -15,10 +15,10 @@ TASKS_SHOWN = 3
 
 @dataclass(frozen=True)
 class Subset:
-    """Some of the tasks that both runs have, with their indices in run A (`at_a`) and in run B (`at_b`)."""
+    """Tasks that are in both runs, with their indices in run A (`at_a`) and in run B (`at_b`)."""
 
     name: str | None
-    """The value of the row field that defines the subset; None for all shared tasks."""
+    """The value of the row field that defines the subset. None for the subset of all shared tasks."""
     tasks: list[Hashable]
     at_a: Integers
     at_b: Integers
@@ -33,15 +33,15 @@ class Pair:
     b: AgentScores
     shared: Subset
     only_a: int
-    """The number of tasks that only the first run has."""
+    """The number of tasks that are only in run A."""
     only_b: int
 
     @classmethod
     def of(cls, name: str, a: AgentScores, b: AgentScores) -> Pair:
-        """Pair the tasks of an agent."""
+        """Pair the tasks of one agent in two runs. The result does not depend on the order of the rollouts."""
         a, b = a.with_fields_of(b), b.with_fields_of(a)
         place_in_b = {task: place for place, task in enumerate(b.tasks)}
-        # Sort the tasks, because rollouts end in any order, and the random draws should not depend on it.
+        # Sort the tasks, because rollouts end in any order, and the random draws must not depend on this order.
         at_a = sorted(
             (place for place, task in enumerate(a.tasks) if task in place_in_b), key=lambda place: repr(a.tasks[place])
         )
@@ -52,7 +52,7 @@ class Pair:
 
     @property
     def metrics(self) -> list[str]:
-        """The numeric fields that both runs have."""
+        """The names of the numeric fields that both runs have."""
         return [name for name in self.a.fields if name in self.b.fields]
 
     @property
@@ -75,9 +75,9 @@ class Pair:
 
 
 def pairs_of(a: RunScores, b: RunScores) -> list[Pair]:
-    """Return a pair for each agent that both runs have, and, if there are several, one for all of them together.
+    """Return a pair for each agent that both runs have. If there are several, add a last pair for all agents together.
 
-    If each run has only one agent, pair the two even if their names differ. Raise `DataError` if no agent
+    If each run has only one agent, pair the two agents even if their names differ. Raise `DataError` if no agent
     or no task is in both runs.
     """
     names = {name: name for name in a.agents if name in b.agents}
@@ -106,7 +106,7 @@ def _examples(a: RunScores, b: RunScores) -> str:
 
 
 def _together(agents: dict[str, AgentScores]) -> AgentScores:
-    """Merge the scores of several agents as if they were one agent. Keep only the fields that all of them have."""
+    """Merge the scores of several agents into those of one agent. Keep only the fields that every agent has."""
     first, *others = agents.values()
     shared = [name for name in first.fields if all(name in each.fields for each in others)]
     return AgentScores(

@@ -11,7 +11,7 @@ from nemo_gym.evaluation.arrays import Floats, np
 from nemo_gym.evaluation.resampling import DRAWS, DRAWS_AT_ONCE, SEED, support_of
 
 EXACT_TASKS = 16
-"""For up to this many changed tasks, all sign flips are enumerated. For more, they are drawn at random."""
+"""The maximum number of changed tasks for which all sign flips are enumerated instead of drawn at random."""
 ROUNDING = 1e-9
 
 
@@ -33,7 +33,7 @@ def permutation_p_value(differences: Floats) -> float:
 
 
 def _of_equal_sizes(won: int, changed: int) -> float:
-    """Return the exact p-value of a sign test, which is McNemar's test for yes-or-no answers."""
+    """Return the exact p-value of a sign test. For yes-or-no answers, this is McNemar's test."""
     few = min(won, changed - won)
     steps = np.log((changed - np.arange(few)) / (1 + np.arange(few)))
     logs = np.concatenate([[0.0], np.cumsum(steps)]) - changed * log(2)

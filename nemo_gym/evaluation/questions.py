@@ -31,15 +31,15 @@ class Columns:
 
     question: str
     answer: str | None = None
-    """The column of expected answers. Only the grader `rubric` works without one."""
+    """The column of expected answers. Only the grader `rubric` does not need this column."""
     options: str | None = None
-    """For `choice`: the column of options, separated by `|`. By default, all answers in the table are options."""
+    """For the grader `choice`: the column with the options, separated by `|`. By default, all answers are options."""
     subset: str | None = None
-    """Metrics are also computed per value of this column."""
+    """The column that assigns each question to a subset. Metrics are also computed for each subset."""
 
 
 class Questions(NamedTuple):
-    """The rows of a benchmark, and notes about the table."""
+    """The rows of a benchmark, and notes for the user, for example about repeated questions."""
 
     rows: list[JsonObject]
     notes: list[str]
@@ -58,7 +58,7 @@ def write_questions(
 ) -> Path:
     """Write a table's questions as rows to `output`, and the first few to `example.jsonl` next to it. Return `output`.
 
-    Record the table and the calling `script` as inputs, so that `ng eval run` notices if they change.
+    The hashes of the table and of the calling `script` are recorded, so that `ng eval run` detects later changes.
     """
     rows = questions_of(source, Columns(question, answer, options, subset), grader).rows
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def write_questions(
 
 
 def questions_of(source: Path, columns: Columns, grader: Grader) -> Questions:
-    """Return a table's questions as rows. Raise `DataError` with the row and the column of each bad cell."""
+    """Return a table's questions as rows. Raise `DataError` with the row and the column of each invalid cell."""
     sheet = read_sheet(source)
     named = {part: sheet.column(name) for part, name in vars(columns).items() if name}
     if "answer" not in named and grader != "rubric":
@@ -87,7 +87,7 @@ def questions_of(source: Path, columns: Columns, grader: Grader) -> Questions:
         more = f"\n… and {counted(hidden, 'more cell')} with a mistake." if hidden > 0 else ""
         raise DataError("\n".join(problems[:PROBLEMS_SHOWN]) + more)
     if not rows:
-        raise DataError(f"{source}: the table has a header, but no questions. Add a row for each.")
+        raise DataError(f"{source}: the table has a header, but no questions. Add one row per question.")
     return Questions(rows, _repeated(source, rows))
 
 
@@ -128,7 +128,7 @@ def _all_answers(sheet: Sheet, named: dict[str, str]) -> list[str]:
 
 
 def _problems(row: SheetRow, named: dict[str, str], grader: Grader, shared: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the column and the problem of each bad cell."""
+    """Yield the column and the problem of each invalid cell."""
     if not row.cells[named["question"]]:
         yield named["question"], "the question is empty. Fill it in, or delete the row."
     if "subset" in named and not row.cells[named["subset"]]:

@@ -26,23 +26,22 @@ NOT_SCORED_CELLS = [*["–"] * 7, "0"]
 
 @dataclass(frozen=True)
 class Report:
-    """The results of a comparison: the compared runs, differences between their setups, gates and waivers."""
+    """The results of a comparison: the compared metrics, the differences between setups, and gates with waivers."""
 
     comparisons: Sequence[Comparison]
     setups: Sequence[Sequence[SetupDifference]]
-    """The differences between the setups of the two runs, for each comparison."""
+    """For each comparison, the differences between the setups of its two runs."""
     decisions: Sequence[Decision]
     waivers: Sequence[Waiver]
     today: date
 
     @property
     def expired(self) -> list[Waiver]:
-        """The waivers whose last day is over."""
         return [each for each in self.waivers if each.is_expired(self.today)]
 
     @property
     def unused(self) -> list[Waiver]:
-        """The waivers that match no gate."""
+        """The waivers that do not match any gate."""
         gates = [each.gate for each in self.decisions]
         return [waiver for waiver in self.waivers if not any(map(waiver.covers, gates))]
 
@@ -52,11 +51,11 @@ class Report:
         return any(self.waiver_of(each) is None for each in self.decisions if each.verdict != "holds")
 
     def waiver_of(self, decision: Decision) -> Waiver | None:
-        """Return the valid waiver of a gate, or None."""
+        """Return the gate's first waiver that has not expired, or None."""
         return waiver_of(decision.gate, self.waivers, self.today)
 
     def as_dict(self) -> JsonObject:
-        """Return the report in the format of `--json`."""
+        """Return the report as JSON, in the format that `--json` writes."""
         return {
             "comparisons": [
                 {
@@ -98,7 +97,7 @@ class Section(NamedTuple):
 
 
 def sections(comparison: Comparison, letter: str) -> Iterator[Section]:
-    """Yield a section per agent. `letter` names the second run, as in the column headers."""
+    """Yield a section per agent. `letter` is the name of the second run in headings and columns."""
     unscored = [pair.name for pair in comparison.pairs if not pair.is_scored]
     for pair in comparison.pairs:
         rows = [row for row in comparison.rows if row.agent == pair.name]
@@ -115,7 +114,7 @@ def sections(comparison: Comparison, letter: str) -> Iterator[Section]:
 
 
 def gate_lines(report: Report) -> Iterator[str]:
-    """Yield a line per gate, and a last line about the confidence of all decisions together."""
+    """Yield a line per gate, and a last line with the joint confidence level of all decisions."""
     marks = {"holds": "✓", "violated": "✗", "undecided": "?"}
     for each in report.decisions:
         run = f" in {each.run}" if len(report.comparisons) > 1 else ""
@@ -137,7 +136,6 @@ def gate_lines(report: Report) -> Iterator[str]:
 
 
 def difference_text(difference: SetupDifference) -> str:
-    """Return one line about a difference between the setups of two runs."""
     return difference.text if difference.kind == "record" else f"{difference.kind} differs: {difference.text}"
 
 

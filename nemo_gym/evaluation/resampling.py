@@ -14,22 +14,25 @@ DRAWS = 10_000
 SEED = 0
 DRAWS_AT_ONCE = 1_000
 TASKS_PER_VALUE = 10
-"""With more tasks per distinct difference than this, drawing the count of each difference is faster."""
+"""If there are more tasks than this per distinct difference, each draw is a multinomial sample of the differences.
+
+This is faster than drawing every task.
+"""
 MOST_VALUES = 256
-"""If there are more than this many distinct differences, neighbours are merged to save time."""
+"""If there are more than this many distinct differences, neighbouring values are merged to save time."""
 NEGLIGIBLE = 1e-12
 """A variance below this share of the largest squared value is a rounding error."""
 
 
 class Support(NamedTuple):
-    """Distinct values in ascending order, and how many tasks have each value."""
+    """Distinct values in ascending order, and the number of tasks with each value."""
 
     values: Floats
     counts: Integers
 
 
 def support_of(values: Floats) -> Support:
-    """Return the distinct values. If there are too many, merge neighbours, but keep the mean and the variance."""
+    """Return the distinct values. If there are too many, merge neighbouring values, but keep the mean and variance."""
     distinct, counts = np.unique(values, return_counts=True)
     if len(distinct) <= MOST_VALUES:
         return Support(distinct, counts.astype(np.int64))

@@ -21,20 +21,21 @@ from nemo_gym.schemas.row import TASK_INDEX_KEY, Row
 
 REWARD = "reward"
 WORTH_A_PROCESS_BYTES = 32_000_000
-"""Files smaller than this do not justify another process, because they are read faster than it starts."""
+"""Two or more files of at least this size are read in parallel. Starting a process takes longer than reading a smaller
+file."""
 NO_SUBSET = ""
 NO_REWARD = "no reward"
 
 
 @dataclass(frozen=True)
 class Field:
-    """The values of one numeric field, added up per task."""
+    """Statistics of one numeric field: counts and sums per task, and the range over all tasks."""
 
     counts: Integers
-    """How many scored rollouts of each task have the field."""
+    """For each task, the number of scored rollouts that have the field."""
     totals: Floats
     squares: Floats
-    """The sums of the squared values."""
+    """For each task, the sum of the squared values."""
     low: float
     high: float
     is_binary: bool
@@ -42,7 +43,7 @@ class Field:
 
     @classmethod
     def without_values(cls, tasks: int) -> Field:
-        """Return a field without values for this number of tasks."""
+        """Return a field that no rollout has. `tasks` is the number of tasks."""
         return _field(np.zeros(0, dtype=np.int64), np.zeros(0), tasks)
 
 
@@ -65,7 +66,7 @@ class AgentScores:
         return int(self.fields[REWARD].counts.sum())
 
     def with_fields_of(self, other: AgentScores) -> AgentScores:
-        """Return these scores. If every rollout failed, they get the fields of `other`, but without values."""
+        """Return self. If every rollout failed, return a copy with the fields of `other`, but without values."""
         if self.rollouts:
             return self
         return replace(self, fields={name: Field.without_values(len(self.tasks)) for name in other.fields})
@@ -73,14 +74,12 @@ class AgentScores:
 
 @dataclass(frozen=True)
 class RunScores:
-    """The numbers of a run, by agent."""
-
     path: Path
     agents: dict[str, AgentScores]
 
 
 def read_runs(paths: Sequence[Path], *, key: str | None = None, by: str | None = None) -> list[RunScores]:
-    """Return the numbers of several runs, as `read_run` does. Large files are read in parallel."""
+    """Read several runs with `read_run`. Large files are read in parallel."""
     large = [path for path in paths if path.exists() and path.stat().st_size >= WORTH_A_PROCESS_BYTES]
     workers = min(len(large), os.cpu_count() or 1)
     if workers < 2:
@@ -90,10 +89,10 @@ def read_runs(paths: Sequence[Path], *, key: str | None = None, by: str | None =
 
 
 def read_run(path: Path, key: str | None = None, by: str | None = None) -> RunScores:
-    """Return the numbers of a run's scored rollouts, and its failures from `<stem>_failures.jsonl`.
+    """Read the numbers of a run's scored rollouts, and the run's failures from `<stem>_failures.jsonl`.
 
-    A task is identified by its index, or by the row field `key`. Its subset is the value of the field `by`. Raise
-    `DataError` if the task of a rollout is unknown, or if a rollout occurs twice.
+    A task is identified by its index, or by the row field that `key` names. The field that `by` names contains the
+    task's subset. Raise `DataError` if the task of a rollout is unknown, or if a rollout occurs twice.
     """
     agents: dict[str, _Columns] = {}
     failures = RunFiles(results=path).failures
@@ -157,7 +156,6 @@ class _Columns:
             column.append(value)
 
     def fail(self, task: Hashable, row: Row, by: str | None) -> None:
-        """Add a failed attempt."""
         self.failures[self._code(task, row, by), self._repeat(row)] = row.failure_class or NO_REWARD
 
     def _code(self, task: Hashable, row: Row, by: str | None) -> int:
@@ -167,12 +165,12 @@ class _Columns:
         return code
 
     def _repeat(self, row: Row) -> int:
-        # Rollouts from other programs may lack the repeat index, so each gets a unique negative one.
+        # Rollouts from other programs may lack the repeat index. Give each of them a unique negative index.
         index = row.repeat_index
         return -1 - len(self.repeats) - len(self.failures) if index is None else index
 
     def scores(self, path: Path, agent: str) -> AgentScores:
-        """Return the numbers per task."""
+        """Return the scores of the agent's tasks. Raise `DataError` if a rollout occurs twice."""
         codes, tasks = np.array(self.task_codes, dtype=np.int64), len(self.codes)
         self._check_unique(codes, path, agent)
         scored = set(zip(self.task_codes, self.repeats, strict=True)) if self.failures else set()

@@ -1,4 +1,4 @@
-"""Find the differences between the setups of two runs, according to their run records."""
+"""Find the differences between the setups of two runs by comparing their run records."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ Kind = Literal["model", "prompt", "sampling", "data", "version", "settings", "re
 
 
 class SetupDifference(NamedTuple):
-    """One difference between the setups of two runs."""
-
     kind: Kind
     text: str
 
     @property
     def is_intended(self) -> bool:
-        """Whether the difference is another policy model, which is the usual purpose of a comparison."""
+        """Whether the difference is in the policy model. Most comparisons are made between policy models."""
         return self.kind == "model"
 
 
@@ -64,7 +62,7 @@ def _differences(a: RunRecord, b: RunRecord) -> Iterator[SetupDifference]:
     if (a.regraded is None) != (b.regraded is None):
         again = "A" if a.regraded else "B"
         yield SetupDifference("settings", f"only {again} was graded again, so the servers' settings are not compared")
-    # Skip the hash if the models differ, because it includes their settings and therefore differs too.
+    # Compare the configuration hash only if the models are the same, because it includes the settings of the models.
     elif not models and a.config_hash != b.config_hash:
         yield SetupDifference("settings", "the settings of the servers (config_hash)")
 

@@ -16,13 +16,13 @@ from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_lines
 
 DELIMITERS = (",", ";", "\t")
-"""Spreadsheet programs write semicolons in countries with decimal commas."""
+"""The supported delimiters. Spreadsheet programs use semicolons in countries with decimal commas."""
 LIST_SEPARATOR = "|"
 SUFFIXES = (".csv", ".tsv", ".xlsx", ".jsonl")
 
 
 class SheetRow(NamedTuple):
-    """One row. `number` counts as spreadsheet programs do: the header is row 1."""
+    """One row of a sheet. `number` counts from 1 and includes the header, like row numbers in a spreadsheet."""
 
     number: int
     cells: dict[str, str]
@@ -30,14 +30,14 @@ class SheetRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table with a header, all cells as text without outer spaces. Blank rows are left out."""
+    """A table with a header. Cells are text without leading and trailing spaces. Blank rows are skipped."""
 
     path: Path
     columns: tuple[str, ...]
     rows: tuple[SheetRow, ...]
 
     def column(self, name: str) -> str:
-        """Return a column's name as the header spells it. Ignore case. Raise `DataError` if the column is missing."""
+        """Find a column, ignoring case, and return its name in the header. Raise `DataError` if it is missing."""
         if name in self.columns:
             return name
         alike = [column for column in self.columns if column.casefold() == name.strip().casefold()]
@@ -49,7 +49,7 @@ class Sheet:
 
 
 def read_sheet(path: Path) -> Sheet:
-    """Read a table from a file. Raise `DataError`, with the row of the mistake, if it is not a valid table."""
+    """Read a table from a file. Raise `DataError`, with the row if possible, if the table is not valid."""
     if not path.is_file():
         raise DataError(f"{path}: file not found. Check the path.")
     suffix = path.suffix.lower()
@@ -88,8 +88,8 @@ def _header(path: Path, number: int, cells: Sequence[str]) -> tuple[str, ...]:
 def _row(path: Path, number: int, columns: Sequence[str], cells: Sequence[str]) -> SheetRow:
     if any(cells[len(columns) :]):
         raise DataError(
-            f"{path}: row {number} has {len(cells)} cells, but the header has {len(columns)}. Put a text that "
-            "contains the separator into double quotes."
+            f"{path}: row {number} has {len(cells)} cells, but the header has {len(columns)}. Put cells that "
+            "contain the separator in double quotes."
         )
     padded = [*cells, *[""] * (len(columns) - len(cells))]
     return SheetRow(number, dict(zip(columns, padded, strict=False)))
@@ -123,7 +123,7 @@ def _excel_records(path: Path) -> Iterator[list[str]]:
         for cells in book.worksheets[0].iter_rows(values_only=True):
             yield [_as_text(cell) for cell in cells]
         book.close()
-    # A damaged file raises many kinds of errors, of its zip archive and of its XML.
+    # Catch all errors, because a damaged zip archive or invalid XML may raise errors of many types.
     except Exception as error:
         raise DataError(
             f"{path}: not a readable Excel file ({error}). Save it again, or save it as CSV UTF-8."
@@ -160,5 +160,5 @@ def _cell_of(value: object, where: str) -> str:
     if isinstance(value, list) and all(isinstance(each, (str, int, float)) for each in value):
         return LIST_SEPARATOR.join(_as_text(each) for each in value)
     if isinstance(value, (list, dict)):
-        raise DataError(f"{where}: expected a text, a number or a list of them, found {type(value).__name__}.")
+        raise DataError(f"{where}: expected text, a number or a list of them, found {type(value).__name__}.")
     return _as_text(value)

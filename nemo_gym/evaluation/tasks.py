@@ -1,4 +1,4 @@
-"""The value of each task for a metric, from the sums over its rollouts."""
+"""A metric's value for each task, computed from sums over the task's rollouts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ PASS_AT = "pass@"
 
 
 class TaskValues(NamedTuple):
-    """One value per task. It is NaN for a task that does not have the metric."""
+    """The value of a metric for each task. It is NaN for a task that does not have the metric."""
 
     values: Floats
     variance: float | None
-    """The variance of the values' mean if the rollouts of the same tasks are sampled again. None if unknown."""
+    """The variance of the mean of `values` over repeated runs of the same tasks. None if it is unknown."""
 
 
 def task_values(scores: AgentScores, metric: str, places: Integers, *, failed_as_zero: bool) -> TaskValues | None:
@@ -34,7 +34,7 @@ def task_values(scores: AgentScores, metric: str, places: Integers, *, failed_as
 
 
 def mean_values(scores: AgentScores, name: str, places: Integers, *, failed_as_zero: bool = False) -> TaskValues:
-    """Return each task's mean of a numeric field."""
+    """Return the mean of a numeric field for each task. `places` are the tasks' indices."""
     field = scores.fields[name]
     counts, totals, squares = field.counts[places], field.totals[places], field.squares[places]
     if failed_as_zero:
@@ -60,9 +60,9 @@ def most_repeats(scores: AgentScores) -> int:
 
 
 def noise_floor(a: float | None, b: float | None) -> float | None:
-    """Return the difference that two runs of equal models stay below with a probability of 95 %.
+    """Return the difference in mean that two runs of equal models exceed in only 5 % of all cases.
 
-    `a` and `b` are the variances of the runs' means. Return None if one of the variances is unknown.
+    `a` and `b` are the variances of the means. Return None if one of the variances is unknown.
     """
     return None if a is None or b is None else NormalDist().inv_cdf(0.975) * sqrt(a + b)
 
@@ -78,7 +78,7 @@ def _variance_of_mean(counts: Integers, totals: Floats, squares: Floats) -> floa
 
 
 def _chances(scores: AgentScores, k: int, places: Integers, *, failed_as_zero: bool) -> Floats:
-    """Return 1 - C(wrong, k) / C(n, k) of each task, NaN if it has fewer than k rollouts."""
+    """Return 1 - C(wrong, k) / C(n, k) for each task. The value is NaN if the task has fewer than k rollouts."""
     counts = scores.fields[REWARD].counts[places]
     if failed_as_zero:
         counts = counts + scores.failed[places]

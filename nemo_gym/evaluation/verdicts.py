@@ -10,18 +10,18 @@ WHOLE = "label"
 """The name of the verdict on a whole answer."""
 YES, NO, PARTLY = "yes", "no", "partly"
 LABEL_SETS = ((YES, NO), (YES, NO, PARTLY), ("correct", "incorrect", "not attempted"))
-"""People choose from the first set that contains all verdicts of a run, or else from the verdicts themselves."""
+"""Sets of labels. People choose from the first set that contains all verdicts of a run, or else from the verdicts."""
 SPELLINGS: Mapping[str, Sequence[str]] = {
     YES: ("y", "1", "true", "correct", "right", "met", "pass", "ja", "oui", "sí"),
     NO: ("n", "0", "false", "incorrect", "wrong", "not met", "fail", "nein", "non"),
     PARTLY: ("0.5", "partial", "half"),
     "not attempted": ("not_attempted", "na"),
 }
-"""Other spellings of a label that are accepted."""
+"""Other accepted spellings of each label."""
 
 
 def verdicts_of(rollout: JsonObject) -> dict[str, str]:
-    """Return a rollout's verdicts: one per criterion, keyed by its name, or one on the whole answer, keyed `label`."""
+    """Return the verdicts, keyed by criterion. Without criteria, the only key is `label`, for the whole answer."""
     criteria = rollout.get("criteria")
     if (
         isinstance(criteria, list)
@@ -43,7 +43,7 @@ def stratum_of(rollout: JsonObject) -> str:
 
 
 def choices_for(verdicts: Iterable[str]) -> tuple[str, ...]:
-    """Return the labels from which people choose, given all verdicts of the grader."""
+    """Return the labels from which people can choose. `verdicts` are all verdicts of the grader."""
     seen = set(verdicts)
     return next((labels for labels in LABEL_SETS if seen <= set(labels)), tuple(sorted(seen)))
 

@@ -1,4 +1,4 @@
-"""Waivers: known regressions whose gates may be violated until a date."""
+"""Waivers: permissions to violate a gate until a date, because of a known regression."""
 
 from __future__ import annotations
 
@@ -19,34 +19,35 @@ EXAMPLE = (
 
 
 class Waiver(BaseModel):
-    """A known regression, with the gate that it may violate until a date."""
+    """Permission to violate one gate until a date, because of a known regression."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(min_length=1)
     gate: str
-    """The gate that may be violated, as on the command line."""
+    """The gate that may be violated, in the syntax of the command line."""
     until: date
-    """The last day of the waiver."""
+    """The last day on which the waiver is valid."""
     reason: str = Field(min_length=1)
 
     def is_expired(self, today: date) -> bool:
-        """Return whether the waiver's last day is over."""
         return today > self.until
 
     def covers(self, gate: Gate) -> bool:
-        """Return whether the waiver is for a gate. The texts of the two may be spelled differently."""
+        """Return whether the waiver is for this gate, even if the waiver spells the gate differently."""
         return parse_gate(self.gate).condition == gate.condition
 
 
 def read_waivers(path: Path) -> list[Waiver]:
-    """Read a YAML file. Raise `DataError`, naming the file, the entry and the key, if it is not a list of waivers."""
+    """Read waivers from a YAML file. Raise `DataError`, with the file, the entry and the key, if they are invalid."""
     try:
         entries = yaml.safe_load(path.read_text("utf-8"))
     except FileNotFoundError as error:
         raise DataError(f"waivers: file '{path}' not found. Check the path.") from error
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise DataError(f"{path}: cannot be read as YAML: {' '.join(str(error).split())}") from error
+        raise DataError(
+            f"{path}: cannot be read as YAML: {' '.join(str(error).split())}. Correct the file or its permissions."
+        ) from error
     if not isinstance(entries, list):
         raise DataError(f"{path}: not a list of waivers. {EXAMPLE}")
     waivers = [_waiver(entry, f"{path}: waiver {number}") for number, entry in enumerate(entries, start=1)]
@@ -71,5 +72,5 @@ def _waiver(entry: object, place: str) -> Waiver:
 
 
 def waiver_of(gate: Gate, waivers: Sequence[Waiver], today: date) -> Waiver | None:
-    """Return the first waiver of a gate that has not expired, or None."""
+    """Return the first waiver for a gate, ignoring expired waivers, or None."""
     return next((each for each in waivers if each.covers(gate) and not each.is_expired(today)), None)

@@ -15,7 +15,7 @@ TRACKERS = {
     "wandb": ("wandb_project", "wandb_name", "wandb_api_key"),
     "mlflow": ("mlflow_tracking_uri", "mlflow_tracking_token", "mlflow_experiment_name", "mlflow_run_name"),
 }
-"""Each tracker, named like its module in this package, and the settings that must all be set to use it."""
+"""The settings that each tracker requires. The tracker's key is also the name of its module in this package."""
 
 
 def export(
@@ -25,7 +25,10 @@ def export(
     rollouts: Path,
     notice: Callable[[str], None],
 ) -> None:
-    """Send the configuration (with masked secrets), metrics and rollouts. Report failures without raising."""
+    """Send the configuration, the metrics and the rollouts to each configured tracker.
+
+    Secrets in `config` must be masked. Failures are reported with `notice` and not raised.
+    """
     wanted = [tracker for tracker, keys in TRACKERS.items() if all(plain.get(key) for key in keys)]
     if not wanted:
         return
@@ -40,7 +43,7 @@ def export(
 
 
 def wants_rollouts(plain: Mapping[str, object]) -> bool:
-    """Return whether to send the rollouts too. `upload_rollouts_to_wandb` is the setting's older name."""
+    """Return whether to also send the rollouts. `upload_rollouts_to_wandb` is the older name of `upload_rollouts`."""
     return plain.get("upload_rollouts", plain.get("upload_rollouts_to_wandb", True)) is not False
 
 

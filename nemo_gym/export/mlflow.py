@@ -9,17 +9,18 @@ from collections.abc import Mapping
 from nemo_gym.export.shipment import COLUMN, ExportFailed, Shipment
 
 _UNUSABLE = re.compile(r"[^\w\-. :/]")
-"""A character that MLflow rejects in metric names, such as `@`, `[` and `]` in `pass@1[avg-of-4]`."""
+"""Matches a character that MLflow rejects in metric names, such as `@`, `[` and `]` in `pass@1[avg-of-4]`."""
 
 
 def send(shipment: Shipment, settings: Mapping[str, str]) -> None:
-    """Log the run under `mlflow_run_name`, in `mlflow_experiment_name`. Raise `ExportFailed` if that fails."""
+    """Log the run as `mlflow_run_name` in the experiment `mlflow_experiment_name`. Raise `ExportFailed` on failure."""
     try:
-        import mlflow  # optional and slow to import
+        # Import the package here, because it is optional and slow to import.
+        import mlflow
         from mlflow.exceptions import MlflowException
     except ImportError as error:
         raise ExportFailed("the package is not installed. Run: pip install mlflow") from error
-    # The MLflow client reads its token only from the environment.
+    # Set the token as an environment variable, because the MLflow client does not accept it as an argument.
     os.environ["MLFLOW_TRACKING_TOKEN"] = settings["mlflow_tracking_token"]
     try:
         mlflow.set_tracking_uri(settings["mlflow_tracking_uri"])

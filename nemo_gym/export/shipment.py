@@ -1,4 +1,4 @@
-"""The part of a run that is sent to experiment trackers."""
+"""The data of a run that is sent to experiment trackers."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ COLUMN = "rollout"
 
 
 class ExportFailed(UserError):
-    """The error if a run cannot be sent to an experiment tracker, for example because its package is missing."""
+    """A failed export of a run to an experiment tracker, for example because the tracker's package is missing."""
 
 
 class Shipment(NamedTuple):
-    """The data of a run for experiment trackers."""
+    """The configuration, the metrics and the rollouts of a run, to be sent to experiment trackers."""
 
     config: Mapping[str, object]
     metrics: Mapping[str, float | str]
     rollouts_file: Path | None
-    """The file of rollouts. None if rollouts are not to be sent."""
+    """The rollouts file, or None if the rollouts must not be sent."""
 
     def rollouts(self) -> list[str]:
-        """Return each rollout as a JSON line, for a table with a single column."""
+        """Return the rollouts as JSON strings, each for one row of a table with a single column."""
         if self.rollouts_file is None or not self.rollouts_file.exists():
             return []
         return [line.raw.decode() for line in read_raw_lines(self.rollouts_file)]

@@ -10,7 +10,8 @@ from nemo_gym.export.shipment import COLUMN, ExportFailed, Shipment
 def send(shipment: Shipment, settings: Mapping[str, str]) -> None:
     """Log the run under `wandb_name`, in `wandb_project`. Raise `ExportFailed` if that fails."""
     try:
-        import wandb  # optional and slow to import
+        # Import the package here, because it is optional and slow to import.
+        import wandb
     except ImportError as error:
         raise ExportFailed("the package is not installed. Run: pip install wandb") from error
     try:

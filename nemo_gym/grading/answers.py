@@ -8,7 +8,7 @@ from nemo_gym.grading.text import INVISIBLE, normalised, strip_reasoning, unwrap
 
 _ANSWER_LINE = re.compile(rf"[\s{INVISIBLE}>*_`#-]{{0,20}}(?:final\s)?answer[*_`]{{0,4}}\s?[:：](.*)", re.IGNORECASE)
 _RULE = re.compile(r"[-*_=]{3,}")
-"""A horizontal rule of Markdown."""
+"""A Markdown line that is only a horizontal rule."""
 _QUOTES = "\"'“”‘’«»()[]<>"
 
 

@@ -16,7 +16,7 @@ ENDED = "the program ended before it answered the check"
 
 _ENDS_A_LOOP = frozenset({"StopIteration", "StopAsyncIteration", "GeneratorExit"})
 _LARGEST_DECIMAL = 2**63
-"""Larger integers are passed in base 16, because Python limits the digits in base 10."""
+"""Larger integers are passed in base 16, because Python limits the number of digits that it parses in base 10."""
 
 
 class Pipes(NamedTuple):
@@ -29,7 +29,7 @@ class Pipes(NamedTuple):
 
 
 def answer_calls(function_of: Callable[[], Callable[..., object]], calls: int, answers: int) -> None:
-    """Run in the function's process: answer the calls of the check until the check closes the pipe."""
+    """Call the function with the arguments that the check sends, and reply with the result, until the pipe closes."""
     function = function_of()
     with open(calls, "rb") as asked, open(answers, "wb") as replies:
         for line in asked:
@@ -43,7 +43,7 @@ def answer_calls(function_of: Callable[[], Callable[..., object]], calls: int, a
 
 
 def verdict(check: dict[str, str], pipes: Pipes) -> dict[str, str]:
-    """Run in the check's process: run the check, which calls the function like a local one, and return its verdict."""
+    """Run the check, in the check's process, and return its verdict. The check calls the function through `pipes`."""
     caller = _Caller(pipes)
     found = _verdict(check, caller)
     # Report an error even if the check passed: a check that expects an exception must not accept a program that ended
@@ -52,7 +52,7 @@ def verdict(check: dict[str, str], pipes: Pipes) -> dict[str, str]:
 
 
 class _Caller:
-    """The check's side of the pipes, which calls the function in the other process."""
+    """The check's end of the pipes. It sends calls to the function's process."""
 
     def __init__(self, pipes: Pipes) -> None:
         self.is_ended = False

@@ -62,7 +62,7 @@ class FirstFailure(NamedTuple):
 
 
 class CodeGrade(NamedTuple):
-    """The result of each test (True or a `TestResult`), and the seconds that all tests took together."""
+    """The results of a program's tests: True or a `TestResult` for each, and the seconds that all took together."""
 
     results: list[bool | int]
     seconds: float
@@ -70,18 +70,18 @@ class CodeGrade(NamedTuple):
 
     @property
     def is_passed(self) -> bool:
-        """Whether there was a test and every test passed."""
+        """Whether there was at least one test, and every test passed."""
         return bool(self.results) and all(each is True for each in self.results)
 
 
 def last_code_block(text: str) -> str | None:
-    """Return the content of the last fenced block that is closed and not empty, or None."""
+    """Return the content of the last fenced code block that is closed and not empty, or None."""
     found, opening = None, None
     for line in _FENCE.finditer(text):
         if opening is None:
             opening = line
         elif line["fence"].startswith(opening["fence"]) and not line["language"]:
-            # Remove the indentation of a block in a list.
+            # Remove the indentation that a block in a Markdown list has.
             inside = textwrap.dedent(text[opening.end() : line.start()]).strip("\n")
             found = inside if inside.strip() else found
             opening = None
@@ -161,7 +161,7 @@ def _not_finished(trial: Trial) -> tuple[bool | int, str]:
 
 
 def same_output(printed: str, expected: str) -> bool:
-    """Return whether two outputs have equal lines. Leading and trailing spaces are ignored, and 1.50 equals 1.5."""
+    """Return whether two outputs have equal lines. Extra spaces are ignored, and 1.50 equals 1.5."""
     ours, theirs = (text.strip().split("\n") for text in (printed, expected))
     return len(ours) == len(theirs) and all(
         left.strip() == right.strip() or _same_words(left.split(), right.split())
@@ -185,7 +185,7 @@ def _same_number(left: str, right: str) -> bool:
 
 
 def same_values(returned: str, expected: str) -> bool:
-    """Return whether two JSON texts hold equal values."""
+    """Return whether two texts are valid JSON with equal values."""
     try:
         return bool(json.loads(returned) == json.loads(expected))
     except (ValueError, RecursionError):

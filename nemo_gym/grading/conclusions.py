@@ -7,7 +7,7 @@ import re
 from nemo_gym.grading.numbers import NUMBER_WORDS, SCALES, number_in
 
 LONGEST = 1_000
-"""The number of characters at the end of a text that are searched."""
+"""The number of characters at the end of a text in which to look for a stated value."""
 
 _DISPLAYED = re.compile(r"\s*(?:\$\$(.{1,500}?)\$\$|\\\[(.{1,500}?)\\\])[ \t]*", re.DOTALL)
 _SENTENCE_END = re.compile(r"\n|(?<=[.!?])(?<![A-Z][a-z]\.)\s+(?![a-z])")
@@ -18,7 +18,7 @@ _UNDECIDED = re.compile(
     r"find|simplify|solve|how|what)\b",
     re.IGNORECASE,
 )
-"""The marks of a sentence that does not state one value: a question, a denial, a limit, a choice or an instruction."""
+"""A sign that a sentence is a question, denial, limit, choice or instruction, and so does not state one value."""
 _CORRECTED = re.compile(r",\s+(?:and\s+)?not\s+[^,]*\d[^,]*\Z", re.IGNORECASE)
 _LINK = re.compile(r"\b(?:is|are|was|were|be|equals?)\b|:")
 _FORMULA = re.compile(r"\$([^$\n]{1,500})\$(?!\d)|\\\((.{1,500}?)\\\)")
@@ -46,7 +46,7 @@ def concluded(text: str) -> str | None:
 
     If the last equation of the sentence is a calculation, return its result. Otherwise, return the value after the
     last equals sign, or else the value after the last "is" or colon, or else the only value of the sentence. A
-    question, a denial or a choice states no value.
+    question, a denial or a choice does not state a value.
     """
     if _FACTORIAL.fullmatch(text[-LONGEST:]):
         return text.strip(" \t\r\n$")

@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 How = Literal["started", "finished", "failed", "out of time", "too much output", "not run"]
 
 START_GRACE_S = 30.0
-"""Seconds for a sandbox to start and to report on a busy machine, in addition to its trials."""
+"""Seconds for the start and the reports of a sandbox, in addition to its trials. Enough for a busy machine."""
 ESCAPED_BYTE = 6
 """The maximum number of bytes that one byte of output takes in a JSON string."""
 REPORT_BYTES = 65_536
@@ -60,7 +60,7 @@ class Program:
     sources: Sequence[str]
     inputs: Sequence[str] = ()
     output_bytes: Sequence[int] = ()
-    """The output limit of each input, in bytes."""
+    """The maximum size in bytes of the output for each input."""
     function: str | None = None
     check: str | None = None
     """Code that calls the function and contains assertions. It runs in a separate process that the program cannot
@@ -80,22 +80,22 @@ class Trial(NamedTuple):
 
 @dataclass
 class _Slot:
-    """A slot for one sandbox: the user as which it runs, and its control group."""
+    """A user id and a control group that sandboxes use in succession, one sandbox at a time."""
 
     uid: int | None
     group: ControlGroup | None = None
 
 
 class _NotStarted(Exception):
-    """A sandbox that did not start its program. The message is the sandbox's stderr, or the reason."""
+    """The error for a sandbox that did not start its program. The message is the stderr or another reason."""
 
 
 class ConfinedPython:
     """A runner of programs in bubblewrap sandboxes, `size` at a time, each in its own thread.
 
-    The first call finds out how far this machine can confine programs. If it cannot start a sandbox, programs are
-    rejected with `EnvironmentFailed`. If `allow_unconfined` is set, such programs instead run with resource limits
-    only: as the server's user, with access to its files and its network.
+    The first call finds out how far this machine can confine programs. If the machine cannot start a sandbox, calls
+    raise `EnvironmentFailed`. But if `allow_unconfined` is set, programs run without a sandbox. Then only resource
+    limits apply: programs run as the server's user, with access to this user's files and to the network.
     """
 
     def __init__(self, size: int, limits: Limits | None = None, *, allow_unconfined: bool = False) -> None:
@@ -146,7 +146,7 @@ class ConfinedPython:
         self._threads, self._made, self._slots = None, [], []
 
     async def _on_a_thread(self, work: Callable[[Dialogue], _T]) -> _T:
-        """Run `work` in a thread and return its result. If cancelled, kill its process and wait until it has ended."""
+        """Run `work` in a thread and return its result. On cancellation, kill its process and wait until it ends."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._size, thread_name_prefix="sandbox")
         dialogue = Dialogue()
@@ -175,7 +175,7 @@ class ConfinedPython:
                 if ended.output.strip() == "1":
                     return level
                 problem = ended.error
-            # Try the next level, because many machines do not allow control groups and raise an `OSError`.
+            # Try the next level: on many machines, control groups are not allowed and raise an `OSError`.
             except (_NotStarted, OSError) as error:
                 problem = str(error)
         return unconfined(problem)
@@ -272,7 +272,7 @@ class ConfinedPython:
 
 
 def _most_bytes(program: Program) -> int:
-    """Return the maximum size of the sandbox's reports if the program's outputs are within their limits, in bytes."""
+    """Return the maximum size in bytes of the sandbox's reports, if the program's outputs are within their limits."""
     printed = program.output_bytes if program.check is None else [trials.PIPE_CHUNK]
     return REPORT_BYTES + sum(ESCAPED_BYTE * each + 2 * REPORT_BYTES for each in printed)
 

@@ -19,11 +19,11 @@ LIBRARY = "math_verify"
 DEADLINE_S = 2.0
 MEMORY_LIMIT_BYTES = 4 << 30
 LONGEST_TEXT = 20_000
-"""The number of characters at the end of a text that are searched, because the answer is at the end."""
+"""The number of characters at the end of a text in which to look for the answer."""
 LONGEST_ANSWER = 200
-"""The maximum number of characters of a text that consists only of a number."""
+"""A text without a marked answer is itself the answer if it is a number of at most this many characters."""
 LONGEST_EXPRESSION = 2_000
-"""A longer expression, in characters, counts as not equal, because comparing it would block a worker."""
+"""The maximum length of an expression in characters. Longer ones count as not equal, because they block a worker."""
 
 _OPEN_BOX = re.compile(r"\\boxed\s*\{")
 _HASHES = re.compile(r"^####(.*\S)", re.MULTILINE)
@@ -38,7 +38,7 @@ _RELATION = re.compile(
 _LIMITED = re.compile(
     r"\b(?:except|without|least|most|more|less|greater|fewer|above|below|under|over|than)\b", re.IGNORECASE
 )
-"""A word that limits a value, such as "at least". math-verify ignores words."""
+"""A word that limits a value, as in "at least 5". math-verify ignores such words."""
 _CHOICE = re.compile(r"(?<![\\A-Za-z])or(?![A-Za-z])", re.IGNORECASE)
 _ASIDE = re.compile(r"\(\s*or(?![A-Za-z])", re.IGNORECASE)
 _BRACKETED = re.compile(r"[(\[][^()\[\]]*[)\]]")
@@ -50,8 +50,8 @@ _GROUPED = re.compile(r"(?<![\d.,(\[])\d{1,3}(?:,\d{3})+(?![\d,])")
 """A number with thousands separators. math-verify would parse it as a list."""
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 PROSE_WORDS = 3
-"""An expected answer of this many words is a statement, not an expression. Do not compare it with math-verify, which
-would compare only the formulas in it."""
+"""An expected answer of at least this many words is a statement, not an expression. math-verify is not used for
+statements, because it would compare only the formulas in them."""
 _COMMAND = re.compile(r"\\(?:text|mathrm|mbox|textbf)\s*\{[^{}]*\}|\\[A-Za-z]+")
 
 
@@ -75,7 +75,7 @@ class MathEquality:
 
     def __init__(self, *, max_workers: int | None = None, deadline_s: float = DEADLINE_S) -> None:
         if importlib.util.find_spec(LIBRARY) is None:
-            raise LaunchError("math-verify compares expressions and is not installed: pip install 'nemo-gym[math]'")
+            raise LaunchError("math-verify is needed to compare expressions. Install it: pip install 'nemo-gym[math]'")
         cores = os.cpu_count() or 1
         size = min(cores, max_workers) if max_workers else cores
         self._workers = WorkerPool(size, deadline_s, prepare=prepare_worker, memory_limit_bytes=MEMORY_LIMIT_BYTES)
@@ -128,7 +128,7 @@ class MathEquality:
 
 
 def boxed(answer: str) -> str:
-    r"""Return the answer in `\boxed{…}`, which math-verify prefers over other notations."""
+    r"""Return the answer wrapped in `\boxed{…}`, which math-verify prefers over other notations."""
     return rf"\boxed{{{answer}}}"
 
 
@@ -140,7 +140,7 @@ def prepare_worker() -> None:
 
 
 def compare_by_library(expected: str, text: str) -> Comparison:
-    """Compare with math-verify. Call it in a worker, because it may never return."""
+    """Compare two texts with math-verify. Call this function in a worker, because it may never return."""
     library = importlib.import_module(LIBRARY)
     latex, plain = library.LatexExtractionConfig(), library.ExprExtractionConfig()
     gold = library.parse(boxed(_ungrouped(expected)), [latex], parsing_timeout=None)
@@ -168,7 +168,10 @@ def _ungrouped(text: str) -> str:
 
 
 def _says_something_else(expected: str, answer: str) -> bool:
-    """Return whether only the answer has a part that changes its value and that math-verify would ignore."""
+    """Return whether the answer has a word or symbol that math-verify ignores, and that the expected answer lacks.
+
+    Such a word or symbol changes the value of the answer.
+    """
     if any(mark.search(answer) and not mark.search(expected) for mark in (_RELATION, _LIMITED, CHANGES_VALUE, _ASIDE)):
         return True
     if _CHOICE.search(answer) and not _LIST.search(_BRACKETED.sub("", _ungrouped(expected))):

@@ -39,7 +39,7 @@ def _in_folder_first(path: Path, info: ValidationInfo) -> Path:
 
 
 def _is_there(path: Path, info: ValidationInfo) -> Path:
-    # Report a missing file at server start, with its config line, instead of with every verdict.
+    # Report a missing file at server start, with its config line, and not only when the judge is asked.
     context = info.context or {}
     if context.get("checks_files") and paths.find(path, Path.is_file) is None:
         places = ", ".join(dict.fromkeys(map(str, (context["folder"], *paths.search_roots()))))
@@ -52,7 +52,7 @@ PromptFile = Annotated[Path, AfterValidator(_in_folder_first), AfterValidator(_i
 
 
 class JudgeConfig(BaseModel):
-    """The judge model, its prompt and the possible verdicts."""
+    """The configuration of a judge: its model, its prompt and the possible verdicts."""
 
     model_server: ModelServerRef
     """The model server of the judge, as `{type: responses_api_models, name: …}`."""
@@ -68,11 +68,11 @@ class JudgeConfig(BaseModel):
     ends with a label. A label does not count if its sentence denies, quotes or reports it, or if a later sentence
     contradicts it."""
     max_concurrency: int | None = Field(default=64, ge=1)
-    """Maximum number of concurrent calls; null for no limit."""
+    """The maximum number of concurrent calls; null for no limit."""
     responses_create_params: ResponseCreateParams = ResponseCreateParams(input=[])
-    """Sampling parameters of the judge; `input` is replaced."""
+    """Sampling parameters of the judge. `input` is replaced with the prompt."""
     votes: int = Field(default=1, ge=1)
-    """How many times the judge is asked. A label wins if it has more than half of the votes that chose a label."""
+    """The number of times to ask the judge. A label wins if it has more than half of the votes that chose a label."""
     swap: tuple[str, str] | None = None
     """Two fields whose values are swapped to detect position bias. If the verdict is the first label, the judge is
     asked again with the fields swapped, and the verdict counts only if it is the same in both orders."""
@@ -94,10 +94,10 @@ class JudgeConfig(BaseModel):
 
 
 def filled_with(*names: str) -> AfterValidator:
-    """Return an annotation for a `JudgeConfig` or a `PromptFile` that names the fields that the verifier fills in.
+    """Return a validator for a `JudgeConfig` or `PromptFile`: its prompt may only use these fields.
 
-    If the prompt has another field, server start and `ng_validate` report an error. For example:
-    `judge: Annotated[JudgeConfig, filled_with("question", "answer")]`.
+    `names` are the fields that the verifier fills in. If the prompt uses another field, server start and `ng_validate`
+    report an error. Use it in an annotation: `judge: Annotated[JudgeConfig, filled_with("question", "answer")]`.
     """
 
     def check(given: JudgeConfig | Path, info: ValidationInfo) -> JudgeConfig | Path:
@@ -155,7 +155,8 @@ class Verdict:
     """The judge's verdict.
 
     `outcome` is `agreed` if a label has won. It is `tied` if no label has more than half of the votes, and
-    `order_decides` if the swapped fields led to another label. `label` is None unless the outcome is `agreed`.
+    `order_decides` if the judge chose another label after the fields were swapped. `label` is None unless the outcome
+    is `agreed`.
     """
 
     label: str | None
@@ -166,12 +167,12 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """The judge's answers to all calls."""
+        """The judge's answers to all calls, separated by empty lines."""
         return "\n\n".join(call.text for call in self.calls)
 
 
 class Judge:
-    """A judge model with a prompt, for repeated questions with different fields."""
+    """A judge model with a prompt template. Each `ask` fills the template with new values."""
 
     def __init__(self, config: JudgeConfig, client: ServerClient) -> None:
         self._config = config
@@ -181,7 +182,7 @@ class Judge:
         self._labels = LabelReader(config.labels)
 
     async def ask(self, **fields: str) -> Verdict:
-        """Ask the judge with these values of the prompt's fields, and return the verdict.
+        """Fill the prompt's fields with these values, ask the judge, and return the verdict.
 
         Raise `JudgeFailed` if the judge does not answer, or if none of its answers decides on a label.
         """
@@ -247,11 +248,11 @@ def _nonce_of(fields: dict[str, str]) -> str:
 
 
 def read_prompt(path: Path) -> str:
-    """Read a prompt file from the search roots. Raise `ConfigError` if it is missing or not a template."""
+    """Read a prompt file from the search roots. Raise `ConfigError` if it is missing or not a valid template."""
     found = paths.find(path, Path.is_file)
     if found is None:
         places = ", ".join(str(root) for root in paths.search_roots())
-        raise ConfigError(f"prompt: there is no file '{path}' in {places}.")
+        raise ConfigError(f"prompt: there is no file '{path}' in {places}. Check the path.")
     template = found.read_text("utf-8-sig")
     try:
         names = fields_of(template)

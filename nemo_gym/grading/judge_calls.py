@@ -31,13 +31,14 @@ async def call_judge(
         if not reply.ok:
             reading = reply.read()
             if not isawaitable(reading):
-                # A test double without an async `read` only supports `raise_for_status`.
+                # The reply may be a test double without an async `read`. Then only `raise_for_status` can report the
+                # error.
                 await raise_for_status(reply)
             body = await reading
             problem = problem_of_body(body)
             detail = problem.detail if problem else readable(body)
-            # The status may be missing, because tests of published folders use fake replies that only have `ok`,
-            # `cookies` and `read`.
+            # The status may be missing, because tests of published server folders use fake replies that only have
+            # `ok`, `cookies` and `read`.
             status = getattr(reply, "status", "an error")
             raise JudgeFailed(f"the judge '{server_name}' answered {status}: {detail}", server=server_name)
         return response_model.model_validate(await get_response_json(reply))

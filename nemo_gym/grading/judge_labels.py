@@ -13,13 +13,13 @@ _GOES_ON = re.compile(
     rf"{_CLOSERS}(?:[.!]*{_CLOSERS}\Z|[,;:]|\s[-–—(]|\s(?:because|since|as|for|it|they|the|both|this|that|these)\b)",
     re.IGNORECASE,
 )
-"""The text that may follow a verdict. Before other text, the label is part of a question or of another statement."""
+"""A regex for the text after a label that is a verdict. Before other text, the label is only part of a sentence."""
 _NOT = r"(?:\b(?:not|never|no|cannot|neither|nor)\b|n['’]t\b)"
 _REPORTS = (
     r"(?:\A|[,;:])[\s*_]*(?:(?!(?:what|as|which)\b)[\w'’]+\s+){1,5}(?:wrote|writes|says|said|claims|claimed|states|asserts|"
     r"quotes|reads|asks|demands|contains|includes|ends|ended|begins|began|tells|repeats)"
 )
-"""A clause such as "The student wrote", in which the label after it belongs to the judged text."""
+"""A regex for a clause such as "The student wrote". A label after such a clause belongs to the judged text."""
 _DENIED = re.compile(
     rf"(?:{_NOT}|\b(?:hardly|without|unlike|than|instead|wrong|false|incorrect|either|whether)\b)[^,:;=>)→–—-]*\Z"
     rf"|{_NOT}(?:(?:\s+\w+){{0,3}}\s+(?:say|call|conclude|answer|give|choose|pick|be|verdict|label|write|output))?"
@@ -28,7 +28,7 @@ _DENIED = re.compile(
     r"|\bor[\s\"“'*_`]*\Z",
     re.IGNORECASE,
 )
-"""The text before a label that denies the label, or reports that another text contains it.
+"""A regex for text that precedes a label, and denies it or reports that another text contains it.
 
 In "they do not match: equal", the label is not denied, because the colon ends the denial."""
 _CONDITIONAL_OR_QUOTED = re.compile(r"\A\s*>|\b(?:if|unless|otherwise)\b", re.IGNORECASE)
@@ -36,7 +36,7 @@ _NEXT_CLAUSE = re.compile(r"\b(?:so|therefore|thus|hence|but|then)\b", re.IGNORE
 _OPENS_QUOTE = re.compile(r"[\"“'`]\s*\Z")
 _NAMES_VERDICT = re.compile(r"(?:[:=]|\b(?:is|be|say|answer|verdict))[\s\"“'*_`]*\Z", re.IGNORECASE)
 _LONGEST_LEAD = 200
-"""The number of characters before a label that are searched for a denial."""
+"""The maximum number of characters before a label in which to look for a denial of the label."""
 _FIRST_MARK = 0xE000
 """The first of the private-use characters that replace labels, so that regexes can treat a label as one character."""
 _PRIVATE = dict.fromkeys(range(_FIRST_MARK, 0xF900))
@@ -48,7 +48,7 @@ class LabelReader:
     def __init__(self, labels: list[str]) -> None:
         self._labels = labels
         self._mark_of = {label.casefold(): chr(_FIRST_MARK + number) for number, label in enumerate(labels)}
-        # Longest first, so that a label within a longer label does not match.
+        # Try the longest label first, so that a label within a longer label does not match.
         by_length = sorted(labels, key=len, reverse=True)
         self._any = re.compile(
             "|".join(rf"{_edge(each[0])}{re.escape(each)}{_edge(each[-1])}" for each in by_length), re.IGNORECASE
@@ -102,5 +102,5 @@ def _denies(before: str) -> bool:
 
 
 def _edge(character: str) -> str:
-    """Return a regex for a word boundary if a label's edge is a letter, so that the label does not match in a word."""
+    """Return a word-boundary regex if the character can be in a word, so that labels do not match inside words."""
     return r"\b" if character.isalnum() or character == "_" else ""

@@ -1,7 +1,7 @@
 r"""Parse numbers in plain text or LaTeX, and compare them exactly.
 
 Accepts `1,234.50`, `-3/4`, `1 1/2`, `\frac{3}{4}`, `2\frac{1}{2}`, `1.5 \times 10^{3}`, `6e-4`, `25\%` and `\$18`.
-Any of them may be followed by a unit in words: `18 dollars`, `5\text{ km/h}`, `90^\circ`.
+Any of them can be followed by a unit in words: `18 dollars`, `5\text{ km/h}`, `90^\circ`.
 Words that negate a number, calculate with it or scale it, such as "million", are not accepted as a unit.
 """
 
@@ -15,9 +15,9 @@ LONGEST = 200
 """The maximum number of characters. A longer text is not treated as a number."""
 LARGEST_EXPONENT = 300
 ROUNDED_DIGITS = 6
-"""A number with at least this many decimal places equals any number that rounds to it."""
+"""The minimum number of decimal places of a number that is treated as rounded."""
 SIGNIFICANT_DIGITS = 4
-"""A number with fewer significant digits does not equal a number that only rounds to it."""
+"""The minimum number of significant digits of a number that is treated as rounded."""
 SCALES = (
     r"dozens?|hundreds?|thousands?|[mb]illions?|trillions?|quadrillions?|lakhs?|lacs?|crores?|myriads?|"
     r"mille|permille|basis\s+points?|half|(?:fif|six|seven|eigh|nin|ten|hundred|thousand)ths"
@@ -33,7 +33,7 @@ CHANGES_VALUE = re.compile(
     rf"{SCALES}|(?<!\bin )(?<!\bfor )(?<!\bper )(?<![-(]){NUMBER_WORDS}(?!-(?!{NUMBER_WORDS})))(?![A-Za-z])|n['’]t\b",
     re.IGNORECASE,
 )
-"""A word that negates the number before it or changes its value. The "two" in `5 dollars for two tickets` does not."""
+"""Words that change or reject a number, such as "million" or "not". Excludes the "two" in `$5 for two tickets`."""
 
 _SPACE = re.compile(r"\\[,;:!> ]|\\q?quad(?![A-Za-z])|~")
 _DROPPED = re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])|\\?\$|[€£¥]|\{\}|\\[()\[\]]")
@@ -57,13 +57,13 @@ _NO_UNIT = re.compile(
     r"is|are|was|were|equals?|halves|thirds?|quarters?|[mbt]n|[mb]ln|"
     r"oder|ou|oppure|eller|lub|albo|nebo|vagy|veya|или|或者|または)\b"
 )
-"""Words that cannot be part of a unit. "or" in several languages is one of them, because it leaves a choice."""
+"""Words that cannot be part of a unit. They include "or" in several languages, because it offers alternatives."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 class Number(NamedTuple):
-    """A number with the unit and the precision with which it was written."""
+    """A parsed number, with its unit and the number of decimal places that were written."""
 
     value: Fraction
     """The written value, which is 25 for `25%`."""
@@ -71,7 +71,6 @@ class Number(NamedTuple):
     unit: str
     """The unit in lower case and without a plural s, or an empty string."""
     decimals: int
-    """The number of decimal places."""
 
 
 def number_in(text: str) -> Number | None:
@@ -92,7 +91,7 @@ def number_in(text: str) -> Number | None:
 
 
 def same_number(expected: str, answer: str) -> bool | None:
-    """Return whether two texts are the same number, or None if one is not a number or their units differ.
+    """Return whether two texts denote the same number, or None if one is not a number or their units differ.
 
     A unit or percent sign that only one text has is ignored: `18` equals `18 dollars`, and `25%` equals `25` and
     `0.25`.
@@ -152,7 +151,7 @@ def _value(parts: re.Match[str]) -> Fraction:
     else:
         exponent = int(parts["exponent"] or 0)
         if abs(exponent) > LARGEST_EXPONENT:
-            raise ValueError("too large a power of ten")
+            raise ValueError("the power of ten is too large")
         value = Fraction(parts["decimal"]) * Fraction(10) ** exponent
     return -value if parts["sign"] == "-" else value
 

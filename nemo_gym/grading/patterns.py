@@ -1,6 +1,6 @@
 """Search texts with regular expressions from a dataset, in processes that can be killed.
 
-The search of a regular expression can take hours. It holds the interpreter lock, so its own process cannot stop it.
+The search for a regular expression can take hours. It holds the interpreter lock, so its own process cannot stop it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from nemo_gym.grading.workers import WorkerCrashed, WorkerPool, WorkerTimedOut
 TIME_LIMIT_S = 5.0
 LONGEST_TEXT = 20_000
 SIDE_BY_SIDE = 4
-"""The number of simultaneous searches, so that a slow search does not delay other rollouts."""
+"""The maximum number of simultaneous searches. More than one, so that a slow search does not delay all others."""
 
 
 class PatternFailed(ValueError):
-    """A pattern that is not a valid regular expression, took too long, or crashed its worker process.
+    """The error for a pattern that is not a valid regular expression, takes too long, or crashes its worker process.
 
     The message shows the pattern.
     """

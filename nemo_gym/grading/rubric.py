@@ -18,7 +18,7 @@ from nemo_gym.errors import DataError
 ADVICE = "Write a criterion as '- name (2): when it is met'; the weight is 1 if it is left out."
 LONGEST_NAME = 60
 LARGEST_WEIGHT = 1000
-"""A larger number is rejected, because it is probably a year or an amount."""
+"""The largest accepted weight. A larger number is probably a year or an amount."""
 
 _ITEM = re.compile(r"(?P<indent>\s*)(?:[-*+]|\d{1,3}[.)])\s+(?P<text>.*)")
 _HEADING = re.compile(r"(?P<level>#{1,6})\s+(?P<text>.*?)\s*#*")
@@ -46,7 +46,7 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Rubric:
-    """The criteria in a file, and the introduction before them, which describes the answers to grade."""
+    """The criteria in a file, and their introduction. The introduction describes the answers to grade."""
 
     introduction: str
     criteria: tuple[Criterion, ...]
@@ -60,7 +60,7 @@ class Rubric:
 
 @dataclass
 class _Block:
-    """The lines of one criterion, or of the introduction."""
+    """The lines of a rubric's introduction, or of one of its criteria."""
 
     line: int
     text: list[str] = field(default_factory=list)
@@ -98,7 +98,7 @@ def read_rubric(path: Path) -> Rubric:
 
 
 def _blocks(lines: list[str]) -> Iterator[_Block]:
-    """Yield the introduction and then the criteria."""
+    """Yield the lines of the introduction, then those of each criterion."""
     items = [item for item in map(_ITEM.fullmatch, lines) if item]
     top = min((len(item["indent"]) for item in items), default=0)
     block = _Block(0)
@@ -138,14 +138,14 @@ def _weight_and_rest(head: str, where: str) -> tuple[float, str]:
         if not follows_name and not found["word"] and (found["unit"] or "%") == "%":
             raise DataError(
                 f"{where}: '{found[0]}' could be a weight or a part of the text. Put a weight after the name, or "
-                f"write '(weight {found['number']})'. Put other words next to it if it is text."
+                f"write '(weight {found['number']})'. If it is text, add a word inside its brackets."
             )
         return _weight(found, where), f"{before} {after}".strip()
     return 1.0, head
 
 
 def _follows_name(head: str, found: re.Match[str]) -> bool:
-    """Return whether brackets are directly after the criterion's name, or are the end of a bold name."""
+    """Return whether brackets are directly after the criterion's name, or at the end of a bold name."""
     before, after = head[: found.start()].rstrip(), head[found.end() :]
     if bold := _BOLD.match(head):
         between = head[found.end() : bold.end()] if found.start() < bold.end() else head[bold.end() : found.start()]
@@ -157,7 +157,7 @@ def _follows_name(head: str, found: re.Match[str]) -> bool:
 
 def _weight(found: re.Match[str], where: str) -> float:
     if _THOUSANDS.fullmatch(found["number"]):
-        raise DataError(f"{where}: the weight '{found[0]}' has a thousands separator. Write it as digits only.")
+        raise DataError(f"{where}: the weight '{found[0]}' has a thousands separator. Remove the separator.")
     weight = float(found["number"].replace(",", ".")) if _NUMBER.fullmatch(found["number"]) else math.nan
     if not weight > 0:
         raise DataError(f"{where}: the weight '{found[0]}' is not a positive number. {ADVICE}")
@@ -170,7 +170,7 @@ def _weight(found: re.Match[str], where: str) -> float:
 
 
 def _name_and_text(head: str, *, has_more: bool) -> tuple[str, str]:
-    """Split `**name**: text`, `name: text` or `name - text`. A short head that cannot be split is a name."""
+    """Split `**name**: text`, `name: text` or `name - text`. A short text that cannot be split is a name."""
     if bold := _BOLD.match(head):
         return bold["name"].strip(_MARKS), head[bold.end() :].strip(_MARKS)
     if (parted := _SEPARATOR.search(head)) and parted.start() <= LONGEST_NAME:

@@ -24,15 +24,15 @@ INVISIBLE = "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\uf
 FULL_WIDTH = 0xFEE0
 """The code point distance of the full-width `＜` from `<`.
 
-Full-width forms count too, because some tokenizers normalise them before they look for special tokens."""
+Full-width forms are escaped, too, because some tokenizers normalise them before they look for special tokens."""
 
 
 class SpecialTokens:
-    """The known special tokens, and `more` tokens that a specific model has."""
+    """The common special tokens, plus a specific model's own tokens (`more`)."""
 
     def __init__(self, more: Iterable[str] = ()) -> None:
         tokens = sorted({PIPED, *NUMBERED, *BRACKETED, *more}, key=len, reverse=True)
-        # The lookahead for the first character makes the search ten times as fast as the alternatives alone.
+        # Without the lookahead for the first character, the search takes ten times as long.
         first = "".join(sorted({_either(token[0]) for token in tokens}))
         self._pattern = re.compile(f"(?=[{first}])(?:{'|'.join(map(_spelled, tokens))})", re.IGNORECASE)
 
@@ -41,14 +41,14 @@ class SpecialTokens:
 
     def escaped(self, text: str) -> str:
         """Return the text with a space in each special token, so that readers recognize it, but tokenizers do not."""
-        # Repeat, because tokens may overlap and then a pass leaves one of them.
+        # Repeat, because one pass does not find a token that overlaps another one.
         while self.occur_in(text):
             text = self._pattern.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
         return text
 
 
 def visible_text(text: str) -> str:
-    """Return a text without invisible characters and with full-width forms replaced, as a tokenizer may read it."""
+    """Return a text without invisible characters and with full-width forms replaced, as a tokenizer might read it."""
     return re.sub(INVISIBLE, "", unicodedata.normalize("NFKC", text))
 
 

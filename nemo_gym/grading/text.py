@@ -22,7 +22,7 @@ def _number_as_text(value: object) -> object:
 
 
 AnswerText = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | int | float)]
-"""The type of a row's answer: a string, or a number, which is converted to a string without an exponent."""
+"""The type of a row's answer: a string or a number. Numbers are converted to strings without an exponent."""
 
 INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
 """Zero-width characters."""
@@ -41,7 +41,7 @@ _CONNECTOR = re.compile(
     r"|\b(?:or|and|either|also|maybe|perhaps|possibly|alternatively|even)\b)*",
     re.IGNORECASE,
 )
-"""The text between two boxes of the same list, such as a comma or "or"."""
+"""A regex for the text between two boxed parts of one answer, such as a comma or "or"."""
 _DEEPEST_NESTING = 8
 _WORD_OR_PART = re.compile(r"\s+|\S{1,1000}")
 _STOP_AFTER_MARKS = re.compile(rf"(?<=[*_`$])\.[\s{INVISIBLE}]{{0,20}}\Z")
@@ -66,7 +66,7 @@ def strip_reasoning(text: str) -> str:
     """Return the text without the parts between `<think>` and `</think>`.
 
     An unclosed `<think>` removes everything after it, because truncated reasoning is not an answer. A `</think>`
-    without an opening tag removes everything before it, because some chat templates open it in the prompt.
+    without an opening tag removes everything before it, because some chat templates put the `<think>` in the prompt.
     """
     *closed, rest = text.split(THINK_END)
     shown: list[str] = []
@@ -90,10 +90,10 @@ def last_boxed(text: str) -> str | None:
 
 
 def last_boxes(text: str) -> list[str]:
-    r"""Return the contents of the last boxes that are joined as a list, such as `\boxed{1} or \boxed{2}`.
+    r"""Return the contents of the boxes that form the final answer, such as both boxes of `\boxed{1} or \boxed{2}`.
 
-    In most texts, the list has one box, which is that of `last_boxed`. Repeated contents are left out. Return an empty
-    list if there is no complete box.
+    Usually this is only the last box, as in `last_boxed`. Earlier boxes belong to the answer if connectors, such as
+    a comma or "or", join them. Repeated contents are left out. Return an empty list if no box is complete.
     """
     boxes = _boxes(text)
     if not boxes:
@@ -118,7 +118,7 @@ class _Box(NamedTuple):
 
 
 def _boxes(text: str) -> list[_Box]:
-    """Return the complete boxes of a text, sorted by their start."""
+    r"""Return the complete `\boxed{…}` parts of a text, in the order in which they start."""
     first = text.find("\\boxed")
     if first < 0:
         return []
@@ -137,8 +137,8 @@ def _boxes(text: str) -> list[_Box]:
 def option_letter(text: str) -> str | None:
     """Return the letter A to Z of a one-letter option label, or None for any other text.
 
-    Accepts Latin letters of either case and full width, Arabic letters in the order of the numerals (أ ب ج د ه …)
-    and Bengali letters (ক খ গ ঘ ঙ …, also অ ব ড ঢ).
+    Accepts Latin letters in either case (also full-width letters), Arabic letters in the order of the numerals
+    (أ ب ج د ه …) and Bengali letters (ক খ গ ঘ ঙ …, also অ ব ড ঢ).
     """
     label = _composed(text).translate(_HALF_WIDTH).replace(_TATWEEL, "").strip()
     if len(label) != 1:
@@ -163,15 +163,15 @@ def unwrapped(text: str) -> str:
 
 
 def _composed(text: str) -> str:
-    """Convert to NFC in bounded parts, because a letter with n combining marks takes time n²."""
+    """Convert a text to NFC in parts of limited length, because n combining marks on one letter take O(n²) time."""
     return "".join(unicodedata.normalize("NFC", part) for part in _WORD_OR_PART.findall(text))
 
 
 def normalised(text: str, *, keeps_case: bool = False) -> str:
-    """Return a form in which different spellings of the same short answer are equal.
+    """Return the normal form of a short answer, in which different spellings of the answer are equal.
 
-    The form is that of `unwrapped`, with single spaces and without LaTeX spacing, escapes or a final full stop. It is
-    case-folded unless `keeps_case`.
+    In addition to `unwrapped`, replace each run of whitespace or LaTeX spacing by one space, and remove escapes and a
+    final full stop. Unless `keeps_case` is set, the text is case-folded.
     """
     plain = _ESCAPED_SIGN.sub(r"\1", _LATEX_SPACE.sub(" ", unwrapped(text)))
     tidy = _SPACE.sub(" ", plain).strip(WRAPPING_MARKS).rstrip(". ")

@@ -25,13 +25,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, NoReturn, TypedDict
 
 if __name__ == "__main__":
-    # Add this script's folder to the path only for this import, because the program must not import our files.
+    # Add this script's folder to the path only for this import, because the program must not import from it.
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))
     from check_calls import ERROR_TAIL, Pipes, answer_calls, verdict  # type: ignore[import-not-found]
 
     sys.path.pop()
-    # Python was started without `site`, which would add installed packages to the path. So add its builtins, such as
-    # `exit`, which programs expect.
+    # Python was started without the module `site`, which would add installed packages to the path. But programs expect
+    # the builtins that `site` defines, such as `exit`.
     site.setquit()
     site.setcopyright()
     site.sethelper()
@@ -58,7 +58,7 @@ from heapq import *
 from itertools import *
 import bisect, collections, functools, heapq, itertools, math, random, re, string, typing
 """
-"""Imports that a function may rely on, because the websites from which such problems come provide them, too."""
+"""Imports that run before a tested function, because websites that publish programming problems add them, too."""
 
 
 class Job(TypedDict):
@@ -79,7 +79,7 @@ class Job(TypedDict):
     is_alone: bool
     """Whether the sandbox has its own PID namespace."""
     seccomp: str | None
-    """The filter of system calls, as hexadecimal digits."""
+    """The seccomp filter, as hexadecimal digits."""
     scratch: str
 
 
@@ -109,8 +109,10 @@ def main() -> None:
     _prctl(PR_SET_DUMPABLE, 0)
     # Outside a PID namespace, `_sweep` would kill unrelated processes of the user.
     if job["is_alone"] and os.getpid() != 1:
-        raise SystemExit("this script must be process 1 of a process namespace, because it kills all others")
-    # Report the start. The owner attributes any later failure to the program, not to the sandbox.
+        raise SystemExit(
+            "this script must be process 1 of a PID namespace, because it kills all other processes in it"
+        )
+    # Report the start, so that `ConfinedPython` attributes any later failure to the program, not to the sandbox.
     _write_frame({"how": STARTED, "output": "", "error": "", "seconds": 0.0})
     if job["mode"] == "check":
         _write_frame(_checked(job))
@@ -257,11 +259,11 @@ def _limit(job: Job, folder: str) -> None:
 
 
 def _filter_calls(program: bytes) -> None:
-    """Install a filter of system calls, which all descendants inherit."""
+    """Install a seccomp filter. All descendants of this process inherit it."""
     steps = ctypes.create_string_buffer(program, len(program))
     about = struct.pack("HP", len(program) // SECCOMP_STEP_BYTES, ctypes.addressof(steps))
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, about, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "the filter of system calls cannot be installed")
+        raise OSError(ctypes.get_errno(), "the seccomp filter cannot be installed")
 
 
 def _execute(sources: Iterable[tuple[str, str]], name: str) -> dict[str, object]:
@@ -279,12 +281,12 @@ def _function(job: Job) -> Callable[..., object]:
     if found is None and isinstance(solution, type):
         found = getattr(solution(), wanted, None)
     if not callable(found):
-        raise NameError(f"the program defines no function '{wanted}'")
+        raise NameError(f"the program does not define the function '{wanted}'")
     return found
 
 
 def _watched(job: Job, pids: list[int], child: Child, output_bytes: int, began: float) -> Report:
-    """Read a child's output until it ends or exceeds a limit, then kill it and its descendants."""
+    """Read a child's output until the child exits or a limit is exceeded. Then kill the processes that remain."""
     how, output, errors = FINISHED, bytearray(), bytearray()
     deadline, status = began + job["trial_s"], None
     poll = select.poll()
@@ -295,8 +297,8 @@ def _watched(job: Job, pids: list[int], child: Child, output_bytes: int, began: 
         if time.monotonic() > deadline:
             how = OUT_OF_TIME
             break
-        # The end of the child usually closes its pipes and ends this wait. Limit the wait, because grandchildren may
-        # keep the pipes open.
+        # When the child ends, its pipes usually close, which ends this wait. Limit the wait, because grandchildren
+        # might keep the pipes open.
         poll.poll(POLL_S * 1000)
         for end, into, most in ((child.output, output, output_bytes + 1), (child.errors, errors, None)):
             if not _drain(end, into, most):
@@ -345,7 +347,7 @@ def _drain(end: int, into: bytearray, most: int | None) -> bool:
 
 
 def _sweep(job: Job, pids: list[int]) -> None:
-    """Kill the children and all their descendants."""
+    """Kill the children's process groups and, in a PID namespace, all other processes. Wait until they have ended."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
@@ -394,7 +396,7 @@ def _read_exactly(count: int) -> Iterator[bytes]:
     while count:
         chunk = os.read(0, min(count, MEBIBYTE))
         if not chunk:
-            raise SystemExit("the job ended early")
+            raise SystemExit("the input ended before the job was complete")
         count -= len(chunk)
         yield chunk
 

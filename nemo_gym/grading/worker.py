@@ -50,7 +50,7 @@ def _answer(connection: Connection, name: str, pickled: bytes, deadline_s: float
         function = pkgutil.resolve_name(name)
         arguments = pickle.loads(pickled)
         connection.send_bytes(BEGUN)
-        # This timer runs in a C thread, so it ends the process even if a job holds the interpreter lock.
+        # This timer runs in a C thread, so it ends the process even if the called function holds the GIL.
         faulthandler.dump_traceback_later(deadline_s + GRACE_S, exit=True)
         try:
             return RETURNED, pickle.dumps(function(*arguments))
@@ -86,8 +86,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)
-    # A closed connection is not an error, because it is closed when the parent ends. Use a duplicate and keep the
-    # original descriptor open, so that the parent does not see the connection end before it can see the exit code.
+    # A broken connection is not an error: the parent has closed it or ended. Use a duplicate and keep the original
+    # descriptor open, so that the parent does not see the connection end before it can see the exit code.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError, EOFError):
         work(Connection(os.dup(descriptor)))
 

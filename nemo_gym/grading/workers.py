@@ -21,7 +21,7 @@ from typing import Any, TypeVar, TypeVarTuple
 from nemo_gym.grading import worker
 
 START_LIMIT_S = 60.0
-"""The timeout for a worker to start, and to import a job's modules, on a busy machine."""
+"""Timeout in seconds for starting a worker and importing a job's modules. It is long enough for a busy machine."""
 MAX_WAITING = 10_000
 
 T = TypeVar("T")
@@ -29,23 +29,23 @@ Ts = TypeVarTuple("Ts")
 
 
 class WorkerFailed(RuntimeError):
-    """A job that ended without a result, although its function did not raise an exception."""
+    """An error for a job that ended without a result, although its function did not raise an exception."""
 
 
 class WorkerTimedOut(WorkerFailed):
-    """A job that passed its deadline; its worker was killed."""
+    """An error for a job that passed its deadline. Its worker was killed."""
 
 
 class WorkerCrashed(WorkerFailed):
-    """A job during which the worker process ended or ran out of memory."""
+    """An error for a job whose worker process ended or ran out of memory."""
 
 
 class WorkerNotStarted(WorkerFailed):
-    """A worker that did not start, or did not begin the job. The job is not at fault."""
+    """An error for a worker that did not start, or did not begin the job. The job is not at fault."""
 
 
 class WorkersBusy(WorkerFailed):
-    """A job that was rejected because the pool's queue is full."""
+    """An error for a job that was rejected because the pool's queue is full."""
 
 
 class WorkerPool:
@@ -95,7 +95,6 @@ class WorkerPool:
         self._workers.end_all()
 
     def pids(self) -> list[int]:
-        """Return the process ids of the current workers."""
         return [each.pid for each in self._workers.all]
 
     def _submit(self, function: Callable[..., T], args: tuple[object, ...], deadline_s: float | None) -> Future[T]:
@@ -133,7 +132,7 @@ class _Worker:
         return self._process.pid
 
     def call(self, name: str, pickled: bytes, deadline_s: float) -> Any:
-        """Return the function's result or raise its exception. If it raises `WorkerFailed`, this worker has ended."""
+        """Return the function's result or raise its exception. After `WorkerFailed`, this worker has ended."""
         outcome = self._begin(name, pickled, deadline_s)
         if outcome == worker.BEGUN:
             outcome = self._receive(deadline_s, f"{name} did not finish")
@@ -201,7 +200,7 @@ class _Workers:
             return started
 
     def give_back(self, used: _Worker) -> None:
-        """Make a worker available for the next job, unless it was dropped."""
+        """Make a worker available for the next job, unless it was removed from the pool."""
         with self._lock:
             if used in self.all:
                 self._idle.append(used)

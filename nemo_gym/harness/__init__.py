@@ -1,4 +1,4 @@
-"""Run programs that call the model themselves as agents: in a sandbox, with a gateway to the model and the tools."""
+"""Run programs as agents, in a sandbox. They call the model and the tools themselves, through a gateway."""
 
 from nemo_gym.harness.exchange import Exchange, task_text
 from nemo_gym.harness.gateway import Gateway, ToolAddress

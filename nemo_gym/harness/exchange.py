@@ -40,7 +40,7 @@ class Exchange(NamedTuple):
 
     @classmethod
     def of(cls, path: str, request: bytes, answer: bytes, content_type: str) -> Exchange | None:
-        """Parse a call, streamed or not. Return None if a part is not JSON, or if the stream is incomplete."""
+        """Parse a call. Return None if its request or answer is not a JSON object, or if a stream is incomplete."""
         dialect = DIALECTS[path]
         try:
             asked = orjson.loads(request)
@@ -55,7 +55,7 @@ class Exchange(NamedTuple):
 
     @property
     def usage(self) -> JsonObject | None:
-        """The token counts of the call, with the names of the Responses API."""
+        """The token counts of the call, under the field names of the Responses API."""
         given = self.answer.get("usage")
         if not isinstance(given, dict):
             return None
@@ -88,7 +88,7 @@ class Exchange(NamedTuple):
                 }
             )
         except (ValidationError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"the program's last call of the model cannot be read: {error}") from error
+            raise DataError(f"the program's last model call cannot be read: {error}") from error
 
     def _items(self) -> Sequence[InputItem]:
         match self.dialect:
@@ -105,7 +105,7 @@ class Exchange(NamedTuple):
                 return [item for turn in turns for item in anthropic.items_of_message(turn)]
 
     def _tools(self) -> list[JsonObject]:
-        """Return the function tools that the program offered, in the form of the Responses API."""
+        """Return the function tools that the program offered, in the format of the Responses API."""
         tools = []
         for tool in self.request.get("tools") or ():
             about = tool.get("function", tool)

@@ -48,7 +48,10 @@ class ToolAddress:
 
 @dataclass
 class Gateway:
-    """The gateway of one rollout. Create it in the rollout's asyncio task, because it copies that task's context."""
+    """The HTTP gateway through which the program of one rollout reaches the model and the tools.
+
+    Create it in the rollout's asyncio task, because it copies that task's context.
+    """
 
     client: ServerClient
     model_server: str
@@ -63,16 +66,16 @@ class Gateway:
     exchanges: list[Exchange] = field(default_factory=list)
     """The answered model calls, in the order of their answers."""
     failure: RolloutError | None = None
-    """The failure of the last model call, or None if it was answered."""
+    """The failure of the last model call, or None if that call was answered."""
     usage: object = None
-    """The token counts of all calls."""
+    """The sum of the token counts of all calls, or None if no response has contained them."""
     calls: int = 0
     limit_reached: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self._secret = secrets.token_urlsafe(24)
         self._cookies: dict[str, str] = {}
-        # Each connection is handled in a new task. Copy the context, so that these tasks know the rollout's id and
+        # Each connection is handled in a new task. Copy the context, so that these tasks have the rollout's id and
         # deadline.
         self._context = contextvars.copy_context()
 
@@ -96,11 +99,11 @@ class Gateway:
 
     @asynccontextmanager
     async def serving(self, listener: socket.socket, host: str = "127.0.0.1") -> AsyncIterator[str]:
-        """Serve on a listening socket, and yield the base URL of `/v1/…` and `/mcp` for the program.
+        """Serve on a listening socket, and yield the URL below which the program reaches `/v1/…` and `/mcp`.
 
         `host` is the host name under which the program reaches the socket.
         """
-        # Imported here because it takes half a second, and only programs need it.
+        # Imported here because importing aiohttp takes half a second, and most agents do not need a gateway.
         from aiohttp import web
 
         app = web.Application(client_max_size=LARGEST_REQUEST_BYTES)
@@ -191,7 +194,7 @@ def _passed(reply: Reply) -> web.Response:
 
 
 def _in_the_apis_form(reply: Reply, failure: RolloutError) -> web.Response:
-    """Return an error response in the form that the client packages of model APIs expect."""
+    """Return an error response in the format that the client packages of model APIs expect."""
     problem = problem_of_body(reply.body)
     return _passed(reply) if problem is None else _error(reply.status, problem.detail, failure.failure_class)
 

@@ -16,18 +16,18 @@ from nemo_gym.sandbox.providers.base import LOST, TIMED_OUT
 
 EndedBy = Literal["exit", "max_steps"]
 SHOWN_BYTES = 4_000
-"""The maximum length of each output in a result. Of a longer output, only the end is kept."""
+"""The maximum length of each output in a result, in characters. Only the end of a longer output is kept."""
 
 
 @dataclass(frozen=True)
 class ProgramRun:
-    """How a program ended."""
+    """The result of a run: how the program ended, and the end of its output."""
 
     ended_by: EndedBy
     exit_code: int
     seconds: float
     stdout: str
-    """The end of the program's output."""
+    """The end of the program's standard output."""
     stderr: str
 
 
@@ -35,7 +35,7 @@ class ProgramRun:
 class Program:
     """A program that calls the model itself.
 
-    In its arguments, environment variables and files, `{name}` is replaced by the value of this name.
+    Placeholders such as `{model}` in its arguments, environment variables and files are replaced with their values.
     """
 
     command: Sequence[str]
@@ -48,7 +48,7 @@ class Program:
     def environment(self, values: Mapping[str, str]) -> dict[str, str]:
         """Return the program's environment variables.
 
-        These are the variables by which the clients of each API find the gateway, and the program's own, which win.
+        The clients of each API find the gateway by these variables. Variables of `env` override them.
         """
         known = {
             "OPENAI_BASE_URL": values["openai_base_url"],
@@ -95,7 +95,7 @@ class Program:
         if result.return_code != 0 and not gateway.limit_reached.is_set():
             raise AgentFailed(f"{name} ended with exit code {result.return_code}{_last_words(result)}")
         if not gateway.exchanges:
-            raise AgentFailed(f"{name} ended without a call of the model{_last_words(result)}")
+            raise AgentFailed(f"{name} ended without calling the model{_last_words(result)}")
 
 
 def _end_of(output: str | None) -> str:

@@ -24,7 +24,7 @@ API_KEY = "the-gateway-needs-no-key"
 
 
 class Done(NamedTuple):
-    """How a program ended, and the files that it left, for its verifier and the results."""
+    """The result of a program and the files that it left, as JSON for the verifier and the results."""
 
     program: JsonObject
     workspace: JsonObject
@@ -36,7 +36,7 @@ class Work:
 
     program: Program
     files: Mapping[str, str]
-    """The texts of the task's own files, by their path in the workspace."""
+    """The text of each of the task's own files, by its path in the workspace."""
     collects: Sequence[str]
     limits: Limits
     keeps: Literal["never", "failed", "always"]
@@ -46,7 +46,7 @@ class Work:
     async def done(
         self, provider: SandboxProvider, spec: SandboxSpec, gateway: Gateway, gateway_host: str | None, prompt: str
     ) -> Done:
-        """Run the program in a new sandbox, which is removed at the end in any case.
+        """Run the program in a new sandbox, and always remove the sandbox at the end.
 
         Raise `AgentFailed` if the program or its sandbox fails, `InvalidTask` if a file of the task cannot be written,
         and the failure of the last model call if that call failed.
@@ -103,7 +103,7 @@ class Work:
         try:
             await workspace.collect(self.kept_at)
         except AgentFailed as error:
-            # Only log this problem, because the failure of the program matters more.
+            # Only log this problem, so that the failure of the program is raised instead.
             logger.warning("the workspace of a failed program could not be saved: %s", error)
 
 
@@ -111,8 +111,8 @@ class Work:
 async def _listening(sandbox: AsyncSandbox, gateway: Gateway, gateway_host: str | None) -> AsyncIterator[str]:
     """Serve the gateway where the sandbox's commands can reach it, and yield its address.
 
-    If the provider can listen inside its sandboxes, they need no network. Otherwise serve at `gateway_host`, an
-    address of this machine that the sandboxes can reach.
+    If the provider can listen inside its sandboxes, the sandboxes do not need a network. Otherwise serve at
+    `gateway_host`, an address of this machine that the sandboxes can reach.
     """
     listener = await sandbox.listen()
     if listener is None:

@@ -1,4 +1,4 @@
-"""The files of a program: those that its task gives it, and those that it leaves."""
+"""The files of a program: those that its task provides, and those that the program leaves."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ PACK = (
     'to=$1; shift; n=$#; for path in "$@"; do [ ! -e "$path" ] || set -- "$@" "$path"; done; shift $n; '
     f'[ $# -gt 0 ] || exit {NOTHING_THERE}; tar -cf "$to" -- "$@"'
 )
-"""A shell script that packs the existing ones among the given paths into a tar archive."""
+"""A shell script that packs the given paths, if they exist, into a tar archive."""
 CHANGED_MEANWHILE = 1
 """The exit code of tar if a file changed while it was packed."""
 MOST_FILES = 1_000
 
 
 class Collected(BaseModel):
-    """The files that a program left in its workspace, as a verifier sees them."""
+    """The files that a program left in its workspace, as they are passed to the verifier."""
 
     files: dict[str, str] = {}
     """The text of each file, by its path in the workspace."""
     omitted: dict[str, str] = {}
-    """The reason why a file is not in `files`, by its path in the workspace."""
+    """The files that are not in `files`: their paths in the workspace, each with the reason."""
 
 
 class Limits(NamedTuple):
-    """The maximum size of each collected file, and of all together, in bytes."""
+    """The maximum size in bytes of each collected file, and of all collected files together."""
 
     file_bytes: int
     total_bytes: int
@@ -53,20 +53,21 @@ class Workspace:
         self._limits = limits
 
     async def write(self, path: str, content: bytes) -> None:
-        """Write a file, relative to the workspace. Raise `SandboxError` if that fails."""
+        """Write a file to a path that is relative to the workspace. Raise `SandboxError` if that fails."""
         with tempfile.NamedTemporaryFile(prefix="nemo_gym-file-") as file:
             file.write(content)
             file.flush()
             await self._sandbox.upload(file.name, path)
 
     async def is_there(self) -> bool:
-        """Return whether the sandbox still runs."""
+        """Return whether the sandbox is still running."""
         return await self._sandbox.status() is SandboxStatus.RUNNING
 
     async def collect(self, keep_at: Path | None = None) -> Collected:
-        """Read the files to collect that the program left. With `keep_at`, also save its whole workspace there.
+        """Read the files that the program left at the paths to collect.
 
-        The saved workspace is a tar archive. Raise `AgentFailed` if the sandbox is gone.
+        If `keep_at` is set, also save the whole workspace to this path as a tar archive. Raise `AgentFailed` if the
+        sandbox is gone.
         """
         with tempfile.TemporaryDirectory(prefix="nemo_gym-collected-") as folder:
             archive = Path(folder, "workspace.tar")
@@ -124,7 +125,7 @@ def _is_within(name: str, collects: Sequence[str]) -> bool:
 
 
 def filled_in(text: str, values: Mapping[str, str]) -> str:
-    """Replace `{name}` by its value for the given names only, because files of programs contain other braces."""
+    """Replace `{name}` with its value for the given names only, because files of programs contain other braces."""
     for name, value in values.items():
         text = text.replace(f"{{{name}}}", value)
     return text

@@ -1,1 +1,1 @@
-"""HTTP clients: connections, pools and replies, independent of tiers and routes."""
+"""HTTP clients: connections, pools and replies, independent of server types and routes."""

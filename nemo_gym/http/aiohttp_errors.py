@@ -17,9 +17,9 @@ REPLIED = "ClientResponseError"
 
 
 def also_aiohttps(error: ErrorT, method: str = "", url: str = "", headers: Mapping[str, str] | None = None) -> ErrorT:
-    """Return the error, as an instance of the matching aiohttp class too if this process has imported aiohttp.
+    """Return a copy of the error that is also an instance of the matching aiohttp class.
 
-    Code that catches an aiohttp error has imported aiohttp already, so other processes need not pay for the import.
+    If this process has not imported aiohttp, return the error itself, because no code here can catch aiohttp's errors.
     The keyword arguments fill the attributes of aiohttp's `ClientResponseError`.
     """
     if "aiohttp" not in sys.modules:
@@ -41,6 +41,6 @@ def _kind(ours: type[ServerCallError], name: str) -> Any:
     import aiohttp
 
     theirs: type[Exception] = getattr(aiohttp, name)
-    # Keep our own texts, because aiohttp builds its texts from connection details that our errors do not have.
+    # Keep nemo_gym's message, because aiohttp's message would contain connection details that are unknown here.
     members = {"__str__": Exception.__str__, "__repr__": Exception.__repr__, "__module__": ours.__module__}
     return type(ours.__name__, (ours, theirs), members)

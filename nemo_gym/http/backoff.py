@@ -1,4 +1,4 @@
-"""Exponential backoff between tries, with jitter so that callers do not retry in step."""
+"""Exponential backoff between tries, with jitter so that callers do not all retry at the same time."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 
 class Backoff(NamedTuple):
-    """Exponential backoff with jitter, in seconds."""
+    """The parameters of an exponential backoff with jitter. Times are in seconds."""
 
     first_s: float
     factor: float
     longest_s: float
 
     def pause_s(self, failures: int, retry_after_s: float | None = None) -> float:
-        """Return the pause after `failures` failed tries (at least 1), randomly varied by up to 50%.
+        """Return the pause after `failures` (at least 1) failed tries, randomly varied by up to 50%.
 
         The pause is at least `retry_after_s`, or `longest_s` if that is shorter.
         """

@@ -1,4 +1,4 @@
-"""One connection to one of our own servers, which serves one request at a time.
+"""One connection to a nemo_gym server. It carries one request at a time.
 
 When a response is complete, the connection goes back on top of its origin's stack of idle connections. It is checked
 again before the next request: readable data on an idle connection means that the server has closed it. Any other end
@@ -18,12 +18,12 @@ from nemo_gym.errors import ServerCallError
 from nemo_gym.http.reply import BrokenReply, HungUp, RawHeaders, Reply, ReplyTimedOut, Timeouts, excerpt, too_large
 
 RequestBody = bytes | list[bytes]
-"""A body, whole or in pieces that follow each other."""
-# Up to this size, one write of headers and body is cheaper than two.
+"""A request's body, in one piece or in several consecutive pieces."""
+# Bodies up to this size are written together with the headers, because one write is then cheaper than two.
 ONE_WRITE_BYTES = 128 * 1024
-# Allowance for the framing of one chunk; further bytes count as headers.
+# The bytes allowed for the framing of one chunk. Further bytes count as headers.
 CHUNK_FRAMING_BYTES = 32
-# The longest timer, because uvloop rejects infinite ones.
+# The longest delay of a timer, in seconds. uvloop rejects infinite delays.
 LONGEST_ALARM_S = 86_400.0
 # A deadline further away than this gets no timer yet, because most requests end long before their deadline.
 NEAR_S = 10.0
@@ -65,7 +65,7 @@ class Request:
 
 
 class Owner(Protocol):
-    """The pool of connections to one server, as a connection sees it; implemented by `Origin`."""
+    """The pool of connections to one server, with the methods that a connection calls. `Origin` implements it."""
 
     def connection_made(self, connection: Connection) -> None: ...
 
@@ -96,7 +96,7 @@ class Connection(asyncio.Protocol):
         self._heard_at = 0.0
         self._forget_reply()
 
-    # Called by the pool
+    # The pool calls the following methods.
 
     def is_usable(self) -> bool:
         """Return whether an idle connection is still open: readable data means that the server has closed it.
@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
         if self.is_lost or self.transport.is_closing():
             return False
         if self._poller is None:
-            # Created on reuse only: thousands of connections may be waiting for the reply to their first request.
+            # Create the poller only on reuse, because thousands of new connections can exist that do not need one.
             self._poller = select.poll()
             self._poller.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
         return not self._poller.poll(0)
@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
         if request is None:
             return
         due = min(self._heard_at + request.timeouts.read_s, request.ends_at)
-        # One timer serves many requests. It is postponed only when it fires too early, which is rare.
+        # One timer serves many requests: a timer that is set for an earlier time is kept and set again after it fires.
         if due < now + NEAR_S and (self._alarm is None or due < self._alarm_at):
             self._set_alarm(due)
 
@@ -148,17 +148,17 @@ class Connection(asyncio.Protocol):
         self.transport.abort()
 
     def fail(self, kind: type[ServerCallError], what: str) -> None:
-        """Close the connection, and raise this error in the waiter."""
+        """Close the connection, and let the request's waiter raise an error of the class `kind`."""
         request, self.request = self.request, None
         self.transport.abort()
         if request is not None and not request.waiter.done():
             request.waiter.set_exception(kind(request.message(what)))
 
-    # Called by the event loop
+    # The event loop calls the following methods.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        if self.is_lost:  # abandoned while it was connecting
+        if self.is_lost:  # The connection was abandoned before it was opened.
             self.transport.abort()
             return
         self._is_made = True
@@ -182,7 +182,7 @@ class Connection(asyncio.Protocol):
         self._check_size()
 
     def eof_received(self) -> None:
-        # Abort, because the event loop would otherwise write the rest of the request to a server that has gone.
+        # Abort, because otherwise the event loop would write the rest of the request to a disconnected server.
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
         # The parser refers back to this object. Break the cycle, so that both are freed at once.
         self._parser = None
 
-    # Called by the parser
+    # The parser calls the following methods.
 
     def on_message_begin(self) -> None:
         if self.request is None:
@@ -222,7 +222,7 @@ class Connection(asyncio.Protocol):
         # The parser reports trailers as headers. They go to this new list, which is never read.
         self._head_headers, self._headers = self._headers, []
         if self.request is not None and self.request.method == "HEAD":
-            # The parser still expects a body, so it cannot parse another reply.
+            # Do not reuse the connection, because the parser still expects a body.
             self._complete(is_reusable=False)
 
     def on_body(self, part: bytes) -> None:
@@ -239,7 +239,7 @@ class Connection(asyncio.Protocol):
         assert self._parser is not None
         self._complete(is_reusable=self._parser.should_keep_alive())
 
-    # The end of a request
+    # The following methods end a request.
 
     def _complete(self, *, is_reusable: bool) -> None:
         request = self.request
@@ -251,7 +251,7 @@ class Connection(asyncio.Protocol):
         self.request = None
         self._served += 1
         self._is_reusable = is_reusable
-        if request.waiter.done():  # cancelled just now
+        if request.waiter.done():  # The request was cancelled a moment ago.
             self._is_reusable = False
             return
         body = b"".join(self._parts)
@@ -259,7 +259,7 @@ class Connection(asyncio.Protocol):
 
     def _finish(self) -> None:
         self._parts = []
-        # A server may answer before it has read the request; then part of the request is still unsent.
+        # Do not reuse a connection with unsent data: the server answered before it had read the whole request.
         if self._is_reusable and not self.transport.is_closing() and not self.transport.get_write_buffer_size():
             self._owner.put_back(self)
         else:

@@ -29,7 +29,7 @@ __all__ = ["RATE_LIMIT_ERROR_CODES", "RETRY_ERROR_CODES", "NeMoGymAsyncOpenAI"]
 class NeMoGymAsyncOpenAI(BaseModel):
     """Client for one endpoint. Every method returns the parsed JSON object, or raises `EndpointError`.
 
-    `internal` marks one of our own servers, which is called without a proxy. Our own servers retry failures
+    `internal` marks a nemo_gym server, which is called without a proxy. nemo_gym's servers retry failures
     themselves, so for them this client retries only failed connections. The API key never appears in messages.
     """
 
@@ -94,7 +94,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
         return await self._call("POST", path, kwargs, outside="/v1" if path else "")
 
     async def aclose(self) -> None:
-        """Stop using the event loop's shared session. It closes its connections when its last client leaves."""
+        """Stop using the event loop's shared session. The last client to do so closes the session's connections."""
         session, self._session = self._session, None
         if session is not None:
             await session.leave(self)
@@ -177,7 +177,7 @@ def _with_model(asked: JsonObject, policy: Policy | None) -> JsonObject:
 
 
 def _masked(read: Callable[[bytes], AnswerT | None], key: str | None) -> Callable[[bytes], AnswerT | None]:
-    """Return a version of `read` that first masks a row's API key. Other code cannot mask it, not knowing the key."""
+    """Return a version of `read` that first masks `key`, an API key from a row, which other masking does not know."""
     secrets = SecretValues([key or ""])
     return lambda text: read(secrets.mask_bytes(text))
 

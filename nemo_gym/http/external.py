@@ -1,4 +1,4 @@
-"""Calls to external model endpoints, over one session per event loop with limits and retries."""
+"""Calls to external model endpoints, with limits and retries, over one session per event loop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from nemo_gym.opaque import cut_tokens, is_valid_array
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
-# uvicorn closes idle connections after 5 s. A call that reuses one at that moment is lost.
+# Close idle connections before uvicorn does so (after 5 s), because a call on a closing connection fails.
 IDLE_CONNECTION_S = 4.0
 BODY_BEGINNING = 2000
 REDACTED = "[redacted]"
@@ -50,7 +50,10 @@ ADVICE = {
 """Advice to the user, by the status of the endpoint's reply."""
 THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 KNOWN_ORIGINS = 1024
-"""Maximum number of addresses whose proxies a session caches, because each rollout may have its own endpoint."""
+"""Maximum number of addresses whose proxies a session caches.
+
+Each rollout may have its own endpoint, so without a limit the cache could grow indefinitely.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +83,6 @@ class ConnectionLimits(NamedTuple):
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Self:
-        """Return the limits that a configuration sets."""
         return cls(*(int(plain.get(f"global_aiohttp_connector_{key}") or 0) for key in ("limit", "limit_per_host")))
 
 
@@ -88,7 +90,7 @@ _process_limits: list[ConnectionLimits] = []
 
 
 def limit_connections(limits: ConnectionLimits) -> None:
-    """Set the limits for all sessions that this process creates."""
+    """Set the connection limits of all sessions that this process creates later."""
     _process_limits[:] = [limits]
 
 
@@ -110,12 +112,12 @@ class _Answer(NamedTuple):
 class ExternalSession:
     """A pool of connections to external servers, opened in the event loop of its first call.
 
-    It keeps no cookies. It uses the proxies of `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`.
+    It keeps no cookies, and obeys `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`.
     """
 
     def __init__(self) -> None:
         self.limits = _process_limits[0] if _process_limits else _published_limits()
-        """The limits on connections. A change takes effect when the session is opened the next time."""
+        """The limits on connections. A change takes effect the next time the session is opened."""
         self._session: ClientSession | None = None
         self._plain: InternalClient | None = None
         self._proxies: dict[str, str | None] = {}
@@ -133,7 +135,7 @@ class ExternalSession:
         read: Callable[[bytes], AnswerT | None],
         is_ours: bool = False,
     ) -> Awaitable[AnswerT]:
-        """Call the endpoint and return the JSON object of its reply. Our own servers (`is_ours`) need no proxy.
+        """Call the endpoint and return the JSON object of its reply. For nemo_gym's servers (`is_ours`), use no proxy.
 
         `read` (`parsed` or `as_written`) converts the body, and returns None if it is not a JSON object.
 
@@ -155,7 +157,7 @@ class ExternalSession:
                 asked_pause_s = None
                 left_s, began_at = time_left_s(), time.monotonic()
                 if left_s is not None and left_s <= CLOCK_SLACK_S:
-                    raise RolloutTimedOut(f"the rollout's time was over, waiting for {wait}", tier="model")
+                    raise RolloutTimedOut(f"the rollout's time was over while waiting for {wait}", tier="model")
                 try:
                     answer = await self._try(asked, limits.within(left_s))
                     asked_pause_s = answer.pause_s
@@ -183,7 +185,7 @@ class ExternalSession:
         return await self._try_anyhow(asked, limits)
 
     async def _try_plainly(self, asked: _Request, limits: Limits) -> _Answer:
-        """Send the request with our own client: much cheaper than aiohttp, but without TLS and proxies."""
+        """Send the request with `InternalClient`, which is much cheaper than aiohttp but lacks TLS and proxies."""
         if self._plain is None:
             self._plain = InternalClient(max_connections=self.limits.per_host or None, idle_s=IDLE_CONNECTION_S)
         try:
@@ -197,7 +199,7 @@ class ExternalSession:
             raise EndpointError(f"could not connect: {_reason(error)}", was_sent=False) from error
         except ReplyTimedOut as error:
             is_silence = "(read_s)" in str(error)
-            silence, whole = f"said nothing for {limits.silence_s:g} s", f"did not answer within {limits.total_s:g} s"
+            silence, whole = f"sent nothing for {limits.silence_s:g} s", f"did not answer within {limits.total_s:g} s"
             raise EndpointError(silence if is_silence else whole) from error
         except ServerCallError as error:
             raise EndpointError(f"lost the connection: {_reason(error)}") from error
@@ -222,7 +224,7 @@ class ExternalSession:
                 return answer
 
     async def _try_with_aiohttp(self, asked: _Request, limits: Limits, left_s: float) -> _Answer | None:
-        """Send the request. Return None without sending it if the process may not open another file."""
+        """Send the request with aiohttp. Return None if too many open files prevent this."""
         import aiohttp
 
         method, url, body, headers, proxy = asked
@@ -234,7 +236,7 @@ class ExternalSession:
         except aiohttp.ConnectionTimeoutError as error:
             raise EndpointError(f"could not connect within {limits.connect_s:g} s", was_sent=False) from error
         except aiohttp.SocketTimeoutError as error:
-            raise EndpointError(f"said nothing for {limits.silence_s:g} s") from error
+            raise EndpointError(f"sent nothing for {limits.silence_s:g} s") from error
         except TimeoutError as error:
             raise EndpointError(f"did not answer within {limits.total_s:g} s") from error
         except aiohttp.ClientConnectorError as error:
@@ -242,7 +244,7 @@ class ExternalSession:
                 return None
             raise EndpointError(f"could not connect: {error}", was_sent=False) from error
         except ValueError:
-            # Drop the original text: it may quote a header, or the address with its login.
+            # Drop the original error's text, because it may quote a header, or the address with its credentials.
             raise EndpointError(MALFORMED) from None
         except aiohttp.ClientError as error:
             raise EndpointError(f"lost the connection: {error or type(error).__name__}") from error
@@ -250,7 +252,7 @@ class ExternalSession:
     def opened(self) -> ClientSession:
         """Return the aiohttp session. Open it if necessary."""
         if self._session is None or self._session.closed:
-            # Imported here because it takes a third of a second, and most processes make no external calls.
+            # Imported here, because the import takes a third of a second and most processes make no external calls.
             import aiohttp
 
             from nemo_gym.http.limited_response import LimitedResponse
@@ -266,8 +268,7 @@ class ExternalSession:
         return self._session
 
     def proxy_for(self, url: str) -> str | None:
-        """Return the proxy for this address, or None."""
-        # Cached, because aiohttp would read the environment in a thread for every request.
+        # Cache the proxies, because aiohttp would read the environment in a thread for every request.
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         if origin not in self._proxies:
@@ -282,11 +283,11 @@ class ExternalSession:
         return self._plain is not None or (self._session is not None and not self._session.closed)
 
     def join(self, user: object) -> None:
-        """Register `user`, which makes calls through this session."""
+        """Register `user` as a user of this session. The session stays open until its last user leaves."""
         self._users.add(id(user))
 
     async def leave(self, user: object) -> None:
-        """Unregister `user`. Close the session after the last one."""
+        """Unregister `user`. If it was the last user, close the session."""
         if id(user) in self._users:
             self._users.remove(id(user))
             if not self._users:
@@ -303,7 +304,7 @@ class ExternalSession:
 
 
 def _published_limits() -> ConnectionLimits:
-    """Return the limits in the global configuration of this process, where published programs set them."""
+    """Return the limits that programs for the published NeMo Gym set in this process's global configuration."""
     config = maybe_get_global_config_dict()
     return ConnectionLimits() if config is None else ConnectionLimits.of(config)
 
@@ -320,7 +321,6 @@ _sessions: dict[asyncio.AbstractEventLoop, ExternalSession] = {}
 
 
 def open_sessions() -> dict[asyncio.AbstractEventLoop, ExternalSession]:
-    """Return the open sessions of this process by event loop."""
     return {loop: session for loop, session in _sessions.items() if session.is_open}
 
 
@@ -344,8 +344,8 @@ def parsed(text: bytes) -> JsonObject | None:
 
 
 def as_written(text: bytes) -> bytes | None:
-    """Return the text itself if it begins like a JSON object, else None. The caller parses most of it."""
-    # Check the long arrays of tokens, which are not parsed. An invalid one would make a line of results unreadable.
+    """Return the text if it begins like a JSON object and its token arrays are valid, else None. Do not parse it."""
+    # Check the long arrays of tokens. They are not parsed later, and an invalid one would make a result unreadable.
     if not all(map(is_valid_array, cut_tokens(text).arrays)):
         return None
     return text if text.lstrip()[:1] == b"{" else None
@@ -355,7 +355,7 @@ def _object_of(answer: _Answer, headers: Mapping[str, str], read: Callable[[byte
     if answer.status < 300:
         if is_deeper_than(answer.body, DEEPEST_ANSWER):
             raise EndpointError(
-                f"answered {answer.status} with JSON that nests brackets more than {DEEPEST_ANSWER} deep"
+                f"answered {answer.status} with JSON that is nested more than {DEEPEST_ANSWER} levels deep"
             )
         value = read(answer.body)
         if value is not None:
@@ -373,7 +373,7 @@ def _object_of(answer: _Answer, headers: Mapping[str, str], read: Callable[[byte
 
 
 def _reason(error: ServerCallError) -> str:
-    """Return the message without its leading method and address, which the caller adds again."""
+    """Return an error's message without the method and address at its beginning, because the caller adds them."""
     return str(error).partition(": ")[2] or str(error)
 
 
@@ -393,7 +393,7 @@ def _without_login(url: str) -> str:
 
 
 def _without_secrets(text: str, headers: Mapping[str, str]) -> str:
-    # An endpoint may quote a rejected key, and any header may hold one.
+    # Mask all header values, because an endpoint may quote a rejected key, and any header may contain a key.
     for value in headers.values():
         secret = value.removeprefix("Bearer ")
         if len(secret) >= SHORTEST_SECRET:

@@ -1,4 +1,4 @@
-"""A lean HTTP/1.1 client for our own servers, with pooled connections."""
+"""A lean HTTP/1.1 client for nemo_gym's servers, with pooled connections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATH_PATTERN = re.compile(r"/[!-~]*")
 
 
 class InternalClient:
-    """Client for our own servers that keeps its connections.
+    """A client for nemo_gym's servers that keeps its connections open for further requests.
 
     It supports thousands of concurrent requests. It does not support cookie jars, redirects or proxies. Each event
     loop has its own connections, so one client may serve several loops. `close` is final: it closes all
@@ -42,7 +42,7 @@ class InternalClient:
     ) -> None:
         """Set the limits. `max_connections` applies per origin (host and port, or socket path) and event loop.
 
-        `idle_s` is how long an unused connection is kept. It must be well below the servers' own limit (ours: 75 s).
+        `idle_s` is how long an unused connection is kept. It must be well below the servers' limit (nemo_gym: 75 s).
         With `tls`, all servers must speak TLS, except those on unix sockets.
         """
         self.tls = tls
@@ -137,8 +137,8 @@ def _request_head(method: str, path: str, authority: str, headers: RawHeaders, b
         lines.append(b"\r\ncontent-length: %d" % (len(body) if isinstance(body, bytes) else sum(map(len, body))))
     lines.append(b"\r\n\r\n")
     head = b"".join(lines)
-    # Expect a break after the request line and after each header, and one for the empty line. Any further break
-    # would smuggle in another header or request.
+    # Expect a line break after the request line and after each header, and one for the empty line. Any further line
+    # break would smuggle in another header or request.
     breaks = 3 + len(headers) + has_length
     if head.count(b"\n") != breaks or head.count(b"\r") != breaks:
         broken = next(name for name, value in headers if {*b"\r\n"} & {*name, *value})
@@ -148,7 +148,7 @@ def _request_head(method: str, path: str, authority: str, headers: RawHeaders, b
 
 
 def check_request_line(method: str, path: str) -> None:
-    """Raise `ValueError` if a request line cannot hold this method or path."""
+    """Raise `ValueError` if the method or the path is not valid in a request line."""
     if not METHOD_PATTERN.fullmatch(method):
         raise ValueError(f"{method!r} is not an HTTP method. Write it in capitals, such as 'POST'.")
     if not PATH_PATTERN.fullmatch(path):
@@ -183,5 +183,5 @@ def split_url(url: str) -> _SplitUrl:
     if parts.scheme == "http+unix" and parts.netloc:
         return _SplitUrl("localhost", 80, path, unquote(parts.netloc))
     if parts.scheme != "http" or not parts.hostname:
-        raise ValueError(f"{url!r}: between our own servers, a URL must be http://host:port/path (no TLS).")
+        raise ValueError(f"{url!r}: between nemo_gym's servers, a URL must be http://host:port/path (no TLS).")
     return _SplitUrl(parts.hostname, parts.port or 80, path, None)

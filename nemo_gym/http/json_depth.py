@@ -1,15 +1,18 @@
-"""JSON nesting depth, measured without parsing, because parsers recurse and overflow."""
+"""Measure JSON nesting depth without parsing, because recursive parsers may overflow the stack."""
 
 from __future__ import annotations
 
 import re
 
 DEEPEST_ANSWER = 90
-"""The limit for a model's answer. Requests that contain the answer are a few levels deeper and may have 100 levels."""
+"""Maximum nesting depth of a model's answer.
+
+It is below `DEEPEST_REQUEST`, because later requests contain the answer and are a few levels deeper.
+"""
 DEEPEST_REQUEST = 100
-"""The limit for a request to a server, unless its `max_request_depth` is set."""
+"""Maximum nesting depth of a request, unless the server sets `max_request_depth`."""
 DEEPEST_ROW = 200
-"""The limit for a row of a file, even if its servers accept more. orjson cannot write more than 254 levels."""
+"""Maximum nesting depth of a row in a data file, even if servers accept more. orjson writes at most 254 levels."""
 
 _QUOTES_AND_BRACKETS = b'"[]{}'
 _ALL_ELSE = bytes(set(range(256)) - set(_QUOTES_AND_BRACKETS))
@@ -22,7 +25,7 @@ _LARGE_BYTES = 16 * 1024
 
 
 def is_deeper_than(text: bytes | list[bytes], most: int) -> bool:
-    """Return whether a JSON text nests brackets more than `most` deep. Brackets in strings do not count.
+    """Return whether a JSON text is nested more than `most` levels deep. Brackets in strings do not count.
 
     The text may be in pieces. They are joined only if they contain many brackets.
     """
@@ -32,18 +35,18 @@ def is_deeper_than(text: bytes | list[bytes], most: int) -> bool:
         text = text[0] if len(text) == 1 else b"".join(text)
     if len(text) >= _LARGE_BYTES and _has_at_most(most, [text]):
         return False
-    # All steps but the last loop run at the speed of C. Most texts end here, with at most `most` brackets in total.
+    # All steps except the last loop run in C. Most texts do not reach that loop: they have at most `most` brackets.
     brackets = text.translate(_AS_ROUND, _ALL_ELSE)
     if brackets.count(b"(") <= most:
         return False
     if b"\\" in text:
         brackets = _ESCAPED.sub(b"", text).translate(_AS_ROUND, _ALL_ELSE)
-    # Remove the strings without brackets.
+    # Remove the strings, because brackets in them do not count. `translate` reduced strings without brackets to `""`.
     brackets = brackets.replace(b'""', b"")
     if b'"' in brackets:
         brackets = _STRING.sub(b"", brackets)
     for _ in range(min(_FOLDS, most)):
-        # Remove the innermost pairs. Large bodies consist mostly of flat lists and objects.
+        # Remove the innermost pairs of brackets, so that the slow loop has less to do. Large bodies are mostly flat.
         brackets = brackets.replace(b"()", b"")
         most -= 1
         if not brackets:
@@ -57,7 +60,7 @@ def is_deeper_than(text: bytes | list[bytes], most: int) -> bool:
 
 
 def _has_at_most(most: int, pieces: list[bytes]) -> bool:
-    """Return whether a text has at most `most` opening brackets in total, so that it cannot nest deeper.
+    """Return whether a text has at most `most` opening brackets in total, and therefore cannot nest deeper.
 
     In a long text or a long array of numbers, `find` is ten times as fast as checking every byte.
     """

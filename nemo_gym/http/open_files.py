@@ -1,4 +1,4 @@
-"""The process's limit on open files, which include connections, and the part of it that connections may use."""
+"""The process's limit on open files, including connections, and the part of the limit that connections may use."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 import resource
 
 OPEN_FILES = 65535
-"""The assumed limit if the system sets none."""
+"""The limit on open files to assume if the system does not set one."""
 RESERVED_FILES = 128
-"""Descriptors that outgoing connections leave free for other uses; at most a quarter of the limit.
+"""The number of file descriptors that outgoing connections leave free for files, pipes and incoming connections.
 
-The other uses are files, pipes and incoming connections.
+If the limit on open files is low, they leave free only a quarter of it.
 """
 ADVICE = "raise ulimit -n"
 TOO_MANY_FILES = f"this process has too many open files; {ADVICE}"
@@ -27,7 +27,6 @@ def raise_open_files_limit(wanted: int | None = None) -> None:
 
 
 def open_files_limit() -> int:
-    """Return how many files this process may open."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return OPEN_FILES if soft == resource.RLIM_INFINITY else soft
 
@@ -39,7 +38,7 @@ def most_incoming_calls(limit: int | None = None) -> int:
 
 
 def has_room() -> bool:
-    """Return whether this process may open another connection."""
+    """Return whether this process may open another connection without using reserved descriptors."""
     try:
         lowest = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -47,7 +46,7 @@ def has_room() -> bool:
             return False
         raise
     os.close(lowest)
-    # The system assigns the lowest free number, so all lower ones are in use.
+    # The system assigns the lowest free number, so `lowest` is the number of descriptors in use.
     limit = open_files_limit()
     return lowest < limit - _reserved(limit)
 
@@ -58,7 +57,7 @@ def is_out_of_files(error: BaseException) -> bool:
 
 
 def no_free_connection(seconds: float) -> str:
-    """Return the message for a request that waited without success."""
+    """Return the message for a request that timed out because no file descriptor became free."""
     return f"no free connection within {seconds:.3g} s: this process may open {open_files_limit()} files; {ADVICE}"
 
 

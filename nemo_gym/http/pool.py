@@ -1,4 +1,4 @@
-"""The pool of connections to our own servers, with a stack of idle connections per address.
+"""The pool of connections to nemo_gym's servers, with a stack of idle connections per address.
 
 If the process has reached its limit on open files, requests wait until it may open another file.
 """
@@ -28,11 +28,11 @@ BACKLOG_PAUSE_S = 0.005
 CLOSE_S = 1.0
 """Seconds for the other side to confirm the end of a TLS connection."""
 SHORTAGE_CHECK_S = 0.1
-"""Seconds between checks whether another file may be opened, because other code may have closed a file."""
+"""Seconds between checks whether another file may be opened. Other code may have closed one in the meantime."""
 
 
 class Shortage:
-    """The origins of one event loop whose requests wait, because the process may not open another file."""
+    """A queue of origins with requests that wait because the process may not open another file."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.pools: WeakSet[Pool] = WeakSet()
@@ -100,7 +100,7 @@ class Pool:
         return self._origins.get(key) or self._origins.setdefault(key, Origin(self, host, port, uds))
 
     def watch(self) -> None:
-        """Check the timeouts of all connections regularly while there are any."""
+        """Check the timeouts of all connections regularly, for as long as any connection exists."""
         if self._watch is None and self.connections:
             self._watch = self.loop.call_later(NEAR_S / 2, self._look_ahead)
 
@@ -117,10 +117,10 @@ class Pool:
 
     def _sweep_idle(self) -> None:
         self._sweep = None
-        # A list, because `any` of a generator would skip the remaining origins.
+        # Build a list, because `any` of a generator would skip the remaining origins.
         if any([origin.close_idle() for origin in self._origins.values()]):
             self.expect_idle()
-        # Forget unused origins. Each rollout may have its own endpoint, so they would accumulate.
+        # Forget unused origins. Each rollout may have its own endpoint, so origins would accumulate.
         self._origins = {key: origin for key, origin in self._origins.items() if origin.is_in_use}
 
     def close_one_idle(self) -> bool:
@@ -144,7 +144,7 @@ class Pool:
 
 
 class Origin:
-    """The connections to one address: a stack of idle ones and, if their number is limited, a queue."""
+    """The connections to one address: a stack of idle ones, and a queue of requests that wait for one."""
 
     def __init__(self, pool: Pool, host: str, port: int, uds: str | None) -> None:
         self.pool = pool
@@ -163,7 +163,7 @@ class Origin:
         self._is_short = False
 
     def take_idle(self) -> Connection | None:
-        """Return the connection that was used last and is still open, or None."""
+        """Return the most recently used idle connection that is still usable, or None if there is none."""
         idle = self._idle
         if not idle:
             return None
@@ -187,7 +187,7 @@ class Origin:
             if handed is None:
                 if (connection := await self._connect(request)) is not None:
                     return connection
-                # No file could be opened. The request returns to the front of the queue.
+                # Return to the front of the queue, because no file could be opened.
                 is_first = True
             elif handed.is_usable():
                 return handed
@@ -196,13 +196,13 @@ class Origin:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether requests wait because of a shortage of files."""
+        """Whether requests are waiting because this process may not open more files."""
         self._is_short = self._is_short and any(not waiter.done() for waiter in self._queue)
         return self._is_short
 
     @property
     def is_in_use(self) -> bool:
-        """Whether there is a connection, or a request that waits for one."""
+        """Whether a connection is open or being opened, or a request is waiting for one."""
         return bool(self._open or self._opening or self._queue)
 
     def put_back(self, connection: Connection) -> None:
@@ -230,7 +230,7 @@ class Origin:
         self.pool.note_if_emptied()
         self._hand_on_places()
         if self.pool.shortage:
-            # Look for room later, because the event loop closes the descriptor only after this call.
+            # Check for room later, because the event loop closes the descriptor only after this call.
             self.pool.loop.call_soon(self.pool.shortage.ease)
 
     def close_one_idle(self) -> bool:
@@ -301,7 +301,7 @@ class Origin:
             self.hand_on_place()
 
     def hand_on_place(self) -> bool:
-        """Let one waiting request open a connection. Return False if none waits or the limit is reached."""
+        """Let one waiting request open a connection. Return False if no request is waiting or the limit is reached."""
         while self._queue and self._has_place():
             waiter = self._queue.popleft()
             if not waiter.done():
@@ -343,7 +343,7 @@ class Origin:
         if connection.transport.is_closing():
             raise NotConnected(request.message("the server accepted the connection but closed it immediately"))
         if self.pool.shortage:
-            # A file could be opened, so other waiting requests may have room, too.
+            # Let other waiting requests try as well, because this request succeeded in opening a file.
             self.pool.shortage.ease()
         return connection
 
@@ -365,7 +365,7 @@ class Origin:
                 if not self.is_loopback:
                     notice_lost_machines(transport.get_extra_info("socket"))
         except BaseException:
-            # The connection may exist even if opening was cancelled. uvloop then closes it without reporting that.
+            # If opening is cancelled, uvloop may close a new connection without reporting the loss. Report it here.
             connection.connection_lost(None)
             raise
 

@@ -1,4 +1,4 @@
-"""Checks whether a model endpoint is up."""
+"""Check whether a model endpoint is up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 
 class Trouble(StrEnum):
-    """Why an endpoint does not answer."""
+    """The reason why an endpoint does not answer."""
 
     UNKNOWN_NAME = "the name does not resolve"
     REFUSED = "connection refused"
@@ -24,7 +24,7 @@ class Trouble(StrEnum):
 def trouble_of(url: str, timeout_s: float, path: str = "/models") -> Trouble | None:
     """Return why `GET <url><path>` gets no reply, or None if it gets a reply with any status.
 
-    The name resolution and each socket operation may block for `timeout_s`.
+    The name resolution and each socket operation can block for up to `timeout_s`.
     """
     if not resolves(url, timeout_s):
         return Trouble.UNKNOWN_NAME
@@ -41,7 +41,10 @@ def trouble_of(url: str, timeout_s: float, path: str = "/models") -> Trouble | N
 
 
 def endpoint_answers(url: str, timeout_s: float) -> bool:
-    """Return whether `GET /models` below a base URL gets a reply with any status. Block as `trouble_of` does."""
+    """Return whether `GET /models` below a base URL gets a reply with any status.
+
+    The name resolution and each socket operation can block for up to `timeout_s`.
+    """
     return trouble_of(url, timeout_s) is None
 
 
@@ -59,7 +62,7 @@ def resolves(url: str, timeout_s: float) -> bool:
             return
         resolved.set()
 
-    # In a thread, because a name server that does not answer would block for longer than the timeout.
+    # Resolve in a thread, because a name server that does not answer would block for longer than the timeout.
     resolving = threading.Thread(target=resolve, name=f"resolve {host}", daemon=True)
     resolving.start()
     resolving.join(timeout_s)

@@ -1,4 +1,4 @@
-"""Follow redirects without sending the headers that are meant for one server to another server."""
+"""Follow redirects without sending one server's headers to another server."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def client_of(url: str, headers: Mapping[str, str], timeout: httpx.Timeout | flo
 
 
 def _is_of_server(url: httpx.URL, home: httpx.URL) -> bool:
-    """Return whether the addresses have the same origin, or `url` only upgrades from HTTP to HTTPS."""
+    """Return whether `url` has the same origin as `home`, or differs only by an upgrade from HTTP to HTTPS."""
     is_upgrade = (home.scheme, home.port, url.scheme, url.port) == ("http", None, "https", None)
     return url.host == home.host and (is_upgrade or (url.scheme, url.port) == (home.scheme, home.port))

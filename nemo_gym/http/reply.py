@@ -1,4 +1,4 @@
-"""The reply of one of our own servers, and the errors of calls that get no usable reply.
+"""The reply of a nemo_gym server, and the errors of calls that get no usable reply.
 
 ServerCallError         defined in `nemo_gym.errors`; the client raises only its subclasses:
 ├─ NotConnected         nothing was sent (`was_sent` is False): refused or unreachable
@@ -32,13 +32,13 @@ RawHeaders = Sequence[tuple[bytes, bytes]]
 JSON_HEADER = (b"content-type", b"application/json")
 
 RESPONSE_CONTENT_BYTES = 256 * 1024
-"""The most bytes of a failed reply that `ServerReplied` keeps. Enough for the conversation of a failed rollout."""
+"""Bytes of a failed reply that `ServerReplied` keeps. They are enough for the conversation of a failed rollout."""
 MAX_BODY_BYTES = 256 * 1024 * 1024
-"""The most bytes of a reply's body, decompressed."""
+"""Maximum size of a decompressed reply body."""
 
 
 class NotConnected(ServerCallError):
-    """A failed connection, so that nothing was sent."""
+    """A failed attempt to connect. Nothing was sent."""
 
     aiohttps = "ClientConnectorError"
 
@@ -55,7 +55,7 @@ class NoFreeConnection(NotConnected):
 
 
 class HungUp(ServerCallError):
-    """The server closed the connection before the first byte of a reply.
+    """A connection that the server closed before the first byte of a reply.
 
     `was_reused` means that the connection was not new, so the server may have closed it for being idle.
     """
@@ -74,7 +74,7 @@ class BrokenReply(ServerCallError):
 
 
 class ReplyTimedOut(ServerCallError, TimeoutError):
-    """The reply was not complete in time."""
+    """A timeout before the reply was complete."""
 
     aiohttps = "ServerTimeoutError"
 
@@ -95,13 +95,12 @@ class Timeouts(NamedTuple):
     """The timeouts of one request, in seconds; `total_s` also bounds the other three together."""
 
     connect_s: float = 10.0
-    """The time to connect."""
     read_s: float = 1800.0
     """The time to wait for the next byte of the reply."""
     total_s: float = 3600.0
     """The time for the whole request, from the call to the last byte."""
     queue_s: float = 3600.0
-    """The time to wait for a free connection, if `max_connections` is set or the open files are used up."""
+    """The time to wait for a free connection, if `max_connections` or the limit on open files is reached."""
 
     def within(self, left_s: float) -> Timeouts:
         """Return these timeouts, with `total_s` reduced to the time that the rollout has left."""
@@ -113,7 +112,7 @@ class Timeouts(NamedTuple):
 
     @classmethod
     def of(cls, timeout: float | ClientTimeout) -> Timeouts:
-        """Convert aiohttp's `timeout`: total seconds, or a `ClientTimeout`. Fields that are None keep our defaults."""
+        """Convert aiohttp's `timeout`: total seconds, or a `ClientTimeout`. Fields that are None get defaults."""
         if isinstance(timeout, (int, float)):
             return cls(total_s=timeout)
         given = (timeout.sock_connect, timeout.sock_read, timeout.total, timeout.connect)
@@ -134,7 +133,7 @@ class Headers(Mapping[str, str]):
         return values
 
     def __contains__(self, name: object) -> bool:
-        # Compare undecoded names, because callers check every reply for headers that few replies have.
+        # Compare undecoded names to save time, because callers check every reply for headers that few replies have.
         wanted = name.lower().encode("latin-1", "replace") if isinstance(name, str) else None
         return wanted in [each.lower() for each, _ in self.raw]
 
@@ -148,7 +147,7 @@ class Headers(Mapping[str, str]):
         return len(self._values)
 
     def getall(self, name: str) -> list[str]:
-        """Return every value of a name in the order received, or an empty list."""
+        """Return all values of a header in the order received, or an empty list if the header is missing."""
         return list(self._values.get(name.lower(), ()))
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""A cache of model endpoints' replies on disk, for evaluations that are run again."""
+"""A cache of model endpoints' replies on disk, for repeated evaluations."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ReplyCache:
         """Return the key of a request that belongs to the current rollout."""
         rollout_id = current_rollout_id() or ""
         found = _REPEAT.fullmatch(rollout_id)
-        # If the row sets its own rollout id, its repeat is unknown, so the key contains the whole id.
+        # Use the whole id if it does not contain the repeat, because a row may set a rollout id of its own.
         repeat = found[1] if found else rollout_id
         digest = hashlib.sha256(f"{url}\n{repeat}\n".encode())
         digest.update(body)
@@ -69,7 +69,7 @@ class ReplyCache:
         return await asyncio.to_thread(self._read, key)
 
     async def write(self, key: str, reply: bytes) -> None:
-        """Store a reply, unless it reports an error. A full disk is only logged, because the reply itself is fine."""
+        """Store a reply unless it reports an error. A failure to write it is only logged."""
         await asyncio.to_thread(self._write, key, reply)
 
     def _read(self, key: str) -> bytes | None:
@@ -115,5 +115,5 @@ def counts_of(folder: Path, run_id: str) -> Counts:
 
 
 def _counts_file(folder: Path, run_id: str) -> Path:
-    # One byte per call: appending it is atomic, also for several workers of a server.
+    # The file gets one byte per call. Appending one byte is atomic, even if several workers write.
     return folder / "calls" / (run_id or "run")

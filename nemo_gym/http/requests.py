@@ -33,7 +33,7 @@ class GlobalAIOHTTPAsyncClientConfig(BaseModel):
 
 
 def set_global_aiohttp_client(cfg: GlobalAIOHTTPAsyncClientConfig) -> ClientSession:
-    """Open the session of the running event loop with these limits. If it is open already, keep its limits."""
+    """Open the running event loop's session with these limits. A session that is already open keeps its limits."""
     session = external_session()
     session.limits = ConnectionLimits(cfg.global_aiohttp_connector_limit, cfg.global_aiohttp_connector_limit_per_host)
     return session.opened()
@@ -65,9 +65,9 @@ def is_global_aiohttp_client_request_debug_enabled() -> bool:
 async def request(method: str, url: str, _internal: bool = False, **kwargs: Any) -> ClientResponse:
     """Send a request and return aiohttp's response, with any status and its body unread.
 
-    The keywords are those of `aiohttp.ClientSession.request`; orjson serializes `json`. If the connection fails, retry
-    up to `MAX_NUM_TRIES` tries in all. A request that may have arrived is not sent again. `_internal` marks one of our
-    own servers, which is called without a proxy.
+    The keywords are those of `aiohttp.ClientSession.request`; orjson serializes `json`. If the connection fails, try
+    again, up to `MAX_NUM_TRIES` times in all. A request that may have arrived is not sent again. `_internal` is for
+    calls to nemo_gym's own servers. These calls do not use a proxy.
     """
     import aiohttp
 

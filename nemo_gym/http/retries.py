@@ -1,4 +1,4 @@
-"""Rules for retries of failed calls to a model endpoint: which failures, and the pauses between the tries."""
+"""Rules for retrying failed calls to a model endpoint: which failures to retry, and how long to pause."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENDPOINT_BACKOFF = Backoff(first_s=0.5, factor=2, longest_s=30.0)
 class RetryPolicy:
     """The failures to retry, and the pauses between tries. Model calls have no side effects, so a retry is safe.
 
-    After the request was sent, a lost connection or a timeout is final, because the endpoint may still work on it.
+    Once a request has been sent, a lost connection or a timeout is final: the endpoint may still be working on it.
     """
 
     tries: int = MAX_NUM_TRIES
@@ -32,7 +32,6 @@ class RetryPolicy:
     statuses: frozenset[int] = RETRIED
 
     def allows(self, failure: EndpointError) -> bool:
-        """Return whether to retry after this failure."""
         return failure.status in self.statuses if failure.was_sent else True
 
 
@@ -43,7 +42,7 @@ def seconds_of_retry_after(value: str | None) -> float | None:
     with suppress(ValueError):
         seconds = float(value)
         return None if math.isnan(seconds) else max(0.0, seconds)
-    # A date with a huge time zone raises OverflowError.
+    # Suppress OverflowError too, which a date with a huge UTC offset raises.
     with suppress(ValueError, OverflowError):
         then = parsedate_to_datetime(value)
         return max(0.0, (then.replace(tzinfo=then.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
@@ -51,6 +50,6 @@ def seconds_of_retry_after(value: str | None) -> float | None:
 
 
 def pause_asked_for_s(headers: Mapping[str, str]) -> float | None:
-    """Return the pause that a reply asks for, or None. OpenAI and Azure also send `retry-after-ms`."""
+    """Return the pause in seconds that a reply asks for, or None. OpenAI and Azure also send `retry-after-ms`."""
     milliseconds = seconds_of_retry_after(headers.get("retry-after-ms"))
     return seconds_of_retry_after(headers.get("retry-after")) if milliseconds is None else milliseconds / 1000

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 PROBE_TIMEOUT_S = 2.0
 NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
-"""OpenSSL's error reasons if the other side's reply is not TLS."""
+"""OpenSSL's reasons for errors caused by a peer that does not use TLS."""
 
 
 @lru_cache(maxsize=16)
@@ -36,7 +36,8 @@ class _Certificate:
         self._files = (str(tls.cert), str(tls.key))
         self._version = self._version_on_disk()
         self.context = self._read()
-        # OpenSSL calls this at each handshake, even if the client sends no name.
+        # Load a renewed certificate in this callback. OpenSSL calls it at each handshake, even if the client does not
+        # send a server name.
         self.context.sni_callback = self._use_current
         self._current = self.context
 
@@ -54,7 +55,7 @@ class _Certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(*self._files)
-        # Issue no session tickets, because our clients keep their connections instead of resuming sessions.
+        # Issue no session tickets, because nemo_gym's clients keep their connections instead of resuming sessions.
         context.num_tickets = 0
         return context
 
@@ -64,7 +65,7 @@ class _Certificate:
 
 
 def connection_to(host: str, port: int, tls: Tls | None, timeout_s: float) -> HTTPConnection:
-    """Return a blocking connection to one of our own servers, which connects on its first request."""
+    """Return a blocking connection to one of nemo_gym's servers. It is opened by its first request."""
     return _TlsConnection(host, port, tls, timeout_s) if tls else HTTPConnection(host, port, timeout=timeout_s)
 
 

@@ -1,6 +1,7 @@
 """The launcher, which starts, watches and stops the server processes of a run.
 
-The names below are imported on first access, so that a command can start the warm process before its other imports.
+The names below are imported on first access. A command can thus start the warm process, from which servers are forked,
+before its other imports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The types for starting a process: the order, the starter and the process."""
+"""The types for starting a process: its file descriptors, its starter, and the process itself."""
 
 from __future__ import annotations
 
@@ -26,30 +26,28 @@ class Starter(Protocol):
         """Start one process and return its pid."""
 
     def signal(self, pid: int, number: signal.Signals) -> None:
-        """Send a signal to the process and everything that it started."""
+        """Send a signal to the process and to all processes that it started."""
 
     def exit_code(self, pid: int) -> int | None:
         """Return the exit code (negative: the number of the signal), or None while the process runs."""
 
     def close(self) -> None:
-        """Kill all processes that still run."""
+        """Kill all processes that are still running."""
 
 
 @dataclass
 class ServerProcess:
-    """One process of a server instance."""
-
     starter: Starter
     name: str
-    """The instance name, followed by `#<n>` from its second process on."""
+    """The server's instance name, followed by `#<n>` for each process after the first."""
     log_fd: int
     report_fd: int
     pid: int = 0
     is_ready: bool = False
     has_ended: bool = False
     log_has_ended: bool = False
-    """Whether its log has been read to the end."""
+    """Whether the process's log has been read to the end."""
     failure: str | None = None
     """The reason that the process itself reported for not starting."""
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
-    """The last lines of its log."""
+    """The last lines of the process's log."""

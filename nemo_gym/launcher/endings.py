@@ -15,7 +15,7 @@ OUT_OF_MEMORY = " If memory ran out, which dmesg shows, use fewer replicas or wo
 
 
 def how_it_ended(process: ServerProcess) -> str:
-    """Describe how a process ended, as `ended` does. Kill a process that closed its report pipe but still runs."""
+    """Describe how a process ended. Kill a process that closed its report pipe but still runs."""
     deadline = time.monotonic() + EXIT_PATIENCE_S
     while (code := process.starter.exit_code(process.pid)) is None and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -46,6 +46,6 @@ def tails(processes: Sequence[ServerProcess]) -> str:
     return "".join(
         f"\nThe last lines of {process.name}'s log:\n" + "\n".join(f"    {line}" for line in tail)
         for process in processes
-        # Copied first, because a process that still runs may write another line meanwhile.
+        # Copy the lines, because a process that still runs may write another one meanwhile.
         if (tail := list(process.tail))
     )

@@ -24,13 +24,13 @@ from nemo_gym.paths import INSTALL_ROOT, working_dir
 
 DISTRIBUTION = "nemo-gym"
 FULL_EXTRA = "full"
-"""The extra that replaces the published `dev` extra. Published folders import its packages without listing them."""
+"""The extra that replaces `dev` if a published folder requests it. The folder may import any package of `dev`."""
 
 Notice = Callable[[str], None]
 
 
 def interpreters(run: RunConfig, *, auto_install: bool, notice: Notice) -> dict[str, Path]:
-    """Return the interpreters of servers that need their own environments, by server name. Build the environments."""
+    """Build the environments of servers that need their own. Return their interpreters by server name."""
     found: dict[str, Path] = {}
     noted: set[Path] = set()
     for server in run.servers_here.values():
@@ -78,11 +78,14 @@ class Listing(NamedTuple):
 
     python: Path
     command: list[str]
-    """Accepts pip's `--format` and `--outdated`."""
+    """The arguments of the command, which also accepts pip's `--format` and `--outdated`."""
 
 
 def package_listing(folder: Path, plain: Mapping[str, object]) -> Listing:
-    """Return the listing for a folder's own environment if it is built, else for this process's environment."""
+    """Return the command that lists a folder's packages.
+
+    It lists the folder's own environment if that is built, otherwise the environment of this process.
+    """
     python = Path(sys.executable)
     remembered = _remembered(folder, Requirements.of_folder(folder), plain)
     if remembered.is_file():
@@ -136,13 +139,13 @@ def _build(program: Installer, listed: Path, environment: Path, folder: Path) ->
 
 
 def _of_framework(extras: frozenset[str]) -> list[str]:
-    """Return the requirements of the framework with the extras that a folder requests."""
+    """Return the framework's requirements, including those of the extras that a folder requests."""
     wanted = {FULL_EXTRA if extra == "dev" else extra for extra in extras}
     try:
         listed = requires(DISTRIBUTION) or []
     except PackageNotFoundError as error:
         raise LaunchError(
-            f"a folder can have its own environment only if {DISTRIBUTION} is installed, not just on the path. "
+            f"a folder can have its own environment only if {DISTRIBUTION} is installed, not just on sys.path. "
             "Install it: pip install -e ."
         ) from error
     needed = [Requirement(line) for line in listed]

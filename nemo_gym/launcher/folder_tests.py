@@ -1,4 +1,4 @@
-"""The runner for the tests of server folders, each in its own process."""
+"""The runner for the tests of server folders. Each folder's tests run in their own process."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.outcome_counts import COUNTS_FILE
 from nemo_gym.paths import roots_from_here
 
-# The options of our own repository, so that a folder's tests behave the same in any place.
+# Use the pytest options of nemo_gym's repository, so that a folder's tests behave the same outside of it.
 PYTEST = ("-m", "pytest", "--import-mode=importlib", "-o", "asyncio_mode=auto",
           "-o", "asyncio_default_fixture_loop_scope=function", "-p", "nemo_gym.launcher.outcome_counts")  # fmt: skip
 NEEDED = {"pytest": "pytest", "pytest_asyncio": "pytest-asyncio"}
-"""The modules that running tests requires, and the packages that provide them."""
+"""The modules required to run tests, each with the package that provides it."""
 NONE_COLLECTED = 5
 """pytest's exit code if it collected no tests."""
 JUNIT_DIR = "GYM_CI_JUNIT_DIR"
 """The environment variable that names a folder for the JUnit reports."""
 MARKS = ("app.py", "requirements.txt", "pyproject.toml")
-"""The files that mark a server folder. The served file itself may have any name."""
+"""File names that identify a server folder. One of them is enough: the server's code can be in any other file."""
 
 
 def is_server_folder(path: Path) -> bool:
@@ -43,7 +43,7 @@ class Tested(NamedTuple):
 
     folder: Path
     code: int
-    """pytest's exit code; 5 also if the folder has no `tests` folder."""
+    """pytest's exit code; also 5 if the server folder does not have a `tests` folder."""
     passed: int = 0
     failed: int = 0
     skipped: int = 0
@@ -51,25 +51,24 @@ class Tested(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The tier and the folder, such as `resources_servers/mcqa`."""
+        """The folder's name with its tier, such as `resources_servers/mcqa`."""
         return ServerFolder.of(self.folder).name
 
     @property
     def has_tests(self) -> bool:
-        """Whether any tests were found."""
         return self.code != NONE_COLLECTED
 
     @property
     def is_good(self) -> bool:
-        """Whether no test failed."""
+        """Whether pytest succeeded. Also true if there are no tests."""
         return self.code in (0, NONE_COLLECTED)
 
 
 def server_folders() -> list[Path]:
     """Return the server folders in the search roots, sorted by tier and name.
 
-    If several roots contain the same name, the first root wins. Folders that are shipped with nemo_gym are returned
-    only if there are no others.
+    If several roots contain a folder of the same name, the first root wins. Folders that are shipped
+    with nemo_gym are returned only if there are no others.
     """
     roots = paths.search_roots()
     own = _folders_in([root for root in roots if root != paths.INSTALL_ROOT])
@@ -93,21 +92,21 @@ def check_pytest() -> None:
     missing = [package for module, package in NEEDED.items() if importlib.util.find_spec(module) is None]
     if missing:
         raise LaunchError(
-            f"{sys.executable} lacks {' and '.join(missing)}, which the tests need. Install it with make dev "
-            f"in a clone of nemo_gym, else with pip install {' '.join(missing)}."
+            f"{sys.executable} lacks {' and '.join(missing)}, which the tests need. Run make dev in a clone "
+            f"of nemo_gym, otherwise pip install {' '.join(missing)}."
         )
 
 
 def run_tests(folder: Path) -> Tested:
-    """Run a folder's tests with pytest, which shares our standard output."""
+    """Run a folder's tests with pytest, which prints to this process's standard output."""
     if not (folder / "tests").is_dir():
         return Tested(folder, NONE_COLLECTED)
     check_pytest()
-    # Tests import the server as `resources_servers.<name>.app` from its root.
-    # Published tests import its modules by their bare names: `from app import …`.
+    # Add the root to the path, because tests import the server as `resources_servers.<name>.app`.
+    # Also add the folder, because published tests import its modules by their bare names: `from app import …`.
     root = ServerFolder.of(folder).root
     given = [str(Path(place).absolute()) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
-    # Tests also use `from helpers import …` for modules in `tests/`, which pytest's default import mode finds.
+    # Also add `tests/`, as pytest's default import mode does, because tests use `from helpers import …`.
     env = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(folder), str(root), *given, str(folder / "tests")]),
@@ -117,7 +116,7 @@ def run_tests(folder: Path) -> Tested:
     with tempfile.TemporaryDirectory(prefix="nemo_gym_tests_") as work:
         counts = Path(work) / "counts.json"
         command = [sys.executable, *PYTEST, *_report_of(folder), str(folder / "tests")]
-        # The working folder is that of the server, so that relative paths such as data/words.txt work.
+        # Run the tests in the server's folder, so that relative paths such as data/words.txt work.
         code = subprocess.run(command, cwd=folder, env=env | {COUNTS_FILE: str(counts)}, check=False).returncode
         # pytest writes no counts if it cannot start, for example because of an invalid option.
         found = orjson.loads(counts.read_bytes()) if counts.is_file() else {}

@@ -18,12 +18,10 @@ SHOWN_LINES = 15
 
 
 class Installer(Protocol):
-    """A program that resolves and installs packages."""
-
     name: str
 
     def resolve(self, listed: Path, overrides: Path | None, folder: Path) -> str:
-        """Resolve the requirements in the file `listed`. Return lines with exact packages for `install`."""
+        """Resolve the requirements in the file `listed`. Return the text of a file that pins each package."""
 
     def install(self, listed: Path, environment: Path, folder: Path) -> None:
         """Create an environment with exactly the packages in the file `listed`."""
@@ -32,7 +30,7 @@ class Installer(Protocol):
         """Return the command that lists an environment's packages. It accepts `--format` and `--outdated`."""
 
     def installing(self) -> list[str]:
-        """Return the command that installs into the environment of this process."""
+        """Return the command that installs packages into the environment of this process."""
 
 
 class Uv:
@@ -109,7 +107,10 @@ def _run(command: list[str], folder: Path, env: Mapping[str, str]) -> str:
             capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
-        raise LaunchError(f"{folder}: {' '.join(command[:3])} did not finish within {BUILD_TIMEOUT_S:g} s.") from error
+        raise LaunchError(
+            f"{folder}: {' '.join(command[:3])} did not finish within {BUILD_TIMEOUT_S:g} s. Check the connection to "
+            "the package index, and try again."
+        ) from error
     if finished.returncode:
         said = "\n".join(f"    {line}" for line in finished.stderr.strip().splitlines()[-SHOWN_LINES:])
         raise LaunchError(f"{folder}: could not create its environment. {' '.join(command[:3])} reports:\n{said}")

@@ -131,7 +131,7 @@ class RunningServers:
         ready_timeout_s: float = READY_TIMEOUT_S,
         dry_run: bool = False,
     ) -> None:
-        """Bind every socket first, so that each server knows the addresses of all others, then start the servers.
+        """Start the servers. Bind every socket first, so that all addresses are known when they start.
 
         `pythons` has the interpreters of the servers with their own environments.
         """
@@ -149,7 +149,7 @@ class RunningServers:
         self._watcher.secrets = secrets_of(self.run)
         for name in self.run.servers_here:
             starter = own.get(name, self.starter)
-            # One process is enough to check that a server can be built.
+            # Start one process in a dry run, because one is enough to check that a server can be built.
             for number in range(1 if dry_run else self._processes_of(name)):
                 self._start_one(
                     name, number, starter, cookie_secret=secret, dry_run=dry_run, ready_timeout_s=ready_timeout_s
@@ -162,7 +162,7 @@ class RunningServers:
     def wait_until_ready(self, timeout_s: float, *, dry_run: bool = False) -> None:
         """Wait until every process reports that it is ready and every server answers a request."""
         now = started_at = time.monotonic()
-        # In a dry run, wait longer: at the timeout, the processes end themselves and report where they hang.
+        # In a dry run, wait longer: at the timeout, each process ends itself and reports where it hangs.
         deadline = started_at + timeout_s + (DRY_RUN_PATIENCE_S if dry_run else 0)
         remind_at = started_at + REMINDER_S
         failed: list[ServerProcess] = []
@@ -170,8 +170,8 @@ class RunningServers:
             names = ", ".join(each.name for each in waiting)
             if now >= deadline:
                 raise LaunchError(
-                    f"not ready after {timeout_s:g} s: {names}. +ready_timeout_s=… gives servers longer to start."
-                    f"{tails(waiting)}"
+                    f"servers are not ready after {timeout_s:g} s: {names}. "
+                    f"+ready_timeout_s=… gives servers longer to start.{tails(waiting)}"
                 )
             if now >= remind_at:
                 remind_at = now + REMINDER_S
@@ -206,7 +206,7 @@ class RunningServers:
         self._keeper = Keeper(self._places, self._watcher, policy, notice=self.notice, on_restart=self._note_restart)
 
     def watch(self, timeout_s: float) -> None:
-        """Wait for this long. Raise `LaunchError` if a server is not restarted any more, or the joined run ended."""
+        """Wait for `timeout_s`. Raise `LaunchError` if a server will not be restarted, or if the joined run ended."""
         assert self._keeper is not None, "call keep_up first"
         if self._membership is not None and self._membership.failure is not None:
             raise self._membership.failure
@@ -218,7 +218,7 @@ class RunningServers:
             return
         self._is_stopped = True
         if self._record is not None:
-            # Remove the record before the servers end, so that a collection knows why its rollouts are lost.
+            # Remove the run's record before the servers end, so that a collection knows why its rollouts are lost.
             remove_run(self._record)
         if self._membership is not None:
             self._membership.close()
@@ -226,7 +226,7 @@ class RunningServers:
             if self._keeper is not None:
                 self._keeper.close()
             for doors in self._doors.values():
-                # Close our copies of the sockets, because callers of an ended server would otherwise keep waiting.
+                # Close the launcher's copies of the sockets. Otherwise callers of an ended server would keep waiting.
                 doors.close()
             self._signal_all(signal.SIGTERM)
             deadline = time.monotonic() + STOP_PATIENCE_S
@@ -237,7 +237,7 @@ class RunningServers:
             if self._keeper is None or str(error) != str(self._keeper.failure):
                 self.notice(str(error))
         finally:
-            # Also runs if the wait is interrupted, for example by a second Ctrl-C, so that no process is left.
+            # Kill the remaining processes, even if the wait is interrupted, for example by a second Ctrl-C.
             for starter in self._starters:
                 starter.close()
             for place in self._places:
@@ -253,7 +253,7 @@ class RunningServers:
         return self.run.servers[name].num_workers or self.run.replicas
 
     def _open_doors(self, server: ServerConfig) -> Doors:
-        """Open a server's sockets: for each process one at the shared address and a private one."""
+        """Open a server's sockets. Several processes share one address, and each also gets a private socket."""
         number = self._processes_of(server.name)
         written = self.run.written_address(server)
         first = listen(
@@ -265,7 +265,7 @@ class RunningServers:
         return Doors([first], [], self._shortcut())
 
     def _shortcut(self) -> socket.socket | None:
-        # Shortcuts only make calls cheaper, so a failure is not an error.
+        # Ignore a failure, because callers can use the port instead. The unix socket only makes calls cheaper.
         with suppress(OSError):
             return self._private.listen()
         return None
@@ -389,7 +389,7 @@ class RunningServers:
 
 
 def _failure_at_start(process: ServerProcess) -> LaunchError:
-    """Return the error for a server that ended at start, with its own message or its last log lines."""
+    """Return the error for a server that ended at start. It contains the server's message or its last log lines."""
     if process.failure is not None:
         return LaunchError(process.failure)
     when = ", so the others are stopped too" if process.is_ready else " before it was ready"
@@ -404,7 +404,8 @@ def _expect_answers(servers: Sequence[ServerConfig], tls: Tls | None) -> None:
             connection.getresponse()
         except (OSError, HTTPException) as error:
             raise LaunchError(
-                f"server '{server.name}' reports that it is ready, but {server.url}/ does not answer ({error})"
+                f"server '{server.name}' reports that it is ready, but {server.url}/ does not answer ({error}). Its "
+                "log may show why."
             ) from error
         finally:
             connection.close()

@@ -25,7 +25,7 @@ from nemo_gym.http.tls import connection_to
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 
 HEAD_WAIT_S = 60.0
-"""Seconds to wait for a head server that does not answer, at the start and later."""
+"""Seconds to wait for a head server that does not answer, both before joining the run and during it."""
 RECORD_WAIT_S = 15.0
 """Seconds to wait for the record of a run on this machine, if no token is given."""
 REFUSED_WAIT_S = 10.0
@@ -35,7 +35,7 @@ OK = 200
 
 
 class LeftRunError(LaunchError):
-    """The reason to stop this machine's servers: the head server has not answered for long, or its run has ended."""
+    """An error that stops this machine's servers: the head server did not answer for too long, or its run ended."""
 
 
 class JoinedRun(NamedTuple):
@@ -51,7 +51,7 @@ class JoinedRun(NamedTuple):
         url = head.url
         began_at, has_noted = time.monotonic(), False
         while True:
-            # Look again each time, because a run on the same machine records its token only after its start.
+            # Look the token up each time, because a run on the same machine records its token only after its start.
             token = given or run_token_for(head.host, head.port)
             try:
                 client = ServerClient.load_from_global_config(head, token)
@@ -73,7 +73,7 @@ class JoinedRun(NamedTuple):
             )
         if not token:
             raise LaunchError(
-                f"the run at {url} is open (run_token: false), so nothing shows which servers belong to it. Remove "
+                f"the run at {url} is open (run_token: false), and no machine can join an open run. Remove "
                 "run_token: false from its configuration to join it."
             )
         return cls(str(config[RUN_ID_KEY]), token)
@@ -87,7 +87,7 @@ def cookie_secret_of(run: RunConfig) -> str:
 
 
 def needs_one_process(server: ServerConfig) -> bool:
-    """Return whether a server supports only one process: it compares the rollouts of a group, or serves MCP."""
+    """Return whether a server must be one process. True if it compares the rollouts of a group or serves MCP."""
     return GROUP_KEY in server.settings or server.settings.get("expose_tools_over_mcp") is True
 
 
@@ -108,7 +108,7 @@ class Membership:
     def __init__(
         self, run: RunConfig, instances: Callable[[], Sequence[ServerInstance]], notice: Callable[[str], None]
     ) -> None:
-        """Report once before returning. Raise `LaunchError` if the head server refuses these servers."""
+        """Report once before returning. Raise `LaunchError` if the head server rejects these servers."""
         self.failure: LaunchError | None = None
         self._run = run
         self._instances = instances
@@ -130,7 +130,7 @@ class Membership:
             try:
                 self._send("DELETE", b"")
             except (OSError, HTTPException):
-                # Ignore this, because the head server drops servers that are no longer reported.
+                # Ignore the error, because the head server drops servers that are no longer reported.
                 return
 
     def _check_reachable(self) -> None:
@@ -139,7 +139,7 @@ class Membership:
             if is_loopback(instance.host) and not is_loopback(self._host):
                 raise LaunchError(
                     f"{instance.config_path} listens on {instance.host}, which the other machines of the run cannot "
-                    "reach. Set +default_host=0.0.0.0, or its host to an address of this machine."
+                    "reach. Set +default_host=0.0.0.0, or set its host to an address of this machine."
                 )
 
     def _reached(self) -> list[ServerInstance]:
@@ -149,7 +149,7 @@ class Membership:
         ]  # fmt: skip
 
     def _report(self) -> str | None:
-        """Report once. Return None if the head server accepts the servers, else why it does not."""
+        """Report once. Return None if the head server accepts the servers, or else the error message."""
         report = PartReport(run_id=self._run.run_id, machine=socket.gethostname(), instances=self._reached())
         status, body = self._send("PUT", report.model_dump_json().encode())
         if status == OK:
@@ -169,7 +169,8 @@ class Membership:
                 refusal = self._report()
             except (OSError, HTTPException) as error:
                 silent_s = time.monotonic() - heard_at
-                # A head server that is restarted does not refuse connections, because its launcher keeps the port.
+                # Wait less if the connection is refused. The head server is then not just being restarted, because its
+                # launcher keeps the port open during a restart.
                 left_s = (REFUSED_WAIT_S if isinstance(error, ConnectionRefusedError) else HEAD_WAIT_S) - silent_s
                 silence = f"the head server at {self._url} has not answered for {silent_s:.0f} s ({error})"
                 refusal = f"{silence}, so the servers on this machine are stopped." if left_s < 0 else None

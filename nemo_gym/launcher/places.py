@@ -1,4 +1,4 @@
-"""One process of a run, with everything needed to start it and to restart it."""
+"""One process of a run, with everything needed to start and restart it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ class Place:
     """One process of a run, including its restarts."""
 
     name: str
-    """The server's name, followed by `#<n>` from its second process on."""
+    """The server's name, followed by `#<n>` for each process after the first."""
     server: str | None
-    """The server that it serves; None for the head server."""
+    """The name of the server; None for the head server."""
     starter: Starter
     listeners: list[socket.socket]
     """The listening sockets, which stay open in this process as long as the run lasts. During a restart, callers
     therefore wait in the backlog instead of being refused, and no other process can take the port."""
     settings: ProcessSettings | Callable[[], HeadSettings]
-    """The settings of the process. A server's are fixed; the head server's are computed at each start, because they
-    list the instances."""
+    """The settings of the process. Those of a server are fixed. Those of the head server are computed at each start,
+    because they list the instances."""
     process: ServerProcess = field(init=False)
-    """The current process, or the last one."""
+    """The process that was started last. It may have ended."""
     _updates: int | None = field(default=None, init=False)
-    """The writing end of the settings pipe, which stays open for updates to the head server."""
+    """The writing end of the head server's settings pipe, which stays open for updates; None for other servers."""
 
     def fill(self, watcher: Watcher) -> None:
         """Start a process. Raise `LaunchError` if the starter can no longer start processes."""
@@ -56,7 +56,7 @@ class Place:
         self._hand_over(settings_write)
 
     def send(self, instance: ServerInstance) -> None:
-        """Send a changed instance to the head server."""
+        """Send a changed instance to the head server. Do nothing if this is the process of another server."""
         if self._updates is not None:
             # Ignore a full or broken pipe. A head server that is restarted receives all instances with its settings.
             with contextlib.suppress(BlockingIOError, BrokenPipeError):
@@ -76,7 +76,7 @@ class Place:
     def _hand_over(self, pipe: int) -> None:
         self.close()
         settings = self.settings() if callable(self.settings) else self.settings
-        # A child that has died already is noticed by its report pipe, so a failed write is ignored.
+        # Ignore a failed write. If the child has died already, its report pipe shows that.
         with contextlib.suppress(BrokenPipeError), os.fdopen(pipe, "wb", closefd=False) as writing:
             writing.write(_line(settings))
         if isinstance(settings, HeadSettings):

@@ -45,8 +45,8 @@ def launch_on_ray(
     """
     if run.only is not None or run.joins:
         raise LaunchError(
-            "only and join are for machines without a cluster. With launcher: ray, Ray distributes the servers. "
-            "Remove both settings. To choose the node of a server, set ray: {node: …} in its block."
+            "The settings only and join are for machines without a cluster. With launcher: ray, Ray distributes the "
+            "servers. Remove both settings. To choose the node of a server, set ray: {node: …} in its block."
         )
     cluster = Cluster(run)
     try:
@@ -58,7 +58,7 @@ def launch_on_ray(
         running.start(ready_timeout_s=ready_timeout_s)
         running.wait_until_ready(ready_timeout_s)
         running.keep_up(RestartPolicy(restart_limit, ready_timeout_s))
-        # Record the run before the actors start, because an actor on this machine records a run without a record.
+        # Record the run before the actors start. Otherwise, an actor on this machine would record it instead.
         running.record()
         running.start_actors(ready_timeout_s, restart_limit, auto_install=auto_install)
     except BaseException:
@@ -124,7 +124,7 @@ class ServersOnRay(RunningServers):
         self._replicas.wait_until_ready()
 
     def watch(self, timeout_s: float) -> None:
-        """Wait for this long. Raise `LaunchError` if a server is not restarted any more."""
+        """Wait for `timeout_s`. Raise `LaunchError` if a server has ended and will not be restarted."""
         deadline = time.monotonic() + timeout_s
         while True:
             if self._replicas is not None and self._replicas.failure is not None:
@@ -149,12 +149,12 @@ class ServersOnRay(RunningServers):
                 self._cluster.leave()
 
     def _run_of(self, server: ServerConfig) -> RunConfig:
-        """Return the run for the actor of one server, without the settings of the other servers."""
+        """Return the run's configuration for the actor of one server. Leave out the other servers' settings."""
         head = self.run.head
         own = server.model_copy(
             update={
                 "num_workers": 1,
-                # Keep only hosts that the server's own block sets. Hosts set for all servers are of this machine.
+                # Ignore a host that is set for all servers, because it is an address of this machine.
                 "host": server.host if "host" in server.origins else self._cluster.all_addresses,
                 "advertised_host": server.advertised_host if "advertised_host" in server.origins else "",
             }
@@ -181,7 +181,7 @@ class ServersOnRay(RunningServers):
 
 
 def _with_head_alone(run: RunConfig, cluster: Cluster) -> RunConfig:
-    """Return the run for this machine: only the head server, at an address that the nodes can reach."""
+    """Return the configuration for this machine: only the head server, at an address that the nodes can reach."""
     head = run.head
     if not is_loopback(cluster.node_ip):
         host = cluster.all_addresses if is_loopback(head.host) else head.host

@@ -34,14 +34,14 @@ STOP_PATIENCE_S = 5.0
 
 @dataclass(frozen=True)
 class ActorOrder:
-    """All that an actor needs to start its server."""
+    """The settings with which an actor starts its server."""
 
     run: RunConfig
-    """The run with one server to start, and the head server to join."""
+    """The run's configuration, with only the server to start, and with the head server to join."""
     environment: Mapping[str, str] = field(repr=False)
-    """Environment variables of the driver with secrets that the server may read."""
+    """The driver's environment variables that may contain secrets and that the server may read."""
     roots: tuple[Path, ...]
-    """The paths on the driver of the folders whose code is packed, if any."""
+    """The paths of the packed folders on the driver; empty if no folder is packed."""
     ready_timeout_s: float
     restart_limit: int
     auto_install: bool
@@ -62,15 +62,15 @@ class Report(NamedTuple):
     dropped: int
     """The number of earlier lines that were dropped, because too many were waiting."""
     notices: list[str]
-    """Messages of the launcher."""
+    """Messages of the launcher for the user."""
     instance: ServerInstance | None
     """The server's entry for the list of servers; None until the server is ready."""
     failure: str | None
-    """Why the server cannot run on any node; None if it can."""
+    """The reason why the server cannot run on any node; None if it can."""
 
 
 class ServerActor:
-    """One process of a server. Its methods return soon, except `report`, which waits for changes."""
+    """One process of a server. Its methods return quickly, except `report`, which waits for changes."""
 
     def __init__(self, version: str, order: bytes, packed: bytes | None) -> None:
         if version != __version__:
@@ -92,7 +92,6 @@ class ServerActor:
         self._thread.start()
 
     def place(self) -> Place:
-        """Return where this actor runs."""
         return self._place
 
     def report(self, wait_s: float) -> Report:
@@ -108,7 +107,7 @@ class ServerActor:
             return Report(self._place.life, lines, dropped, notices, self._instance, self._failure)
 
     def stop(self) -> None:
-        """Stop the server in order."""
+        """Ask the launcher to stop the server. Wait up to `STOP_PATIENCE_S` seconds until it has stopped."""
         self._is_stopping.set()
         self._thread.join(STOP_PATIENCE_S)
 
@@ -158,7 +157,7 @@ class ServerActor:
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:
-        """Let a waiting `report` return what the block has changed."""
+        """Wake a waiting `report` after the block, so that `report` returns the changes made in the block."""
         with self._news:
             yield
             self._has_news = True
@@ -166,7 +165,7 @@ class ServerActor:
 
 
 def _with_code(run: RunConfig, code: UnpackedCode) -> RunConfig:
-    """Return the run with the copied folders of this node, and make this process look for files in them."""
+    """Make this process use the folders unpacked on this node, and return the run with the servers' folders there."""
     os.chdir(code.roots[0])
     os.environ[EXTRA_ROOTS_ENV_VAR] = os.pathsep.join(map(str, code.roots))
     servers = {name: each.model_copy(update={"folder": code.moved(each.folder)}) for name, each in run.servers.items()}

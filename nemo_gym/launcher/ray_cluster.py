@@ -29,7 +29,7 @@ class Cluster:
     """This process's connection to a Ray cluster: an existing one, or one that this process starts."""
 
     def __init__(self, run: RunConfig) -> None:
-        """Connect, unless this process is connected already. Raise `LaunchError` if that is not possible."""
+        """Connect this process, unless it is connected already. Raise `LaunchError` if the connection fails."""
         ray = imported_ray()
         address = str(run.plain.get(ADDRESS_KEY) or os.environ.get(ADDRESS_ENV_VAR) or "")
         if address.startswith("ray://"):
@@ -63,7 +63,7 @@ class Cluster:
         if not address:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             wanted = sum(each.ray.num_cpus * processes_of(run, each) for each in run.servers.values())
-            # Offer CPUs for all processes, because they share this machine like those of the local launcher.
+            # Offer as many CPUs as the servers request, even if this machine has fewer: processes can share a CPU.
             cpus = max(math.ceil(wanted), os.cpu_count() or 1)
             options = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
         else:
@@ -74,7 +74,7 @@ class Cluster:
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise _unreachable(address or "this machine", error) from error
         finally:
-            # Restore our handlers. Ray replaces that of SIGTERM, but our commands shut down in order on a signal.
+            # Restore the handlers. Ray replaces the SIGTERM handler, with which nemo_gym's commands shut down cleanly.
             if threading.current_thread() is threading.main_thread():
                 for number, handler in handlers.items():
                     signal.signal(number, handler)
@@ -91,7 +91,7 @@ def imported_ray() -> Any:
 def _check_that_it_answers(address: str) -> None:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        # Another form of address, such as `auto`, which Ray resolves.
+        # Do not check other forms of addresses, such as `auto`, because only Ray can resolve them.
         return
     deadline = time.monotonic() + ANSWER_S
     while True:
@@ -112,7 +112,7 @@ def _unreachable(address: str, error: Exception) -> LaunchError:
 
 
 def free_resources() -> str:
-    """List the free resources of the cluster, except those that identify nodes."""
+    """List the cluster's free CPUs, GPUs and custom resources, but not those that identify nodes."""
     free = {name: amount for name, amount in imported_ray().available_resources().items() if ":" not in name}
     shown = [f"{free.pop(name, 0):g} {name}" for name in ("CPU", "GPU")]
     shown += [f"{amount:g} {name}" for name, amount in free.items() if name not in ("memory", "object_store_memory")]

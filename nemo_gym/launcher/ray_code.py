@@ -1,4 +1,4 @@
-"""The code of server folders that the nodes of a Ray cluster lack. It is packed once and unpacked once per node."""
+"""Copies of server folders for Ray nodes that lack them: packed once, and unpacked once per node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nemo_gym.errors import LaunchError
 from nemo_gym.paths import INSTALL_ROOT
 
 SKIPPED = {"__pycache__", "cache", "node_modules", "results", "venv"}
-"""Folders that hold no code of servers. Hidden ones are skipped, too."""
+"""Names of folders without server code. Hidden folders are skipped, too."""
 LARGEST_BYTES = 200 * 1024 * 1024
 COPY_KEY = "ray_copies_code"
 
@@ -45,7 +45,7 @@ class Code(NamedTuple):
                             f"Move its data elsewhere, or put the folder at the same path on all nodes and set "
                             f"+{COPY_KEY}=false."
                         )
-                    # A fixed time, so that equal code is packed equally.
+                    # Leave `ZipInfo` its fixed date, so that equal code gives equal archives.
                     entry = zipfile.ZipInfo(f"{number}/{file.relative_to(root)}")
                     entry.external_attr = file.stat().st_mode << 16
                     archive.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED, 1)
@@ -53,10 +53,10 @@ class Code(NamedTuple):
 
 
 class UnpackedCode:
-    """The folders of a run on this node."""
+    """A run's server folders, unpacked on this node."""
 
     def __init__(self, packed: bytes, roots: Sequence[Path], base: Path | None = None) -> None:
-        """Unpack the code in `base`, by default the folder for temporary files, unless another process has done so."""
+        """Unpack the code below `base` (default: the folder for temporary files), unless this was done before."""
         digest = hashlib.sha256(packed).hexdigest()[:16]
         self._folder = Path(base or tempfile.gettempdir(), f"nemo_gym_code-{os.getuid()}", digest)
         self._roots = {root: self._folder / str(number) for number, root in enumerate(roots)}
@@ -65,11 +65,11 @@ class UnpackedCode:
 
     @property
     def roots(self) -> list[Path]:
-        """The copies of all roots."""
+        """This node's copies of the packed folders."""
         return list(self._roots.values())
 
     def moved(self, path: Path) -> Path:
-        """Return the path on this node of a file or folder. A path outside the copied folders stays the same."""
+        """Return the path that a file or folder has on this node. Only paths in the copied folders change."""
         for root, copy in self._roots.items():
             if path.is_relative_to(root):
                 return copy / path.relative_to(root)
@@ -79,8 +79,8 @@ class UnpackedCode:
         self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._folder.parent.stat().st_uid != os.getuid():
             raise LaunchError(
-                f"{self._folder.parent} belongs to another user, so the servers' code is not copied to it. Remove the "
-                "folder from this node."
+                f"{self._folder.parent} belongs to another user, so the servers' code is not copied to it. Ask this "
+                "user to remove the folder."
             )
         # Rename the folder when it is complete, because other processes of this node may look for it meanwhile.
         staged = Path(tempfile.mkdtemp(dir=self._folder.parent))
@@ -105,5 +105,5 @@ def _files(root: Path) -> Iterator[Path]:
             name for name in subfolders if name not in SKIPPED and not name.startswith(".")
             and not Path(folder, name, "pyvenv.cfg").exists()
         )  # fmt: skip
-        # Do not copy env.yaml and hidden files, which may have secrets. The resolved settings have their values.
+        # Skip env.yaml and hidden files, which may contain secrets. The resolved settings already contain its values.
         yield from (Path(folder, name) for name in sorted(names) if not name.startswith(".") and name != "env.yaml")

@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class NodeLogs:
-    """The log files of all processes, and the function that receives their lines."""
+    """A receiver of log lines. It writes them to one file per process and passes them on to `on_line`."""
 
     def __init__(self, on_line: LineSink | None, folder: Path | None) -> None:
         self.on_line = on_line

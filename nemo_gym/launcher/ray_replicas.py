@@ -24,7 +24,7 @@ STARTED_MARGIN_S = 15.0
 """Additional seconds that the driver waits, so that the launcher on the node reports its more detailed error first."""
 STOP_PATIENCE_S = 6.0
 THREADS = 4
-"""Number of calls that an actor handles concurrently, because a waiting `report` must not delay `stop`."""
+"""Number of calls that an actor handles concurrently: several, so that a waiting `report` does not delay `stop`."""
 
 
 @dataclass
@@ -32,20 +32,20 @@ class Replica:
     """One process of a server, and the actor that runs it."""
 
     name: str
-    """The server's name, followed by `#<n>` from its second process on."""
+    """The server's name, followed by `#<n>` for each process after the first."""
     server: str
     needs: RayNeeds
     actor: Any
     waiting_since: float
-    """The time at which its current start or restart began."""
+    """The time at which the current start or restart began."""
     place: Place | None = None
-    """Its current node, or its last node if it is lost; None until Ray has found a node."""
+    """The actor's node, or its last node if the actor is lost; None until Ray has found a node."""
     instance: ServerInstance | None = None
-    """Its entry in the list of servers; None until it is ready."""
+    """The replica's entry in the list of servers; None until the replica is ready."""
     losses: deque[float] = field(default_factory=deque)
-    """The times at which its actor was lost recently."""
+    """The times at which the actor was lost recently."""
     is_lost: bool = False
-    """Whether it did not answer the last call."""
+    """Whether the actor did not answer the last call."""
 
     @property
     def is_ready(self) -> bool:
@@ -61,7 +61,7 @@ class Replica:
 
 
 class Replicas:
-    """A thread that follows the actors and passes on their logs. If an actor cannot run, `failure` is the reason."""
+    """A thread that watches the actors and passes on their logs. If an actor cannot run, `failure` is the reason."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Replicas:
         self._ready_timeout_s = ready_timeout_s
         self._restart_limit = restart_limit
         self._calls: dict[Any, Replica] = {}
-        """The replicas by their pending call."""
+        """The replica of each pending call."""
         self._paused: list[tuple[float, Replica]] = []
         """Lost actors, with the time at which to call them again."""
         self._remind_at = 0.0
@@ -93,14 +93,14 @@ class Replicas:
     def wait_until_ready(self) -> None:
         """Wait until every replica is ready. Raise `LaunchError` if one cannot run, or after `ready_timeout_s`."""
         with self._changed:
-            # No deadline here, because the thread sets `failure` after the timeout.
+            # Do not use a deadline here, because the thread sets `failure` after the timeout.
             while not self.failure and not all(each.is_ready for each in self.replicas):
                 self._changed.wait(POLL_S)
         if self.failure:
             raise self.failure
 
     def close(self) -> None:
-        """Stop the servers in order, then end the actors."""
+        """Ask the actors to stop their servers, then kill the actors."""
         import ray
 
         self._is_closed.set()
@@ -141,7 +141,7 @@ class Replicas:
             self._calls[replica.actor.place.remote()] = replica
 
     def _take(self, call: Any) -> None:
-        """Handle the answer to one call, and make the next one."""
+        """Handle the answer to one call, then make the next call to the same actor."""
         import ray
         from ray.exceptions import ActorDiedError, RayActorError
 
@@ -182,7 +182,7 @@ class Replicas:
         if report.failure is not None:
             raise LaunchError(f"{replica.name} on {replica.address}: {report.failure}")
         if replica.place is None or report.life != replica.place.life:
-            # The actor was started again between two calls.
+            # The actor was started again between two calls, so its earlier server is lost.
             self._note_loss(replica)
             return
         with self._changed:
@@ -192,7 +192,7 @@ class Replicas:
             self._changed.notify_all()
 
     def _note_loss(self, replica: Replica) -> None:
-        """Note that an actor does not answer. Raise `LaunchError` if that has happened too often."""
+        """Record that an actor does not answer. Raise `LaunchError` if that has happened too often."""
         now = time.monotonic()
         if not replica.is_lost:
             while replica.losses and replica.losses[0] < now - WINDOW_S:
@@ -243,6 +243,6 @@ class Replicas:
 
 
 def _reason(error: Exception) -> str:
-    """Return the last line of an actor's traceback, which is its exception, without the names of our own errors."""
+    """Return the last line of an actor's traceback, which is the exception. Omit the class name of a `LaunchError`."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1].removeprefix(f"{LaunchError.__module__}.{LaunchError.__name__}: ") if lines else str(error)

@@ -17,12 +17,10 @@ _COMMENT = re.compile(r"(^|\s)#.*$")
 _INCLUDE = re.compile(r"(?:-r|--requirement)[ =]?\s*(?P<path>.+)")
 _EDITABLE = re.compile(r"(?:-e|--editable)[ =]?\s*(?P<what>.+)")
 _OURS = re.compile(r"nemo[-_]gym\s*(\[(?P<extras>[^\]]*)\])?\s*(?=$|[@<>=!~;])|(\.\./)+\.?\.?/?$", re.IGNORECASE)
-"""Matches the framework itself, which is installed already: `nemo-gym[dev] @ ../../`, `nemo-gym>=0.5`, `../../`."""
+"""A regular expression for requirements of nemo_gym itself: `nemo-gym[dev] @ ../../`, `nemo-gym>=0.5`, `../../`."""
 
 
 class Needed(NamedTuple):
-    """One requirement of a folder, with its location."""
-
     requirement: Requirement
     place: str
     """The location of the requirement, as `file:line`."""
@@ -42,17 +40,20 @@ class Unmet(NamedTuple):
 
 
 class Requirements(NamedTuple):
-    """The contents of a folder's `requirements.txt` or `pyproject.toml`."""
+    """The requirements in a folder's `requirements.txt` or `pyproject.toml`."""
 
     needed: tuple[Needed, ...]
     lines: tuple[str, ...]
-    """The lines for an installer, without those that name the framework."""
+    """The lines for an installer, without the requirements of nemo_gym itself."""
     extras: frozenset[str]
-    """The extras of the framework that the folder requests."""
+    """The extras of nemo_gym that the folder requests."""
 
     @classmethod
     def of_folder(cls, folder: Path) -> Requirements:
-        """Read a folder's requirements; empty if it has neither file. Raise `LaunchError` for an invalid line."""
+        """Read the requirements from a folder's `requirements.txt`, or else from its `pyproject.toml`, if it has one.
+
+        Raise `LaunchError` for an invalid line.
+        """
         listed, project = folder / "requirements.txt", folder / "pyproject.toml"
         if listed.is_file():
             return _of_lines(list(_lines_of(listed)))
@@ -82,7 +83,9 @@ def _lines_of(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[_Line
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise LaunchError(f"{path}: cannot be read ({error}).") from error
+        raise LaunchError(
+            f"{path}: cannot be read ({error}). Check the path, the permissions and the encoding (UTF-8)."
+        ) from error
     for number, raw in enumerate(lines, start=1):
         begun = begun if joined else number
         joined += _COMMENT.sub("", raw).strip()
@@ -103,7 +106,7 @@ def _dependencies_of(path: Path) -> Iterator[_Line]:
         text = path.read_text("utf-8")
         project = tomllib.loads(text).get("project", {})
     except (OSError, ValueError) as error:
-        raise LaunchError(f"{path}: cannot be read ({error}).") from error
+        raise LaunchError(f"{path}: cannot be read ({error}). Check the permissions and the TOML syntax.") from error
     for dependency in project.get("dependencies", ()):
         at = text.find(dependency)
         yield _Line(str(dependency), path, text.count("\n", 0, at) + 1 if at >= 0 else 1)
@@ -121,7 +124,7 @@ def _of_lines(lines: list[_Line]) -> Requirements:
             continue
         kept.append(line.text)
         if editable or line.text.startswith("-") or _is_address(line.text):
-            # Do not check this line, because its package name is known only after installation.
+            # Do not check this line, because it is an option, or its package name is known only after installation.
             continue
         requirement = _read(line)
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
@@ -135,7 +138,7 @@ def _is_address(text: str) -> bool:
 
 
 def _read(line: _Line) -> Requirement:
-    # Options after a requirement (`--hash=…`) concern only the installer.
+    # Remove options after a requirement (`--hash=…`), because they are only for the installer.
     text = re.split(r"\s--", line.text, maxsplit=1)[0]
     try:
         return Requirement(text)

@@ -19,13 +19,13 @@ from nemo_gym.launcher.watch import Watcher
 
 DEFAULT_LIMIT = 5
 WINDOW_S = 600.0
-"""Seconds. Only deaths within the last `WINDOW_S` seconds count towards the limit."""
+"""The period, in seconds, in which deaths count towards the limit on restarts."""
 BACKOFF = Backoff(first_s=0.2, factor=2, longest_s=5.0)
 JOIN_PATIENCE_S = 1.5
 
 
 class RestartPolicy(NamedTuple):
-    """How often a process is restarted, and how long it may take to be ready."""
+    """Limits on the restarts of each process, and on the time until a restarted process is ready."""
 
     limit: int = DEFAULT_LIMIT
     """The maximum number of restarts within ten minutes; 0 ends the run when a server dies."""
@@ -38,17 +38,18 @@ class _Watched:
 
     place: Place
     deaths: deque[float] = field(default_factory=deque)
-    """The times of its recent deaths."""
+    """The times at which the process died recently."""
     due_at: float | None = None
-    """The time of the next restart; None while a process runs."""
+    """The time of the next restart; None while the process runs."""
     ready_by: float | None = None
-    """The time by which a restarted process must be ready; None once it is."""
+    """The time by which a restarted process must be ready; None if no restart is in progress."""
 
 
 class Keeper:
-    """A thread that restarts the processes of a run until one exceeds the limit; `failure` is then the reason.
+    """A thread that restarts the processes of a run.
 
-    It has its own thread, because callers wait for a dead server even if the run's program rarely calls `wait`.
+    If a process dies too often, or if a restart would not help, the thread sets `failure` and ends. Restarts do not
+    depend on calls of `wait`, because a program can call it rarely while other servers wait for the dead one.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Keeper:
         self._thread.start()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for this long. Raise `failure` as soon as a server is not restarted any more."""
+        """Wait for `timeout_s` seconds. Raise `failure` as soon as a server has ended and will not be restarted."""
         if self._has_given_up.wait(timeout_s) and self.failure is not None:
             raise self.failure
 
@@ -92,7 +93,7 @@ class Keeper:
                     self._handle(changed)
                 self._restart_due()
         except Exception as error:  # noqa: BLE001
-            # `wait` raises it in the caller's thread. Raised here, it would only end this thread.
+            # Keep the error for `wait`, which raises it in the caller's thread.
             self.failure = error
             self._has_given_up.set()
 
@@ -115,7 +116,7 @@ class Keeper:
         """Report that a process died and schedule the restart. Raise `LaunchError` if the limit is exceeded."""
         process, limit, now = watched.place.process, self._policy.limit, time.monotonic()
         if process.failure is not None:
-            # A restart does not fix a configuration error.
+            # Do not restart the server, because a restart does not fix a configuration error.
             raise LaunchError(process.failure)
         how = how_it_ended(process)
         while watched.deaths and watched.deaths[0] < now - WINDOW_S:

@@ -22,11 +22,11 @@ PREFIX = "nemo_gym_sockets_"
 BACKLOG = 4096
 LONGEST_FOLDER = 60
 NEAR_PORTS = 20
-"""How many ports after a taken one the head server tries."""
+"""The number of further ports that the head server tries if its port is taken."""
 
 
 def bind_head(head: HeadConfig, notice: Callable[[str], None], written: WrittenAddress) -> socket.socket:
-    """Return the head server's socket. If a default port is taken, use another one and report it."""
+    """Return the head server's socket. If the default port is taken, use another port and report it."""
     if head.expose_secrets and not is_loopback(head.host):
         notice(
             f"head_server.expose_secrets is ignored because other machines can reach {head.host}. Secrets stay masked "
@@ -46,7 +46,7 @@ def bind_head(head: HeadConfig, notice: Callable[[str], None], written: WrittenA
 
 
 def _listen_near(head: HeadConfig, written: WrittenAddress) -> socket.socket:
-    """Return a socket on one of the next ports, else on any free port."""
+    """Return a socket on one of the ports after the head server's, or on any free port if all of them are taken."""
     for port in range(head.port + 1, min(head.port + NEAR_PORTS, 65535) + 1):
         with contextlib.suppress(PortTakenError):
             return listen(head.host, port, HEAD, written=written)
@@ -67,7 +67,7 @@ def listen(
     try:
         listener.listen(BACKLOG)
     except OSError as error:
-        # Two processes may bind the same port, but only one of them can listen.
+        # Report a taken port. Two processes may bind the same port, but only one of them can listen.
         listener.close()
         raise PortTakenError(
             f"{written.port or instance}: another process has just started to listen on port {port} of {host}. "
@@ -84,7 +84,7 @@ def listen_too(first: socket.socket) -> socket.socket:
 
 
 def _short_folder() -> Path:
-    """Return a folder for sockets: a socket path is limited to about 100 bytes, which TMPDIR may exceed."""
+    """Return the folder for temporary files, or /tmp if that folder's path is too long for a unix socket."""
     folder = tempfile.gettempdir()
     return Path(folder if len(folder) <= LONGEST_FOLDER else "/tmp")
 
@@ -101,7 +101,7 @@ def _sweep() -> None:
 def _is_left(folder: Path) -> bool:
     """Return whether no process listens on a folder's sockets.
 
-    The pid in its name does not prove that, because containers, which have their own pids, may share the folder.
+    The pid in the folder's name does not prove that, because containers have their own pids but may share the folder.
     """
     for path in folder.iterdir():
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
@@ -114,9 +114,9 @@ class Doors(NamedTuple):
     """The listening sockets of one server, indexed by process number."""
 
     public: list[socket.socket]
-    """One per process, all at the same address."""
+    """One socket per process, all at the same address."""
     private: list[socket.socket]
-    """One per process, each at its own path; empty if there is only one process."""
+    """One unix socket per process, each at its own path; empty if there is only one process."""
     shortcut: socket.socket | None = None
     """A unix socket for callers on this machine; None if the server has several processes."""
 
@@ -130,7 +130,6 @@ class Doors(NamedTuple):
         return [listener.getsockname() for listener in self.private]
 
     def of_process(self, number: int) -> list[socket.socket]:
-        """Return the sockets that one process listens on."""
         own = [self.public[number], *self.private[number : number + 1]]
         return own if self.shortcut is None else [*own, self.shortcut]
 

@@ -13,7 +13,7 @@ from nemo_gym.launcher.base import ProcessOrder
 
 
 class SpawnStarter:
-    """Starter that runs `python -m nemo_gym.process.child`, with any interpreter."""
+    """A starter that runs `python -m nemo_gym.process.child` with the interpreter `python`."""
 
     def __init__(self, python: str = sys.executable) -> None:
         self._python = python
@@ -41,7 +41,7 @@ class SpawnStarter:
         process = self._processes[pid]
         was_running = process.returncode is None
         if process.poll() is not None and was_running:
-            # Child processes of the server must not outlive it.
+            # Kill the process group, because child processes of a server must not outlive it.
             self.signal(pid, signal.SIGKILL)
         return process.returncode
 

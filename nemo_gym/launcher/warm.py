@@ -1,4 +1,4 @@
-"""The launcher's end of the warm process, which forks servers to avoid a fresh interpreter for each."""
+"""The launcher's side of the warm process, which forks servers to avoid a fresh interpreter for each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nemo_gym.launcher.base import ProcessOrder
 from nemo_gym.launcher.endings import ended
 
 if TYPE_CHECKING:
-    # Not imported otherwise, because the imports of this process delay those of the warm one.
+    # Import this only for type checking, because each import here delays the start of the warm process.
     from nemo_gym.jsonl import JsonObject
 
 WARM_MODULE = "nemo_gym.process.fork_server"
@@ -30,7 +30,7 @@ def is_supported() -> bool:
 
 
 class WarmStarter:
-    """Starter that forks the warm process. That process starts early, so its imports overlap with reading the YAML."""
+    """A starter that lets a warm process fork servers. That process imports its modules while the config is loaded."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -41,7 +41,7 @@ class WarmStarter:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=shown_environment(),
-                # A separate session, so that Ctrl-C reaches only the launcher, which then stops everything in order.
+                # Use a separate session, so that Ctrl-C reaches only the launcher, which then stops all servers.
                 start_new_session=True,
             )
         self._has_servers = False
@@ -84,7 +84,9 @@ class WarmStarter:
                 socket.send_fds(self._socket, [json.dumps(message).encode()], descriptors)
                 answer = self._socket.recv(65536)
             except TimeoutError as error:
-                raise LaunchError(f"the process that starts the servers does not answer ({error})") from error
+                raise LaunchError(
+                    f"the process that starts the servers does not answer ({error}). Start them again."
+                ) from error
             except OSError:
                 answer = b""
         if not answer:

@@ -1,4 +1,4 @@
-"""The thread that reads the logs of all servers, and their reports that they are ready or failed."""
+"""The thread that reads the logs of all servers, and their reports that they are ready or have failed."""
 
 from __future__ import annotations
 
@@ -26,15 +26,14 @@ LONGEST_LINE = 1 << 20
 
 
 def log_name(process_name: str) -> str:
-    """Return the name of a process's log file."""
-    # Quoted, so that a name with slashes cannot lead to another folder.
+    # Quote the name, so that a name with slashes cannot lead to another folder.
     return f"{quote(process_name, safe=' #')}.log"
 
 
 class Watcher:
-    """Reader of the pipes of all processes. It puts each process whose state changed on `changes`.
+    """A thread that reads the pipes of all processes. It puts each process whose state changes into `changes`.
 
-    An entry None in `changes` only wakes the thread that waits for an entry.
+    It never adds None. Other threads add None to wake the thread that waits for changes.
     """
 
     def __init__(self, on_line: LineSink | None, log_dir: Path | None, secrets: SecretValues | None = None) -> None:
@@ -71,7 +70,7 @@ class Watcher:
             return None
 
     def close(self, patience_s: float = 0.5) -> None:
-        """Read the rest, then stop. Do not wait longer for pipes that a stray grandchild keeps open."""
+        """Read the remaining lines, then stop. Wait at most `patience_s`: a grandchild may keep a pipe open."""
         os.write(self._wake_write, b".")
         self._thread.join(patience_s)
         files, self._files = self._files, {}
@@ -79,9 +78,9 @@ class Watcher:
             file.close()
 
     def take_line(self, process: ServerProcess, line: str) -> None:
-        """Write one log line to the file and pass it to `on_line`. Log an error of either, and do not use it again.
+        """Write one log line to the file and pass it to `on_line`. If the file or `on_line` fails, stop using it.
 
-        Errors must not stop the reading, because a server blocks once its log pipe is full.
+        Errors are only logged, because reading must continue: a server blocks once its log pipe is full.
         """
         line = self.secrets.mask(line)
         process.tail.append(line)
@@ -146,7 +145,7 @@ class _ReportReader:
             self._process.is_ready = self._process.is_ready or bool(message.get("ready"))
             if "failed" in message:
                 self._process.failure = self._watcher.secrets.mask(message["failed"])
-        # The process keeps its end of the report pipe open until it ends.
+        # At the end of the pipe, the process has ended, because a process keeps its report pipe open until then.
         self._process.has_ended = not data
         if lines or not data:
             self._watcher.changes.put(self._process)

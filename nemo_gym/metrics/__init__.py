@@ -1,4 +1,4 @@
-"""Metrics over a run's verify responses: baselines, pass@k, majority, reward profiles."""
+"""Metrics over a run's verify responses: baselines, pass@k, majority votes and reward profiles."""
 
 from nemo_gym.metrics.aggregate import (
     AggregateMetricsMixin,

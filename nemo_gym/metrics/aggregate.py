@@ -41,8 +41,8 @@ class AggregateMetricsMixin:
         return mean_metrics(agent_metrics)
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
-        """Return the metrics of an agent's verify responses."""
-        # A large run takes seconds of CPU time, so a thread keeps the event loop free for other requests.
+        """Return the metrics of one agent's verify responses. This method handles `POST /aggregate_metrics`."""
+        # Use a thread, because a large run takes seconds of CPU time, which would block the event loop.
         return await asyncio.to_thread(
             compute_aggregate_metrics, body.verify_responses, self.compute_metrics, self.get_key_metrics
         )
@@ -53,10 +53,10 @@ def compute_aggregate_metrics(
     compute_metrics_fn: ComputeMetrics | None = None,
     get_key_metrics_fn: GetKeyMetrics | None = None,
 ) -> AggregateMetrics:
-    """Return the baseline of every numeric field, per task and overall, plus the results of the two functions.
+    """Return the baseline of every numeric field, per task and overall, plus the results of the given functions.
 
-    Failed rollouts (`_ng_failure_class`) are skipped. Metrics that are None or not finite are omitted. Each
-    task's expected number of rollouts is set to its actual number. The caller may correct it (`completeness`).
+    Failed rollouts (`_ng_failure_class`) are skipped. Metrics that are None or not finite are omitted. The expected
+    number of a task's rollouts is set to the actual number. The caller may correct it with `completeness`.
     """
     tasks = responses_by_task(verify_responses)
     if not tasks:
@@ -79,14 +79,14 @@ def compute_aggregate_metrics(
 
 
 def mean_metrics(agent_metrics: Mapping[str, object]) -> JsonObject:
-    """Return every `mean/<field>`."""
+    """Return only the metrics whose names start with `mean/`."""
     return {key: value for key, value in agent_metrics.items() if key.startswith("mean/")}
 
 
 class Baseline:
-    """The mean, max, min, median and sample deviation of every field, from rollouts added one at a time.
+    """The mean, max, min, median and sample standard deviation of every field. Rollouts are added one at a time.
 
-    Takes eight bytes per value, so the numbers of a million rollouts fit in memory.
+    Each value takes eight bytes, so the numbers of a million rollouts fit in memory.
     """
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ def _summary(column: Sequence[float]) -> _Summary:
     low, high = values[0], values[-1]
     mean = _total(values) / count
     if math.isfinite(mean):
-        # Rounding may push the mean outside [low, high], and equal values would then show a deviation.
+        # Clip the mean, because rounding may move it out of [low, high]. Equal values must have a deviation of 0.
         mean = min(max(mean, low), high)
     squares = _total([(value - mean) * (value - mean) for value in values])
     return _Summary(
@@ -155,7 +155,7 @@ class Attempt(NamedTuple):
 
 
 def attempt_of(row: Row, default_index: int) -> Attempt:
-    """Return the numbers of a verify response, with its rollout index, or else with `default_index`."""
+    """Reduce a verify response to an `Attempt`. `default_index` replaces a missing rollout index."""
     index = row.repeat_index
     return Attempt(default_index if index is None else index, numbers_of(row), row.usage)
 
@@ -178,12 +178,12 @@ def numbers_of(row: Row) -> dict[str, float]:
 
 
 def sample_of(row: Row) -> JsonObject:
-    """Return the input row that a verify response echoes, without the fields added by rollout and collector."""
+    """Return the input row that a verify response echoes. Omit fields that the rollout or the collector added."""
     return {field: value for field, value in row.without_private().items() if field not in ADDED_BY_THE_ROLLOUT}
 
 
 def completeness(rollouts: int, expected: int) -> dict[str, float]:
-    """Return a task's numbers of expected and missing rollouts, and the percentage that is done."""
+    """Return the numbers of a task's expected and missing rollouts, and the completed percentage (0 to 100)."""
     return {
         "expected_num_rollouts": expected,
         "missing_num_rollouts": expected - rollouts,
@@ -222,7 +222,7 @@ def responses_by_task(verify_responses: Sequence[JsonObject]) -> dict[int, list[
         else:
             tasks.setdefault(row.task_index, []).append(fields)
     for rows in tasks.values():
-        # Rows without an index keep their order, after those that have one.
+        # Put the rows without an index last, in their original order.
         rows.sort(key=lambda fields: math.inf if (index := Row(fields).repeat_index) is None else index)
     ordered = dict(sorted(tasks.items()))
     ordered.update(enumerate(([row] for row in single), start=max(ordered, default=-1) + 1))
@@ -234,7 +234,8 @@ def _number(value: object) -> float | None:
         return None
     try:
         is_finite = math.isfinite(value)
-    except OverflowError:  # an integer that no float can hold
+    except OverflowError:
+        # Skip an integer that is too large for a float.
         return None
     if not is_finite:
         return None
@@ -249,7 +250,7 @@ def _rollout_info(task_index: int, attempt: Attempt) -> JsonObject:
     }
     if attempt.usage is not None:
         info["usage"] = attempt.usage
-    # A verifier's field of the same name must not overwrite the rollout's identity.
+    # Put `info` last, because a verifier's field of the same name must not overwrite the rollout's identity.
     return {**attempt.numbers, **info}
 
 

@@ -13,9 +13,9 @@ ANSWER_KEY = "extracted_answer"
 
 
 def binary_metrics(tasks: Sequence[Sequence[JsonObject]]) -> JsonObject:
-    """Return pass@k and, with extracted answers, majority@k of each task's verify responses, in percent.
+    """Return pass@k in percent. If the verify responses have extracted answers, also return majority@k.
 
-    Return nothing if a reward is neither 0 nor 1, or if every task has only one rollout.
+    Return an empty dict if a reward is neither 0 nor 1, or if every task has only one rollout.
     """
     rewards = [[reward for row in rows if (reward := Row(row).reward) is not None] for rows in tasks]
     if not _are_binary(rewards) or max(map(len, rewards)) == 1:

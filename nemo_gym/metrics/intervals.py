@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from nemo_gym.metrics.student import two_sided_quantile
 
 CI_LOW, CI_HIGH = "ci95_low/", "ci95_high/"
-"""The prefixes of the bounds of a metric's 95 % interval. The bounds of pass@k are in percent, like pass@k."""
+"""Prefixes of the metrics that are bounds of a 95 % interval. The bounds of pass@k are in percent, like pass@k."""
 
 Values = Mapping[Any, Sequence[float]]
 """The values of each task's rollouts, keyed by any identifier of the task."""
@@ -40,9 +40,9 @@ class Interval(NamedTuple):
 def mean_interval(values_by_task: Values, level: float = 0.95) -> Interval:
     """Return the mean over all rollouts with its confidence interval. Raise `ValueError` if there are no rollouts.
 
-    The interval is Student's, with cluster-robust standard errors. If all values are 0 or 1, it is Wilson's instead.
-    The sample size is then the number of independent rollouts that would have the same standard error. If all values
-    are between 0 and 1, finite bounds are clipped to that range, because the mean cannot be outside it.
+    If all values are 0 or 1, this is Wilson's interval. Its sample size is the number of independent rollouts with the
+    same standard error. Otherwise, it is Student's t interval with cluster-robust standard errors. If all values are
+    between 0 and 1, finite bounds are clipped to that range, because the mean cannot be outside it.
     """
     groups = [values for values in values_by_task.values() if values]
     if not groups:
@@ -62,7 +62,7 @@ def mean_interval(values_by_task: Values, level: float = 0.95) -> Interval:
 
 
 def wilson_interval(successes: float, trials: int, level: float = 0.95) -> Interval:
-    """Return the share of successes in independent trials with Wilson's interval."""
+    """Return the success rate of independent trials with its Wilson score interval."""
     if trials < 1 or not 0 <= successes <= trials:
         raise ValueError(
             f"{successes} successes in {trials} trials: expected at least 1 trial, and 0 to {trials} successes"
@@ -78,7 +78,7 @@ def pass_at_k_interval(values_by_task: Values, k: int, level: float = 0.95) -> I
     """
     groups = [values for values in values_by_task.values() if len(values) >= k]
     if not groups:
-        raise ValueError(f"no task has {k} rollouts, which pass@{k} needs")
+        raise ValueError(f"no task has at least {k} rollouts, which pass@{k} needs")
     chances = {task: [pass_at_k(values, k)] for task, values in enumerate(groups)}
     found = mean_interval(chances, level)._replace(rollouts=sum(map(len, groups)))
     return found._replace(low=max(found.low, 0.0), high=min(found.high, 1.0))

@@ -21,7 +21,7 @@ VALUE_METRICS: Mapping[str, str] = {
         "least two tasks. Rewards that are all between 0 and 1 have an interval between 0 and 1"
     ),
 }
-"""The metrics of the scored rollouts. A FIELD is a number or boolean in the verify response or its token usage."""
+"""Metrics of the scored rollouts. FIELD is any number or boolean in the verify response or in its token usage."""
 
 SCORE_METRICS: Mapping[str, str] = {
     "pass@K/SCORE": (
@@ -39,7 +39,8 @@ SCORE_METRICS: Mapping[str, str] = {
     "pass@1[avg-of-K]/SCORE/avg_sample_std_dev": "the standard deviation within a task, averaged over the tasks",
     "per_sample_aggregate": "the mean score of each run, by score",
 }
-"""The metrics in percent. By default the only SCORE is `accuracy`. K is 1 to the number of rollouts per task."""
+"""Metrics in percent. SCORE is `accuracy` unless the server defines its own scores. K ranges from 1 to the number of
+rollouts per task."""
 
 _PLACEHOLDERS = {"FIELD": ".+", "METRIC": ".+", "SCORE": "[^/]+", "K": "[0-9]+"}
 

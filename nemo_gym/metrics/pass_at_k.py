@@ -1,7 +1,7 @@
 """pass@k, majority@k and their deviations, from the scores of a task's repeated attempts.
 
-Each task yields a curve: its value at k = 1, 2, … up to its number of attempts. A metric at k is the mean, in
-percent, over the curves that reach k. The cost is therefore linear in the number of rollouts.
+For each metric, a task yields a curve: its values at k = 1, 2, … up to the task's number of attempts. The metric at k
+is the mean, in percent, over the curves that reach k. The cost is therefore linear in the number of rollouts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Curve = Sequence[float]
 NO_ANSWER = "no_answer"
 AGGREGATE = "per_sample_aggregate"
 OF_SUBSET = "/pass@1/"
-"""The infix of the metrics `<subset>/pass@1/<score>`, which every subset has for each score."""
+"""The middle part of metric names such as `<subset>/pass@1/<score>`. Every subset has one such metric per score."""
 STAT_SUFFIXES = ("std_dev_across_runs", "std_err_across_runs", "avg_sample_std_dev")
 
 
@@ -83,7 +83,7 @@ def add_avg_sample_std_dev(
     for name in score_names:
         curves = [_std_so_far(curve[:max_k]) for curve in _values(all_score_dicts, name)]
         deviations = _by_k(f"pass@1[avg-of-{{k}}]/{name}/avg_sample_std_dev", curves)
-        # A single score does not have a sample deviation.
+        # Remove k = 1, because the sample deviation of a single score is undefined.
         deviations.pop(f"pass@1[avg-of-1]/{name}/avg_sample_std_dev", None)
         metrics.update(deviations)
 
@@ -96,8 +96,8 @@ def compute_subset_metrics(
 ) -> JsonObject:
     """Return the metrics of `compute_pass_majority_metrics` per value of a field, with keys `<value>/<metric>`.
 
-    The value of a task is the first one that is not empty among its responses. Tasks without a value are skipped.
-    The metric `per_sample_aggregate` is left out.
+    A task belongs to the first value that is not empty among its responses. Tasks without a value are skipped.
+    The metric `per_sample_aggregate` is omitted.
     """
     subsets: dict[str, list[Sequence[JsonObject]]] = {}
     for rollouts in tasks:
@@ -113,7 +113,7 @@ def compute_subset_metrics(
 
 
 def subsets_of(agent_metrics: Iterable[str]) -> list[str]:
-    """Return the names of the subsets whose metrics from `compute_subset_metrics` are in `agent_metrics`."""
+    """Return the names of the subsets that have metrics in `agent_metrics`."""
     found = (key.partition(OF_SUBSET) for key in agent_metrics)
     return list(dict.fromkeys(subset for subset, middle, _ in found if middle))
 
@@ -180,7 +180,7 @@ def _chance_of_a_hit(scores: Curve) -> list[float]:
     attempts, wrong = len(scores), list(scores).count(0.0)
     missed, chances = 1.0, []
     for drawn in range(attempts):
-        # The product becomes and stays 0 after more draws than there are wrong attempts.
+        # If more attempts are drawn than are wrong, one factor is 0, and so is the product.
         missed *= (wrong - drawn) / (attempts - drawn)
         chances.append(1.0 - missed)
     return chances
@@ -198,7 +198,7 @@ def _std_so_far(values: Curve) -> list[float]:
     """Return the sample standard deviation of the first k values for each k, with 0 at k = 1."""
     deviations, mean, squares = [], 0.0, 0.0
     for k, value in enumerate(values, start=1):
-        # Welford's algorithm is numerically stable and needs one pass for all k.
+        # Use Welford's algorithm, because it is numerically stable and needs only one pass for all k.
         step = value - mean
         mean += step / k
         squares += step * (value - mean)
@@ -244,7 +244,7 @@ def _majority_so_far(votes: Sequence[_Vote]) -> list[float]:
 
 
 def _run_averages(scores: list[list[Scores]], name: str, max_k: int) -> list[float]:
-    """Return the average of each run in percent. Run i consists of rollout i of each task that has one."""
+    """Return each run's average score in percent. Run i consists of the i-th rollout of every task that has one."""
     by_run: list[list[float]] = [[] for _ in range(max_k)]
     for rollouts in scores:
         for values, attempt in zip(by_run, rollouts, strict=False):

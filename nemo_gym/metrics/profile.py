@@ -21,7 +21,7 @@ KEYS_SHOWN = 20
 
 @dataclass(frozen=True)
 class Completion:
-    """The numbers of expected and completed rollouts. An input is a task, and each repeat of it is a row."""
+    """The numbers of expected and completed rollouts (`rows`), and of complete and incomplete tasks (`inputs`)."""
 
     expected_rows: int
     completed_rows: int
@@ -32,13 +32,13 @@ class Completion:
 
 @dataclass(frozen=True)
 class RewardProfile:
-    """The metrics per task and per agent, in the format in which `write_profile` writes them."""
+    """The metrics per task and per agent, in the format that `write_profile` writes to files."""
 
     group_level_metrics: list[jsonl.JsonObject]
     agent_metrics: list[jsonl.JsonObject]
     completion: Completion
     rewards: Mapping[str | None, Sequence[float]]
-    """The rewards of each agent."""
+    """The rewards of each agent. The key is None for rollouts that do not name their agent."""
 
 
 class RewardProfileConfig(BaseModel):
@@ -47,11 +47,11 @@ class RewardProfileConfig(BaseModel):
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     materialized_inputs_jsonl_fpath: Path
-    """The rows as sent: `<output>_materialized_inputs.jsonl` of the collection."""
+    """The rows that the collection sent to the agents: `<output>_materialized_inputs.jsonl`."""
     rollouts_jsonl_fpath: Path
-    """The rollouts: the output of the collection."""
+    """The rollouts file that the collection wrote."""
     allow_partial_rollouts: bool = False
-    """Profile the existing rollouts even if others are missing."""
+    """Whether to profile the existing rollouts if others are missing."""
 
 
 class ProfileFiles(NamedTuple):
@@ -62,7 +62,7 @@ class ProfileFiles(NamedTuple):
 
 
 def profile(materialized_inputs: Path, rollouts: Path, *, allow_partial_rollouts: bool = False) -> RewardProfile:
-    """Return the reward profile of a rollouts file, with only one rollout in memory at a time.
+    """Return the reward profile of a rollouts file. Only one rollout is in memory at a time.
 
     Raise `DataError` with the rollouts' keys if a rollout has no input row or occurs twice. Also raise it if a
     rollout is missing, unless `allow_partial_rollouts` is set.
@@ -79,7 +79,7 @@ def profile(materialized_inputs: Path, rollouts: Path, *, allow_partial_rollouts
 
 
 def with_pass_rates(reward_profile: RewardProfile, threshold: float) -> RewardProfile:
-    """Add each task's `pass_rate`: the share of its rollouts whose reward reaches the threshold."""
+    """Add the `pass_rate` of each task: the share of its rollouts with a reward of at least the threshold."""
     groups = []
     for group in reward_profile.group_level_metrics:
         rewards = [info["reward"] for info in group["rollout_infos"] if "reward" in info]
@@ -92,7 +92,10 @@ def with_pass_rates(reward_profile: RewardProfile, threshold: float) -> RewardPr
 def write_profile(
     reward_profile: RewardProfile, rollouts: Path, *, reward_profiling: Path | None = None
 ) -> ProfileFiles:
-    """Write a profile's files next to its rollouts, replacing older ones. `reward_profiling` overrides one path."""
+    """Write a profile's files next to the rollouts file, and replace existing ones.
+
+    `reward_profiling` overrides the path of the file with the metrics per task.
+    """
     files = ProfileFiles(
         reward_profiling=reward_profiling or rollouts.with_name(f"{rollouts.stem}_reward_profiling.jsonl"),
         agent_metrics=rollouts.with_name(f"{rollouts.stem}_agent_metrics.json"),
@@ -105,7 +108,7 @@ def write_profile(
 
 
 class RewardProfiler:
-    """A matcher of rollouts with their input rows. It keeps only the rollouts' numbers, to save memory."""
+    """The computation of a reward profile from input rows and rollouts. It keeps only numbers, to save memory."""
 
     def __init__(self) -> None:
         self._samples: dict[int, jsonl.JsonObject] = {}
@@ -116,7 +119,7 @@ class RewardProfiler:
         self._baselines: dict[str | None, Baseline] = {}
 
     def expect(self, row: Row) -> None:
-        """Add one materialized input row."""
+        """Add one materialized input row. Raise `DataError` if a row of the same rollout was added before."""
         key = _key(row)
         if key in self._agents:
             raise DataError(
@@ -127,7 +130,7 @@ class RewardProfiler:
         self._samples.setdefault(key.task, row.without_private())
 
     def add(self, rollout: Row) -> None:
-        """Add one rollout, after all inputs have been added. Failed rollouts are skipped."""
+        """Add one rollout. Call this only after all inputs have been added. Failed rollouts are skipped."""
         if rollout.failure_class is not None:
             return
         key = _key(rollout)
@@ -197,7 +200,7 @@ def _key(row: Row) -> TaskKey:
     try:
         return row.key
     except KeyError as error:
-        raise DataError(f"{error} is missing. Was this file written by a collection?") from error
+        raise DataError(f"{error} is missing. Pass a file that a collection wrote.") from error
 
 
 def _listed(keys: Sequence[TaskKey]) -> str:

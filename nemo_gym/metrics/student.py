@@ -15,7 +15,7 @@ TERMS = 10_000
 
 @cache
 def student_quantile(share: float, degrees: float) -> float:
-    """Return the quantile of Student's t distribution at the probability `share`. Infinite if `degrees` is 0."""
+    """Return the quantile of Student's t distribution at the probability `share`, or infinity if `degrees` is 0."""
     if not 0.5 <= share < 1:
         raise ValueError(f"the share must be at least 0.5 and below 1, not {share}")
     if share == 0.5:
@@ -34,7 +34,7 @@ def student_quantile(share: float, degrees: float) -> float:
 
 
 def student_cdf(value: float, degrees: float) -> float:
-    """Return the probability that a Student variable is at most `value`, which must be positive."""
+    """Return the cumulative distribution function of Student's t distribution at `value`, which must be positive."""
     return 1 - _incomplete_beta(degrees / (degrees + value * value), value, degrees) / 2
 
 
@@ -65,7 +65,7 @@ def _continued_fraction(x: float, a: float, b: float) -> float:
 
 
 def two_sided_quantile(level: float, degrees: float) -> float:
-    """Return the half-width, in standard errors, of an interval of this level, such as 0.95."""
+    """Return half the width, in standard errors, of a confidence interval. `level` is a probability such as 0.95."""
     if not 0 < level < 1:
         raise ValueError(f"the level of an interval must be between 0 and 1, not {level}")
     return student_quantile((1 + level) / 2, degrees)

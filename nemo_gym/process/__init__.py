@@ -1,1 +1,1 @@
-"""The code that runs in one server process: its start, its serving and its shutdown."""
+"""The code of a server process: it starts a server, serves requests and shuts the server down."""

@@ -34,7 +34,7 @@ MACHINERY = (PACKAGE_DIR, Path(importlib.__file__).parent, Path(pydantic.__file_
 
 
 class Descriptors(NamedTuple):
-    """Open file descriptors that the launcher passes."""
+    """The open file descriptors that the launcher passes to a server process."""
 
     settings: int
     report: int
@@ -63,7 +63,7 @@ def run_child(descriptors: Descriptors) -> int:
     except SystemExit as stop:
         return _code_of(stop)
     except Exception as error:  # noqa: BLE001
-        # Printed, because the launcher shows this log when the process has ended.
+        # Print the traceback to the log, because the launcher shows the log when the process has ended.
         traceback.print_exception(error.with_traceback(_authors_part(error)))
         return 1
 
@@ -84,9 +84,9 @@ def _code_of(stop: SystemExit) -> int:
 
 
 def _authors_part(error: Exception) -> TracebackType | None:
-    """Return the traceback without the framework's frames before the author's file.
+    """Return the part of the traceback that starts in the author's file, without the framework's frames above it.
 
-    If it has only such frames, return all of them, or None for a syntax error.
+    If there are only frames of the framework, return the whole traceback, or None for a syntax error.
     """
     frame = error.__traceback__
     while frame is not None and _is_machinery(frame.tb_frame.f_code.co_filename):
@@ -114,18 +114,18 @@ def die_with_forker(parent: int) -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    # Poll the parent, because the kernel's signal only reports the end of its thread that spawned this process.
+    # Poll the parent, because the kernel's signal would only report the end of the thread that spawned this process.
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(PARENT_POLL_S)
-        # This process leads its own group, so this also ends the processes that it started.
+        # Kill the whole group, so that the processes that this process has started end, too.
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=watch, name="parent watch", daemon=True).start()
 
 
 def main() -> NoReturn:
-    """Run a spawned child. The command line contains only its parent's pid and the descriptors' numbers."""
+    """Run a spawned server process. The command line has the parent's pid and the numbers of the descriptors."""
     parent, settings, report, *listeners = (int(number) for number in sys.argv[1:])
     _die_with_parent(parent)
     leave(run_child(Descriptors(settings, report, tuple(listeners))))

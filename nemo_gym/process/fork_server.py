@@ -1,6 +1,6 @@
 """A process that has imported everything and forks servers, so that they start in milliseconds and share memory.
 
-The process never sees a configuration, because only a forked child reads the settings of its server from a pipe.
+This warm process itself never loads a configuration. Each forked child reads the settings of its server from a pipe.
 """
 
 from __future__ import annotations
@@ -31,24 +31,25 @@ PRELOADED = (
     "nemo_gym.http.endpoint",
 )
 DESCRIPTORS = 253
-"""The most descriptors that one message may contain: settings, report and log, and any number of listeners."""
+"""Maximum number of descriptors in one message: the pipes for settings, report and log, and the listeners."""
 REAP_EVERY_S = 5.0
 SWEEP_LIMIT_S = 1.5
 PR_SET_CHILD_SUBREAPER = 36
 
 
 class _WarmProcess:
-    """The warm process itself: one thread that answers one message at a time."""
+    """The loop of the warm process, which forks servers. A single thread answers the launcher's messages in order."""
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self.exit_codes: dict[int, int | None] = {}
 
     def run(self) -> None:
-        # A subreaper: processes that outlive their server become our children, even if they left the server's group.
+        # Become a subreaper. Processes that outlive their server then become children of this process, which can kill
+        # them even if they left the server's group.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
         self.control.settimeout(REAP_EVERY_S)
-        # Imports leave little garbage, but collecting it would take a fifth of the import time.
+        # Disable garbage collection, which would take a fifth of the import time. Imports leave little garbage.
         gc.disable()
         for module in PRELOADED:
             importlib.import_module(module)
@@ -56,7 +57,7 @@ class _WarmProcess:
         settle_memory(collects=False)
         gc.enable()
         try:
-            # An interrupted launcher may exit before it has read the last answer.
+            # Ignore a closed socket, because an interrupted launcher may exit before it has read the last answer.
             with contextlib.suppress(ConnectionResetError, BrokenPipeError):
                 self._serve()
         finally:
@@ -108,7 +109,8 @@ class _WarmProcess:
         from nemo_gym.process.child import die_with_forker
 
         os.setsid()
-        # The child dies with the warm process, which dies with the launcher. So a SIGKILL leaves no process running.
+        # The child dies with the warm process, which dies with the launcher. So no process is left running
+        # if the launcher receives SIGKILL.
         die_with_forker(parent)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self.control.close()
@@ -122,12 +124,12 @@ class _WarmProcess:
                 pid, status = ended
                 if pid in self.exit_codes:
                     self.exit_codes[pid] = os.waitstatus_to_exitcode(status)
-                    # Processes that the server started must not outlive it.
+                    # Kill the rest of the group, because processes that a server started must not outlive it.
                     _signal_group(pid, signal.SIGKILL)
 
 
 def _make_an_app() -> None:
-    """Create an app with a route, because FastAPI then imports megabytes of modules that servers can share."""
+    """Create an app with a route. FastAPI then imports megabytes of modules, which all forked servers share."""
     from nemo_gym.web.app import ServerApp
 
     async def route(body: JsonObject) -> JsonObject:
@@ -158,14 +160,15 @@ def _children_of(parent: int) -> list[int]:
     children = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            # pid (name) state parent …; only the name may contain spaces and brackets.
+            # The format is `pid (name) state parent …`. Split after the last bracket, because the name may contain
+            # brackets and spaces.
             if int(stat.read_text(errors="replace").rpartition(")")[2].split()[1]) == parent:
                 children.append(int(stat.parent.name))
     return children
 
 
 def main() -> None:
-    """Serve the launcher until it closes the socket whose descriptor is on the command line."""
+    """Answer the launcher's messages until it closes the socket. The argument is the socket's descriptor."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _WarmProcess(socket.socket(fileno=int(sys.argv[1]))).run()
 

@@ -1,4 +1,4 @@
-"""The head server: the addresses of all servers, and the configuration of the run."""
+"""The head server, which publishes the addresses of all servers and the configuration of the run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from nemo_gym.web.middleware import CallMiddleware
 from nemo_gym.web.telemetry import METRICS_PATH, Telemetry
 
 Shown = tuple[ServerInstance, Member | None]
-"""A server and the part of the run that has it; None for the head server's own part."""
+"""A server and its `Member`. The member is None if the head server's own launcher has started the server."""
 
 HEAD = "head_server"
 ENDPOINT_TIMEOUT_S = 2.0
@@ -45,7 +45,7 @@ class HeadServer(BaseServer):
     instances: list[ServerInstance] = Field(default_factory=list)
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app. It shows this process's configuration with secrets masked."""
+        """Return the app. It publishes this process's configuration with secrets masked."""
         config = masked(OmegaConf.to_container(module_config(PUBLISHED_NAME)))
         shown = OmegaConf.to_yaml(OmegaConf.create(config))
         host, port = self.config.host, self.config.port
@@ -59,7 +59,7 @@ def head_app(settings: HeadSettings) -> FastAPI:
     silent = set(settings.endpoints)
 
     async def silent_endpoints() -> list[str]:
-        """Return the endpoints that have not answered yet. One that has answered is not asked again."""
+        """Return the endpoints that have never answered. Endpoints that have answered are not probed again."""
         asked = sorted(silent)
         answers = await asyncio.gather(
             *(asyncio.to_thread(endpoint_answers, url, ENDPOINT_TIMEOUT_S) for url in asked)
@@ -75,7 +75,6 @@ def head_app(settings: HeadSettings) -> FastAPI:
     @app.get("/")
     @app.get("/livez")
     async def is_alive() -> dict[str, str]:
-        """Report that this process is alive."""
         return {"status": "ok"}
 
     @app.head("/readyz", include_in_schema=False)
@@ -85,10 +84,10 @@ def head_app(settings: HeadSettings) -> FastAPI:
     @app.get("/healthz")
     @app.get("/health")
     async def is_ready() -> Response:
-        """Report whether all servers answer and all model endpoints have answered. A 503 response lists the others."""
+        """Report whether all servers and model endpoints answer. A 503 response lists those that do not answer."""
         shown = list(members.instances())
         found = [(each.config_path, status) for (each, _), status in zip(shown, await statuses(shown), strict=True)]
-        # One replica of a server is enough.
+        # Count a server as ready if at least one of its replicas answers.
         answering = {name for name, status in found if status == "success"}
         missing = dict.fromkeys(members.missing(), "not started yet on any machine")
         missing |= {name: status for name, status in found if name not in answering}
@@ -143,7 +142,7 @@ def update_instances(settings: HeadSettings, lines: Iterable[bytes]) -> None:
 
 
 async def _load(client: InternalClient, instance: ServerInstance, run_token: str | None) -> Load | None:
-    # If a server has several processes, ask each at its own socket, because only one would answer at the address.
+    # Query each process of a server at its own socket, because only one of them would answer at the server's address.
     sockets: list[str | None] = [*instance.sockets] or [None]
     found = await asyncio.gather(*(_load_of_process(client, instance, run_token, socket) for socket in sockets))
     loads = [load for load in found if load is not None]
@@ -159,7 +158,7 @@ async def _load_of_process(
             "GET", instance.host, instance.port, METRICS_PATH, headers=headers, timeouts=PROBE_TIMEOUTS, uds=socket
         )
     except ServerCallError:
-        # Not an error here: the server's status or the number of its reporting processes already shows the problem.
+        # Ignore the error, because the server's status or the number of reporting processes already shows the problem.
         return None
     return load_of(await reply.text()) if reply.ok else None
 

@@ -52,12 +52,11 @@ class Member:
 
     @property
     def names(self) -> set[str]:
-        """The names of the servers of this part."""
         return {instance.config_path for instance in self.report.instances}
 
 
 class Refusal(NamedTuple):
-    """The HTTP status and the reason for which a part of the run may not join."""
+    """The reason why a part of the run may not join, and the HTTP status of the response."""
 
     status: int
     reason: str
@@ -70,17 +69,17 @@ class Members:
     settings: HeadSettings
     _members: dict[str, Member] = field(default_factory=dict)
     _bodies: dict[str, bytes] = field(default_factory=dict)
-    """The last report of each part in bytes, because most reports repeat the one before and need not be parsed."""
+    """The last report of each part in bytes. Most reports are the same as the last one and need not be parsed."""
     _changes: int = 0
     _lost: frozenset[str] = frozenset()
     _looked_at: float = 0.0
     _listed: dict[str, tuple[str, bytes]] = field(default_factory=dict)
-    """The cached list of addresses by host, with its version, because thousands of processes request the list."""
+    """The list of addresses by host, with its version. It is cached, because thousands of processes request it."""
 
     def take(self, member_id: str, body: bytes, sent_at: float | None = None) -> Refusal | None:
         """Register a part of the run, or record that it is alive. Return a refusal if it may not join.
 
-        `sent_at` is the time of the report by the clock of the part's machine, which may differ from this one.
+        `sent_at` is the time of the report by the clock of the part's machine. This machine's clock may differ.
         """
         known = self._members.get(member_id)
         if known is not None and self._bodies[member_id] == body:
@@ -108,7 +107,7 @@ class Members:
         return None
 
     def remove(self, member_id: str) -> None:
-        """Remove a part of the run that has stopped its servers."""
+        """Remove a part from the run, with all its servers. Ignore an unknown id."""
         member = self._members.pop(member_id, None)
         if member is not None:
             logger.info("%s left: %s", member.report.machine, ", ".join(sorted(member.names)))
@@ -116,7 +115,7 @@ class Members:
         self._changes += 1
 
     def instances(self) -> Iterator[tuple[ServerInstance, Member | None]]:
-        """Yield each server with its part. The servers of the head server's own part come first, with None."""
+        """Yield each server with its part. The head server's own part comes first, as None."""
         self._forget()
         for instance in self.settings.instances:
             yield instance, None
@@ -125,7 +124,7 @@ class Members:
                 yield instance, member
 
     def missing(self) -> list[str]:
-        """Return the names of the expected servers that no part has."""
+        """Return the names of the expected servers that are not in any live part of the run."""
         present = {each.config_path for each, member in self.instances() if member is None or not member.is_lost}
         return [name for name in self.settings.expected if name not in present]
 
@@ -150,7 +149,7 @@ class Members:
         return self._listed[host]
 
     def addresses(self, host: str) -> dict[str, list[Listed]]:
-        """Return the addresses of all servers. The caller reached the head server's machine by this host."""
+        """Return the addresses of all servers. `host` is the host by which the caller reached the head server."""
         found: dict[str, list[Listed]] = {}
         for instance, member in self.instances():
             if member is None or not member.is_lost:
@@ -194,9 +193,9 @@ class Members:
         return None
 
     def _remove_earlier(self, report: PartReport) -> None:
-        """Forget parts that had the same addresses before, such as the part of a container that was just restarted.
+        """Remove parts whose addresses the reporting part has now, for example because their container was restarted.
 
-        Otherwise, calls for their lost sessions would reach the new part, which would forward them to itself.
+        If they remained, calls for their sessions would reach the reporting part, which would forward them to itself.
         """
         urls = {instance.url for instance in report.instances}
         for member in list(self._members.values()):
@@ -222,7 +221,7 @@ def add_member_routes(app: FastAPI, members: Members) -> None:
     async def report(
         member_id: str, request: Request, sent_at: Annotated[float | None, Header(alias=SENT_AT_HEADER)] = None
     ) -> Response:
-        """Register the servers of another machine, or report that they are alive."""
+        """Register the servers of another machine, or record that they are alive."""
         refusal = members.take(member_id, await request.body(), sent_at)
         if refusal is not None:
             return JSONResponse({"detail": refusal.reason}, refusal.status)
@@ -230,13 +229,13 @@ def add_member_routes(app: FastAPI, members: Members) -> None:
 
     @app.delete(f"{MEMBERS_PATH}/{{member_id}}")
     async def leave(member_id: str) -> dict[str, str]:
-        """Remove the servers of another machine."""
+        """Remove the servers of another machine that leaves the run."""
         members.remove(member_id)
         return {"status": "ok"}
 
     @app.get(ADDRESSES_PATH, response_model=dict[str, list[Listed]])
     async def addresses(request: Request) -> Response:
-        """Return the addresses of each server that answers: host, port, part of the run, and unix socket."""
+        """Return each server's addresses: host, port, part of the run and unix socket. Lost machines are left out."""
         version, body = members.list_for(host_reached(request))
         headers = {"etag": version, "content-type": "application/json"}
         if request.headers.get("if-none-match") == version:

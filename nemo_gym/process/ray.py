@@ -1,4 +1,4 @@
-"""The connection to Ray for server folders whose own code uses it."""
+"""The connection to Ray for servers whose own code uses Ray."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def host_reached(request: Request) -> str:
     """Return the host by which the caller reached this server, from the `Host` header or else from the connection."""
     local = (request.scope.get("server") or ("",))[0]
     for host in (_name_in(request.headers.get("host", "")), _without_mapping(local)):
-        # The address of a unix socket is a path, which is not a host.
+        # Skip the address of a unix socket, because it is a path and not a host.
         if host and "/" not in host and not is_any_address(host):
             return host
     return LOOPBACK
@@ -30,9 +30,9 @@ def host_reached(request: Request) -> str:
 
 @lru_cache(maxsize=8)
 def reachable_config(yaml: str, host: str, joined: Sequence[tuple[str, tuple[str, int]]] = ()) -> str:
-    """Return a configuration in which the servers that listen on all addresses have this host.
+    """Return a configuration with addresses that a caller can use. Servers that listen on all addresses get this host.
 
-    `joined` has the addresses of servers by name, which replace those of the configuration.
+    `joined` contains the host and port of servers by name. They replace the values in the configuration.
     """
     config = OmegaConf.to_container(OmegaConf.create(yaml))
     assert isinstance(config, dict)
@@ -49,7 +49,7 @@ def reachable_config(yaml: str, host: str, joined: Sequence[tuple[str, tuple[str
 
 
 def _addresses_in(config: dict[Any, Any]) -> Iterator[tuple[str, dict[Any, Any]]]:
-    """Yield the blocks of a configuration that may have an address, with the names of their servers."""
+    """Yield each configuration block that can contain a server's address, after the server's name."""
     for key, block in config.items():
         if isinstance(block, dict):
             if key == HEAD_SERVER_KEY:

@@ -1,4 +1,4 @@
-"""One server in its own process: its settings, the import of its folder, and serving."""
+"""Run one server in its own process: load its settings, import its folder and serve requests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ from nemo_gym.web.shutdown import QuickShutdownServer
 logger = logging.getLogger(__name__)
 
 KEEP_ALIVE_S = 75
-"""Longer than our client's idle limit, so that the client never reuses a connection that was just closed."""
+"""Seconds after which a server closes an idle connection. nemo_gym's client drops idle connections earlier, so it
+never reuses one that was just closed."""
 BASE_OF = {
     "resources_servers": "SimpleResourcesServer",
     "responses_api_agents": "SimpleResponsesAPIAgent",
@@ -104,7 +105,7 @@ def serve(settings: ProcessSettings, listeners: Sequence[socket.socket], report:
 
 @contextmanager
 def _bounded_if_dry(settings: ProcessSettings, report: Report) -> Iterator[None]:
-    """In a dry run, end the process if building the server takes too long, and report the line that is running."""
+    """In a dry run, if building the server takes too long, report the line that is running and end the process."""
     if not settings.dry_run or settings.ready_timeout_s is None:
         yield
         return
@@ -128,7 +129,7 @@ def _bounded_if_dry(settings: ProcessSettings, report: Report) -> Iterator[None]
 
 
 def _place_in(folder: Path, thread: int) -> str:
-    """Return the line of this folder that a thread is running: `app.py:12 in setup_webserver: time.sleep(1)`."""
+    """Return the line of the folder's code that a thread is running: `app.py:12 in setup_webserver: time.sleep(1)`."""
     frames = traceback.extract_stack(sys._current_frames()[thread])
     own = [frame for frame in frames if folder.resolve() in Path(frame.filename).resolve().parents]
     if not own:
@@ -139,7 +140,8 @@ def _place_in(folder: Path, thread: int) -> str:
 def prepare_process(settings: ProcessSettings) -> None:
     """Set the working directory, environment variables and configuration that the server's code expects."""
     log_to_stderr()
-    # Paths in the settings are relative to the project, not to this process's working directory.
+    # Add the project to the search roots. Paths in the settings are relative to it, but this process changes its
+    # working directory.
     os.environ.update(roots_from_here(ServerFolder.of(settings.folder).root))
     os.chdir(settings.folder)
     os.environ.update(settings.environment)
@@ -149,7 +151,7 @@ def prepare_process(settings: ProcessSettings) -> None:
 
 
 def log_to_stderr() -> None:
-    """Log to the pipe that the launcher reads."""
+    """Log to standard error, which the launcher reads."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
 
 
@@ -161,7 +163,7 @@ def serve_app(
     tls: Tls | None = None,
     logs_requests: bool = False,
 ) -> int:
-    """Serve at these sockets until a signal asks to stop. Return the process's exit code."""
+    """Serve on these sockets until a signal asks to stop. Return the process's exit code."""
     server = ReportingServer(uvicorn_config(app, logs_requests=logs_requests), report, tls)
     server.run(sockets=list(listeners))
     return 0 if server.started else 1
@@ -200,7 +202,7 @@ def build_server(settings: ProcessSettings) -> SimpleServer:
         context.life = context.siblings.mark(secrets.token_hex(8))
         if settings.num_workers > 1:
             _check_reaches_sessions(server, settings)
-    # In the remaining case, sessions hold no state, so every process can serve any session.
+    # If sessions have no state, they need no routing, because every process can serve every session.
     return server
 
 
@@ -215,7 +217,7 @@ def _check_reaches_sessions(server: SimpleServer, settings: ProcessSettings) -> 
 
 
 def build_app(server: SimpleServer, settings: ProcessSettings) -> ASGIApp:
-    """Return the server's app with liveness routes, failure handling and the call layer."""
+    """Return the server's app with liveness routes, failure handling and the middleware for calls."""
     try:
         app = server.setup_webserver()
         expose_if_asked(server, app)
@@ -246,7 +248,7 @@ def load_module(settings: ProcessSettings) -> ModuleType:
 
 
 def _imported(entrypoint: Path, settings: ProcessSettings) -> ModuleType:
-    """Import the module by its package name if that leads to this file, or else directly from the file."""
+    """Import the entrypoint by its module name if that leads to the same file, or else directly from the file."""
     root = ServerFolder.of(settings.folder).root
     for place in (str(root), str(settings.folder)):
         if place not in sys.path:
@@ -272,7 +274,7 @@ def _imported(entrypoint: Path, settings: ProcessSettings) -> ModuleType:
 
 
 def complete_server_class(module: ModuleType, settings: ProcessSettings) -> type[SimpleServer]:
-    """Return the class that the entrypoint serves. Raise `LaunchError` if it lacks a required method."""
+    """Return the class that the entrypoint serves. Raise `LaunchError` if the class lacks a required method."""
     cls = server_class(module, settings)
     if cls.__abstractmethods__:
         missing = ", ".join(sorted(cls.__abstractmethods__))
@@ -299,8 +301,8 @@ def server_class(module: ModuleType, settings: ProcessSettings) -> type[SimpleSe
         raise LaunchError(f"{entrypoint}: no server class is defined here. Derive one from {BASE_OF[settings.type]}.")
     names = ", ".join(cls.__name__ for cls in leaves)
     raise LaunchError(
-        f"{entrypoint}: several server classes are defined here ({names}). Start the one to serve at the end "
-        f"of the file: if __name__ == '__main__': {leaves[-1].__name__}.run_webserver()"
+        f"{entrypoint}: several server classes are defined here ({names}). At the end of the file, start the "
+        f"class to serve: if __name__ == '__main__': {leaves[-1].__name__}.run_webserver()"
     )
 
 
@@ -313,7 +315,7 @@ def _class_started_in(source: str) -> str | None:
 
 
 def typed_config(cls: type[SimpleServer], settings: ProcessSettings) -> BaseServerConfig:
-    """Return the typed settings of a server's class. Raise `ConfigError` that lists every problem with its place."""
+    """Return the typed settings of a server's class. Raise a `ConfigError` that lists every problem with its place."""
     kind = cls.model_fields["config"].annotation
     assert inspect.isclass(kind)
     assert issubclass(kind, BaseServerConfig)
@@ -326,7 +328,7 @@ def typed_config(cls: type[SimpleServer], settings: ProcessSettings) -> BaseServ
 def config_view(settings: ProcessSettings) -> DictConfig:
     """Return the part of the configuration that this process may see, in its original shape.
 
-    Only published folders read it.
+    Only the code of server folders written for NeMo Gym reads it.
     """
     others = {
         name: {type_: {implementation: {"host": host, "port": port}}}
@@ -335,9 +337,9 @@ def config_view(settings: ProcessSettings) -> DictConfig:
     own = {
         settings.type: {settings.implementation: {**settings.settings, "host": settings.host, "port": settings.port}}
     }
-    # Clients that an author creates read the token from the configuration.
+    # Include the token, because clients that an author creates read it from the configuration.
     token = {RUN_TOKEN_KEY: settings.run_token} if settings.run_token else {}
-    # Clients need these keys to find the servers on other machines.
+    # Include these keys, because clients need them to find the servers on other machines.
     part = {MEMBER_KEY: settings.member, RUN_ID_KEY: settings.run_id} if settings.member else {}
     shared = {**settings.plain, **published_defaults(settings.plain), **token, **part, **others}
     view = OmegaConf.create({**shared, settings.name: own, "head_server": settings.head.model_dump()})
@@ -346,7 +348,7 @@ def config_view(settings: ProcessSettings) -> DictConfig:
 
 
 def uvicorn_config(app: ASGIApp, *, logs_requests: bool = False) -> uvicorn.Config:
-    """Return the uvicorn settings of all our servers."""
+    """Return the uvicorn settings that all nemo_gym servers share."""
     config = uvicorn.Config(
         app,
         loop="uvloop" if sys.platform != "win32" else "asyncio",
@@ -354,10 +356,10 @@ def uvicorn_config(app: ASGIApp, *, logs_requests: bool = False) -> uvicorn.Conf
         lifespan="on",
         access_log=logs_requests,
         server_header=False,
-        # Our servers are not behind a proxy, so the headers of proxies must not be trusted.
+        # Do not trust the headers of proxies, because nemo_gym's servers are not behind a proxy.
         proxy_headers=False,
         log_config=None,
-        # The launcher reports which servers start and stop.
+        # Suppress uvicorn's messages on start and stop, because the launcher reports both.
         log_level="warning",
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=1,
@@ -369,7 +371,7 @@ def uvicorn_config(app: ASGIApp, *, logs_requests: bool = False) -> uvicorn.Conf
 
 
 class ReportingServer(QuickShutdownServer):
-    """Server that notifies the launcher when it accepts requests."""
+    """A uvicorn server that notifies the launcher when it accepts requests."""
 
     def __init__(self, config: uvicorn.Config, report: Report, tls: Tls | None = None) -> None:
         super().__init__(config, tls)

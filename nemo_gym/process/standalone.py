@@ -1,4 +1,4 @@
-"""One folder served alone by `python app.py`, without the launcher and the other servers."""
+"""Serve one folder alone, for `python app.py`, without the launcher and the other servers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def serve_alone(cls: type[SimpleServer]) -> None:
     Its configuration comes from the environment variable `NEMO_GYM_CONFIG_DICT`, or from `+config_paths=[…]`, or else
     from a file in the folder's own `configs`.
 
-    Never return: the process ends with the server, or with status 1 and a message if the server cannot start.
+    This function never returns: the process ends with the server. If the server cannot start, the process prints a
+    message and exits with status 1.
     """
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
@@ -48,7 +49,7 @@ def serve_alone(cls: type[SimpleServer]) -> None:
 
 def _serve(folder: Path) -> int:
     words = sys.argv[1:]
-    # The project is the one that contains the folder, even if the program is started inside the folder.
+    # Use the project that contains the folder, even if the program is started inside the folder.
     os.environ.update(roots_from_here(ServerFolder.of(folder).root))
     handed = os.environ.get(CONFIG_DICT_ENV_VAR)
     if handed:
@@ -79,7 +80,7 @@ def _read(handed: str) -> JsonObject:
         raise ConfigError(f"{CONFIG_DICT_ENV_VAR}: invalid YAML: {error}") from error
     if not isinstance(plain, dict):
         raise ConfigError(f"{CONFIG_DICT_ENV_VAR}: its value is not a mapping. Set it to a complete configuration.")
-    # The configuration already contains the content of these files.
+    # Drop `config_paths`, because the configuration already contains the content of these files.
     return {key: value for key, value in plain.items() if key != "config_paths"}
 
 

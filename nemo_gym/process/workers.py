@@ -1,7 +1,7 @@
-"""Published functions by which a folder checks whether a uvicorn worker imports its file.
+"""Published functions with which a server's file checks whether uvicorn expects an app from it.
 
-The answer is always no: every process imports the server's class and creates the app itself, so no file has to define
-`app`.
+They always return False, because every process imports the server's class and creates the app itself. Thus, no file
+has to define `app`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from pydantic import BaseModel
 
 
 class UvicornLoggingConfig(BaseModel):
-    """The setting of whether servers log each successful request."""
+    """The setting that makes servers log each successful request."""
 
     uvicorn_logging_show_200_ok: bool = False
 
 
 def is_nemo_gym_fastapi_worker() -> bool:
-    """Return False: a process never takes its app from the imported file."""
+    """Return False, because no process takes its app from the imported file."""
     return False
 
 
 def is_nemo_gym_fastapi_entrypoint(file: str) -> bool:
-    """Return False: importing a file never has to create its app with `app = X.run_webserver()`."""
+    """Return False, because no file has to create an app with `app = X.run_webserver()` when it is imported."""
     return False

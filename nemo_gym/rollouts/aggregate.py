@@ -40,14 +40,14 @@ MEAN_REWARD = "mean/reward"
 PESSIMISTIC = "pessimistic/"
 
 AgentMetrics = JsonObject
-"""`{agent_ref: {name}, agent_metrics, key_metrics, group_level_metrics}`.
+"""The metrics of one agent: `{agent_ref: {name}, agent_metrics, key_metrics, group_level_metrics}`.
 
-A run adds `ledger`, `failed_tasks`, `row_fields` and `integer_fields`.
+A run adds `ledger`, `failed_tasks`, `row_fields` and `integer_fields` to the metrics.
 """
 
 
 async def aggregate(client: ServerClient | None, files: RunFiles) -> list[AgentMetrics]:
-    """Request the metrics of every agent and write them, with its ledger, next to the results.
+    """Request each agent's metrics, add its ledger, and write them next to the results.
 
     `ledger` counts the agent's planned, scored, failed (by cause) and unresolved rollouts. Means cover the scored
     rollouts; `pessimistic/mean/reward` also counts each failed one as 0. `failed_tasks` lists the tasks with failed
@@ -55,8 +55,8 @@ async def aggregate(client: ServerClient | None, files: RunFiles) -> list[AgentM
     `integer_fields` lists the fields that are integers in all rollouts.
 
     If there is no client, compute only the metrics that every environment has. An agent without scored rollouts has
-    only `ledger`, `failed_tasks` and the pessimistic mean. If an agent does not return its metrics, write those of the
-    others and raise `DataError`.
+    only `ledger`, `failed_tasks` and the pessimistic mean. If an agent does not return its metrics, write those of
+    the other agents and raise `DataError`.
     """
     ledgers = await asyncio.to_thread(ledgers_of, files)
     return await aggregate_all(client, [files.results], files.metrics, ledgers=ledgers)
@@ -101,7 +101,7 @@ async def aggregate_all(
 
 
 def _with_intervals(metrics: AgentMetrics) -> AgentMetrics:
-    """Add the 95 % intervals of the mean reward and of pass@k with the largest k, if there are several tasks."""
+    """Add 95 % confidence intervals for the mean reward and for the largest pass@k, if there are several tasks."""
     rewards = _rewards_by_task(metrics["group_level_metrics"])
     if len(rewards) < 2:
         return metrics
@@ -109,11 +109,11 @@ def _with_intervals(metrics: AgentMetrics) -> AgentMetrics:
     intervals = {"reward": mean_interval(rewards)}
     for name, value in highest_k_metrics(agent_metrics, "pass@{k}", ["accuracy"]).items():
         found = pass_at_k_interval(rewards, int(name.removeprefix("pass@").partition("/")[0]))
-        # Skip an accuracy that is not computed from the reward, because the interval is that of the reward.
+        # Skip an accuracy that differs from the rewards' pass@k, because the interval is computed from the rewards.
         if isclose(100 * found.mean, value, abs_tol=1e-6):
             intervals[name] = found._replace(low=100 * found.low, high=100 * found.high)
     for name, interval in intervals.items():
-        # Omit an interval without width: equal rewards other than 0 or 1 do not show how much others would differ.
+        # Omit an interval of zero width. It means only that the rewards do not differ, not that the mean is exact.
         if interval.half_width > 0:
             agent_metrics |= {f"{CI_LOW}{name}": interval.low, f"{CI_HIGH}{name}": interval.high}
     return metrics
@@ -138,7 +138,7 @@ def _with_ledger(metrics: AgentMetrics, ledgers: Mapping[str, Ledger]) -> AgentM
         agent_metrics[PESSIMISTIC + MEAN_REWARD] = ledger.pessimistic(mean)
     for group in metrics["group_level_metrics"]:
         task, rollouts = Row(group).task_index, group.get("num_rollouts")
-        # Add how many rollouts were planned, because the agent received only the scored ones.
+        # Add the number of planned rollouts, because the agent received only the scored ones.
         if task is not None and isinstance(rollouts, int) and (expected := ledger.planned_of[task]):
             group.update(completeness(rollouts, expected))
     echoed = ledger.echoed(agent_metrics)
@@ -152,11 +152,11 @@ def _with_ledger(metrics: AgentMetrics, ledgers: Mapping[str, Ledger]) -> AgentM
 
 @dataclass(frozen=True)
 class _Asked:
-    """The rollouts of an agent, as they are sent to it."""
+    """The request for the metrics of one agent's rollouts."""
 
     body: IO[bytes]
     is_integer: dict[str, bool] = field(default_factory=dict)
-    """The numeric and boolean fields, each with whether it is an integer in all rollouts."""
+    """Whether a numeric or boolean field is an integer in all rollouts, keyed by the field's name."""
 
     def add(self, rollout: JsonObject) -> None:
         for name, value in rollout.items():
@@ -170,7 +170,7 @@ class _Asked:
 
 
 def _rollouts_in(results: Sequence[Path]) -> Iterator[tuple[str, JsonObject]]:
-    """Yield the rollouts of the files, each after its file and line."""
+    """Yield the place of each rollout, as `file:line`, and the rollout."""
     for path in results:
         for line in read_lines(path):
             yield f"{path}:{line.number}", line.row
@@ -182,13 +182,13 @@ def _named(rollouts: Iterable[JsonObject]) -> Iterator[tuple[str, JsonObject]]:
 
 
 def _asked(rollouts: Iterable[tuple[str, JsonObject]], folder: Path, stack: ExitStack) -> dict[str, _Asked]:
-    """Return the request for each agent. Large bodies are spooled to disk to keep only one in memory."""
+    """Return the request for each agent. Large bodies are kept on disk until they are sent."""
     asked: dict[str, _Asked] = {}
     for place, rollout in rollouts:
         row = Row(rollout)
         agent = row.agent
         if agent is None:
-            what = f"{AGENT_REF_KEY}.name is missing. Was this file written by a collection?"
+            what = f"{AGENT_REF_KEY}.name is missing. Pass a file that a collection wrote."
             raise DataError(f"{place}: {what}")
         of_agent = asked.get(agent)
         if of_agent is None:
@@ -232,7 +232,7 @@ async def _metrics_of(
         if reply.ok:
             return {**known, **AggregateMetrics.model_validate_json(answer).model_dump()}
     except ValidationError:
-        pass  # reported below, like any other invalid reply
+        pass  # An invalid reply is reported below.
     return f"{server} did not return metrics: /aggregate_metrics returned {reply.status}: {readable(answer)}"
 
 

@@ -21,7 +21,7 @@ from nemo_gym.rollouts.tasks import TaskPlan
 from nemo_gym.schemas.row import TaskKey, rows_in
 
 LOOKED_INTO = 100
-"""Number of changed tasks whose differences are listed."""
+"""The maximum number of changed tasks that are compared field by field."""
 FIELDS_NAMED = 5
 SHOWN_CHARACTERS = 40
 SEED_SETTING = "num_repeats_add_seed"
@@ -33,14 +33,13 @@ class Amendment:
     """The changes to the tasks of a resumed run."""
 
     added: int = 0
-    """Rollouts that the earlier run had not planned."""
+    """The number of rollouts that the earlier run had not planned."""
     replaced: int = 0
-    """Rollouts without a score whose row has changed."""
+    """The number of unscored rollouts whose row has changed."""
     surplus: int = 0
-    """Rollouts that the earlier run planned but the input no longer contains."""
+    """The number of rollouts of the earlier run that are no longer in the input."""
 
     def notes(self) -> Iterator[str]:
-        """Yield the notes for the user."""
         if self.added:
             yield f"rollouts added to the earlier run: {self.added}"
         if self.replaced:
@@ -50,7 +49,7 @@ class Amendment:
 
 
 class FieldChange(NamedTuple):
-    """A field of a task's row before and now."""
+    """The old and the new value of a field in a task's row, as text."""
 
     task: int
     before: str
@@ -59,7 +58,7 @@ class FieldChange(NamedTuple):
 
 @dataclass(frozen=True)
 class Amending:
-    """An earlier run, with the input and settings that apply now."""
+    """The resumption of an earlier run whose input or settings may have changed."""
 
     plan: TaskPlan
     files: RunFiles
@@ -72,8 +71,8 @@ class Amending:
     def amend(self, *, force: bool) -> Amendment:
         """Add new and changed rows to the materialized file, atomically.
 
-        Unless `force` is set, raise `DataError`, which lists the differences, if rows or settings have changed so that
-        old and new results are not comparable.
+        If rows or settings have changed so that old and new results are not comparable, raise `DataError` with a list
+        of the differences, unless `force` is set.
         """
         numbers = self.plan.check()
         known = KnownTasks.read(self.files.materialized)
@@ -95,7 +94,7 @@ class Amending:
     def _rows(
         self, known: Mapping[int, int], matching: Matching, numbers: TaskNumbers, amendment: Amendment
     ) -> Iterator[JsonObject]:
-        """Yield all rows of the amended run: first those that stay, then the replaced and added ones."""
+        """Yield all rows of the amended run: first the kept rows, then the replaced and added ones."""
         for row in rows_in(self.files.materialized):
             key = row.key
             is_replaced = key.task in matching.changed and key.repeat < matching.repeats[key.task]
@@ -149,7 +148,7 @@ class Amending:
             yield f"{hidden} other fields"
 
     def _changes(self, matching: Matching, numbers: TaskNumbers) -> dict[str, list[FieldChange]]:
-        """Return how the rows of the first changed tasks differ, grouped by field."""
+        """Return, for each changed field, its old and new values in the first `LOOKED_INTO` changed tasks."""
         looked_into = set(islice(matching.changed, LOOKED_INTO))
         now = {
             TaskKey(task, planned.first): content_of(planned.row)

@@ -29,7 +29,6 @@ class AttemptLimits(NamedTuple):
 
     @classmethod
     def of(cls, settings: AttemptSettings, most: int) -> AttemptLimits:
-        """Return the limits that a collection's settings ask for."""
         return cls(most, settings.rollout_timeout_s, Backoff(settings.retry_pause_s, GROWTH, LONGEST_PAUSE_S))
 
 
@@ -61,6 +60,6 @@ async def run_to_its_end(
             if left_s is not None and left_s <= pause_s:
                 return record
             on_repeat(record)
-            # The attempt number is part of the rollout's identity, both on the servers and in the files.
+            # Give each attempt its own rollout id, so that servers and files can distinguish the attempts.
             row = row.of_attempt(attempt)
             await asyncio.sleep(pause_s)

@@ -14,14 +14,14 @@ from nemo_gym.rollouts.usage import PriceFile, Usage
 from nemo_gym.schemas.row import Row
 
 STARTED_BLINDLY = 8
-"""How many rollouts run at once until the first one shows how many tokens a rollout takes."""
+"""The number of rollouts to run at once before the token usage of any rollout is known."""
 STARTED_GRADUALLY = 32
-"""How many rollouts run at once at the start of a run with `until_halfwidth`."""
+"""The number of rollouts to run at once at the start of a run with `until_halfwidth`."""
 
 
 @dataclass(frozen=True)
 class Allowance:
-    """A limit on something that rollouts use up."""
+    """A limit on the tokens or the money that rollouts may use."""
 
     key: str
     most: float
@@ -30,7 +30,7 @@ class Allowance:
 
 
 class Budget:
-    """The budget of a run. Each rollout in progress counts as much as the mean of those that have ended."""
+    """The budget of a run. Each rollout is expected to use as much as the ended rollouts used on average."""
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class Budget:
         prices: PriceFile | None,
         continues_a_group: Callable[[], bool],
     ) -> None:
-        """`continues_a_group` returns whether the next rollout belongs to a group that has begun, so it must start."""
+        """Initialise the budget. `continues_a_group` returns whether the next rollout is in a group that has begun."""
         self._continues_a_group = continues_a_group
         self._summary = summary
         self._prices = prices
         self._allowances = list(_allowances(settings, prices))
         self._dispatch_budget_s = settings.dispatch_budget_s
-        # Start rollouts gradually. Otherwise all would have started before the interval is first computed.
+        # Start rollouts gradually. Otherwise, all would start before the confidence interval is first computed.
         self._is_gradual = settings.until_halfwidth is not None
         self._has_rows = True
         self._began_at = time.monotonic()
@@ -61,7 +61,7 @@ class Budget:
         return bool(self._allowances) or self._is_gradual
 
     def in_time(self, rows: Iterator[Row]) -> Iterator[Row]:
-        """Yield the rows until the time for starting rollouts is over."""
+        """Yield the rows until `dispatch_budget_s` has passed. A group that has begun is completed."""
         continues = False
         for row in rows:
             is_over = (
@@ -74,7 +74,7 @@ class Budget:
             continues = self._continues_a_group()
 
     async def admit(self) -> bool:
-        """Wait until one more rollout fits into the budget with those in progress. Return False if none may start."""
+        """Wait until one more rollout fits into the budget. Return False if no further rollout may start."""
         while self.ended_by is None and self._has_rows:
             objection = self._objection()
             if objection is None:

@@ -46,7 +46,7 @@ async def collect(
     """Run every pending task of a run. `on_record` is called after the record of each ended rollout is written.
 
     `control` carries out the requests that users send to the collection's socket. `watch` ends the collection when
-    the servers' run ends; by default, it watches the client's run.
+    the servers' run ends. By default, the client's run is watched.
 
     Memory use grows with the number of rollouts in flight, not with the data. Records are synced to disk within about
     a second.
@@ -96,7 +96,8 @@ async def collect(
             if tokens is not None:
                 tokens.check()
     except BaseExceptionGroup as errors:
-        # Only fatal errors such as a full disk or the end of the run arrive here, possibly from several workers.
+        # Only fatal errors, such as a full disk or the end of the servers' run, reach this point. If several workers
+        # have failed, report the first error.
         raise _with_advice(first_of(errors), run) from None
     except WriteFailed as error:
         raise _with_advice(error, run) from error
@@ -131,7 +132,6 @@ class _Work:
         self._workers = 0
 
     async def run(self, tasks: Iterator[Row]) -> None:
-        """Run all tasks."""
         async with asyncio.TaskGroup() as workers:
             self._widen(workers, tasks)
             self._control.floor = Floor(
@@ -143,7 +143,7 @@ class _Work:
             )
 
     def _widen(self, group: asyncio.TaskGroup, tasks: Iterator[Row]) -> None:
-        """Start workers up to the current limit. They all take their tasks from the iterator."""
+        """Start workers up to the current limit. All workers take their tasks from the same iterator."""
         summary = self._run.summary
         wanted = min(self._control.limit.limit, max(1, summary.planned - summary.finished))
         while self._workers < wanted:
@@ -165,10 +165,10 @@ class _Work:
         self._workers -= 1
 
     async def _may_start(self) -> bool:
-        """Wait while the run is paused or its budget is in use. Return whether another rollout may start."""
+        """Wait while the run is paused or its budget has no room for another rollout. Return whether one may start."""
         if not await self._control.may_start() or self._workers > self._control.limit.limit:
             return False
-        # Wait before the row is taken, because rollouts that end meanwhile may show that it is not needed.
+        # Wait before taking a row, because rollouts that end during the wait may make the row unnecessary.
         return self._admit is None or await self._admit()
 
     def _next(self, tasks: Iterator[Row]) -> tuple[Row | None, str | None]:
@@ -176,7 +176,7 @@ class _Work:
         return row, None if row is None else self._run.earlier.cause_of(row)
 
     async def keep(self) -> None:
-        """Sync the written records to disk and record the progress, periodically."""
+        """Periodically sync the written records to disk, and record the progress."""
         while True:
             await asyncio.sleep(SYNC_EVERY_S)
             self._control.sample()
@@ -196,7 +196,6 @@ def _calls_of_cache(client: ServerClient) -> Counts | None:
 
 
 def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error of nested groups."""
     first: BaseException = errors
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
@@ -213,9 +212,9 @@ def _with_advice(error: BaseException, run: OpenRun) -> BaseException:
 
 
 def allowed_connections(wanted: int) -> int:
-    """Return how many rollouts may run at once, after raising this process's limit on open files."""
+    """Raise this process's limit on open files. Return how many rollouts may then run at once, at most `wanted`."""
     raise_open_files_limit()
-    # The agents' servers usually have the same limit, so they accept as many calls as this process can make.
+    # Do not make more calls than an agent server accepts. Its limit on open files is usually the same as here.
     most = most_incoming_calls()
     if most < wanted:
         logger.warning(

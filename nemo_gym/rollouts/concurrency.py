@@ -14,13 +14,13 @@ FIRST_LIMIT = 16
 LEAST_WINDOW_S = 1.0
 LONGEST_WINDOW_S = 20.0
 ROUNDS = 2
-"""The number of rollouts per slot in a measuring window, which makes it a representative sample."""
+"""The number of rollouts per slot in a measurement window, so that the window is a representative sample."""
 
 WORTH_DOUBLING = 1.2
-"""The throughput gain required to keep doubling the limit."""
+"""The factor by which throughput must grow for the limit to be doubled again."""
 WORTH_GROWING = 1.03
 SLOWER = 1.5
-"""The growth of the median duration that, together with lower throughput, indicates too much concurrency."""
+"""If rollouts take this many times as long as before and throughput drops, the limit is lowered."""
 LESS = 0.8
 BACK_OFF = 0.7
 GROWTH = 0.1
@@ -39,7 +39,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Step:
-    """A measuring window and the resulting decision."""
+    """A measurement window and the resulting decision."""
 
     at_s: float
     limit: int
@@ -60,7 +60,7 @@ class Step:
 
 @dataclass(frozen=True)
 class FixedLimit:
-    """A concurrency limit that stays as it is."""
+    """A concurrency limit that never changes."""
 
     limit: int
 
@@ -74,12 +74,12 @@ class AdaptiveLimit:
     """A concurrency limit that grows while throughput grows, and shrinks if a server or endpoint is overloaded.
 
     The limit doubles until doubling no longer helps. After that, it occasionally tries 10 % more or less. It is
-    lowered after a measuring window in which more than 1 % of the rollouts met an overload, or in which rollouts
+    lowered after a measurement window in which more than 1 % of the rollouts had an overload, or in which rollouts
     took longer and throughput dropped.
     """
 
     most: int
-    """The upper bound, for example the available connections."""
+    """The upper bound of the limit, such as the number of available connections."""
     first: int = FIRST_LIMIT
     clock: Callable[[], float] = time.monotonic
     steps: list[Step] = field(default_factory=list)
@@ -92,7 +92,7 @@ class AdaptiveLimit:
         self._seconds: list[float] = []
         self._overloaded = 0
         self._base: tuple[int, float, float] | None = None
-        """The reference limit, with its throughput and median duration."""
+        """The limit to compare others with, its throughput, and its median duration; None if not measured yet."""
         self._windows_held = 0
         self._probes_up = False
 
@@ -146,7 +146,7 @@ class AdaptiveLimit:
             self._hold(self._base)
             return limit, "a few more did not help" if was_up else "a few fewer lowered throughput"
         self._base = (self.limit, per_s, median_s)
-        # A successful step makes another one in the same direction worthwhile.
+        # Take another step in the same direction, because this one helped.
         return self._probe(up=was_up)
 
     def _after_holding(self, per_s: float, median_s: float) -> tuple[int, str]:
@@ -158,7 +158,7 @@ class AdaptiveLimit:
         if median_s > SLOWER * base_median_s and per_s < LESS * base_per_s:
             self._hold(None)
             return self._lowered(LESS), "slower, with less throughput"
-        # Because the tasks change over a run, the reference follows recent windows.
+        # Average the reference measurement with the latest one, because the tasks change during a run.
         self._base = (self.limit, (base_per_s + per_s) / 2, (base_median_s + median_s) / 2)
         if self._windows_held < WINDOWS_BETWEEN_PROBES:
             return self.limit, "held"

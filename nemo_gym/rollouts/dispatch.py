@@ -18,13 +18,13 @@ from nemo_gym.schemas.row import Row, offsets_by, rows_at, rows_in
 
 
 class Dispatch:
-    """The pending rollouts of a run, in the order that its settings define, until its budget or its time is used up.
+    """The pending rollouts of a run, in the configured order, until the run's budget or time is used up.
 
     With `until_halfwidth`, no further rollout of an agent starts once its mean reward is known precisely enough.
     """
 
     def __init__(self, run: OpenRun, groups: GroupedTasks | None = None) -> None:
-        """Set the run. `groups` is None if no task of the run is verified in a group."""
+        """Prepare the order of a run's rollouts. `groups` is None if no task of the run is verified in a group."""
         self._run = run
         self._settings = run.settings
         self._order = None if groups is None else TaskOrder(run.files, run.earlier, groups)
@@ -44,7 +44,7 @@ class Dispatch:
         return self._budget.in_time(self._run.earlier.owed(ordered))
 
     def watching(self, on_record: OnRecord) -> OnRecord:
-        """Extend `on_record`, so that each ended rollout also counts towards the precision and the budget."""
+        """Return `on_record`, extended so that each ended rollout counts towards the precision and the budget."""
         precision, budget = self._precision, self._budget
         if precision is None and not budget.admits:
             return on_record
@@ -59,11 +59,11 @@ class Dispatch:
 
     @property
     def admit(self) -> Callable[[], Awaitable[bool]] | None:
-        """A function to await before each rollout, which returns whether it may start. None if all may start."""
+        """A function to await before each rollout. It returns whether the rollout may start. None if all may start."""
         return self._budget.admit if self._budget.admits else None
 
     def continues_a_group(self) -> bool:
-        """Return whether the next rollout belongs to a group that has begun, so it must start."""
+        """Return whether the group of the next rollout has begun. If so, this rollout must start, too."""
         return self._order is not None and self._order.continues_a_group()
 
     def no_more_rows(self) -> None:
@@ -104,7 +104,7 @@ def by_repeat(path: Path) -> Iterator[Row]:
 
 
 def shuffled_by_repeat(path: Path) -> Iterator[Row]:
-    """Yield the rows like `by_repeat`, but with the tasks of each repeat in a random order that is always the same.
+    """Yield the rows like `by_repeat`, but with the tasks of each repeat in a random order. The random seed is fixed.
 
     Any prefix of this order is a random sample of the tasks. A prefix of a file that is sorted by subject is not.
     """

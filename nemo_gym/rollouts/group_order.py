@@ -19,8 +19,8 @@ from nemo_gym.schemas.row import Row, offsets_by, rows_at, rows_in
 def largest_group(path: Path, grouped: Mapping[str, str], settings: CollectionSettings) -> int:
     """Return the largest number of repeats of a task that are verified together, or 0 if there are no groups.
 
-    `grouped` maps each agent to the server that verifies its groups. Raise `ConfigError` if the settings keep a group
-    from ever being complete.
+    `grouped` maps each agent to the server that verifies its groups. Raise `ConfigError` if a group could never be
+    complete with these settings.
     """
     sizes: Counter[tuple[int, str]] = Counter()
     for row in rows_in(path) if grouped else ():
@@ -57,11 +57,11 @@ class TaskOrder:
         self._left = 0
 
     def continues_a_group(self) -> bool:
-        """Return whether the next rollout belongs to the same group as the last one."""
+        """Return whether the next rollout belongs to the same group as the previous rollout."""
         return self._left > 0
 
     def rows(self) -> Iterator[Row]:
-        """Yield the pending rollouts, and register each grouped task before its first one."""
+        """Yield the pending rollouts, and register each grouped task before its first rollout."""
         stored = self._stored()
         for rows in rows_by_task(self._files.materialized):
             owed = list(self._earlier.owed(rows))
@@ -84,7 +84,7 @@ class TaskOrder:
         )
 
     def _stored(self) -> dict[int, dict[int, int]]:
-        """Return the offsets of the results that the pending rollouts are compared with."""
+        """Return the file offsets of scored rollouts, by task and repeat, for tasks that have pending rollouts."""
         if not len(self._earlier.scored):
             return {}
         unfinished = {row.key.task for row in self._earlier.owed(rows_in(self._files.materialized))}
@@ -92,7 +92,7 @@ class TaskOrder:
 
 
 def offsets_of(path: Path, tasks: Container[int]) -> dict[int, dict[int, int]]:
-    """Return the offsets of the rollouts of these tasks in a file, by task and repeat."""
+    """Return the file offsets of these tasks' rollouts, by task and repeat."""
     found: dict[int, dict[int, int]] = {}
     for offset, (number, raw) in read_lines_at(path):
         key = Row(parse_row(raw, path, number)).key
@@ -107,6 +107,6 @@ def response_at(path: Path, offset: int) -> JsonObject | None:
 
 
 def rows_by_task(path: Path) -> Iterator[list[Row]]:
-    """Yield the rows of each task as a list. They may be apart in the file, because a resumed run appends repeats."""
+    """Yield each task's rows as a list. They need not be adjacent in the file, because a resumed run appends rows."""
     for offsets in offsets_by(path, lambda key: key.task).values():
         yield list(rows_at(path, offsets))

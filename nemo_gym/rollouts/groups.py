@@ -1,4 +1,4 @@
-"""The tasks whose rollouts are verified together: track the groups, and inform servers about members that ended."""
+"""Track the tasks whose rollouts are verified together, and inform resources servers about rollouts that ended."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class GroupedTasks:
     """The tasks of one run that are in progress and are verified in groups."""
 
     def __init__(self, client: ServerClient, servers: Mapping[str, str]) -> None:
-        """Set the client and the `servers`: for each agent, the resources server that verifies its groups."""
+        """`servers` maps each agent to the resources server that verifies its groups."""
         self._client = client
         self._servers = servers
-        # A random name keeps apart the groups of different runs on the same servers, and those of a run that was
+        # Use a random name, because the servers may still have groups of other runs, or of this run before it was
         # killed and resumed.
         self._name = uuid4().hex[:16]
         self._tasks: dict[int, _Task] = {}
@@ -68,7 +68,7 @@ class GroupedTasks:
     ) -> None:
         """Register a task whose rollouts are about to start.
 
-        `repeats` are the repeat numbers of the task, and `pending` those that still have to run, by default all. Each
+        `repeats` are the repeat numbers of the task. `pending` are those that still have to run, by default all. Each
         other repeat is in `responses`, to be compared with the pending ones, or in `absent` with a reason.
         """
         ordered = sorted(repeats)
@@ -82,7 +82,7 @@ class GroupedTasks:
         return None if task is None else task.place(self._name_of(row), row.key.repeat).header
 
     async def announce(self, row: Row) -> None:
-        """Inform the resources server about the ended rollouts of a task before another one starts."""
+        """Before another rollout of a task starts, inform the resources server about the task's ended rollouts."""
         task = self._task_of(row)
         if task is not None and (task.responses or task.absent):
             await self._post(row, task, present=task.responses, absent=task.absent)
@@ -126,7 +126,7 @@ class GroupedTasks:
         absent: Mapping[int, str],
         over: bool = False,
     ) -> None:
-        """Inform the server about members of a group. Only log a failure: the others then merely wait longer."""
+        """Inform the server about members of a group. Only log a failed call, because it just delays other members."""
         server, sent = self._servers[str(row.agent)], row.without_outcome().without_policy()
         problem: Exception
         try:

@@ -45,16 +45,19 @@ from nemo_gym.rollouts.subject import RunSubject, blocks_of_config
 from nemo_gym.schemas.row import Row
 
 _places: WeakKeyDictionary[asyncio.Semaphore, int] = WeakKeyDictionary()
-"""The size of each caller's semaphore, known only as the largest number of slots that were ever free."""
+"""The size of each semaphore that callers passed, estimated as the largest number of free slots seen."""
 
 
 class RolloutCollectionHelper(BaseModel):
-    """Send rows to the agents that they name and return their results."""
+    """A helper that sends rows to the agents named in the rows, and returns the results."""
 
     rollout_timeout_s: float | None = None
     """Seconds after which a rollout of `run_examples` fails. Default: the run's configuration, or 1800."""
     max_attempts: int | None = None
-    """How often `run_examples` tries a row if servers are lost or overloaded. Default: as for a collection."""
+    """How often `run_examples` tries a row if servers are lost or overloaded.
+
+    Default: the run's configuration, the environment variable NEMO_GYM_MAX_ROLLOUT_ATTEMPTS, or 3.
+    """
 
     _under_way: set[asyncio.Task[None]] = PrivateAttr(default_factory=set)
     _client: PublishedClient | None = PrivateAttr(None)
@@ -74,9 +77,9 @@ class RolloutCollectionHelper(BaseModel):
         """Start all rollouts and return an iterator of awaitables, each for the next rollout that has ended.
 
         Each awaitable returns `(row, result)`: the row as passed in and the graded rollout, with token ids if the
-        model server returns them. Failed rollouts come last, after all their attempts. Each raises a `RolloutError`
-        with the tier, the cause and the `row`. `semaphore` limits how many run at once; the limit of open files also
-        applies. Call and iterate this in a running event loop.
+        model server returns them. The awaitables of failed rollouts come last, after all attempts. They raise a
+        `RolloutError` with the tier, the cause and the `row`. `semaphore` limits how many rollouts run at once; the
+        limit of open files also applies. Call this and await the results in the same running event loop.
 
         Raise `InvalidTask` (status 422) before sending anything if a row does not name an agent of the run. Raise
         `UsageError` if fewer rollouts may run at once than are verified together.
@@ -113,7 +116,7 @@ class RolloutCollectionHelper(BaseModel):
         return results
 
     def _preprocess_rows_from_config(self, config: CollectJob) -> list[JsonObject]:
-        """Return the rows of a collection as they are sent, each with its task and repeat number."""
+        """Return the rows of a collection as they are sent to the agents, each with its task and repeat number."""
         return PreprocessedRows.of(config, self._client)
 
     async def _call_aggregate_metrics(
@@ -124,7 +127,7 @@ class RolloutCollectionHelper(BaseModel):
         `rows` contains the row of each result.
         """
         files = RunFiles(results=Path(output_path))
-        # Do not ask the agents of a sharded run, because its results lack fields that their metrics may need.
+        # Do not ask the agents of a sharded run for metrics, because its results lack fields that agents may need.
         is_sharded = any(Row(result).shard is not None for result in results)
         client = None if is_sharded else PublishedClient.of(self.setup_server_client())
         try:
@@ -144,7 +147,7 @@ class RolloutCollectionHelper(BaseModel):
             return AttemptSettings.model_validate(given)
         except ValidationError as error:
             problems = "; ".join(f"{key}: {problem}" for key, problem in problems_by_key(error).items())
-            raise ConfigError(f"the configuration of run_examples: {problems}") from error
+            raise ConfigError(f"the configuration of run_examples is invalid: {problems}") from error
 
 
 def _check_agents(rows: Sequence[Row], known: Sequence[str]) -> None:
@@ -165,7 +168,7 @@ class _Example(NamedTuple):
 
 
 def _in_groups(rows: Sequence[Row], groups: GroupedTasks) -> list[list[_Example]]:
-    """Return the rows as they are sent, in one list per group. The rows of a group get different repeat numbers."""
+    """Return the rows to send, in one list per group. The rows of a group get different repeat numbers."""
     tasks: dict[int, list[int]] = {}
     for number, row in enumerate(rows):
         if groups.are_of(row.agent) and row.task_index is not None:
@@ -184,23 +187,26 @@ def _in_groups(rows: Sequence[Row], groups: GroupedTasks) -> list[list[_Example]
 
 
 def _check_at_once(most: int, semaphore: object, connections: int) -> None:
-    """Raise `UsageError` if the largest group cannot run at once. Of semaphores, only asyncio's are checked."""
+    """Raise `UsageError` if the `most` rollouts of the largest group cannot run at once.
+
+    A semaphore is checked only if it is an `asyncio.Semaphore`.
+    """
     if most < LEAST_GROUP:
         return
     limits = {"the limit of open files": connections}
     if isinstance(semaphore, asyncio.Semaphore):
-        # A semaphore's size is not public. Some slots may be in use now, but usually all are free at the first call.
+        # Estimate the size, which is not public, by the number of free slots. At the first call, usually all are free.
         _places[semaphore] = limits["the semaphore"] = max(_places.get(semaphore, 0), semaphore._value)
     for limit, at_once in limits.items():
         if at_once < most:
             raise UsageError(
                 f"run_examples: {limit} lets {at_once} rollouts run at once, but the {most} rollouts of a task are "
-                f"verified together. Allow {most} or more."
+                f"verified together. Raise this limit to {most} or more."
             )
 
 
 class _ExamplesRun:
-    """The rollouts of one call of `run_examples`, and the queue of those that have ended."""
+    """The rollouts of one call of `run_examples`, and a queue of those that have ended."""
 
     def __init__(
         self,
@@ -252,7 +258,7 @@ class _ExamplesRun:
             await self._client.aclose()
 
     async def _begin(self, members: Sequence[_Example], tasks: asyncio.TaskGroup) -> None:
-        """Begin the rollouts of one group. Return once each has a slot, because they wait for each other."""
+        """Start a group's rollouts, which wait for each other. Return when each of them has a slot."""
         have_begun = [asyncio.get_running_loop().create_future() for _ in members]
         for member, has_begun in zip(members, have_begun, strict=True):
             tasks.create_task(self._run(member, has_begun))
@@ -263,7 +269,7 @@ class _ExamplesRun:
         async with self._wanted, self._connections:
             has_begun.set_result(None)
             record = await run_to_its_end(self._runner, example.sent, self._limits, on_repeat=lambda record: None)
-        # Await this before the result is queued, because the caller may end its event loop after the last result.
+        # Await `ended` before queueing the result, because the caller may end its event loop after the last result.
         await self._runner.ended(example.sent, record)
         if failure := failure_of_row(record.row):
             failure.row = example.given.fields

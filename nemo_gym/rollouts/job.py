@@ -19,71 +19,75 @@ def check_resume(*, resumes: bool | str, overwrites: bool) -> None:
     """Raise `ValueError` if an earlier run is to be both resumed and replaced."""
     if resumes and overwrites:
         raise ValueError(
-            "--resume (resume_from_cache) continues an earlier run, --overwrite (overwrite) replaces it; leave one out"
+            "--resume (resume_from_cache) continues an earlier run, but --overwrite (overwrite) replaces it. "
+            "Use only one"
         )
 
 
 class AttemptSettings(BaseModel):
-    """The timeout and the retries of a rollout."""
+    """Settings for the timeout and the retries of a rollout."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     rollout_timeout_s: float = Field(default=1800.0, gt=0)
     """Seconds after which a rollout fails. All its attempts in one run share this time."""
     max_attempts: PositiveInt | None = None
-    """How often a task may fail, including earlier runs. Default: NEMO_GYM_MAX_ROLLOUT_ATTEMPTS, or 3."""
+    """How often a task may fail, including failures in earlier runs. Default: NEMO_GYM_MAX_ROLLOUT_ATTEMPTS, or 3."""
     retry_pause_s: float = Field(default=1.0, ge=0)
-    """Seconds to wait after a lost or overloaded server. Each further wait is four times as long, up to 60 s."""
+    """Seconds before the first retry if a server is lost or overloaded. Each further wait is four times as long, up to
+    60 s."""
 
 
 class CollectionSettings(AttemptSettings):
-    """Parameters of every command that collects rollouts."""
+    """The parameters that all commands for collecting rollouts share."""
 
     output_jsonl_fpath: Path
     """The file for the scored rollouts, one per line. The run's other files are written next to it."""
     agent_name: str | None = None
     """The agent for rows without an agent_ref."""
     limit: PositiveInt | None = None
-    """How many rows to use, from the first one of the input or of each agent's datasets. Default: all."""
+    """Use only this many rows, from the start of the input or of each agent's datasets. Default: all."""
     num_repeats: PositiveInt | dict[str, PositiveInt] | None = None
     """How often to run each row. To set this per agent: {agent: n, _default: n}."""
     num_repeats_add_seed: bool = False
     """Set a different sampling seed for each repeat, in metadata.extra_body."""
     num_samples_in_parallel: PositiveInt | Literal["auto"] = 1024
-    """How many rollouts may run at once. auto adapts the number to the measured throughput."""
+    """The maximum number of rollouts at once. With auto, it adapts to the measured throughput."""
     responses_create_params: JsonObject = Field(default_factory=dict)
-    """Fields that override those of every row's request, such as temperature."""
+    """Fields, such as temperature, that override the fields of every row's request."""
     prompt_config: str | None = None
     """A prompt file for rows without input."""
     skills: SkillsConfig | None = None
     """A folder of skills. Its hash is recorded in each row."""
     resume_from_cache: bool | Literal["force"] = False
-    """Resume an earlier run of the same output. force: even if its rows or its model have changed."""
+    """Resume the earlier run with this output. With force, resume it even if its rows or its model have changed."""
     overwrite: bool = False
     """Replace the files of an earlier run."""
     detach: bool = False
     """Collect in the background, and print the paths of the output and the log. 'ng eval wait' waits for the end."""
     disable_aggregation: bool = False
-    """Skip the metrics at the end."""
+    """Do not compute the metrics at the end of the run."""
     interleave_repeats: bool = False
     """Start the first repeat of every row before any second repeat."""
     collector: str | None = None
-    """Send the rows to this collector server, which runs on the agents' machines and passes them on."""
+    """Send the rows to this collector server. It runs on the agents' machines and forwards the rows to the agents."""
     sharded: bool = False
     """Leave the rollouts on the machines of the collector. The output only lists them, and 'ng eval aggregate' merges
     them."""
     dispatch_budget_s: float | None = Field(default=None, gt=0)
-    """Seconds after which no further rollout starts. Running ones finish, the rest stays unresolved."""
+    """Seconds after which no further rollout starts. Running rollouts finish, and the others stay unresolved."""
     max_seconds: float | None = Field(default=None, gt=0)
     """Seconds after which the run ends. Rollouts that have not ended stay unresolved."""
     max_total_tokens: PositiveInt | None = None
-    """Start no rollout that would probably exceed this total of input and output tokens, earlier sessions included."""
+    """The maximum total of input and output tokens, earlier sessions included. Rollouts that would probably exceed it
+    do not start."""
     max_cost: float | None = Field(default=None, gt=0)
-    """Start no rollout that would probably exceed this cost in the currency of `prices`, earlier sessions included."""
+    """The maximum cost in the currency of `prices`, earlier sessions included. Rollouts that would probably exceed it
+    do not start."""
     prices: Path | None = None
     """A YAML file with prices per million tokens: models: {name: {input: …, cached_input: …, output: …}}."""
     until_halfwidth: float | None = Field(default=None, gt=0)
-    """Stop starting rollouts of an agent once the half-width of its mean reward's 95 % interval is at most this."""
+    """Start no rollout of an agent once its mean reward's 95 % confidence interval has at most this half-width."""
     require_complete: bool = False
     """Exit with code 1 unless every rollout was scored."""
     max_failed_share: FailedShare = None
@@ -124,7 +128,7 @@ class CollectJob(CollectionSettings):
 
 
 class EndToEndJob(CollectionSettings):
-    """Parameters of `ng_e2e_collect_rollouts`, which starts the servers, collects and stops them."""
+    """Parameters of `ng_e2e_collect_rollouts`, which starts the servers, collects rollouts and stops the servers."""
 
     split: Literal["train", "validation", "benchmark", "example"] = "benchmark"
     """The type of the agents' datasets to collect."""
@@ -144,50 +148,50 @@ class RunFiles(BaseModel):
 
     @property
     def materialized(self) -> Path:
-        """Every row as sent to its agent."""
+        """The file with the rows that the run sends to the agents."""
         return self._beside("_materialized_inputs.jsonl")
 
     @property
     def failures(self) -> Path:
-        """One line per failed attempt."""
+        """The file with the failed attempts, one per line."""
         return self._beside("_failures.jsonl")
 
     @property
     def metrics(self) -> Path:
-        """The aggregate metrics of each agent."""
+        """The file with the aggregate metrics of each agent."""
         return self._beside("_aggregate_metrics.json")
 
     @property
     def record(self) -> Path:
-        """The settings and outcomes of the run."""
+        """The file with the settings and outcomes of the run."""
         return self._beside("_run.json")
 
     @property
     def digests(self) -> Path:
-        """A digest of each line of the results."""
+        """The file with the digests of the lines in the results file."""
         return self._beside("_line_digests.bin")
 
     @property
     def lock(self) -> Path:
-        """The lock of the process that writes these files."""
+        """The lock file of the process that writes the run's files."""
         # Resolve links, so that one output always has one lock.
         output = self.results.resolve()
         return output.with_name(f".{output.name}.lock")
 
     @property
     def logs(self) -> Path:
-        """The servers' logs of an end-to-end run."""
+        """The folder with the servers' logs of an end-to-end run."""
         return self._beside("_logs")
 
     @property
     def output_of_command(self) -> Path:
-        """The printed output of a collection in the background."""
+        """The file with the printed output of a collection in the background."""
         return self._beside("_output.log")
 
     @property
     def prepared(self) -> Path:
-        """The gathered datasets of an end-to-end run."""
-        # An output without a suffix would have the same name as this folder, so add one to the folder.
+        """The folder with the gathered datasets of an end-to-end run."""
+        # If the output has no suffix, add one to the folder. Otherwise, both would have the same name.
         folder = self.results.with_suffix("") if self.results.suffix else self._beside("_data")
         return folder / "preprocessed_datasets"
 

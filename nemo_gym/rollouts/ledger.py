@@ -16,7 +16,7 @@ from nemo_gym.schemas.row import TASK_INDEX_KEY, TaskKey
 
 @dataclass
 class FailedTask:
-    """A task with at least one failed rollout and without a scored one."""
+    """A task with at least one failed rollout and no scored rollout."""
 
     task: int
     rollouts: int = 0
@@ -47,18 +47,17 @@ class Ledger:
     """Failed rollouts per cause of their last attempt."""
     failed_tasks: list[FailedTask] = field(default_factory=list)
     row_numbers: Counter[str] = field(default_factory=Counter)
-    """The sum of each numeric field of the scored rollouts' rows."""
+    """For each numeric field of the rows, the sum of its values over the scored rollouts."""
     rows_with: Counter[str] = field(default_factory=Counter)
-    """The number of scored rollouts whose row has each of these fields."""
+    """For each numeric field of the rows, the number of scored rollouts whose row has the field."""
 
     @property
     def planned(self) -> int:
-        """The number of planned rollouts."""
         return self.planned_of.total()
 
     @property
     def unresolved(self) -> int:
-        """The number of rollouts that did not start, did not end, or returned a result that asked not to be stored."""
+        """The number of rollouts that did not start, did not end, or returned a result with `_ng_no_persist`."""
         return self.planned - self.scored - self.failed.total()
 
     def as_dict(self) -> JsonObject:
@@ -71,7 +70,7 @@ class Ledger:
         }
 
     def echoed(self, agent_metrics: JsonObject) -> list[str]:
-        """Return the numeric fields that the verifier only copied from the rows. Their means are equal in both."""
+        """Return the numeric fields that the verifier only copied: their mean equals the mean in the input rows."""
         return sorted(
             name
             for name, count in self.rows_with.items()
@@ -86,7 +85,7 @@ class Ledger:
 
 
 def ledgers_of(files: RunFiles) -> dict[str, Ledger]:
-    """Return the ledger of each agent of a run, or an empty mapping if the materialized file is missing."""
+    """Return the ledger of each agent of a run, or an empty mapping if the materialized inputs are missing."""
     failures = failures_in(files.failures)
     scored = KeySet(key for key, _ in keyed_rows(files.results))
     without_score = _tasks_without_score(files, failures)

@@ -1,7 +1,8 @@
 """`<output>_line_digests.bin`: eight bytes for each line that a run wrote, so that a later edit is noticed on resume.
 
-A digest is written before its line, and the order of the digests does not matter. Lines may be lost or removed, so a
-digest may lack its line. But each line must have its digest.
+A digest is written before its line, and the order of the digests does not matter. A digest without its line is
+accepted, because lines can be lost or removed. A line without its digest was added or changed after the run wrote the
+file, unless a crash of the machine lost the digest.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LINES_NAMED = 5
 
 
 class LineDigests:
-    """The digests of a run's results, open for further ones."""
+    """The file with the digests of a run's results, open for appending."""
 
     def __init__(self, files: RunFiles) -> None:
         self._path = files.digests
@@ -37,7 +38,6 @@ class LineDigests:
             raise WriteFailed(f"{self._path}: cannot be written to ({error.strerror}).") from error
 
     def sync(self) -> None:
-        """Flush the digests to the disk."""
         if not self._file.closed:
             os.fsync(self._file.fileno())
 
@@ -51,13 +51,13 @@ class LineDigests:
 
 
 def accept_lines(files: RunFiles) -> None:
-    """Replace all digests by those of the lines that the results contain now, so that a resumed run accepts them."""
+    """Replace all digests with those of the current lines of the results, so that a resumed run accepts the lines."""
     files.digests.unlink(missing_ok=True)
     _add(files, (line.raw for line in read_raw_lines(files.results)))
 
 
 def check_lines(files: RunFiles) -> None:
-    """Raise `DataError`, which names the lines, if the results contain lines that the run did not write.
+    """If the results contain lines that the run did not write, raise a `DataError` that names them.
 
     If there are no digests, as after a run of an older version, accept all lines.
     """
@@ -72,7 +72,7 @@ def check_lines(files: RunFiles) -> None:
         count += 1
         if _digest_of(line.raw) not in known and older_digest_of(line.raw) not in known:
             unknown.append((count, line))
-    # A crash of the machine may lose the last digests. Accept as many unknown lines at the end as digests are missing.
+    # A crash of the machine can lose the last digests. Accept as many unknown lines at the end as digests are missing.
     lost_from = count - max(0, count - len(known))
     if changed := [line.number for at, line in unknown if at <= lost_from]:
         others = f" and {len(changed) - LINES_NAMED} more lines" if len(changed) > LINES_NAMED else ""

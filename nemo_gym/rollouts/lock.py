@@ -1,4 +1,4 @@
-"""A lock that gives each output a single writer. The system releases it when the process dies."""
+"""A lock that allows one writer per output. The operating system releases it when the writer's process ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def locked(files: RunFiles) -> Iterator[None]:
         yield
     finally:
         if held is not None:
-            # Remove the file before releasing the lock. A process that opened it meanwhile notices and tries again.
+            # Remove the file before releasing the lock. A process that has already opened this file will try again.
             files.lock.unlink(missing_ok=True)
             os.close(held)
 

@@ -20,7 +20,7 @@ from nemo_gym.schemas.row import SKILLS_REF_KEY, Row, TaskKey, rows_in
 
 SEED_KEY = "seed"
 LINES_SEARCHED = 5_000
-"""The number of lines that `place_of` searches. It is limited because the rollouts wait for the search."""
+"""The maximum number of lines that `place_of` searches, because the rollouts wait for the search."""
 
 
 def content_of(row: Row) -> JsonObject:
@@ -39,7 +39,7 @@ def content_of(row: Row) -> JsonObject:
 
 
 def content_digest(row: Row) -> int:
-    """Return a 64-bit digest of a row's content, independent of the order of its fields."""
+    """Return a 64-bit digest of a row's content. The order of the row's fields does not affect the digest."""
     return digest_of(orjson.dumps(content_of(row), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS))
 
 
@@ -53,7 +53,7 @@ class KnownTask(NamedTuple):
 
 
 def place_of(plan: TaskPlan, row: Row) -> str | None:
-    """Return the file and line of a task's row, or None if it is not among the first `LINES_SEARCHED` lines.
+    """Return the file and line of a task's row, or None if the row is not among the first `LINES_SEARCHED` lines.
 
     If the rows were copied from datasets, return the line in the dataset's file, unless the row has changed there.
     """
@@ -77,11 +77,10 @@ class KnownTasks:
 
     tasks: dict[int, KnownTask] = field(default_factory=dict)
     deviating: dict[TaskKey, int] = field(default_factory=dict)
-    """The digests of repeats whose content differs from their task's first repeat."""
+    """The digests of repeats whose content differs from that of their task's first repeat."""
 
     @classmethod
     def read(cls, materialized: Path) -> KnownTasks:
-        """Read the tasks from a materialized file."""
         known = cls()
         agents: dict[str, str] = {}
         for row in rows_in(materialized):
@@ -97,7 +96,7 @@ class KnownTasks:
         return known
 
     def differs(self, task: int, planned: PlannedRow, digest: int) -> bool:
-        """Return whether a known repeat of the task has other content than this row."""
+        """Return whether any known repeat of this row has a content digest other than `digest`."""
         known = self.tasks[task]
         last = min(planned.first + planned.repeats, known.repeats)
         return any(
@@ -113,19 +112,18 @@ class Matching:
     """
 
     numbers: dict[int, int] = field(default_factory=dict)
-    """The task number in the run, keyed by input number."""
+    """Each row's task number in this run, keyed by the task number that it would have in a new run."""
     changed: dict[int, int] = field(default_factory=dict)
-    """The input number of each task whose row has changed, keyed by the task number in the run."""
+    """For each changed row, the task number that it would have in a new run, keyed by its task number in this run."""
     repeats: Counter[int] = field(default_factory=Counter)
     """The number of repeats of each task that the input requests."""
 
     def task_of(self, planned: PlannedRow) -> int:
-        """Return the task of the run to which a row belongs."""
         return planned.task if planned.has_own_number else self.numbers[planned.task]
 
 
 class _UnmatchedRow(NamedTuple):
-    """A row whose content differs from all known tasks."""
+    """A row whose content does not match any known task."""
 
     number: int
     place: tuple[str, int | None]
@@ -152,7 +150,7 @@ def match(known: KnownTasks, planned: Iterable[PlannedRow], numbers: TaskNumbers
             continue
         asked[number] += row.repeats
         if asked[number] > row.repeats:
-            continue  # an identical line came before
+            continue  # An identical line has already been handled.
         same = free.take(content_digest(row.row))
         if same is not None:
             latest[agent] = matching.numbers[number] = same
@@ -169,7 +167,7 @@ class _FreeTasks:
 
     def __init__(self, known: KnownTasks, taken: Container[int]) -> None:
         self._first: dict[int, int] = {}
-        # Only tasks with the content of an earlier one get a queue. A queue for each task would dominate the memory.
+        # Only tasks with the content of an earlier task get a queue. A queue for each task would take too much memory.
         self._others: dict[int, deque[int]] = {}
         for number, task in known.tasks.items():
             if number in taken:
@@ -188,7 +186,7 @@ class _FreeTasks:
 
 
 def _assign(matching: Matching, known: KnownTasks, unmatched: list[_UnmatchedRow], taken: Container[int]) -> None:
-    """Assign each unmatched row the known task that is missing at its place, or a new task if none is missing."""
+    """Assign each unmatched row to a known task that is missing at the row's place, or else to a new task."""
     if not unmatched:
         return
     found = set(matching.numbers.values()) | set(matching.repeats)

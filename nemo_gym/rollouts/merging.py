@@ -16,7 +16,7 @@ from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.schemas.row import SHARD_KEY, Row, rows_in
 
 OFFSET_BITS = 48
-"""A line's place is one integer: the offset in these lower bits, enough for 256 TB, and the file number above."""
+"""The number of bits for the offset in a line's place, enough for 256 TB. The higher bits are the file's number."""
 SHOWN = 5
 
 
@@ -32,16 +32,16 @@ class Origin(NamedTuple):
 
 @dataclass
 class Kept:
-    """An index of the lines of some shards."""
+    """An index of the lines in the given shards."""
 
     files: Sequence[Path]
     places: dict[int, int] = field(default_factory=dict)
-    """The place of each line, keyed by the line's digest. Both are integers to save memory for millions of lines."""
+    """The place of each line, keyed by the line's digest. Places and digests are integers, to save memory."""
     lines: Counter[Path] = field(default_factory=Counter)
 
     @classmethod
     def read(cls, files: Sequence[Path]) -> Kept:
-        """Index the shards. Neither their names nor the order of their lines matter, so they may be copies."""
+        """Index the shards. They can be copies, because file names and the order of lines do not matter."""
         kept = cls(files)
         for number, path in enumerate(files):
             for offset, line in read_lines_at(path):
@@ -52,24 +52,24 @@ class Kept:
 
 @dataclass
 class Merged:
-    """The result of a merge: how many rollouts were written, how many were missing, and which lines were not used."""
+    """The result of a merge: the numbers of written rollouts, of missing rollouts and of unused lines."""
 
     rollouts: int = 0
     missing: Counter[Origin] = field(default_factory=Counter)
     """The number of rollouts that no shard contains, by the file in which a collector stored them."""
     unlisted: dict[Path, int] = field(default_factory=dict)
-    """The number of lines in each shard that the results do not list. Their rollouts ran again, because the collection
-    did not learn that they had ended."""
+    """For each shard, the number of lines that the results do not list. The collection never received these rollouts,
+    so it ran them again."""
 
     def describe_missing(self) -> str:
-        """Return the number of missing rollouts, with the machines and files that have them."""
+        """Return the number of missing rollouts, with the machines and files in which they were stored."""
         places = [f"{count} in {origin}" for origin, count in self.missing.most_common(SHOWN)]
         more = f" and {len(self.missing) - SHOWN} more files" if len(self.missing) > SHOWN else ""
         return f"{counted(self.missing.total(), 'rollout')} not found: {', '.join(places)}{more}"
 
 
 def shards_of(results: Sequence[Path]) -> list[Path]:
-    """Return the shards that the entries name and that this machine can read."""
+    """Return the shards that the results refer to and that this machine can read."""
     names = {str(shard["path"]) for path in results for row in rows_in(path) if (shard := row.shard)}
     return [path for path in map(Path, sorted(names)) if path.is_file()]
 
@@ -84,11 +84,12 @@ def merge(results: Sequence[Path], shards: Sequence[Path], output: Path, *, leav
     if merged.missing and not leave_out:
         raise DataError(
             f"{', '.join(map(str, results))}: {merged.describe_missing()}. Copy these files to this machine and pass "
-            "them all with --shards 'folder/*.jsonl'. If they are lost, leave the rollouts out: --leave-out-missing."
+            "them all with --shards 'folder/*.jsonl'. If the files are lost, pass --leave-out-missing to merge "
+            "without these rollouts."
         )
     with ExitStack() as stack:
         opened = [stack.enter_context(path.open("rb")) for path in shards]
-        # Remove the digests of the entries, because a resumed run would reject the merged lines with them.
+        # Remove the digests of the replaced entries. Otherwise, a resumed run would reject the merged lines.
         RunFiles(results=output).digests.unlink(missing_ok=True)
         merged.rollouts = write_chunks(output, _whole(results, kept.places, opened))
     return merged

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 HIGH_BITS = 4
-"""Values are sorted in 16 partitions by their highest bits, because sorting them all at once takes more memory."""
+"""The number of high bits by which values are partitioned, because sorting all at once takes more memory."""
 
 
 class TaskNumbers:
@@ -24,7 +24,7 @@ class TaskNumbers:
         self._repeated = _duplicates(digests)
         self._repeated_given = _duplicates(given)
         self.taken: frozenset[int] = frozenset(given) if digests else frozenset()
-        """The task indices that rows contain; empty if every row contains one, so that no new number is needed."""
+        """The task indices that rows contain. Empty if all rows contain one: no new number is needed then."""
         self.begin_again()
 
     def begin_again(self) -> None:
@@ -75,7 +75,7 @@ def _duplicates(values: array[int]) -> set[int]:
 
 
 class DigestSet:
-    """A set of 64-bit digests that takes eight bytes for each."""
+    """A set of 64-bit digests that takes eight bytes per digest."""
 
     def __init__(self, digests: Iterable[int]) -> None:
         self._digests = in_order(digests)

@@ -51,7 +51,7 @@ class OpenRun:
 def open_run(
     plan: TaskPlan, files: RunFiles, subject: RunSubject | None = None, *, secrets: SecretValues | None = None
 ) -> Iterator[OpenRun]:
-    """Write the run's tasks to their file and keep the run's record up to date until the end.
+    """Write the run's tasks to their file. Keep the run's record up to date until the `with` block ends.
 
     An existing output is rejected unless the settings say to resume or overwrite. The caller must hold the lock of
     the output.
@@ -108,7 +108,7 @@ def _given_up(summary: Summary, *, is_forced: bool) -> Iterator[str]:
 
 
 def _begin(plan: TaskPlan, files: RunFiles) -> _Begun:
-    """Write the tasks of a new run, replacing an earlier one. Return the number of rollouts and the largest group."""
+    """Write a new run's tasks, replacing an earlier run. Return the rollout count and the largest group's size."""
     leftovers = [path for path in (files.results, files.failures) if path.exists() and path.stat().st_size]
     for path in leftovers:
         _check_replaceable(path, plan, files)
@@ -143,7 +143,7 @@ def _check_replaceable(path: Path, plan: TaskPlan, files: RunFiles) -> None:
 
 
 def _are_examples(files: RunFiles) -> bool:
-    """Return whether the results are example rollouts of an oracle, which `ng_check` can create again."""
+    """Return whether `ng_check` made all results without a model. Such results may be replaced."""
     if files.record.exists() or files.materialized.exists():
         return False
     try:

@@ -13,7 +13,7 @@ from nemo_gym.schemas.row import Row
 
 
 class Outcome(StrEnum):
-    """The outcome of a task."""
+    """The outcome of a task. An unresolved task has neither a score nor a failure."""
 
     SCORED = "scored"
     FAILED = "failed"
@@ -26,7 +26,7 @@ class Record:
 
     outcome: Outcome
     row: Row
-    """The result or the failure. The result of an unresolved task is not written."""
+    """The row of the result or of the failure. The row of an unresolved task is not written."""
     reward: float | None = None
     cause: str | None = None
     """The failure class of a failed task."""
@@ -49,7 +49,7 @@ class Summary:
     failed_by_cause: Counter[str] = field(default_factory=Counter)
     """Failed tasks by the cause of their last failure."""
     reward_sum: float = 0.0
-    """The sum of all rewards, including those of earlier runs into the same file."""
+    """The sum of all rewards, including those of earlier runs with the same output file."""
     rewards: int = 0
     """The number of rewards in `reward_sum`."""
     kept: int = 0
@@ -59,15 +59,15 @@ class Summary:
     repeated: int = 0
     """Failed attempts of this run that were followed by a retry."""
     failed_before: Counter[str] = field(default_factory=Counter)
-    """Tasks with a failed attempt that wait for a retry or are running it, by cause."""
+    """Tasks with a failed attempt whose retry is pending or running, by the cause of the failure."""
     never_ended: int = 0
     """Tasks that were running or not started when the run stopped."""
     usage: Usage = field(default_factory=Usage)
-    """The tokens of all rollouts and failed attempts, including those of earlier runs into the same file."""
+    """The tokens of all rollouts and failed attempts, including those of earlier runs with the same output file."""
     model_cache: Counts | None = None
-    """How many model calls of this run the cache answered, and how many it did not; None if there is no cache.
+    """The number of model calls of this run that the cache answered, and the number that it did not answer.
 
-    It is set when the run has ended.
+    None if there is no cache, or if the run has not ended.
     """
     ended_by: str | None = None
     """The limit or request that kept this run from starting further rollouts; None if all could start."""
@@ -77,13 +77,12 @@ class Summary:
     """The number of tasks with an outcome when the first rollout started."""
 
     def begin(self) -> None:
-        """Start the clock at the first rollout, because reading earlier results before it may take long."""
+        """Start the clock. Call this when the first rollout starts, because reading earlier results may take long."""
         if self.began_at is None:
             self.began_at, self.finished_earlier = time.monotonic(), self.finished
 
     @property
     def failed(self) -> int:
-        """The number of failed tasks."""
         return sum(self.failed_by_cause.values())
 
     @property
@@ -93,12 +92,12 @@ class Summary:
 
     @property
     def mean_reward(self) -> float | None:
-        """The mean of all rewards so far, as in the table at the end."""
+        """The mean of the rewards in `reward_sum`; None if there are no rewards yet."""
         return self.reward_sum / self.rewards if self.rewards else None
 
     @property
     def failed_share(self) -> float:
-        """The share of the scored and failed tasks that failed."""
+        """The share of failed tasks among the scored and failed ones."""
         return self.failed / (self.scored + self.failed) if self.failed else 0.0
 
     def repeat(self, record: Record, *, failed_before: str | None = None) -> None:
@@ -119,7 +118,7 @@ class Summary:
         elif record.outcome is Outcome.FAILED:
             self.failed_by_cause[_cause_of(record)] += 1
         elif failed_before is not None:
-            # A result that asks not to be stored does not change the outcome of earlier attempts.
+            # A result with `_ng_no_persist` does not change the outcome of earlier attempts.
             self.failed_by_cause[failed_before] += 1
         else:
             self.unresolved += 1
@@ -135,7 +134,7 @@ class Summary:
             self.failed_before[cause] += 1
 
     def close(self) -> None:
-        """Count tasks that did not end as unresolved, or as failed if one of their attempts has failed."""
+        """Count each task that has not ended: as failed if one of its attempts has failed, otherwise as unresolved."""
         self.never_ended = self.planned - self.finished
         self.unresolved += self.never_ended - self.failed_before.total()
         self.failed_by_cause += self.failed_before

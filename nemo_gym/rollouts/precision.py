@@ -11,7 +11,7 @@ from nemo_gym.rollouts.resume import keyed_rows
 from nemo_gym.schemas.row import Row, TaskKey
 
 FEWEST_TASKS = 30
-"""The number of tasks from which an interval counts. With fewer tasks, it may be narrow by chance."""
+"""The minimum number of tasks for a confidence interval. With fewer tasks, it may be narrow by chance."""
 GROWTH = 1.05
 """The factor by which a sample must grow before its interval is computed again."""
 
@@ -30,10 +30,9 @@ class Sample:
         self._next_look = 0.0
         self._half_width: float | None = None
         self.rewards: dict[int, list[float]] = {}
-        """The rewards that count, by task."""
+        """The counted rewards, by task. A reward counts only once all rollouts that started earlier have ended."""
 
     def start(self, key: TaskKey) -> None:
-        """Add a rollout that starts."""
         self._started.append(key)
 
     def end(self, key: TaskKey, reward: float | None) -> None:
@@ -45,39 +44,38 @@ class Sample:
             self.add(first, self._ended.pop(first))
 
     def add(self, key: TaskKey, reward: float | None) -> None:
-        """Count a reward."""
         if reward is not None:
             self.rewards.setdefault(key.task, []).append(reward)
 
     def half_width(self) -> float | None:
-        """Return the half-width of the mean's 95 % interval. It is computed again only after the sample has grown.
+        """Return the half-width of the mean's 95 % confidence interval. Recompute it only after enough new rewards.
 
-        Return None if there are too few tasks, or if the interval has no width.
+        Return None if there are too few tasks, or if the interval has zero width.
         """
         size = sum(map(len, self.rewards.values())) if len(self.rewards) >= FEWEST_TASKS else 0
         if size and size >= self._next_look:
             self._next_look = size * GROWTH
             found = mean_interval(self.rewards)
-            # Near 0 and 1 one side is longer, so use that side. Ignore an interval without width: equal rewards other
-            # than 0 or 1 do not show how much further rewards would differ.
+            # Use the longer side, because the interval is asymmetric near 0 and 1. Ignore an interval of zero width,
+            # because equal rewards other than 0 and 1 do not show the spread of further rewards.
             self._half_width = max(found.high - found.mean, found.mean - found.low) or None
         return self._half_width
 
 
 class Precision:
-    """The samples of a run's agents, and the half-width at which each is precise enough."""
+    """The reward samples of a run's agents, and the half-width at which an agent's mean is precise enough."""
 
     def __init__(self, half_width: float, results: Path) -> None:
-        """Read the rollouts of earlier sessions from `results`, because they count, too."""
+        """Read the rollouts of earlier sessions from `results`, because these rollouts count, too."""
         self._wanted = half_width
         self.skips_rows = False
-        """Whether a row of a precise agent was skipped."""
+        """Whether a row was skipped because its agent's mean reward is known precisely enough."""
         self._samples: dict[str, Sample] = {}
         for key, row in keyed_rows(results):
             self._of(row).add(key, row.reward)
 
     def within(self, rows: Iterator[Row]) -> Iterator[Row]:
-        """Yield the rows of agents that are not yet precise enough."""
+        """Yield the rows of agents whose mean reward is not yet known precisely enough."""
         for row in rows:
             sample = self._of(row)
             half_width = sample.half_width()
@@ -88,11 +86,10 @@ class Precision:
                 self.skips_rows = True
 
     def end(self, record: Record) -> None:
-        """Add an ended rollout."""
         self._of(record.row).end(record.row.key, record.reward if record.outcome is Outcome.SCORED else None)
 
     def reached(self) -> str | None:
-        """Return which agents are precise enough, or None if no row was skipped for that reason."""
+        """Return a message that names the agents whose mean is precise enough, or None if no row was skipped."""
         if not self.skips_rows:
             return None
         precise = [

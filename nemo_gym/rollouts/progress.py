@@ -34,9 +34,9 @@ class Progress:
             self._bar.stop()
 
     def advance(self, record: Record, summary: Summary) -> None:
-        """Show that another task has ended."""
         self._summary = summary
-        # Count tenths of the rollouts that this run has to do, because a resumed run starts without a known rate.
+        # Print one line per 10 % of the rollouts that were pending at the start. Do not count earlier rollouts,
+        # because they could trigger a line before any rollout of this session has ended.
         done, owed = summary.finished - summary.finished_earlier, max(1, self._total - summary.finished_earlier)
         # A bar needs no update here, because it redraws itself ten times a second.
         if self._bar is None and done * 10 >= self._next_tenth * owed:

@@ -1,4 +1,4 @@
-"""Steps of a collection that published folders call, override or replace by mocks; our commands do not use them."""
+"""Steps of a collection that published folders call, override or mock. The `ng` commands do not use them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from nemo_gym.rollouts.tasks import PlannedRow, TaskPlan, find_input
 from nemo_gym.schemas.row import AGENT_REF_KEY, Row, TaskKey, rows_in
 
 PUBLISHED_NAME = "nemo_gym.rollout_collection"
-"""The public import path. Published tests patch the configuration in this module."""
+"""The public module of rollout collection. Published tests patch the configuration in that module."""
 PREPROCESSING = "_preprocess_rows_from_config"
 
 
@@ -44,7 +44,7 @@ class AnyAgent(frozenset[str]):
 
 
 class PublishedClient(ServerClient):
-    """A client that sends through another one, which may be a mock that has only `post`.
+    """A client that sends through another client, or through a mock that has only `post`.
 
     Rows are sent as `post(server_name=…, url_path="/run", json=row)`, with other arguments only if they are needed.
     """
@@ -53,7 +53,7 @@ class PublishedClient(ServerClient):
 
     @classmethod
     def of(cls, sender: Any) -> PublishedClient:
-        """Return a client for the run of this sender, or of this process's configuration if the sender is a mock."""
+        """Return a client that sends through `sender`. If `sender` is a mock, use this process's configuration."""
         config = _config_of(sender)
         if is_ours(sender):
             head, book = sender.head_server_config, sender.address_book
@@ -68,7 +68,7 @@ class PublishedClient(ServerClient):
 
     @property
     def known_agents(self) -> Collection[str]:
-        """The agents of the run. If the sender is a mock and the configuration has no agents, any name is known."""
+        """The agents of the run. If the wrapped client is a mock and no agents are configured, any name is known."""
         return self.agent_names() or ([] if is_ours(self._sender) else AnyAgent())
 
     async def post(self, server_name: str, url_path: str, **kwargs: Any) -> Reply:
@@ -93,7 +93,7 @@ class PublishedClient(ServerClient):
         return reply
 
     def watch(self) -> RunWatch:
-        """Return a watch over the run. If the sender is a mock, the watch does nothing."""
+        """Return a watch on the run. If the wrapped client is a mock, the watch never ends a collection."""
         return RunWatch(self) if is_ours(self._sender) else _NoWatch(self)
 
     async def aclose(self) -> None:
@@ -103,7 +103,7 @@ class PublishedClient(ServerClient):
 
 
 class _NoWatch(RunWatch):
-    """The watch over a mock, whose servers need not exist."""
+    """A watch that never ends a collection, for a mock whose servers need not exist."""
 
     async def watch(self) -> NoReturn:
         while True:
@@ -114,12 +114,12 @@ class _NoWatch(RunWatch):
 
 
 def is_ours(client: object) -> bool:
-    """Return whether a client is a real one. Check its type, because a mock may pass `isinstance`."""
+    """Return whether a client is real, not a mock. Check the type itself, because a mock can pass `isinstance`."""
     return issubclass(type(client), ServerClient)
 
 
 def _config_of(sender: Any) -> DictConfig:
-    """Return the configuration of this process, or that of a real client's run if this process knows no servers."""
+    """Return this process's configuration. If it has no servers and `sender` is a real client, return the client's."""
     # Tests may replace the configuration with a plain mapping or a mock.
     given: Any = module_config(PUBLISHED_NAME)
     plain = dict(given) if isinstance(given, Mapping) else {}
@@ -130,7 +130,7 @@ def _config_of(sender: Any) -> DictConfig:
 
 
 class PreprocessedRows(list[JsonObject]):
-    """The rows of a plan, for a caller that may change them."""
+    """The rows of a plan, which the caller may change."""
 
     def __init__(self, plan: TaskPlan) -> None:
         super().__init__(row.fields for row in plan.rows())
@@ -138,7 +138,7 @@ class PreprocessedRows(list[JsonObject]):
 
     @classmethod
     def of(cls, config: CollectJob, client: PublishedClient | None) -> PreprocessedRows:
-        """Return the rows of a collection's input. If there is no client, use the agents of the configuration."""
+        """Return the rows of a collection's input. Without a client, the configuration defines the valid agents."""
         if client is None:
             book = AddressBook.of_published(module_config(PUBLISHED_NAME))
             agents: Collection[str] = book.agent_names() or AnyAgent()
@@ -197,14 +197,14 @@ class _GivenRows(TaskPlan):
 
 
 def rows_of(results: Iterable[JsonObject], files: RunFiles) -> list[JsonObject]:
-    """Return the row of each result, as it was sent."""
+    """Return for each result the row that was sent to the agent, or else the result itself."""
     sent = {row.key: row.fields for row in rows_in(files.materialized)}
     # The row of an earlier run's result may no longer be in the file. Use the result itself instead.
     return [sent.get(Row(result).key, result) for result in results]
 
 
 def with_agents(results: Sequence[JsonObject], rows: Sequence[JsonObject]) -> list[JsonObject]:
-    """Return the results. Add the row's agent to each result without one, unless the two lists differ in length."""
+    """Return the results. If there is one row per result, add the row's agent to results that do not name an agent."""
     if len(results) != len(rows):
         return list(results)
     return [
@@ -218,7 +218,7 @@ async def aggregate_results(
 ) -> bool:
     """Write the metrics of these results next to the output, and return whether there are any metrics.
 
-    The ledgers are added only if the output contains as many results as are passed.
+    The counts of planned and failed rollouts are included only if the output has as many results as are passed.
     """
     ledgers = await asyncio.to_thread(_ledgers_of_all, files, len(results))
     metrics = await aggregate_all(

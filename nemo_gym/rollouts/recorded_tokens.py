@@ -19,7 +19,7 @@ ID_DIGITS = 8
 
 
 class RecordedTokens:
-    """The recorded tokens of a client's rollouts."""
+    """Access to the tokens that are recorded during a client's rollouts."""
 
     def __init__(self, client: ServerClient, collector: TokenCollector) -> None:
         self._client = client
@@ -27,11 +27,11 @@ class RecordedTokens:
 
     @classmethod
     def of(cls, client: ServerClient) -> Self | None:
-        """Return the recorded tokens of a run, or None if the run records none or another program reads them."""
+        """Return the recorded tokens of a run, or None if tokens are not recorded or another program reads them."""
         config = client.address_book.token_capture
         if not config.enabled:
             return None
-        # Imported here to spare runs without token capture the cost.
+        # Import these modules here, because only runs with token capture need them.
         from nemo_gym.capture.tokens.collecting import TokenCollector
         from nemo_gym.capture.tokens.recording import open_store
 
@@ -39,12 +39,12 @@ class RecordedTokens:
         return cls(client, TokenCollector(store, config)) if hasattr(store, "freeze") else None
 
     async def run(self, row: Row, run: Callable[[Row], Awaitable[Record]]) -> Record:
-        """Run one attempt and add its tokens. Raise `DataError` if too many earlier rollouts lack tokens."""
+        """Run one attempt and add its token ids. Raise `DataError` if too many earlier rollouts lack token ids."""
         base = _id_without_attempt(row) if self._client.address_book.captures_tokens_of(row.agent) else None
         if base is None:
             return await run(row)
         self._collector.check()
-        # Make the id unique, because another client, or another run with the same folder, may use the same one.
+        # Make the id unique, because another client, or another run with the same folder, may use the same id.
         sent = row.with_fields({ROLLOUT_ID_KEY: f"{base}-{uuid4().hex[:ID_DIGITS]}"})
         record, has_failed = None, True
         try:
@@ -65,7 +65,7 @@ class RecordedTokens:
         self._collector.check()
 
     async def aclose(self) -> None:
-        """Delete the records."""
+        """Delete the token records."""
         await asyncio.to_thread(self._collector.close)
 
 
@@ -80,7 +80,7 @@ async def kept_until_the_end(tokens: RecordedTokens | None) -> AsyncIterator[Non
 
 
 def _id_without_attempt(row: Row) -> str | None:
-    """Return the id that all attempts of a row share, or None if the row has none or an invalid one."""
+    """Return the id that all attempts of a row share, or None if the row's id is missing or invalid."""
     try:
         return row.of_attempt(0).rollout_id
     except ValueError:

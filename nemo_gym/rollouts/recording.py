@@ -19,7 +19,7 @@ OnRecord = Callable[[Record, Summary], None]
 
 @dataclass(frozen=True)
 class Recorder:
-    """The runner of a run's tasks, the files for their records, and the run's summary."""
+    """A recorder that runs single tasks, writes their records and counts their outcomes in the run's summary."""
 
     runner: Runner
     limits: AttemptLimits
@@ -30,7 +30,7 @@ class Recorder:
     on_record: OnRecord
     """Called for each ended task after its record is written."""
     control: Control | None = None
-    """The control that can cancel single rollouts; None if nothing can."""
+    """The control that can cancel single rollouts; None if no rollout can be cancelled."""
 
     async def run(self, row: Row, *, failed_before: str | None = None) -> str | None:
         """Run one task. Return the cause of its failure or of its last failed attempt, or None if no attempt failed.

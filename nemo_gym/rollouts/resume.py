@@ -65,13 +65,13 @@ class Failures(NamedTuple):
 
 @dataclass
 class EarlierRun:
-    """The outcomes of an earlier run."""
+    """The scored rollouts and the failed attempts of an earlier run."""
 
     scored: KeySet = field(default_factory=KeySet)
     failures: dict[TaskKey, Failures] = field(default_factory=dict)
-    """The failures of all tasks with a failed attempt, scored or not."""
+    """The failures of each task with a failed attempt, even if a later attempt was scored."""
     limit: int = 1
-    """How often a task may fail."""
+    """The number of failed attempts after which a rollout is not tried again."""
     reward_sum: float = 0.0
     rewards: int = 0
     """The number of rewards in `reward_sum`."""
@@ -118,7 +118,7 @@ class EarlierRun:
         return summary
 
     def owed(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield the tasks that still have to run, with their attempt number."""
+        """Yield the rows that still have to run, each with the number of its next attempt."""
         if not self.scored and not self.failures:
             yield from rows
             return
@@ -138,7 +138,7 @@ class EarlierRun:
         return failures.cause if failures else None
 
     def given_up(self) -> Iterator[tuple[TaskKey, Failures]]:
-        """Yield the tasks that are not tried again, with their failures."""
+        """Yield each task that is not tried again, with its failures."""
         for key, failures in self.failures.items():
             if key not in self.scored and self._is_given_up(failures):
                 yield key, failures

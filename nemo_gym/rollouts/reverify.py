@@ -43,11 +43,11 @@ UNSAFE = "unsafe_"
 
 @dataclass(frozen=True)
 class Graders:
-    """The resources server that grades the rollouts of each agent."""
+    """The resources servers that grade the rollouts, by agent."""
 
     of_agent: Mapping[str, str]
     only: str | None = None
-    """The single resources server of a configuration without agents, which grades all rollouts."""
+    """The resources server that grades all rollouts, if the configuration contains no agents and only this server."""
     in_groups: frozenset[str] = frozenset()
     """The resources servers that verify all rollouts of a task together."""
     policies: frozenset[str] = frozenset()
@@ -73,12 +73,12 @@ class Graders:
         return cls(of_agent, only, frozenset(in_groups), frozenset(policies))
 
     def find(self, agent: str | None) -> str | None:
-        """Return the resources server for an agent's rollouts, or None if it is unknown."""
+        """Return the resources server for an agent's rollouts, or None if the agent is unknown."""
         return self.only or self.of_agent.get(str(agent))
 
 
 class Regrader(Runner):
-    """A runner that sends rows with their stored responses to resources servers, which grade them."""
+    """A runner that sends each row and its stored response to a resources server, which grades the response."""
 
     PATH: ClassVar[str] = "/verify"
     FAILURE: ClassVar[type[RolloutError]] = EnvironmentFailed
@@ -107,20 +107,20 @@ class Begun(NamedTuple):
 
 @dataclass(frozen=True)
 class Reverification:
-    """The rollouts to grade, and their graders."""
+    """A plan for grading rollouts again: the rollouts, and the servers that grade them."""
 
     job: ReverificationJob
     graders: Graders
     lines: Mapping[TaskKey, int]
     inputs: Mapping[TaskKey, bytes]
     servers: frozenset[str]
-    """All servers that will be called."""
+    """The resources servers that grade the rollouts."""
     grouped: Mapping[str, str]
     """The servers that verify all rollouts of a task together, keyed by agent."""
 
     @classmethod
     def plan(cls, stored: Stored, graders: Graders) -> Reverification:
-        """Find the grader of each rollout.
+        """Return a plan with the grader of each rollout.
 
         Raise `ConfigError` if an agent has no grader, or if too few rollouts may run at once for the largest group.
         """
@@ -137,7 +137,7 @@ class Reverification:
         return cls(stored.job, graders, stored.lines, stored.inputs, frozenset(filter(None, found.values())), grouped)
 
     def rows(self, done: KeySet, groups: GroupedTasks | None) -> Iterator[Row]:
-        """Yield each row that is not in `done` with its stored response. If there are `groups`, order them by task."""
+        """Yield the rows that are not in `done`, each with its stored response. With `groups`, order rows by task."""
         return self._in_order_of_lines(done) if groups is None else self._in_order_of_tasks(done, groups)
 
     def _in_order_of_lines(self, done: KeySet) -> Iterator[Row]:
@@ -193,7 +193,9 @@ class Reverification:
         is_there = results.exists() and results.stat().st_size > 0
         is_input = results.exists() and any(path.exists() and results.samefile(path) for path in self._read())
         if is_input and not job.append:
-            raise DataError(f"{results} is one of the inputs. Choose another output, or add to it: +append=true.")
+            raise DataError(
+                f"{results} is one of the inputs. Choose another output, or add +append=true to extend this file."
+            )
         if is_there and not (keeps or job.overwrite):
             raise DataError(
                 f"{results} already contains rollouts. Add --resume (+resume_from_cache=true) to grade only the "
@@ -216,7 +218,7 @@ class Reverification:
         return Begun(files, done, Summary(planned=len(self.lines), scored=kept, kept=kept), earlier)
 
     def record(self, begun: Begun, subject: RunSubject, secrets: SecretValues) -> RecordKeeper | None:
-        """Start the record of the output. Return None if the output is the stored rollouts, whose record stays.
+        """Start the record of the output. Return None if the output is the rollouts file, whose record is not changed.
 
         `subject` describes the servers that grade. The policy and the settings are those of the stored rollouts.
         """
@@ -284,7 +286,7 @@ async def reverify(
                         workers.create_task(work())
                 watching.cancel()
         except BaseExceptionGroup as errors:
-            # Only fatal errors such as a full disk or the end of the run arrive here.
+            # Only fatal errors, such as a full disk or the end of the servers' run, reach this point.
             raise first_of(errors) from None
         finally:
             summary.close()

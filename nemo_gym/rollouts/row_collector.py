@@ -20,14 +20,14 @@ from nemo_gym.schemas.row import SHARD_KEY, Row
 logger = logging.getLogger(__name__)
 
 IMPLEMENTATION = "collecting_agent"
-"""The implementation, and the folder name, of collector servers."""
+"""The implementation name of collector servers, which is also the name of their folder."""
 CONFIG = f"responses_api_agents/{IMPLEMENTATION}/configs/{IMPLEMENTATION}.yaml"
 NAME_CHARACTERS = 80
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class RowCollector:
-    """A collector server, and the name of its shards if the run's results are sharded."""
+    """The collector server of a run. If the results are sharded, a header of every row names the shard."""
 
     def __init__(self, server: str, shard: str | None = None) -> None:
         self.server = server
@@ -37,14 +37,14 @@ class RowCollector:
 
     @classmethod
     def of(cls, settings: CollectionSettings, files: RunFiles, run_id: str) -> Self | None:
-        """Return the collector that a collection's settings name, or None."""
+        """Return the collector that the settings name, or None if no collector is set."""
         if settings.collector is None:
             return None
         name = _NOT_IN_NAMES.sub("_", files.results.stem)[:NAME_CHARACTERS].lstrip("._-")
         return cls(settings.collector, f"{name or 'rollouts'}.{run_id[:8]}" if settings.sharded else None)
 
     def take_note(self, result: Row) -> None:
-        """Warn once about each machine that cannot store its results, which then arrive in full, not as entries."""
+        """If the collector could not store this result, log a warning. Warn only once about each collector machine."""
         shard = result.fields.get(SHARD_KEY)
         if not isinstance(shard, dict) or "problem" not in shard:
             return

@@ -43,7 +43,7 @@ EXIT_CODES = {"interrupted": 130, "stopped": 1}
 State = Literal["running", "finished", "interrupted", "stopped", "killed"]
 
 _POINT = re.compile(r"\[\s+([-\d.e]+,\s+\d+,\s+\d+)\s+\]")
-"""Matches a point of the progress, which is put on one line. It would otherwise take five."""
+"""A regular expression for a point of `progress` that spans five lines. Such a point is rewritten on one line."""
 _NAMED_VALUE = re.compile(r"([\w.-]+)(['\"]?\s*[:=]\s*)(['\"]?)([^\s'\",{}\[\]]+)")
 
 
@@ -58,7 +58,6 @@ class Fingerprint(BaseModel):
 
     @classmethod
     def of(cls, path: Path) -> Fingerprint:
-        """Compute the fingerprint of a file."""
         digest, size, rows = hashlib.sha256(), 0, 0
         with path.open("rb") as file:
             for line in file:
@@ -77,14 +76,14 @@ class Outcomes(BaseModel):
     kept: int
     """The number of scored rollouts that existed when the session started."""
     failed: dict[str, int]
-    """The number of failed rollouts, by the cause of the last attempt."""
+    """The number of failed rollouts, by the cause of their last failure."""
     unresolved: int
     repeated_attempts: int
     """The number of failed attempts in this session that were followed by a retry."""
 
     @classmethod
     def of(cls, summary: Summary) -> Outcomes:
-        """Return the current outcomes. A rollout in progress is unresolved, or failed if an attempt has failed."""
+        """Return the outcomes. A rollout in progress counts as failed if an attempt failed, else as unresolved."""
         failed = summary.failed_by_cause + summary.failed_before
         return cls(
             planned=summary.planned,
@@ -97,7 +96,7 @@ class Outcomes(BaseModel):
 
 
 class Session(BaseModel):
-    """A process that worked on the run."""
+    """The record of one process that worked on the run. Resuming the run begins another session."""
 
     state: State = "running"
     """The current state. The next session sets `killed` if this one did not record its end."""
@@ -113,11 +112,10 @@ class Session(BaseModel):
     versions: dict[str, str]
     """The versions of nemo_gym and Python."""
     outcomes: Outcomes
-    """The counts of planned rollouts and of each outcome."""
     concurrency: int | None = None
-    """How many rollouts may run at once. If the limit is adaptive, this is its latest value."""
+    """Maximum number of concurrent rollouts. If this limit is adaptive, its latest value."""
     concurrency_steps: list[JsonObject] | None = None
-    """The steps of an adaptive limit."""
+    """The measurement windows of an adaptive limit, each with the resulting limit."""
     control: list[JsonObject] | None = None
     """The latest requests with `ng eval ctl`, each with `at`, `verb`, its arguments and the `answer`."""
     progress: list[Point] = Field(default_factory=list)
@@ -128,37 +126,35 @@ class Session(BaseModel):
     usage: JsonObject | None = None
     """The tokens of the run's rollouts so far, and their cost if the run has a price file."""
     model_cache: JsonObject | None = None
-    """The numbers of model calls that the cache answered (`hits`) and did not (`misses`)."""
+    """The numbers of model calls that the cache answered (`hits`) and did not answer (`misses`)."""
     ended_by: str | None = None
     """The limit, or the request with `ng eval ctl`, that kept the session from starting further rollouts."""
     slurm: SlurmStep | None = None
-    """The Slurm job that the session belongs to."""
+    """The Slurm job in which the session's process ran; null outside Slurm."""
 
 
 class RunRecord(Session):
-    """The latest session of a run, with the earlier ones."""
+    """The record of a run: the fields of its latest session, and its earlier sessions."""
 
     run_id: str | None = None
-    """The id of the run, which stays the same when it is resumed."""
+    """The run's id. It stays the same when the run is resumed."""
     config_hash: str | None = None
     """A hash of all servers' settings."""
     models: dict[str, JsonObject] = Field(default_factory=dict)
     """The settings of each model server, without addresses and keys."""
     policy_model_name: str | None = None
-    """The name of the policy, if a model server reads it."""
+    """The name of the policy model; null if it is not set, or if the run's model servers do not use it."""
     unsupported_pairings: list[str] = Field(default_factory=list)
-    """A message for each agent or model that the run uses although its environment does not allow it."""
+    """A message for each agent or model that the run uses although an environment or agent does not allow it."""
     input: Fingerprint
     """The task file, with its SHA-256 and numbers of bytes and rows."""
     prompt: Fingerprint | None = None
-    """The prompt file, if the run has one."""
     settings: JsonObject
-    """The settings of the collection."""
     regraded: Fingerprint | None = None
     """The file of rollouts that `ng eval reverify` graded again. The input, the settings and the policy are those of
     the original run."""
     earlier_sessions: list[Session] = Field(default_factory=list)
-    """The earlier sessions of a resumed run, without the fields from `run_id` on."""
+    """The earlier sessions of a resumed run, oldest first, without `run_id` and the other fields of the whole run."""
 
     @classmethod
     def begin(
@@ -194,23 +190,21 @@ class RunRecord(Session):
 
     @property
     def first_session(self) -> Session:
-        """The session that began the run."""
         return self.earlier_sessions[0] if self.earlier_sessions else self
 
     @property
     def subject(self) -> RunSubject:
-        """The models and settings of the run."""
         return RunSubject(models=self.models, policy_model_name=self.policy_model_name, config_hash=self.config_hash)
 
     def as_earlier(self) -> Session:
-        """Return the part of this record that a later session keeps."""
+        """Return the session of this record, for the `earlier_sessions` of a later record."""
         session = Session.model_validate(self.model_dump(include=set(Session.model_fields)))
         # Because this process holds the output's lock, a session recorded as running must have been killed.
         return session.model_copy(update={"state": "killed"}) if session.state == "running" else session
 
 
 def recorded_settings(settings: CollectionSettings) -> JsonObject:
-    """Return the settings that a record contains."""
+    """Return the settings without those in `OMITTED_SETTINGS`, which do not affect the results."""
     return settings.model_dump(mode="json", exclude=OMITTED_SETTINGS)
 
 
@@ -257,13 +251,13 @@ class RecordKeeper:
 
     @property
     def identity(self) -> str:
-        """An id of the run that stays the same when it is resumed."""
+        """The run's id. It stays the same when the run is resumed."""
         first = self._record.first_session
         parts = (self._path.resolve(), first.host, first.pid, first.started_at)
         return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()[:16]
 
     def is_due(self) -> bool:
-        """Return whether the last write is at least `WRITE_EVERY_S` ago."""
+        """Return whether the last write was at least `WRITE_EVERY_S` seconds ago."""
         return time.monotonic() - self._written_at >= WRITE_EVERY_S
 
     def write(self) -> None:
@@ -297,7 +291,6 @@ class RecordKeeper:
         self.write()
 
     def exits_with(self, code: int) -> None:
-        """Record the exit code of the command."""
         self._record.exit_code = code
         self.write()
 
@@ -309,7 +302,7 @@ class RecordKeeper:
 
     @contextmanager
     def until_the_end(self) -> Iterator[None]:
-        """Record how the run ends."""
+        """Run the block, and record how the run ended."""
         try:
             yield
         except Exception as error:

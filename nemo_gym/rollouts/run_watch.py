@@ -17,10 +17,10 @@ from nemo_gym.http.reply import NoFreeConnection, NotConnected, Reply, Timeouts
 from nemo_gym.schemas.rollout import run_headers
 
 PATH = "/metrics"
-"""A route of every server. Unlike the liveness routes, it accepts only callers of the same run."""
+"""A route that every server has. Unlike the liveness routes, it accepts only callers of the same run."""
 CHECK_S = 2.0
 GONE_S = 30.0
-"""Seconds without a reply of any server after which a run that is not recorded on this machine counts as ended."""
+"""A run without a record on this machine counts as ended after this many seconds without a reply from its servers."""
 SETTLE_S = 1.0
 """Seconds to wait before a check, because the servers of a run do not all stop at the same moment."""
 RESUME = "Start the run again, and continue with --resume (+resume_from_cache=true)."
@@ -28,17 +28,17 @@ PROBE = Timeouts(connect_s=5.0, read_s=5.0, total_s=5.0, queue_s=5.0)
 
 
 class RunWatch:
-    """A check whether a run is up: by its record on this machine, or by calls to its servers if there is no record."""
+    """A watcher of a run. It reads the run's record on this machine or, without a record, calls the run's servers."""
 
     def __init__(self, client: ServerClient, *, advice: str = RESUME) -> None:
-        """`advice` ends the message about a run that has ended."""
+        """`advice` is the last sentence of the error message about an ended run."""
         self._advice = advice
         head, book = client.head_server_config, client.address_book
         self._head = head
         self._tls = book.tls
         record = run_at(head.host, head.port)
         self._record = None if record is not None and record.has_joined else record
-        # If the run has several machines, call only its head server, because the other servers may come and go.
+        # If the run has several machines, call only its head server, because the other servers may join and leave.
         servers = dict.fromkeys(book.address_of(name) for name in book.servers if book.head is None)
         self._addresses = [(head.host, head.port), *((each.host, each.port) for each in servers)]
         self._headers = run_headers(book.run_token, book.run_id)

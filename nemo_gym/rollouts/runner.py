@@ -54,11 +54,11 @@ logger = logging.getLogger(__name__)
 
 JSON = {"content-type": "application/json"}
 FAILURE_OF_STATUS: dict[int, type[RolloutError]] = {422: InvalidTask, 429: Overloaded, 503: Overloaded}
-"""The failure for an error status without details. Any other status means `Runner.FAILURE`."""
+"""The failure for an HTTP error status if the reply has no details. For other statuses, it is `Runner.FAILURE`."""
 
 
 class Runner:
-    """A runner that sends each row to the agent that it names, with a timeout, and returns the outcome."""
+    """A runner that sends each row to the agent named in the row, with a timeout, and returns the outcome."""
 
     PATH: ClassVar[str] = "/run"
     FAILURE: ClassVar[type[RolloutError]] = AgentFailed
@@ -97,7 +97,7 @@ class Runner:
         return replace(record, row=Row(plain(record.row.fields))) if self._loads is orjson.loads else record
 
     async def ended(self, row: Row, record: Record) -> None:
-        """Record the end of a rollout after its last attempt, so that the others in its group do not wait for it."""
+        """Record the end of a rollout after its last attempt, so that the rest of its group does not wait for it."""
         if self.groups is not None:
             await self.groups.ended(row, record)
 
@@ -114,7 +114,6 @@ class Runner:
         return record
 
     def server_of(self, row: Row) -> str:
-        """Return the server that runs a row."""
         return str(row.agent)
 
     async def _ended(self, row: Row) -> Record:
@@ -154,7 +153,7 @@ class Runner:
             server, headers = self._collector.server, {**headers, **self._collector.headers}
         try:
             with rollout_context(rollout_id), deadline_in(self._timeout_s):
-                # Serialize the row again for each try. Otherwise a long row would be in memory twice while it runs.
+                # Serialize the row for each attempt. Otherwise, it would be in memory twice during its rollout.
                 data: Callable[[], bytes] | bytes = partial(dump_json, row.fields)
                 if MEDIA_DIR_KEY in row.fields:
                     data = await asyncio.to_thread(_with_media, row)
@@ -171,7 +170,7 @@ def _capture_of(client: ServerClient) -> Callable[[JsonObject], RolloutCapture] 
     folder = client.address_book.capture_dir()
     if folder is None:
         return None
-    # Imported here to spare runs without capture the cost.
+    # Import these modules here, because only runs with capture need them.
     from nemo_gym.capture.attachment import RolloutCapture
     from nemo_gym.capture.store import CaptureStore
 
@@ -199,18 +198,18 @@ def _record(row: Row, result: Row, server: str, path: str) -> Record:
 
 
 def _failed_by_answer(row: Row, result: Row, cause: str, server: str, path: str) -> Record:
-    """Return the record of a reply that reports a failure. Its fields override the defaults of the failure class."""
+    """Return the record for a failure reply. The reply's fields override the defaults of the failure class."""
     message = result.failure_message or f"{server}: {path} returned '{cause}'"
     error = FAILURES.get(cause, AgentFailed)(message, server=server)
     may_retry = result.may_retry(error.may_retry)
-    # Remove the reward that published servers add to a failure, because it must not be taken for a score.
+    # Remove the reward that older servers add to a failure, because it must not be taken for a score.
     unrewarded = {name: value for name, value in result.fields.items() if name != "reward"}
     failed_row = _with_failure(row, error, cause).with_fields({**unrewarded, FAILURE_RETRYABLE_KEY: may_retry})
     return Record(Outcome.FAILED, failed_row, cause=cause, may_retry=may_retry)
 
 
 def failed(row: Row, error: RolloutError) -> Record:
-    """Return the record of a failure: the task with its cause, without a reward."""
+    """Return the record of a failure: the row with the failure's cause and without a reward."""
     cause = error.failure_class
     failed_row = _with_failure(row, error, cause)
     known = {FAILURE_LOG_KEY: error.log_file, FAILURE_CONVERSATION_KEY: error.conversation}

@@ -1,4 +1,4 @@
-"""Shards, the rollouts of a run in several files: find, check and merge them."""
+"""Find, check and merge shards: files that each contain a part of a run's rollouts."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class AggregationJob(BaseModel):
     input_glob: str
     """The rollout files: one or more glob patterns, separated by commas."""
     output_jsonl_fpath: Path
-    """The file for the merged rollouts. The metrics are written next to it. It may be the sharded run's own output."""
+    """The file for the merged rollouts, such as the sharded run's own output. The metrics are written next to it."""
     shards: str | None = None
-    """The files that the collectors of a sharded run have stored, or copies of them: one or more glob patterns.
-    Default: the files that the run's output names, if this machine can read them."""
+    """One or more glob patterns for the files that the collectors of a sharded run have stored, or for their copies.
+    Default: the files that are named in the run's output, if this machine can read them."""
     leave_out_missing: bool = False
-    """Leave out the rollouts of a sharded run that none of the shards contains."""
+    """Leave out rollouts of the sharded run that are missing in all shards, instead of failing."""
     merge_shards: bool = True
     """Write the merged rollouts, not only their metrics."""
     overwrite: bool = False
@@ -52,7 +52,7 @@ class _Place(NamedTuple):
 def find_shards(input_glob: str, output: Path, *, key: str = "input_glob") -> list[Path]:
     """Return the rollout files that match these patterns, without duplicates, in the order of patterns and names.
 
-    A glob pattern skips `output` and files that do not contain rollouts (failures, inputs, profiles).
+    Skip `output` and files without rollouts (failures, inputs, profiles), unless a pattern is their exact path.
     Raise `DataError`, which names the `key`, if a pattern does not match any file.
     """
     found: dict[Path, Path] = {}
@@ -60,7 +60,9 @@ def find_shards(input_glob: str, output: Path, *, key: str = "input_glob") -> li
         paths = [Path(name) for name in sorted(glob(str(Path(pattern).expanduser()), recursive=True))]
         shards = [path for path in paths if path.is_file() and not (has_magic(pattern) and _is_skipped(path, output))]
         if not shards:
-            raise DataError(f"{key}: '{pattern}' does not match any rollout file (looked in {Path.cwd()}).")
+            raise DataError(
+                f"{key}: '{pattern}' does not match any rollout file (looked in {Path.cwd()}). Check the pattern."
+            )
         found.update((path.resolve(), path) for path in shards if path.resolve() not in found)
     if not found:
         raise DataError(f"{key} is empty. Name the rollout files, such as results/shard_*.jsonl.")
@@ -72,18 +74,18 @@ def _is_skipped(path: Path, output: Path) -> bool:
 
 
 class Contents(NamedTuple):
-    """The rollouts of some shards."""
+    """The result of `check_shards`: how many rollouts the shards contain, and which agents ran them."""
 
     rollouts: int
     agents: list[str]
     entries: int = 0
-    """The number of rollouts that are only entries of a sharded run."""
+    """The number of lines that only list a rollout of a sharded run. The rollout itself is in another file."""
 
 
 def check_shards(shards: Sequence[Path]) -> Contents:
-    """Return the number of rollouts and their agents.
+    """Count the rollouts, and collect the names of their agents.
 
-    Raise `DataError` if a rollout occurs twice, naming both places, or if there are no rollouts.
+    Raise `DataError` if there are no rollouts, or if a rollout occurs twice. The message then names both places.
     """
     agents: set[str] = set()
     places: dict[tuple[str | None, TaskKey], _Place] = {}
@@ -95,19 +97,19 @@ def check_shards(shards: Sequence[Path]) -> Contents:
             row, place = Row(line.row), _Place(path, line.number)
             agents.update(filter(None, [row.agent]))
             entries += row.shard is not None
-            with suppress(KeyError):  # a result from elsewhere, without numbers
+            with suppress(KeyError):  # Results of other programs may lack task numbers.
                 first = places.setdefault((row.agent, row.key), place)
                 if first is not place:
                     twice.append(f"{row.key} ({first} and {place})")
     if twice:
         more = f" and {len(twice) - SHOWN} more" if len(twice) > SHOWN else ""
         raise DataError(
-            f"{counted(len(twice), 'rollout')} (task:rollout) of one agent found twice: "
+            f"{counted(len(twice), 'rollout')} found twice for the same agent (task:rollout): "
             f"{', '.join(twice[:SHOWN])}{more}. Leave out one of the files. If the rollouts belong to "
             "different tasks, give the rows of each run different _ng_task_index numbers."
         )
     if not count:
-        raise DataError(f"{', '.join(map(str, shards))}: no rollouts found.")
+        raise DataError(f"{', '.join(map(str, shards))}: no rollouts found. Pass the output of a collection.")
     return Contents(count, sorted(agents), entries)
 
 
@@ -116,11 +118,11 @@ def check_output(shards: Sequence[Path], output: Path, *, overwrite: bool) -> No
     if output.resolve() in {path.resolve() for path in shards}:
         raise DataError(f"{output} is both the output and one of the files to merge. Choose another output.")
     if output.exists() and output.stat().st_size and not overwrite:
-        raise DataError(f"{output} already contains rollouts. Add --overwrite to replace it, or choose another.")
+        raise DataError(f"{output} already contains rollouts. Add --overwrite to replace it, or choose another file.")
 
 
 def merge_shards(shards: Sequence[Path], output: Path) -> int:
-    """Write the rollouts of all files atomically into one and return their number."""
-    # Remove the digests of an earlier run's lines, because a resumed run would reject the new lines with them.
+    """Write the rollouts of all files atomically into one file. Return the number of rollouts."""
+    # Remove the digests of an earlier run's lines. Otherwise, a resumed run would reject the new lines.
     RunFiles(results=output).digests.unlink(missing_ok=True)
     return write_rows(output, (row for path in shards for row in read_rows(path)))

@@ -1,4 +1,4 @@
-"""The Slurm job of a session, for the record of its run."""
+"""The Slurm job of a process, for the record of its run."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pydantic import BaseModel
 
 
 class SlurmStep(BaseModel):
-    """The Slurm job in which a process runs."""
+    """The Slurm job in which a process runs, and the attempt of this job."""
 
     job_id: str
     attempt: int
-    """The number of the attempt, from 1. A requeued job starts again with the same id."""
+    """The number of the job's attempt, from 1. A requeued job keeps its id, but starts a new attempt."""
     nodes: str
     """The job's nodes, in Slurm's notation."""
 
     @classmethod
     def here(cls) -> SlurmStep | None:
-        """Return the job of this process, or None if Slurm did not start it."""
+        """Return the Slurm job of this process, or None if the process does not run in a Slurm job."""
         job_id, restarts = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_RESTART_COUNT", "")
         if not job_id:
             return None

@@ -1,4 +1,4 @@
-"""The stored rollouts that are graded again, matched with the rows that were sent."""
+"""The stored rollouts that are graded again, each matched with the row that its agent received."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class ReverificationJob(BaseModel):
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     materialized_inputs_jsonl_fpath: Path
-    """The rows as sent: <output>_materialized_inputs.jsonl of the collection."""
+    """The rows that were sent to the agents: <output>_materialized_inputs.jsonl of the collection."""
     rollouts_jsonl_fpath: Path
     """The rollouts: the output of the collection."""
     output_jsonl_fpath: Path
     """The file for the newly graded rollouts."""
     force: bool = False
-    """Also use servers that may need the rollout's state for grading. The output is then unsafe_<name>."""
+    """Also use servers that may need the rollout's state for grading. The output's name then starts with unsafe_."""
     disable_aggregation: bool = False
     """Skip the metrics at the end."""
     num_samples_in_parallel: PositiveInt | None = None
-    """How many rollouts may be graded at once. Default: as in a collection."""
+    """The maximum number of rollouts to grade at once. Default: 1024."""
     limit: PositiveInt | None = None
-    """The number of rollouts to grade, from the first one. Default: all."""
+    """Grade only this many rollouts, from the start of the file. Default: all."""
     overwrite: bool = False
     """Replace an earlier output."""
     resume_from_cache: bool = False
-    """Grade only the rollouts that are missing in an earlier output."""
+    """Grade only the rollouts that are missing from an earlier output."""
     judge_failed_only: bool = False
     """Keep the scored rollouts and grade only those whose judge failed (from <rollouts>_failures.jsonl)."""
     append: bool = False
@@ -76,13 +76,16 @@ class Stored:
                 continue
             check_whole(row, source_of(job), line.number)
             if row.response is None:
-                raise DataError(f"{source_of(job)}:{line.number}: the response to be graded is missing.")
+                raise DataError(
+                    f"{source_of(job)}:{line.number}: the response to be graded is missing. Pass the output of a "
+                    "collection."
+                )
             lines[_key(row, source_of(job), line.number)] = line.number
         if job.judge_failed_only:
             for key, _ in keyed_rows(job.rollouts_jsonl_fpath):
                 lines.pop(key, None)
         elif not lines:
-            raise DataError(f"{source_of(job)} does not contain rollouts to grade.")
+            raise DataError(f"{source_of(job)} does not contain rollouts to grade. Pass the output of a collection.")
         lines = dict(list(lines.items())[: job.limit])
         inputs, agents = _inputs_of(job.materialized_inputs_jsonl_fpath, lines)
         return cls(job, lines, inputs, frozenset(agents))
@@ -97,11 +100,11 @@ def _key(row: Row, path: Path, number: int) -> TaskKey:
     try:
         return row.key
     except KeyError as error:
-        raise DataError(f"{path}:{number}: {error} is missing. Was this file written by a collection?") from error
+        raise DataError(f"{path}:{number}: {error} is missing. Pass a file that a collection wrote.") from error
 
 
 def _inputs_of(path: Path, wanted: Mapping[TaskKey, int]) -> tuple[dict[TaskKey, bytes], set[str | None]]:
-    """Return the unparsed input rows of these rollouts and the agents that they name."""
+    """Return the unparsed input rows of the wanted rollouts, and the agents that these rows name."""
     inputs: dict[TaskKey, bytes] = {}
     agents = set()
     for line in read_lines(path):

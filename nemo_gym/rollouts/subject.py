@@ -44,7 +44,7 @@ class RunSubject(BaseModel):
     models: dict[str, JsonObject] = Field(default_factory=dict)
     """The settings of each model server."""
     policy_model_name: str | None = None
-    """The policy model's name; None if it is not set, or if the run has model servers but none of them reads it."""
+    """The policy model's name; None if it is not set, or if the run has model servers but none of them uses it."""
     config_hash: str | None = None
     """A hash of all servers' settings."""
     unsupported_pairings: list[str] = Field(default_factory=list)
@@ -69,7 +69,7 @@ class RunSubject(BaseModel):
         }
         text = orjson.dumps(servers, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
         models = [block.settings for block in blocks if block.tier == MODEL_TIER]
-        # Omit a name that no model server reads, as in a run of sample_model, because that model is not called.
+        # Omit the name if no model server uses it, as in a run of sample_model: no model of this name is called.
         is_read = policy_name is not None and (not models or any(_contains(each, policy_name) for each in models))
         return cls(
             models={name: block for name, block in servers.items() if block["type"] == MODEL_TIER},
@@ -130,15 +130,15 @@ def blocks_of_config(config: DictConfig) -> Iterator[ServerBlock]:
         for tier in SERVER_TYPES:
             implementations = block.get(tier) if isinstance(block, dict) else None
             for implementation, settings in implementations.items() if isinstance(implementations, dict) else ():
-                # A block with neither key only overrides settings of a server that is not part of the run. Skip it.
+                # Skip blocks without `host` and `entrypoint`. They only override settings of servers in other runs.
                 if isinstance(settings, dict) and ("host" in settings or "entrypoint" in settings):
                     yield ServerBlock(str(name), tier, str(implementation), settings)
 
 
 def _resolved_if_possible(config: DictConfig, key: str) -> Any:
-    """Return a value with its interpolations resolved, or as written if that fails.
+    """Return a value with its interpolations resolved, or unresolved if they cannot be resolved here.
 
-    It fails if an interpolation refers to a masked value or to an environment variable of another machine.
+    An interpolation may refer to a masked value, or to an environment variable of another machine.
     """
     for resolve in (True, False):
         try:

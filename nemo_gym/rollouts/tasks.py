@@ -1,4 +1,4 @@
-"""Turn the rows of a file into the tasks of a run: each row as sent, once per repeat."""
+"""Turn the rows of a file into the tasks of a run: each row as it is sent to the agent, once per repeat."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def find_input(path: Path) -> Path:
 
 
 class PlannedRow(NamedTuple):
-    """A row as sent, without its repeat number."""
+    """A row as it is sent to the agent, but without its repeat number."""
 
     row: Row
     task: int
     first: int
-    """The first repeat, above 0 if an earlier row belongs to the same task."""
+    """The number of the first repeat. It is above 0 if an earlier row belongs to the same task."""
     repeats: int
     has_own_number: bool
     """Whether the row contains its task number."""
@@ -65,12 +65,12 @@ class TaskPlan:
     input: Path
     settings: CollectionSettings
     agents: Collection[str]
-    """The running agents."""
+    """The names of the running agents."""
     elsewhere: Mapping[str, str] = field(default_factory=dict)
-    """For each agent of other runs, the override that selects its run."""
+    """For each agent that is only in other runs, the command-line override that selects its run."""
     rules: TaskRules = field(default_factory=TaskRules)
     datasets: Sequence[AgentDataset] = ()
-    """The datasets from which the input was gathered; empty if it is the user's own file."""
+    """The datasets from which the input was gathered; empty if the input is the user's own file."""
     is_gathered: bool = False
     """Whether the input was gathered from datasets.
 
@@ -83,13 +83,13 @@ class TaskPlan:
         return self._checked_numbers()
 
     def rows(self) -> Iterator[Row]:
-        """Check all rows, then yield the tasks with consecutive repeats, holding only the current row in memory."""
+        """Check all rows. Then yield each row as often as it is repeated, keeping only one row in memory."""
         for planned in self.planned(self._checked_numbers()):
             for repeat in range(planned.first, planned.first + planned.repeats):
                 yield self.repeated(planned.row, repeat)
 
     def planned(self, numbers: TaskNumbers) -> Iterator[PlannedRow]:
-        """Yield the rows, which must have been checked, with their task numbers and repeats."""
+        """Yield the rows with their task numbers and repeats. The rows must have been checked before."""
         numbers.begin_again()
         prompt = self._prompt()
         skills = load_skill_directory(self.settings.skills.path) if self.settings.skills else None
@@ -104,20 +104,20 @@ class TaskPlan:
             yield PlannedRow(row, task, first, repeats, has_own_number)
 
     def placed_in_sources(self) -> Iterator[tuple[str, Row]]:
-        """Yield the rows of the datasets as they are sent, with file and line, or nothing if there are no datasets."""
+        """Yield the place (`file:line`) of each row of the datasets, and the row as it is sent to the agent."""
         prompt = self._prompt()
         for source in self.datasets:
             for number, row in numbered_rows_of(source):
                 yield f"{source.path}:{number}", self._prepared(Row(row), prompt)
 
     def placed(self) -> Iterator[tuple[str, Row]]:
-        """Yield the rows of the input as they are sent, with file and line."""
+        """Yield the place (`file:line`) of each row of the input, and the row as it is sent to the agent."""
         prompt = self._prompt()
         for line in self._lines():
             yield f"{self.input}:{line.number}", self._prepared(Row(line.row), prompt)
 
     def repeated(self, row: Row, repeat: int) -> Row:
-        """Return one repeat of a row."""
+        """Return one repeat of a row, with its own sampling seed if `num_repeats_add_seed` is set."""
         task = row.of_repeat(repeat)
         if not self.settings.num_repeats_add_seed:
             return task
@@ -127,7 +127,7 @@ class TaskPlan:
         return task.with_fields({PARAMS_KEY: {**params, "metadata": metadata}})
 
     def prompt_file(self) -> Path | None:
-        """Return the path of the prompt for rows without input, or None if it is not set."""
+        """Return the path of the prompt for rows without input, or None if no prompt is set."""
         return paths.find(self.settings.prompt_config, Path.is_file) if self.settings.prompt_config else None
 
     def _lines(self) -> Iterator[Line]:
@@ -264,7 +264,7 @@ class _Problems:
         self._hidden = 0
 
     def add(self, message: str, line: int) -> None:
-        """Record the error message of a row, which begins with the file and line."""
+        """Record a row's error message. The message begins with the file and line."""
         problem = message.removeprefix(f"{self._file}:{line}")
         if problem not in self._first:
             if len(self._first) == PROBLEMS_SHOWN:

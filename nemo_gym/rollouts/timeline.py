@@ -1,4 +1,4 @@
-"""The numbers of ended and of running rollouts over the time of a session, in a bounded number of points."""
+"""The numbers of ended and running rollouts in the course of a session, as a limited number of points."""
 
 from __future__ import annotations
 

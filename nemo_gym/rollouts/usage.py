@@ -16,25 +16,23 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.row import Row
 
 PER = 1_000_000
-"""Prices are for this many tokens."""
+"""The number of tokens that a price is for."""
 DEFAULT_MODEL = "default"
 USER_USAGE_KEY = "user_usage"
-"""The usage of the model that played the user. Agents add it to their rollouts."""
+"""The key for the token usage of the model that played the user. Agents add this usage to their rollouts."""
 USER_MODEL_KEY = "user_model"
-"""The name of the model that played the user, as its endpoint returned it."""
+"""The key for the name of the model that played the user, as the model's endpoint returned it."""
 _DATE = re.compile(r"-\d{4}(-\d\d){0,2}$|-\d{6,8}$")
-"""Matches the date at the end of model names such as `small-2026-01-31` and `small-20260131`."""
+"""A regular expression for the date at the end of model names such as `small-2026-01-31` and `small-20260131`."""
 
 
 class Price(BaseModel):
-    """The prices of a million tokens of a model."""
+    """A model's prices per million tokens."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     input: float = Field(ge=0)
-    """The price of a million input tokens."""
     output: float = Field(ge=0)
-    """The price of a million output tokens."""
     cached_input: float | None = Field(default=None, ge=0)
     """The price of a million input tokens that the endpoint had cached. Default: the price of other input tokens."""
 
@@ -53,13 +51,15 @@ class PriceFile(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> PriceFile:
-        """Read a YAML file. Raise `DataError`, naming the file and the key, if it is not a price list."""
+        """Read a price list from a YAML file. If the list is invalid, raise `DataError` with the file and the key."""
         try:
             content = yaml.safe_load(path.read_text("utf-8"))
         except FileNotFoundError as error:
             raise DataError(f"prices: file '{path}' not found. Check the path.") from error
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise DataError(f"prices: {path} cannot be read: {' '.join(str(error).split())}") from error
+            raise DataError(
+                f"prices: {path} cannot be read: {' '.join(str(error).split())}. Use a readable YAML file."
+            ) from error
         try:
             return cls.model_validate(content)
         except ValidationError as error:
@@ -91,11 +91,9 @@ class Tokens(NamedTuple):
         return self.input + self.output
 
     def plus(self, other: Tokens) -> Tokens:
-        """Return these counts plus those of `other`."""
         return Tokens(self.input + other.input, self.cached + other.cached, self.output + other.output)
 
     def cost(self, price: Price) -> float:
-        """Return what these tokens cost."""
         cached = price.input if price.cached_input is None else price.cached_input
         return ((self.input - self.cached) * price.input + self.cached * cached + self.output * price.output) / PER
 
@@ -104,7 +102,7 @@ class Tokens(NamedTuple):
 class Usage:
     """The tokens of a run's rollouts by model, as the endpoints reported them.
 
-    The calls of the policy and of simulated users are included, those of judges are not.
+    Calls of the policy model and of simulated users are included. Calls of judges are not included.
     """
 
     by_model: dict[str, Tokens] = field(default_factory=dict)
@@ -131,7 +129,6 @@ class Usage:
 
     @property
     def tokens(self) -> Tokens:
-        """The tokens of all models."""
         total = Tokens()
         for tokens in self.by_model.values():
             total = total.plus(tokens)

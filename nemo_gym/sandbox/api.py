@@ -48,18 +48,18 @@ class AsyncSandbox:
         self._closes_provider = isinstance(provider, str | Mapping)
         self.provider: SandboxProvider = create_provider(provider) if isinstance(provider, str | Mapping) else provider
         self.spec = _spec(spec)
-        # Keep this name, because published server folders read the handle under it.
+        # Keep this name, because published server folders read the attribute `_handle`.
         self._handle: SandboxHandle | None = None
         self._is_stopped = False
 
     @classmethod
     async def connect(cls, descriptor: Mapping[str, Any], *, provider: Provider) -> Self:
-        """Return the running sandbox that `serialize` described, possibly in another process.
+        """Return the running sandbox that `serialize` described. Another process may have called `serialize`.
 
-        `stop` removes the sandbox for all processes that use it. Raise `SandboxError` if it is gone.
+        `stop` removes the sandbox for all processes that use it. Raise `SandboxError` if the sandbox is gone.
         """
         if not isinstance(descriptor, Mapping):
-            raise TypeError(f"a sandbox is described by the mapping that serialize() returned, not by {descriptor!r}")
+            raise TypeError(f"connect() needs the mapping that serialize() returned, not {descriptor!r}")
         spec = SandboxSpec(workdir=descriptor.get("workdir"), ports=descriptor.get("ports") or ())
         sandbox = cls(provider, spec)
         try:
@@ -71,7 +71,7 @@ class AsyncSandbox:
 
     @property
     def sandbox_id(self) -> str | None:
-        """The provider's id of the sandbox; None until it is started."""
+        """The provider's id of the sandbox; None before `start` and after `stop`."""
         return self._handle.sandbox_id if self._handle else None
 
     async def start(self, spec: Spec = None) -> Self:
@@ -141,7 +141,8 @@ class AsyncSandbox:
             raise ValueError(f"port {port} is not among the `ports` of the SandboxSpec ({known}): add it there.")
         if not isinstance(self.provider, SupportsSandboxEndpoint):
             raise NotImplementedError(
-                f"the sandbox provider '{self._provider_name}' does not have the method `endpoint`."
+                f"the sandbox provider '{self._provider_name}' does not have the method `endpoint`. Choose a provider "
+                "that has it."
             )
         return await self.provider.endpoint(self._started(), port)
 
@@ -202,9 +203,10 @@ class AsyncSandbox:
     def _connectable(self) -> ConnectableProvider:
         if isinstance(self.provider, ConnectableProvider):
             return self.provider
-        # NotImplementedError is a RuntimeError, which published folders expect.
+        # Raise NotImplementedError, because it is a RuntimeError, which published folders expect.
         raise NotImplementedError(
-            f"sandboxes of the provider '{self._provider_name}' can only be used by the process that started them."
+            f"sandboxes of the provider '{self._provider_name}' can only be used by the process that started them. "
+            "To share sandboxes, choose another provider."
         )
 
     @property

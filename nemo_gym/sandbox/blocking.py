@@ -74,7 +74,7 @@ class Sandbox:
     def _waited(self, work: Coroutine[object, None, Result]) -> Result:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            # A sandbox ends with the thread that started it, so all calls share one thread.
+            # Make all calls in one thread, because a sandbox may end when the thread that started it ends.
             self._thread = threading.Thread(target=self._loop.run_forever, name="sandbox", daemon=True)
             self._thread.start()
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

@@ -11,9 +11,9 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.sandbox.providers.registry import is_provider, list_providers, named_options, plain_block
 
 METADATA_KEY = "default_metadata"
-"""The key of a sandbox block, next to the provider's name, under which the labels of all its sandboxes are."""
+"""The key of a sandbox block for labels that all its sandboxes get. It is written next to the provider's name."""
 BLOCK = "sandbox"
-"""The block to use if only a provider's name is given."""
+"""The name of the block to use if only a provider's name is given."""
 
 Given = str | Mapping[str, object]
 
@@ -47,7 +47,7 @@ def _block(given: Given, named_configs: Mapping[str, object] | None) -> JsonObje
     if isinstance(given, Mapping):
         return plain_block(given)
     if not isinstance(given, str):
-        raise TypeError(f"a sandbox provider is the name of a config block, or a mapping, not {given!r}")
+        raise TypeError(f"a sandbox provider must be the name of a config block or a mapping, not {given!r}")
     if not given.strip():
         raise SandboxConfigError(
             "the name of the sandbox block is empty. Name a block of the config, such as sandbox."

@@ -1,4 +1,4 @@
-"""Re-exports from `nemo_gym.sandbox.images` and `nemo_gym.sandbox.threads`, because published folders import these."""
+"""Re-exports for server folders of the published NeMo Gym, which import these names from here."""
 
 from nemo_gym.sandbox.images import rewrite_image
 from nemo_gym.sandbox.threads import CPU_CAP_ENV_VARS, cpu_cap_env

@@ -25,9 +25,9 @@ TEMPLATE_SUFFIXES = frozenset({".py", ".md", ".yaml", ".json", ".jsonl", ".csv",
 GITIGNORE = ".gitignore"
 
 LONGEST_NAME = 39
-"""A longer name would make template lines exceed 119 characters."""
+"""Maximum length of a name. With a longer name, lines of the template would exceed 119 characters."""
 TAKEN_NAMES = RESERVED_KEYS | {"policy_model"}
-"""Names of top-level keys that have another meaning in a configuration."""
+"""Names that an environment cannot have, because they are top-level configuration keys with another meaning."""
 
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
 
@@ -35,17 +35,17 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 class Scaffolded(NamedTuple):
-    """The folder of a new environment."""
+    """The result of creating an environment: its folder and files, and the next steps for the user."""
 
     folder: Path
     files: tuple[Path, ...]
-    """All files in it, sorted."""
+    """All files of the folder, sorted."""
     next_steps: str
-    """Instructions for the user, one command per line."""
+    """Instructions for the user, including commands to run."""
 
 
 def scaffold(entrypoint: str, root: Path, spelled: Callable[[str], str] = str) -> Scaffolded:
-    """Create `<root>/resources_servers/<name>` for `entrypoint` (`resources_servers/<name>`), whole or not at all.
+    """Create the folder `entrypoint`, such as `resources_servers/my_env`, in `root`. If that fails, create nothing.
 
     `spelled` returns the command for a program of this installation, to be shown in the next steps. Raise `DataError`
     if the name is invalid or already used.
@@ -62,7 +62,7 @@ def scaffold(entrypoint: str, root: Path, spelled: Callable[[str], str] = str) -
 
 
 def class_name_of(name: str) -> str:
-    """Return the class name for an environment, without `Server`: `my_env` gives `MyEnv`."""
+    """Return the class name for an environment, without the suffix `Server`: `my_env` gives `MyEnv`."""
     return "".join(word[:1].upper() + word[1:] for word in name.split("_"))
 
 
@@ -70,7 +70,7 @@ def _name_in(entrypoint: str) -> str:
     parts = PurePosixPath(entrypoint).parts
     if len(parts) == 2 and parts[0] == TIER:
         return parts[1]
-    # The user may have typed `my_env`, `resource_server/my_env`, `/some/where/resources_servers/my_env/app.py`.
+    # Guess the name from inputs such as `my_env`, `resource_server/my_env` or `/x/resources_servers/my_env/app.py`.
     named = [part for part in parts if part not in ("/", "..", "app.py") and closest(part, [TIER]) is None]
     guess = _usable(named[-1]) if named else None
     raise DataError(
@@ -138,8 +138,7 @@ def _write(name: str, folder: Path) -> tuple[Path, ...]:
 
 
 def template_files(template: Path) -> list[Path]:
-    """Return the files of a template."""
-    # Choose the files by suffix and skip hidden folders, because running the template in place leaves caches there.
+    # Choose files by suffix and skip hidden folders, because running the template in place leaves caches in it.
     return [
         path
         for path in sorted(template.rglob("*"))
@@ -149,7 +148,7 @@ def template_files(template: Path) -> list[Path]:
 
 
 def renamed(text: str, name: str) -> str:
-    """Return the text of a template with the name of the new environment."""
+    """Replace the template's names in a text with those of the new environment."""
     return text.replace(TEMPLATE_CLASS_NAME, class_name_of(name)).replace(TEMPLATE_NAME, name)
 
 

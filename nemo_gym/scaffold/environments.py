@@ -27,7 +27,7 @@ LAYER_OF: dict[Profile, str | None] = {
     "external-agent-loop": "external_loop",
     "external-rollout-driver": "rollout_driver",
 }
-"""The folder of templates that a profile adds."""
+"""The folder of templates that each profile adds."""
 OWN_AGENT: tuple[Profile, ...] = ("custom-gym-agent-loop", "external-agent-loop")
 LINT_SETTINGS = TEMPLATES / TIER / TEMPLATE_NAME / "ruff.toml"
 REWARDS = "WORST, BEST = 0.0, 1.0"
@@ -35,16 +35,17 @@ TRAIN_ROWS, VALIDATION_ROWS = 2000, 200
 
 
 class Created(NamedTuple):
-    """The new folders, and instructions for the user."""
+    """The result of creating an environment or benchmark: its folders, and the next steps for the user."""
 
     folders: tuple[Path, ...]
     next_steps: str
 
 
 def create(wanted: Wanted, root: Path, spelled: Callable[[str], str] = str) -> Created:
-    """Create the folders in `root`, all or none. `spelled` returns the command for a program of this installation.
+    """Create the folders in `root`. If one cannot be created, remove the others.
 
-    Raise `UserError` for an invalid name, verifier, profile or range.
+    `spelled` returns the command for a program of this installation, to be shown in the next steps. Raise `UserError`
+    for an invalid name, verifier, profile or range.
     """
     _check(wanted)
     verifier = reused(wanted.verifier) if wanted.verifier else None

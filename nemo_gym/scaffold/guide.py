@@ -1,4 +1,4 @@
-"""The README of a new environment or benchmark, and the next steps that its command prints."""
+"""The README of a new environment or benchmark, and the next steps to print after its creation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ README = TEMPLATES / "environment_readme.md"
 
 
 class Guide(NamedTuple):
-    """The texts for the author of the new folder."""
+    """The instructions for the author of a new folder: the README, and the next steps to print."""
 
     readme: str
     next_steps: str
@@ -85,9 +85,9 @@ _COMMON = (
 
 
 def guide_to(wanted: Wanted, spelled: Callable[[str], str], *, has_oracle: bool) -> Guide:
-    """Return the README and the next steps. `spelled` returns the command for a program of this installation.
+    """Return the README and the next steps. Both leave out `ng_check` if there is no oracle.
 
-    The README has the commands by their plain names. If there is no oracle, `ng_check` is left out.
+    In the next steps, `spelled` turns the name of each program into the command for it. The README has plain names.
     """
     task, names = _task_of(wanted), {"server": wanted.server, "agent": f"responses_api_agents/{wanted.name}"}
     files = [*task.files, *_FILES_OF[wanted.profile], *_COMMON]

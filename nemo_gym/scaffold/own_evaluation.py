@@ -24,7 +24,7 @@ LINE = "\n\n  End with a line of the form 'Answer: …' that holds nothing but t
 
 
 class Kind(NamedTuple):
-    """The parts of a folder that depend on its grader."""
+    """The parts of an evaluation's folder that depend on the grader."""
 
     server: str
     metric: str
@@ -85,7 +85,7 @@ class OwnEvaluation:
 
 
 class Created(NamedTuple):
-    """The new folder, notes about the questions, and the next commands."""
+    """The result of creating an evaluation: its folder, remarks on the questions, and the next commands to run."""
 
     folder: Path
     notes: list[str]
@@ -93,7 +93,7 @@ class Created(NamedTuple):
 
 
 def create(wanted: OwnEvaluation, root: Path) -> Created:
-    """Create `<root>/benchmarks/<name>`, whole or not at all. Raise `UserError` if a setting or row is invalid."""
+    """Create `<root>/benchmarks/<name>`. Raise `UserError` if a setting or row is invalid, and create nothing."""
     _check(wanted, root)
     questions = questions_of(wanted.source, wanted.columns, wanted.grader)
     folder = root / BENCHMARKS / wanted.name
@@ -127,7 +127,10 @@ def _check(wanted: OwnEvaluation, root: Path) -> None:
     if wanted.rubric is not None:
         read_rubric(wanted.rubric)
     if wanted.columns.options and wanted.grader != "choice":
-        raise UsageError(f"options: the grader '{wanted.grader}' does not use options. Choose --grader choice.")
+        raise UsageError(
+            f"options: the grader '{wanted.grader}' does not use options. Choose --grader choice, or leave out "
+            "--options."
+        )
 
 
 def _write(wanted: OwnEvaluation, folder: Path, count: int) -> None:
@@ -179,7 +182,10 @@ def _put(path: Path, text: str) -> None:
 
 
 def _settings(wanted: OwnEvaluation, judge: str) -> str:
-    """Return lines for the server's block: in `config.yaml` if `judge` is the policy model, else in `judge.yaml`."""
+    """Return the grader's settings as YAML lines for the server's block.
+
+    They are for `config.yaml` if `judge` is the policy model, and for `judge.yaml` otherwise.
+    """
     is_own = judge != "policy_model"
     folder = f"benchmarks/{wanted.name}"
     reference = f"{{type: responses_api_models, name: {judge}}}"

@@ -33,18 +33,18 @@ class Reused(NamedTuple):
     name: str
     server: Block
     agent: Block
-    """The first agent that uses the server, without its datasets."""
+    """The first agent that uses the server, or else `simple_agent`. Its list of datasets is empty."""
     datasets: list[JsonObject]
     """The agent's datasets for training and validation."""
     others: JsonObject
-    """The rest of the config, such as a model that judges."""
+    """The rest of the config, such as the model server of a judge."""
     rows: list[JsonObject]
     """Example rows, with their prompts applied."""
     has_oracle: bool
 
 
 def reused(name: str) -> Reused:
-    """Return the parts of the resources server `name`, or `name/flavor` for another of its configs."""
+    """Return the parts of a resources server. `name` is its folder, or `folder/flavor` for its `flavor.yaml`."""
     folder, _, flavor = name.partition("/")
     config = f"{RESOURCES_TIER}/{folder}/configs/{flavor or folder}.yaml"
     path = paths.find(config, Path.is_file)
@@ -73,7 +73,10 @@ def reused(name: str) -> Reused:
 
 
 def _blocks(top: JsonObject, tier: str, path: Path) -> Iterator[tuple[str, Block]]:
-    """Yield the servers of a tier, by name. Raise `DataError` if a config has no resources server."""
+    """Yield the name and the block of each server of one type. `tier` is the type, such as `resources_servers`.
+
+    Raise `DataError` if the config should have a resources server but has none.
+    """
     found = [
         (name, Block(implementation, settings))
         for name, block in top.items()
@@ -86,7 +89,7 @@ def _blocks(top: JsonObject, tier: str, path: Path) -> Iterator[tuple[str, Block
 
 
 def _opened(config: str) -> tuple[list[JsonObject], bool]:
-    """Return the first example rows, and whether there is an oracle."""
+    """Open a config's environment. Return its first example rows, and whether it has an oracle."""
     # Import the module here, because it imports FastAPI, which most new environments do not need.
     from nemo_gym.contract.environment import open_configs
 

@@ -1,4 +1,4 @@
-"""The choices of a user of `ng env init`."""
+"""The user's choices for a new environment or benchmark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Profile = Literal["custom-gym-verifier", "custom-gym-agent-loop", "external-agen
 FOLDER_OF: dict[Kind, str] = {"environment": ENVIRONMENTS, "benchmark": BENCHMARKS}
 USUAL_RANGE = (0.0, 1.0)
 NUMBER_VERIFIER = "answer_match"
-"""The verifier of a benchmark, unless another one is named."""
+"""The default verifier of a benchmark."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Wanted:
 
     @property
     def declared_range(self) -> tuple[float, float] | None:
-        """The range of the rewards. None if it was not chosen and the server is reused, so that it is not known."""
+        """The range of the rewards; None if it is unknown, because the server is reused and no range was chosen."""
         return self.reward_range or (None if self.verifier else USUAL_RANGE)
 
     @property
     def origin(self) -> str:
-        """A short description: whose tasks these are, and which server grades them."""
+        """A short description of the tasks' source and the server that grades them."""
         return f"{'Questions' if self.kind == 'benchmark' else 'Tasks'} of our own, graded by {self.server}"

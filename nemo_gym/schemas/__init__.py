@@ -1,1 +1,1 @@
-"""Pydantic models of the requests and responses of the three tiers."""
+"""Pydantic models of the requests and responses of model, resources and agent servers."""

@@ -102,9 +102,9 @@ ContentBlock = Annotated[
     | Annotated[OtherBlock, Tag("other")],
     Discriminator(_block_tag),
 ]
-"""A block of a request."""
+"""A content block of a request."""
 AnswerBlock = Annotated[TextBlock | ThinkingBlock | RedactedThinkingBlock | ToolUseBlock, Field(discriminator="type")]
-"""A block of a response."""
+"""A content block of a response."""
 
 
 class MessageParam(BaseModel):
@@ -133,7 +133,7 @@ class ToolChoice(BaseModel):
 
 
 class OutputConfig(BaseModel):
-    """The form of the response: `format` is `{type: json_schema, schema}`."""
+    """The requested output format: `format` is `{type: json_schema, schema}`."""
 
     format: JsonObject | None = None
 
@@ -178,7 +178,7 @@ class AnthropicMessage(WireModel):
 
 
 class AnthropicErrorDetail(BaseModel):
-    """The kind of an error and its message."""
+    """The error in the body of an error response."""
 
     type: str
     message: str

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, NotRequired, Required
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Tag
 
-# Not from `typing`, because published folders use these types in their own pydantic models, and before Python 3.12
-# pydantic supports only this TypedDict.
+# Do not import `TypedDict` from `typing`, because published folders use these types in their own pydantic models.
+# Before Python 3.12, pydantic supports only the one from `typing_extensions`.
 from typing_extensions import TypedDict
 
 from nemo_gym.jsonl import JsonObject
@@ -90,7 +90,7 @@ class AssistantMessageParam(TypedDict, total=False):
 
 
 class AssistantMessageForTrainingParam(AssistantMessageParam, total=False):
-    """An assistant message with its tokens."""
+    """An assistant message of a request, with its token ids and log probabilities."""
 
     prompt_token_ids: Required[list[int]]
     generation_token_ids: Required[list[int]]
@@ -195,7 +195,7 @@ class ChatMessage(WireModel):
 
 
 class ChatMessageForTraining(ChatMessage):
-    """An assistant message with its tokens."""
+    """An assistant message of a response, with its token ids and log probabilities."""
 
     prompt_token_ids: list[int]
     generation_token_ids: list[int]

@@ -128,7 +128,7 @@ class OutputMessage(TaggedModel):
 
 
 class FunctionToolCall(TaggedModel):
-    """A tool call by the model; `arguments` is the JSON text that it wrote."""
+    """A tool call by the model; `arguments` is the JSON text that the model wrote."""
 
     arguments: str
     call_id: str
@@ -137,7 +137,7 @@ class FunctionToolCall(TaggedModel):
     id: str | None = None
     status: Status | None = None
     namespace: str | None = Field(default=None, exclude_if=_is_none)
-    """The group of tools that contains the function, from endpoints and clients that have such groups."""
+    """The group of tools that contains the function. Only some endpoints and clients set it."""
 
 
 class FunctionCallOutput(TaggedModel):
@@ -176,12 +176,12 @@ class ReasoningItem(TaggedModel):
 
     @property
     def text(self) -> str:
-        """The summary's paragraphs."""
+        """The summary's paragraphs, joined by newlines."""
         return "\n".join(part.text for part in self.summary)
 
 
 class HostedItem(WireModel):
-    """An item of another type, such as a call of a tool that runs at the endpoint. It is kept unchanged."""
+    """An item of a type without a class of its own, such as a call of an endpoint's tool. It is kept unchanged."""
 
     type: Literal[
         "mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "file_search_call",
@@ -194,23 +194,23 @@ class HostedItem(WireModel):
 
 
 class EasyInputMessageForTraining(TokenIDLogProbMixin, EasyInputMessage):
-    """A short message with its tokens."""
+    """A message in short form, with its token ids and log probabilities."""
 
 
 class MessageForTraining(TokenIDLogProbMixin, Message):
-    """A long message with its tokens."""
+    """A message in long form, with its token ids and log probabilities."""
 
 
 class OutputMessageForTraining(TokenIDLogProbMixin, OutputMessage):
-    """An assistant message with its tokens."""
+    """An assistant message with its token ids and log probabilities."""
 
 
 class FunctionToolCallForTraining(TokenIDLogProbMixin, FunctionToolCall):
-    """A tool call with its tokens."""
+    """A tool call with its token ids and log probabilities."""
 
 
 class ReasoningItemForTraining(TokenIDLogProbMixin, ReasoningItem):
-    """Reasoning with its tokens."""
+    """A reasoning item with its token ids and log probabilities."""
 
 
 RESPONSES_TO_TRAIN: dict[type[WireModel], type[WireModel]] = {
@@ -233,7 +233,7 @@ _CALLS_AND_REASONING = frozenset({"function_call", "function_call_output", "reas
 
 
 def _tag(item: object, *, type_is_required: bool) -> str | None:
-    """Return the tag of an item's class, or None if there is none. Pydantic then reports the possible tags."""
+    """Return an item's discriminator tag. For None, pydantic raises an error that lists the possible tags."""
     if not isinstance(item, dict):
         return next((_TAG_OF_CLASS[cls] for cls in type(item).__mro__ if cls in _TAG_OF_CLASS), None)
     kind = item.get("type", None if type_is_required else "message")
@@ -304,7 +304,7 @@ OutputItem = Annotated[_AnyOutput, Discriminator(_output_tag)]
 
 
 def last_text(items: Iterable[object]) -> str:
-    """Return the text of the last assistant message, or an empty string. Reasoning items are not messages."""
+    """Return the text of the last assistant message, or an empty string. Reasoning items do not count as messages."""
     for item in reversed(list(items)):
         if isinstance(item, OutputMessage):
             return item.text

@@ -1,4 +1,4 @@
-"""Metadata of the tools that a session offers over MCP, and their names."""
+"""Metadata of a session's MCP tools, and the removal of prefixes from the tools' names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class MCPServerMetadata(BaseModel):
     url_path: str = "/mcp"
     transport: Literal["http"] = "http"
     headers: dict[str, str] = Field(default_factory=dict)
-    """Required with every request; `SESSION_TOKEN_HEADER` identifies the session."""
+    """Headers that every request must contain. `SESSION_TOKEN_HEADER` identifies the session."""
 
 
 def normalize_tool_name(name: str, server_name: str | None = None) -> str:

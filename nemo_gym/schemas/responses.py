@@ -14,9 +14,9 @@ from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall, InputItem
 
 RESPONSES_PATH = "/v1/responses"
 MODEL_PATHS = (RESPONSES_PATH, "/v1/chat/completions", "/v1/messages")
-"""The routes of model servers. Agents only have the first one."""
+"""The routes of model servers. Agents have only `RESPONSES_PATH`."""
 PLAYED_WITHOUT_MODEL = "resp_test"
-"""The id of responses that `nemo_gym.testing` makes, as in example rollouts played by an oracle."""
+"""The id of responses that `nemo_gym.testing` makes, for example when an oracle plays the example rollouts."""
 
 
 def _checked_tool(tool: JsonObject) -> JsonObject:
@@ -83,18 +83,18 @@ class InputTokensDetails(WireModel):
     """A breakdown of the input tokens."""
 
     cached_tokens: int | None = None
-    """None if the endpoint did not report it."""
+    """The number of cached input tokens; None if the endpoint did not report it."""
 
 
 class OutputTokensDetails(WireModel):
     """A breakdown of the output tokens."""
 
     reasoning_tokens: int | None = None
-    """None if the endpoint did not report it."""
+    """The number of reasoning tokens; None if the endpoint did not report it."""
 
 
 class ResponseUsage(WireModel):
-    """Token counts of one call, or summed over several."""
+    """The token counts of one call, or their sums over several calls."""
 
     input_tokens: int = 0
     input_tokens_details: InputTokensDetails = Field(default_factory=InputTokensDetails)
@@ -150,7 +150,7 @@ def _of_any_model(value: object) -> object:
 FromAnyModel = BeforeValidator(_of_any_model)
 """A validator that also accepts other pydantic models, such as objects of the `openai` package."""
 Settings = Annotated[Any, BeforeValidator(_by_attribute)]
-"""Request settings repeated in a response. They have attribute access, such as `response.reasoning.effort`."""
+"""Request settings that a response repeats. Their fields are attributes, as in `response.reasoning.effort`."""
 
 
 class Response(WireModel):

@@ -1,4 +1,4 @@
-"""Requests and responses of one rollout: seed, run, verify, aggregate. Headers of the calls between servers."""
+"""Requests and responses of a rollout (seed, run, verify, aggregate), and the headers of calls between servers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ROLLOUT_HEADER = "x-nemo-gym-rollout"
 """Header with the rollout id, sent with every call between servers."""
 
 MODEL_CALL_HEADER = "x-nemo-gym-model-call"
-"""Header of an answer with the id under which the model call was recorded."""
+"""Header of a response with the id under which the model call was recorded."""
 
 TIME_LEFT_HEADER = "x-nemo-gym-time-left"
 """Header with the seconds left for the rollout, sent with calls between servers."""
 NOT_BEGUN_HEADER = "x-nemo-gym-not-begun"
 """Header of a 503 response: the server did not start the call for lack of capacity, so a retry is safe."""
 FAILURE_HEADER = "x-nemo-gym-failure"
-"""Header with the failure class of an ungraded row sent with status 200, for callers that do not read the body."""
+"""Header of a 200 response with an ungraded row: the failure class, for callers that do not read the body."""
 INPUT_AT_HEADER = "x-nemo-gym-input-at"
 """Header with the byte offset of the input in a model request, so that a server can forward the input unparsed."""
 POLICY_HEADER = "x-nemo-gym-policy"
@@ -32,7 +32,7 @@ SHARD_HEADER = "x-nemo-gym-shard"
 """Header with the name of a shard, sent with a row to a collector. The collector writes the result to this shard and
 returns only a short entry."""
 RUN_ID_HEADER = "x-nemo-gym-run"
-"""Header with the intended run of a call between servers, because another run may have taken over the port."""
+"""Header with the id of the run that a call is meant for, because another run may have taken over the port."""
 RUN_TOKEN_HEADER = "x-nemo-gym-run-token"
 """Header with the run token, which servers with a public address require."""
 
@@ -43,7 +43,7 @@ def run_id_of_server(run_id: str, server: str) -> str:
 
 
 def run_headers(run_token: str | None, run_id: str = "") -> list[tuple[bytes, bytes]]:
-    """Return the headers with a call's run token and run id. A value that is empty or None gets no header."""
+    """Return the headers for a call's run token and run id. Omit the header of a missing or empty value."""
     named = {RUN_TOKEN_HEADER: run_token, RUN_ID_HEADER: run_id}
     return [(name.encode(), value.encode()) for name, value in named.items() if value]
 
@@ -59,13 +59,13 @@ class BaseRunRequest(BaseModel):
 
 
 class BaseVerifyRequest(BaseRunRequest):
-    """The row with the agent's response."""
+    """The body of `/verify`: the row with the agent's response."""
 
     response: Response
 
 
 class BaseVerifyResponse(BaseVerifyRequest):
-    """The row, the response and the reward."""
+    """The response to `/verify`: the row with the agent's response and the reward."""
 
     reward: float
     mask_sample: bool = Field(default=False, exclude_if=not_)
@@ -73,13 +73,13 @@ class BaseVerifyResponse(BaseVerifyRequest):
     failure_kind: str | None = Field(default=None, exclude_if=_is_none)
     """The kind of failure that made the reward invalid or low, such as `sandbox`."""
     failure_reason: str | None = Field(default=None, exclude_if=_is_none)
-    """The description of that failure."""
+    """A description of the failure in words."""
 
     @classmethod
     def grade(cls, body: BaseVerifyRequest, reward: float, **fields: Any) -> Graded:
-        """Return a response that echoes the whole request, extra fields included, and adds `fields`.
+        """Return a response that echoes the whole request, extra fields included, and adds `reward` and `fields`.
 
-        `mask_sample=True` keeps the rollout but excludes it from training; `failure_kind` and `failure_reason` may
+        `mask_sample=True` keeps the rollout but excludes it from training; `failure_kind` and `failure_reason` can
         explain why.
         """
         echoed = {name: value for name, value in body if name in body.model_fields_set}
@@ -87,39 +87,39 @@ class BaseVerifyResponse(BaseVerifyRequest):
 
 
 class Graded(BaseVerifyResponse):
-    """A graded rollout with any extra fields, made by `BaseVerifyResponse.grade`."""
+    """A response to `/verify` with any extra fields, made by `BaseVerifyResponse.grade`."""
 
     model_config = ConfigDict(extra="allow")
 
     @model_serializer(mode="wrap")
     def _with_given_nulls(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Keep a failure field that the verifier set to None, so that all its results have the same fields."""
+        """Keep failure fields that the verifier set to None, so that all of its results have the same fields."""
         given = [name for name in ("failure_kind", "failure_reason") if name in self.model_fields_set]
         return {**{name: None for name in given if getattr(self, name) is None}, **dump(self)} if given else dump(self)
 
 
 class BaseMultiRewardVerifyResponse(BaseVerifyResponse):
-    """A reward with its components."""
+    """A `verify()` response with a reward and its components."""
 
     reward_components: dict[str, float]
 
 
 class BaseSeedSessionRequest(BaseModel):
-    """The row before the rollout starts. Subclasses declare the fields that they use."""
+    """The body of `/seed_session`: the row of the rollout that starts. Subclasses declare the fields that they use."""
 
 
 class BaseSeedSessionResponse(BaseModel):
-    """Information about the new session, for the agent."""
+    """The response to `/seed_session`. Subclasses may add fields, which the agent receives."""
 
 
 class AggregateMetricsRequest(BaseModel):
-    """All verify responses of an agent, without the prompts and the outputs of the model."""
+    """The body of `/aggregate_metrics`: an agent's verify responses, without the model's prompts and outputs."""
 
     verify_responses: list[dict[str, Any]]
 
 
 class AggregateMetrics(BaseModel):
-    """Metrics per task and per agent, and a few key metrics."""
+    """The response to `/aggregate_metrics`: metrics of each task and of the agent, and a few key metrics."""
 
     group_level_metrics: list[dict[str, Any]] = Field(default_factory=list)
     agent_metrics: dict[str, Any] = Field(default_factory=dict)

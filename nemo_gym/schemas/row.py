@@ -43,10 +43,10 @@ TRAJECTORY_KEY = "ng_trajectory"
 SECONDS_KEY = "_ng_seconds"
 """The duration of the recorded attempt, from sending the row to its agent until the reply was read."""
 GROUP_RESULT_KEY = "_ng_group"
-"""The size of the group with which a rollout was verified, how many were compared, and which are missing."""
+"""The group of a rollout: its size, how many members were compared in the verification, and which were missing."""
 SHARD_KEY = "_ng_shard"
-"""Where a collector has stored the whole rollout: `machine`, `path` and the digest of its `line`. If the collector
-could not store the rollout, the row is whole and has `machine` and `problem`."""
+"""The location of the whole rollout that a collector has stored: `machine`, `path` and the digest of the `line`. If
+the collector could not store the rollout, the row is whole, and this field contains `machine` and `problem`."""
 MEDIA_DIR_KEY = "_ng_media_dir"
 """The folder of the files that the row names; see `nemo_gym.data.media`."""
 PRIVATE_PREFIX = "_ng_"
@@ -61,7 +61,7 @@ _NUMBERS = frozenset({TASK_INDEX_KEY, ROLLOUT_INDEX_KEY, ATTEMPT_INDEX_KEY})
 _FAILURE = (FAILURE_CLASS_KEY, FAILURE_MESSAGE_KEY, FAILURE_SERVER_KEY, FAILURE_TIER_KEY, JUDGE_ERROR_KEY)
 MASK_KEY, INSTANCE_CONFIG_KEY = "mask_sample", "instance_config"
 KIND_KEY, REASON_KEY = "failure_kind", "failure_reason"
-"""Keys of the failure class and message in release 0.7. A dataset may use these names with another meaning."""
+"""Keys of the failure class and message in release 0.7. A dataset might use these names with another meaning."""
 _OUTCOME = frozenset(
     {
         *_FAILURE,
@@ -82,7 +82,7 @@ ROLLOUT_ID_PATTERN = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 
 
 class TaskKey(NamedTuple):
-    """A task and its repeat, regardless of the attempt."""
+    """The numbers of a task and of its repeat, which identify a rollout regardless of the attempt."""
 
     task: int
     repeat: int
@@ -93,7 +93,7 @@ class TaskKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A view of a JSON object, which it neither copies nor validates. A field of an unexpected type counts as absent.
+    """A view of a JSON object. The object is not copied or validated. A field of an unexpected type counts as absent.
 
     Methods return a new object that shares its values with this row.
     """
@@ -102,12 +102,10 @@ class Row:
 
     @property
     def task_index(self) -> int | None:
-        """The number of the task."""
         return _integer(self.fields.get(TASK_INDEX_KEY))
 
     @property
     def repeat_index(self) -> int | None:
-        """The number of the task's repeat."""
         return _integer(self.fields.get(ROLLOUT_INDEX_KEY))
 
     @property
@@ -117,7 +115,7 @@ class Row:
 
     @property
     def key(self) -> TaskKey:
-        """The task and its repeat. Raise `KeyError` with the name of a missing field."""
+        """The numbers of the task and of its repeat. Raise `KeyError` with the name of a missing field."""
         task, repeat = self.fields.get(TASK_INDEX_KEY), self.fields.get(ROLLOUT_INDEX_KEY)
         if type(task) is not int:
             raise KeyError(TASK_INDEX_KEY)
@@ -127,7 +125,7 @@ class Row:
 
     @property
     def rollout_id(self) -> str | None:
-        """The row's explicit id, or else `<task>-<repeat>`, with `-a<attempt>` for a retry. None if it has neither.
+        """The explicit id or else `<task>-<repeat>`, followed by `-a<attempt>` in a retry. None if both are missing.
 
         Raise `ValueError` if an explicit id does not match `ROLLOUT_ID_PATTERN`.
         """
@@ -139,13 +137,14 @@ class Row:
             rollout_id = f"{task}-{repeat}"
         elif not isinstance(rollout_id, str) or not ROLLOUT_ID_PATTERN.fullmatch(rollout_id):
             raise ValueError(
-                f"{ROLLOUT_ID_KEY} {rollout_id!r} is not a rollout id: letters, digits, '.', '_' and '-' only"
+                f"{ROLLOUT_ID_KEY} {rollout_id!r} is not a rollout id. Begin with a letter or digit, and use only "
+                "letters, digits, '.', '_' and '-'"
             )
         return f"{rollout_id}-a{self.attempt}" if self.attempt else rollout_id
 
     @property
     def task_id(self) -> str | None:
-        """The row's own id of its task, or else the number of the task."""
+        """The task's id from the row, or else the task's number."""
         found = (self.fields.get(key) for key in TASK_ID_KEYS)
         return next((str(value) for value in found if value is not None), None)
 
@@ -163,7 +162,7 @@ class Row:
 
     @property
     def extra_body(self) -> JsonObject | None:
-        """The fields to add to each model call, which the request's metadata contains as JSON. None if invalid."""
+        """The fields to add to each model call, from JSON in the request's metadata; None if the JSON is invalid."""
         metadata = _object((self.params or {}).get("metadata")) or {}
         try:
             return _object(orjson.loads(metadata.get("extra_body") or "{}"))
@@ -172,7 +171,6 @@ class Row:
 
     @property
     def response(self) -> JsonObject | None:
-        """The agent's response."""
         return _object(self.fields.get("response"))
 
     @property
@@ -191,25 +189,23 @@ class Row:
 
     @property
     def is_masked(self) -> bool:
-        """Whether the environment asks not to train on the rollout, in its result or in `instance_config`."""
+        """Whether the result or its `instance_config` asks not to train on the rollout."""
         config = _object(self.fields.get(INSTANCE_CONFIG_KEY)) or {}
         return bool(self.fields.get(MASK_KEY) or config.get(MASK_KEY))
 
     @property
     def failure_class(self) -> str | None:
-        """The cause of the failure of a rollout without a valid reward."""
+        """The cause of the failure, such as `timeout`; None if the rollout did not fail."""
         cause = self.fields.get(FAILURE_CLASS_KEY)
         return str(cause) if cause else None
 
     @property
     def failure_message(self) -> str | None:
-        """The description of the failure."""
         message = self.fields.get(FAILURE_MESSAGE_KEY) or self.fields.get(JUDGE_ERROR_KEY)
         return str(message) if message else None
 
     @property
     def failure_server(self) -> str | None:
-        """The server that failed."""
         return self.fields.get(FAILURE_SERVER_KEY)
 
     @property
@@ -219,12 +215,11 @@ class Row:
 
     @property
     def failure_tier(self) -> str | None:
-        """The tier of the server that failed."""
         return self.fields.get(FAILURE_TIER_KEY)
 
     @property
     def failure_fields(self) -> JsonObject:
-        """The fields of a failed rollout: its failure class, message and the like; empty if it succeeded."""
+        """The fields that describe the failure, such as its class and message; empty if the rollout succeeded."""
         return {key: self.fields[key] for key in _FAILURE if key in self.fields}
 
     @property
@@ -239,17 +234,17 @@ class Row:
 
     @property
     def shard(self) -> JsonObject | None:
-        """Where the whole rollout is; None if this row is whole."""
+        """The location of the whole rollout if this row only refers to it, else None."""
         shard = _object(self.fields.get(SHARD_KEY))
         return shard if shard is not None and "line" in shard else None
 
     @property
     def identity(self) -> JsonObject:
-        """The fields that every result copies from its row, overriding the verifier's values."""
+        """The fields that every result copies from its row. They override the verifier's values."""
         return {key: self.fields[key] for key in _IDENTITY if key in self.fields}
 
     def may_retry(self, default: bool) -> bool:
-        """Return whether an immediate retry may succeed. Use `default` if the row does not state it."""
+        """Return whether an immediate retry may succeed. `default` applies if the row lacks this information."""
         return bool(self.fields.get(FAILURE_RETRYABLE_KEY, default)) and not self.is_terminal
 
     def of_task(self, task: int) -> Row:
@@ -265,7 +260,7 @@ class Row:
         return Row({**self.fields, **fields})
 
     def with_failure(self, cause: str, message: str, *, server: str | None, tier: str | None, may_retry: bool) -> Row:
-        """Return the row with the description of a failure, without its own policy."""
+        """Return the row with the fields of a failure, but without the policy that the row names."""
         return self.without_policy().with_fields(
             {
                 ATTEMPT_INDEX_KEY: self.attempt,
@@ -280,7 +275,7 @@ class Row:
         )
 
     def without_outcome(self) -> Row:
-        """Return the row without the outcome of an earlier run, which agents would echo as if it were new."""
+        """Return the row without an earlier run's outcome. Agents would echo that outcome as if it were new."""
         removed = {*_OUTCOME, KIND_KEY, REASON_KEY} if FAILURE_CLASS_KEY in self.fields else _OUTCOME
         return Row({key: value for key, value in self.fields.items() if key not in removed})
 
@@ -293,12 +288,12 @@ class Row:
         return Row({key: value for key, value in self.fields.items() if key not in _NUMBERS})
 
     def without_private(self) -> JsonObject:
-        """Return the fields without those of the collector (`_ng_…`)."""
+        """Return the row's fields except the collector's own fields (`_ng_…`)."""
         return {key: value for key, value in self.fields.items() if not key.startswith(PRIVATE_PREFIX)}
 
 
 def check_whole(row: Row, path: Path, line: int) -> None:
-    """Raise `DataError` for a row that is only the entry of a rollout in a shard."""
+    """Raise `DataError` for a row that only refers to a rollout in a shard."""
     if (shard := row.shard) is not None:
         raise DataError(
             f"{path}:{line}: the rollout is in a shard, {shard.get('machine')}:{shard.get('path')}. Merge the run's "
@@ -307,7 +302,6 @@ def check_whole(row: Row, path: Path, line: int) -> None:
 
 
 def rows_in(path: Path) -> Iterator[Row]:
-    """Yield the rows of a file."""
     return map(Row, read_rows(path))
 
 
@@ -330,7 +324,7 @@ def offsets_by(path: Path, number_of: Callable[[TaskKey], int]) -> dict[int, arr
 def mirror_mask(result: JsonObject) -> None:
     """Copy the marks of a masked result to its `instance_config`, from which NeMo RL reads them.
 
-    If the row uses this name for a field of another type, that field stays unchanged.
+    If `instance_config` is not an object, it stays unchanged.
     """
     config = result.get(INSTANCE_CONFIG_KEY) or {}
     if isinstance(config, dict):

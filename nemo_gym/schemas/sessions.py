@@ -28,7 +28,7 @@ TASK_SOURCE_KEY = "task_source"
 
 
 class EpisodeId(BaseModel):
-    """One attempt at a rollout: the rollout's id, and the number of failed attempts before this one."""
+    """The id of one attempt at a rollout: the rollout's id, and the number of failed attempts before this one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,7 +51,7 @@ class TaskId(BaseModel):
 
 
 class ResourcesSeedSessionRequest(BaseSeedSessionRequest):
-    """Request to begin a session whose id the caller chooses. The task's data is separate from the row's other fields.
+    """The body of `/seed_session`: the id that the caller chooses for the new session, and the task with its own data.
 
     A whole row is accepted too. The fields that belong to its task become the `task_data`.
     """
@@ -72,13 +72,13 @@ class ResourcesSeedSessionRequest(BaseSeedSessionRequest):
 
 
 class ResourcesSeedSessionResponse(BaseSeedSessionResponse):
-    """Information about the new session, for the caller."""
+    """The response to `/seed_session`. Subclasses may add fields, which the agent receives."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class ResourcesCloseSessionRequest(BaseModel):
-    """Request to close the session that the cookie identifies."""
+    """The body of `/close_session`. The cookie identifies the session."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -86,7 +86,7 @@ class ResourcesCloseSessionRequest(BaseModel):
 
 
 class ResourcesCloseSessionResponse(BaseModel):
-    """Whether the session had any state to close."""
+    """The response to `/close_session`: whether the session had any state to close."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -94,7 +94,7 @@ class ResourcesCloseSessionResponse(BaseModel):
 
 
 class AgentSeedSessionRequest(BaseModel):
-    """Request to open an agent's session, which belongs to a session of its resources server."""
+    """The body of `/v1/agent_sessions`: the agent's new session and the resources server's session for the task."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -106,7 +106,7 @@ class AgentSeedSessionRequest(BaseModel):
 
 
 class AgentSeedSessionResponse(BaseModel):
-    """The id of the agent's new session."""
+    """The response to `/v1/agent_sessions`: the id of the agent's new session."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -114,7 +114,7 @@ class AgentSeedSessionResponse(BaseModel):
 
 
 class AgentCloseSessionRequest(BaseModel):
-    """Request to close an agent's session."""
+    """The body of `/v1/agent_sessions/close`: the agent's session to close."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -122,7 +122,7 @@ class AgentCloseSessionRequest(BaseModel):
 
 
 class AgentCloseSessionResponse(BaseModel):
-    """Whether the session was open."""
+    """The response to `/v1/agent_sessions/close`: whether the agent's session was open."""
 
     model_config = ConfigDict(extra="allow")
 

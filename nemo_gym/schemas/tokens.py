@@ -27,7 +27,7 @@ def without_tokens(item: Mapping[str, object]) -> JsonObject:
 
 
 class Unparsed:
-    """The JSON array of a field that has not been read yet."""
+    """The value of a token field as a JSON array that has not been parsed yet."""
 
     __slots__ = ("field", "text")
 
@@ -67,8 +67,8 @@ _LogProbs = Annotated[list[float], _MayBeUnparsed, PlainSerializer(_plain, retur
 class TokenIDLogProbMixin(WireModel):
     """The tokens of an item, for training.
 
-    `prompt_token_ids` and `generation_token_ids` are token ids, `generation_log_probs` natural logarithms,
-    one per generated token. `routed_experts` is the choice of a mixture-of-experts router, as sent by the engine.
+    `generation_log_probs` has the natural logarithm of the probability of each generated token. `routed_experts` is
+    the choice of a mixture-of-experts router, as sent by the engine.
     """
 
     prompt_token_ids: _Ids
@@ -87,7 +87,7 @@ class _ParsedOnAccess:
         self._name = name
 
     def __get__(self, item: TokenIDLogProbMixin | None, owner: type[TokenIDLogProbMixin]) -> Any:
-        # Raise as for any pydantic field, which is not an attribute of the class or of an object that lacks the field.
+        # Raise an error if the class is accessed or the value is missing, as pydantic does for its fields.
         if item is None or self._name not in item.__dict__:
             raise AttributeError(self._name)
         value = item.__dict__[self._name]

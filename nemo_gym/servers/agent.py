@@ -85,7 +85,7 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
     async def _seed_agent_session_state(self, body: AgentSeedSessionRequest) -> AgentSessionState:
         """Set up a session and return its state. Override this method if the agent keeps state per session.
 
-        If the setup fails after it has opened resources, raise `AgentSessionSetupError` with their state.
+        If the setup fails after it has opened resources, raise `AgentSessionSetupError` with a state that holds them.
         """
         return AgentSessionState(request=body)
 
@@ -136,7 +136,7 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
         app.post(RESPONSES_PATH)(self.responses)
         route = app.router.routes[-1]
         if isinstance(route, FastRoute):
-            # Needed because agents copy the rollout prefix of their own URL to the URL of their model calls.
+            # Show the rollout prefix in request URLs, because agents copy it to the URL of their model calls.
             route.shows_prefix = True
         for segment in ("", TOKEN_CAPTURE_SEGMENT):
             # The prefix is removed before routing, so these routes never match. They only appear in route lists.
@@ -169,9 +169,9 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
         return rollout_path_prefix(rollout_id, token_capture=self._token_id_capture_enabled()) + path
 
     def url_path_for_request(self, path: str, request: Request | None) -> str:
-        """Return `path` with the rollout prefix of the request's own path.
+        """Return `path` with the rollout prefix of the request's own path, if it has one.
 
-        So the caller of the request decides whether further calls are captured.
+        The sender of the request thus decides whether further calls are captured.
         """
         # Do not rely on the type, because tests of published folders pass a mock or a stub as the request.
         rollout_id = getattr(request, "path_params", {}).get(ROLLOUT_PARAMETER)
@@ -180,7 +180,7 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
         return rollout_path_prefix(rollout_id, token_capture=_asks_for_tokens(request, rollout_id)) + path
 
     def base_url_for_run(self, base_url: str, body: object) -> str:
-        """Return `base_url` with the prefix for capturing a rollout's calls, to give to a third-party agent."""
+        """Return `base_url` for a third-party agent. Calls to the returned URL are captured if capture is enabled."""
         check_own_client(self)
         rollout_id = self.rollout_id_from_run(body)
         return apply_rollout_prefix(base_url, rollout_id, token_capture=self._token_id_capture_enabled())
@@ -217,7 +217,6 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
 
 
 def sessions_of(agent: SimpleResponsesAPIAgent) -> AgentSessions:
-    """Return the open sessions of an agent."""
     if agent._nemo_gym_agent_sessions is None:
         agent._nemo_gym_agent_sessions = AgentSessions(
             getattr(agent.config, "name", type(agent).__name__),
@@ -229,7 +228,7 @@ def sessions_of(agent: SimpleResponsesAPIAgent) -> AgentSessions:
 
 
 def _asks_for_tokens(request: Request | None, rollout_id: str) -> bool:
-    """Return whether the path of a request asks for token capture; False for stubs without a path."""
+    """Return whether a request asks for token capture. Return False for a stub without a path."""
     if isinstance(request, Request) and wants_tokens(request.scope):
         return True
     path = getattr(getattr(request, "url", None), "path", None)
@@ -247,7 +246,7 @@ def _for_its_rollout(run: Method) -> Endpoint:
             row = await request.json()
             rollout_id = current_rollout_id() or Row(row).rollout_id
         except (TypeError, ValueError) as error:
-            raise InvalidTask(f"the row's rollout id: {error}") from error
+            raise InvalidTask(f"the row's rollout id cannot be read: {error}") from error
         check_no_policy(row)
         with rollout_context(rollout_id), JudgeFailures() as failures, Unfinished() as unfinished:
             running = run(**arguments)

@@ -1,4 +1,4 @@
-"""The open sessions of an agent: set up by its hooks, closed once, and dropped if their caller disappears."""
+"""The open sessions of an agent. Each is set up and closed by the agent's hooks. Idle sessions are closed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AgentSessionState:
 
 
 class AgentSessionSetupError(Exception):
-    """Failure of a setup that had already opened resources. Its `state` is released, and its `error` is reported."""
+    """Error of a session setup that fails after opening resources. `state` is released, and `error` is reported."""
 
     def __init__(self, state: AgentSessionState, *, error: BaseException) -> None:
         super().__init__(str(error))
@@ -47,20 +47,20 @@ class AgentSessions:
     """The open sessions of an agent, by their ids."""
 
     def __init__(self, server: str, *, set_up: Hook, close: Hook, idle_s: float) -> None:
-        """Take the hooks: `set_up` returns the state for a seed request, and `close` releases a state."""
+        """Initialise with two hooks: `set_up` returns the state for a seed request, and `close` releases a state."""
         self.server = server
         self.idle_s = idle_s
         self._set_up, self._close = set_up, close
         self._sessions: dict[str, _Session] = {}
         self._ids: dict[str, str] = {}
-        """The id of the session that each caller opened last, by the session id in the caller's cookie."""
+        """The id of the agent session that was opened last with each session cookie. The keys are the cookies' ids."""
         self._closing: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     async def open(self, request: AgentSeedSessionRequest, cookie_id: str) -> None:
-        """Set up a session. A repeated request joins the setup of the first one.
+        """Set up a session. A repeated request waits for the setup that the first request started.
 
         Raise `AgentFailed` if another episode has a session with this id.
         """
@@ -86,7 +86,7 @@ class AgentSessions:
         session.cookie_ids.add(cookie_id)
 
     def state_of(self, cookie_id: str) -> AgentSessionState | None:
-        """Return the state of the session opened last with this cookie id; None if it is not open and set up."""
+        """Return the state of the agent session last opened with this cookie, or None if that session is not ready."""
         session = self._sessions.get(self._ids.get(cookie_id, ""))
         if session is None or not session.setup.done():
             return None
@@ -123,7 +123,7 @@ class AgentSessions:
         return len(idle)
 
     async def drop_all(self) -> None:
-        """Close all sessions, at shutdown. Cancel those that do not close in time."""
+        """Close all sessions at shutdown. Give up on sessions that do not close in time."""
         closing = {asyncio.create_task(self._close_logged(session_id)) for session_id in self._sessions}
         if pending := closing | self._closing:
             await asyncio.wait(pending, timeout=GRACE_S)
@@ -143,7 +143,7 @@ class AgentSessions:
             try:
                 await self._release(failed.state)
             except Exception:
-                # Only log this failure, because the failure of the setup is raised.
+                # Only log this error, because the error of the setup is raised afterwards.
                 logger.exception("closing the failed session %s failed", request.agent_session_id)
             raise failed.error from failed
         if not isinstance(state, AgentSessionState):

@@ -44,7 +44,7 @@ LIMITS = {
     "max_requests_in_flight": "in_flight", "max_requests_queued": "queued", "max_request_bytes": "body_bytes",
     "max_request_depth": "body_depth",
 }  # fmt: skip
-"""Config keys, and the fields of `CallLimits` that they set."""
+"""The field of `CallLimits` that each config key sets."""
 
 
 class BaseServer(BaseModel):
@@ -64,7 +64,7 @@ class BaseServer(BaseModel):
         return kind.model_validate({**settings, "name": name})
 
     def setup_liveness(self, app: FastAPI) -> None:
-        """Add the liveness routes. They are hidden from the schema."""
+        """Add the liveness routes, which the OpenAPI schema does not list."""
 
         async def is_alive() -> dict[str, str]:
             return {"status": "ok"}
@@ -79,10 +79,10 @@ class SimpleServer(BaseServer):
     server_client: ServerClient
 
     FAILURE: ClassVar[type[RolloutError]] = RolloutError
-    """The `RolloutError` class as which an unexpected error of a handler is reported."""
+    """The class of `RolloutError` that replaces an unexpected error of a handler in the response."""
 
     ray_enabled: ClassVar[bool] = False
-    """Set by published folders that use Ray. Nothing here reads it, because those folders start Ray themselves."""
+    """Set by published folders that use Ray. The framework ignores it, because those folders start Ray themselves."""
 
     # Use only this one private attribute, because further names could clash with those of published folders.
     _nemo_gym_context: ServerContext | None = PrivateAttr(default=None)
@@ -93,14 +93,14 @@ class SimpleServer(BaseServer):
 
     @classmethod
     def run_webserver(cls) -> None:
-        """Serve only this class, with the configuration from the command line. The process ends with the server."""
+        """Run this server alone, with the configuration from the command line, until the process is stopped."""
         # Imported here, because a server's module must not depend on the code that starts processes.
         from nemo_gym.process.standalone import serve_alone
 
         serve_alone(cls)
 
     def get_session_middleware_key(self) -> str:
-        """Return the session cookie's name: class and instance, so that cookies of several servers do not clash."""
+        """Return the session cookie's name. It contains the instance's name, so that servers' cookies do not clash."""
         return f"{type(self).__name__}___{getattr(self.config, 'name', '')}"
 
     def session_beginnings(self) -> Container[str] | None:
@@ -126,7 +126,7 @@ class SimpleServer(BaseServer):
         add_part(app, sessions=sessions)
 
     def setup_exception_middleware(self, app: FastAPI) -> None:
-        """Turn every failure of a handler into a response. Middleware that is added later is outside of this layer."""
+        """Turn every failure of a handler into a response. Middleware that is added later wraps this layer."""
         failures = Failures(
             _name_of(self), self.FAILURE, folder=folder_of(type(self)), log_file=context_of(self).log_file
         )
@@ -173,8 +173,8 @@ class SimpleServer(BaseServer):
             outside = external_session()
             outside.join(self)
             try:
-                # Call the registered handlers here, because this lifespan replaces FastAPI's own. Skip our hook if a
-                # folder has also registered it as a handler.
+                # Call the registered handlers here, because this lifespan replaces FastAPI's own. Skip the
+                # `startup` method if the server's author has also registered it as a handler.
                 if (opening := hook_of(self, "startup")) not in app.router.on_startup:
                     await _call_each([opening])
                 await _call_each(app.router.on_startup)
@@ -183,7 +183,7 @@ class SimpleServer(BaseServer):
             finally:
                 await _stop(tasks)
                 try:
-                    # Close the rollouts' states before the author's resources, because states may use those.
+                    # Close the rollouts' states before the author's resources, because states may use the resources.
                     await hook_of(self, "close_owned")()
                     if (closing := hook_of(self, "aclose")) not in app.router.on_shutdown:
                         await _call_each([closing])
@@ -203,13 +203,13 @@ class SimpleServer(BaseServer):
         return [context_of(self).telemetry.watch_loop()]
 
     async def startup(self) -> None:
-        """Open what the server needs. Called before the first request; override it."""
+        """Open what the server needs, before its first request. Does nothing by default."""
 
     async def aclose(self) -> None:
-        """Close what the server opened. Called after the last request; override it."""
+        """Close what the server opened, after its last request. Does nothing by default."""
 
     async def close_owned(self) -> None:
-        """Close what the base classes opened. It is separate, so that an author's `aclose` need not call `super()`."""
+        """Close what the base classes opened. Because of this method, an author's `aclose` need not call `super()`."""
 
 
 def context_of(server: SimpleServer) -> ServerContext:

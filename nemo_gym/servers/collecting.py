@@ -1,4 +1,4 @@
-"""Base class of collectors: servers that forward each row to its agent, and may store the results locally."""
+"""Base class of collectors: servers that forward each row to its agent, and can store the results locally."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class CollectingAgent(BaseResponsesAPIAgent):
             raise InvalidTask(f"the row does not name an agent in {AGENT_REF_KEY}.name")
         if row.agent == self.config.name:
             raise InvalidTask(f"{AGENT_REF_KEY}.name is '{row.agent}', a collector. Name the agent that runs the row")
-        # Drop the other fields, because thousands of rollouts may run at once.
+        # Drop the other fields to save memory: thousands of rollouts may run at once.
         return Row(row.identity)
 
     async def _reply(self, agent: str, body: bytes) -> Reply:

@@ -42,7 +42,10 @@ class ComposingAgentConfig(ConversingAgentConfig):
     def _limits_belong_to_the_loop(self) -> ComposingAgentConfig:
         for name in OF_THE_LOOP:
             if name in self.model_fields_set:
-                raise ValueError(f"{name}: set it in the block of '{self.agent_server.name}', whose loop it limits")
+                raise ValueError(
+                    f"{name} cannot be set here. Set it in the block of '{self.agent_server.name}', "
+                    "which runs the loop"
+                )
         return self
 
 
@@ -66,7 +69,7 @@ class ComposingAgent(ConversingAgent):
         return await self._response_of(self.config.model_server.name, RESPONSES_PATH, asked, {}, ModelFailed)
 
     async def seed_another_session(self, row: JsonObject) -> Cookies:
-        """Seed a further session of the environment with the rollout's row, and return its cookies."""
+        """Seed a further session of the environment with the rollout's row, and return the session's cookies."""
         return cookies_of(await call_environment(self, "/seed_session", row, {}))
 
     async def close_sessions(self, sessions: Iterable[Cookies]) -> None:
@@ -92,7 +95,7 @@ class ComposingAgent(ConversingAgent):
 
 
 def transcript_of(response: Response) -> str:
-    """Return a response as text for a model: its messages, tool calls and their outputs, without reasoning."""
+    """Return a response as text for a model: its messages, tool calls and tool outputs, without reasoning."""
     lines: list[str] = []
     for item in response.output:
         if isinstance(item, OutputMessage):

@@ -21,12 +21,12 @@ class ServerContext:
     secret_values: SecretValues = field(default_factory=SecretValues)
     """Values that are masked in this server's failure messages."""
     allowed_hosts: frozenset[str] = frozenset()
-    """Other names by which browsers and proxies may call this server."""
+    """Additional host names by which browsers and proxies may call this server."""
     log_file: str = ""
     """The path of this process's log, if the launcher writes one."""
     processes: int = 1
-    """The number of processes that serve this server."""
+    """The number of worker processes of this server."""
     siblings: SessionRouting | None = None
-    """The other processes that serve this server; None if there are none, or if sessions do not hold state."""
+    """The other worker processes of this server; None if there are none, or if sessions do not hold state."""
     life: str | None = None
-    """Id of this process start, stored in the sessions that it begins; None if a restart does not lose state."""
+    """An id of this start of the process, stored in new sessions; None if a restart does not lose state."""

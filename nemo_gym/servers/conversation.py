@@ -43,23 +43,23 @@ UNSAID = {
 """Defaults for fields that an endpoint left out of its response."""
 _INPUT_AT = INPUT_AT_HEADER.encode()
 COUNTS = frozenset({int, bool, dict, type(None)})
-"""The types of a response's token counts, and of their details."""
+"""The types that a value in a response's `usage` may have."""
 LONG_ITEM_BYTES = 256 * 1024
 CALL_FIELDS = ("name", "arguments", "call_id")
 MOST_KEPT_BYTES = 128 * 1024
-"""The most bytes of a failed rollout's conversation that are recorded. Earlier items are left out."""
+"""Maximum size in bytes of a failed rollout's recorded conversation. Earlier items are left out."""
 LONGEST_KEPT_TEXT = 16 * 1024
-"""The most characters of one text in a recorded conversation. Longer texts are cut."""
+"""Maximum number of characters of a string in a recorded conversation. Longer strings are truncated."""
 
 
 def cookies_of(reply: Reply) -> Cookies:
     """Return the cookies that a reply sets, by name."""
-    # Tests of published folders use other classes of replies, which may only have `cookies`.
+    # Check the class, because tests of published folders use fake replies that may only have `cookies`.
     return reply.cookie_values if isinstance(reply, Reply) else values_of(reply.cookies)
 
 
 def values_of(jar: Mapping[str, Morsel[str] | str]) -> Cookies:
-    """Return the cookies of a jar by name, with values encoded for a header. Plain strings stay unchanged."""
+    """Return a jar's cookies by name, with values encoded for a header. Values that are strings stay unchanged."""
     return {name: each.coded_value if isinstance(each, Morsel) else each for name, each in jar.items()}
 
 
@@ -77,7 +77,6 @@ class _WrittenItems:
         """The JSON of new long items by index, kept until it is sent for the first time."""
 
     def request(self, params: JsonObject, items: list[Item]) -> WrittenRequest:
-        """Return the request for the next turn."""
         known = len(self._items)
         # Compare the lists first, because most agents never shorten or replace earlier items, and comparing is fast.
         if self._items != items[:known]:
@@ -134,7 +133,7 @@ class Unfinished:
         self._items = items
 
     def so_far(self) -> JsonObject | None:
-        """Return the last `items` and how many are `omitted` before them; None if there are no items."""
+        """Return the last items, and the number of `omitted` earlier ones. Return None for an empty conversation."""
         given = list(self._items()) if self._items is not None else []
         kept: list[Item] = []
         left = MOST_KEPT_BYTES
@@ -154,7 +153,7 @@ def keep_if_failed(items: ItemsSoFar) -> None:
 
 
 def _shortened(value: object) -> Any:
-    """Copy a JSON value without token ids, and with long texts cut."""
+    """Copy a JSON value. Omit token fields and truncate long strings."""
     if isinstance(value, dict):
         return {name: _shortened(each) for name, each in value.items() if name not in TOKEN_KEYS}
     if isinstance(value, list):
@@ -167,18 +166,21 @@ def _shortened(value: object) -> Any:
 
 @dataclass
 class Conversation:
-    """A conversation that grows with each turn. Model and resources server never see each other's cookies."""
+    """A conversation that grows with each turn.
+
+    The cookies of the model server and of the resources server are separate. Neither receives the other's cookies.
+    """
 
     params: JsonObject = field(default_factory=dict)
     session: Cookies = field(default_factory=dict)
     """The resources server's cookies."""
     independent_tools: Container[str] = ()
-    """Tools that do not use the rollout's state, so that their calls may run in any order."""
+    """Tools whose calls may run in any order, because they do not use the rollout's state."""
     model_path: str = RESPONSES_PATH
-    """The path of the model's turns."""
+    """The URL path of the requests for the model's turns."""
     model_cookies: Cookies = field(default_factory=dict)
     response: JsonObject = field(default_factory=dict)
-    """The model's last reply, with the output of all turns and the usage of all calls."""
+    """The model's last reply, but with the output and the usage of the whole conversation."""
     turns: int = 0
     """The number of the model's turns so far."""
     added: JsonObject = field(default_factory=dict)
@@ -187,7 +189,7 @@ class Conversation:
     """The sum of the token counts that the model reported for all turns."""
     _written: _WrittenItems = field(default_factory=_WrittenItems)
     observer: Observer | None = None
-    """None if the run does not capture calls."""
+    """Recorder of the model and tool calls; None if the run does not capture calls."""
     was_cut_off: bool = False
     """Whether the model's last turn is incomplete."""
 
@@ -215,7 +217,7 @@ class Conversation:
         self.response["output"] = [*self.said, {"type": "message", "role": "user", "content": text}]
 
     async def ask(self, client: ServerClient, model: str) -> list[Item]:
-        """Request the model's next turn. Return its tool calls: none if the model has finished or was cut off.
+        """Request the model's next turn. Return its tool calls, or an empty list if the model finished or was cut off.
 
         Raises the failure of the call, such as `ModelFailed` for an invalid response.
         """
@@ -238,10 +240,10 @@ class Conversation:
         return [item for item in turn["output"] if item["type"] == "function_call"]
 
     async def act(self, client: ServerClient, resources_server: str, calls: list[Item], *, tells_faults: bool) -> None:
-        """Run the tool calls of one turn concurrently. If any fails, raise its error after all have ended.
+        """Run the tool calls of one turn. If any fails, raise its error after all have ended.
 
-        Calls that share the rollout's state run in their order, because their effect must not depend on
-        which of them arrives first.
+        Independent calls run concurrently. Calls that share the rollout's state run one after the other, in the order
+        of the turn. Otherwise, their effect would depend on which call arrives first.
         """
         answers: dict[int, ToolOutput] = {}
         observations: dict[int, JsonObject] = {}
@@ -258,7 +260,7 @@ class Conversation:
         if len(calls) == 1:
             await answer(0)
         else:
-            # Wait for all, because a failed rollout's session must not be closed while a call is running.
+            # Wait for all calls, because a failed rollout's session must not be closed while a call is running.
             for failure in await asyncio.gather(answer(*ordered), *map(answer, independent), return_exceptions=True):
                 if failure is not None:
                     raise failure
@@ -299,12 +301,12 @@ class Conversation:
         # Below status 500, the body is for the model unless it reports a failure of the rollout. Such a failure may
         # have any status, such as 409 for a session that has not begun.
         if reply.ok or (reply.status < 500 and problem_of_body(body) is None):
-            # Tests of published folders use other classes of replies, which may lack headers.
+            # Check the class, because tests of published folders use fake replies that may lack headers.
             return output_of(body, reply.headers if isinstance(reply, Reply) else {})
         failure = failure_of_reply(
             reply.status, body, server=resources_server, during=f"tool '{name}'", otherwise=EnvironmentFailed
         )
-        # The model may see that a tool failed, but not a failure that ends the rollout anyway.
+        # Return a tool's failure to the model if the model may see it. Always raise a failure that ends the rollout.
         if not tells_faults or isinstance(failure, ENDS_THE_ROLLOUT):
             raise failure
         return f"Error: {failure}"
@@ -350,23 +352,23 @@ def _items(given: str | list[Item]) -> list[Item]:
 def _read_turn(body: bytes, model: str) -> Item:
     """Parse a reply of the model. Check only what a conversation depends on; the verifier checks the rest."""
     if is_deeper_than(body, DEEPEST_ANSWER):
-        raise ModelFailed(f"{model}: the answer nests brackets more than {DEEPEST_ANSWER} deep", server=model)
+        raise ModelFailed(f"{model}: the answer is nested more than {DEEPEST_ANSWER} levels deep", server=model)
     try:
         # Token ids and log-probabilities stay unparsed, because most conversations do not use them.
         turn: Item = loads_opaque(body)
     except orjson.JSONDecodeError as error:
-        raise ModelFailed(f"{model}: the answer is not a response: {error}", server=model) from error
+        raise ModelFailed(f"{model}: the reply is not a valid response: {error}", server=model) from error
     if not (isinstance(turn, dict) and _is_sound_output(turn.get("output")) and _is_sound_usage(turn.get("usage"))):
         check_response(plain(turn), model)
     return turn
 
 
 def check_response(response: object, model: str) -> None:
-    """Raise `ModelFailed` with the location of each problem if this is not a valid response."""
+    """Raise `ModelFailed` with the location of each problem if a model's response is invalid."""
     try:
         Response.model_validate(response)
     except ValidationError as error:
-        raise ModelFailed(f"{model}: the answer is not a response: {error}", server=model) from error
+        raise ModelFailed(f"{model}: the reply is not a valid response: {error}", server=model) from error
 
 
 def _is_sound_output(output: object) -> bool:

@@ -45,13 +45,13 @@ class ConversingAgentConfig(BaseResponsesAPIAgentConfig):
     model_server: ModelServerRef
     """The policy, as `{type: responses_api_models, name: …}`."""
     max_steps: int | None = Field(default=200, ge=1)
-    """The conversation ends after this many turns of the model, even without a final answer."""
+    """The maximum number of turns of the model. After them, the conversation ends even without a final answer."""
     tool_faults: Literal["fail_rollout", "tell_model"] = "fail_rollout"
     """Whether a tool's server error fails the rollout or is returned to the model as the tool's result."""
 
 
 class ConversingRunRequest(BaseRunRequest):
-    """A dataset row. Its extra fields are kept."""
+    """The body of `/run`: a dataset row. Extra fields are kept."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -93,10 +93,10 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         request.state.seeded = seeded
         try:
             conversing = self.converse(request, body, row, session)
-            # Free memory, because thousands of conversations may run at once and the row holds the same data.
+            # Free memory: `row` holds the same data, and thousands of conversations may run at once.
             del body
             conversation = await conversing
-            # An agent that used several sessions returns the one to verify and close.
+            # Take the session from the conversation, because an agent may have opened several sessions.
             session = conversation.session
             answered = {**row, **conversation.added, "response": conversation.response}
             if not self.config.skip_verification:
@@ -117,9 +117,10 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         return await relayed_metrics(self.server_client, self.config.resources_server.name, body)
 
     async def begin(self, params: JsonObject, session: Cookies, model_path: str | None = None) -> Conversation:
-        """Return a new conversation. If `params` list no tools, it uses those of the resources server.
+        """Return a new conversation. If `params` do not list tools, the resources server's tools are used.
 
-        `model_path` is the path of the model's turns. The default has the rollout's prefix if calls are captured.
+        `model_path` is the URL path of the requests for the model's turns. The default is
+        `/v1/responses`, after a prefix with the rollout's id if calls are captured.
         """
         server_tools = await _tools_of_server(self)
         tools = params.get("tools") or server_tools.definitions
@@ -140,7 +141,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         return self.config.max_steps is not None and conversation.turns >= self.config.max_steps
 
 
-# Functions instead of methods, because subclasses in published folders may define methods such as `_answer`.
+# These are functions instead of methods, because subclasses in published server folders can define a method `_answer`.
 
 
 async def _tools_of_server(agent: ConversingAgent) -> ServerTools:
@@ -149,7 +150,7 @@ async def _tools_of_server(agent: ConversingAgent) -> ServerTools:
     if tools is None:
         server = agent.config.resources_server.name
         reply = await _answer(agent, agent.server_client.get(server, "/tools"), "/tools", tolerates=NO_SUCH_ROUTE)
-        # A server without our base class does not list its tools. Its rows contain them instead.
+        # A server without nemo_gym's base class does not list its tools. Its rows contain them instead.
         tools = agent._server_tools = await _tools_in(reply) if reply.ok else NO_TOOLS
     return tools
 
@@ -161,7 +162,7 @@ async def _graded(agent: ConversingAgent, answered: JsonObject, conversation: Co
     request.headers = ADDED_ONLY if len(text) >= LARGE_BYTES else []
     reply = await _verified(agent, request, conversation)
     body: bytes = await reply.read()
-    # Replies of other classes, as in tests of published folders, contain the whole row.
+    # A reply without the header contains the whole row, as do fake replies in the tests of published servers.
     if not isinstance(reply, Reply) or ADDED_ONLY_HEADER not in reply.headers:
         return _with(conversation.added, body)
     added = orjson.loads(body)
@@ -193,7 +194,7 @@ def _answer(
 
 
 async def close_session(agent: ConversingAgent, session: Cookies) -> None:
-    # Failures are ignored, because the server drops idle sessions itself. The rollout's own failure matters more.
+    # Ignore failures: the server drops idle sessions itself, and the rollout's own result or failure matters more.
     with suppress(ServerCallError, RolloutError), grace_period():
         await agent.server_client.post(agent.config.resources_server.name, "/close_session", cookies=session)
 
@@ -202,7 +203,7 @@ async def _tools_in(reply: Reply) -> ServerTools:
     """Parse a resources server's tool list. Any other reply, such as a catch-all route's, counts as an empty list."""
     with suppress(orjson.JSONDecodeError):
         if isinstance(definitions := await get_response_json(reply), list):
-            # A server with its own `/tools` route does not send the header. Then no tool is independent.
+            # A reply without the header, such as that of a server's own `/tools` route, makes all calls run in order.
             return ServerTools(definitions, frozenset(reply.headers.get(INDEPENDENT_TOOLS_HEADER, "").split(",")))
     return NO_TOOLS
 

@@ -31,10 +31,10 @@ logger = logging.getLogger(__name__)
 
 
 class VerifiesGroups:
-    """Mixin of resources servers with `verify_group`, which verifies all rollouts of a task together."""
+    """Mixin for resources servers with `verify_group`, which verifies all rollouts of a task together."""
 
     async def verify_group(self, bodies: Sequence[Any]) -> Sequence[object]:
-        """Return the rewards of several rollouts of one task, in order. Override it in place of `verify`.
+        """Return the rewards of several rollouts of one task, in order. Implement this method instead of `verify`.
 
         Each result is a number or a `BaseVerifyResponse`, as for `verify`, or a `JudgeFailed` for a rollout without a
         verdict. Raise `JudgeFailed` if no rollout has a verdict. Annotate `bodies` with `Sequence` or `list` of your
@@ -55,7 +55,6 @@ async def _only_in_a_group(self: object, body: Any) -> object:
 
 
 def verifies_groups(cls: type) -> bool:
-    """Return whether a server class overrides `verify_group`."""
     return issubclass(cls, VerifiesGroups) and cls.verify_group is not VerifiesGroups.verify_group
 
 
@@ -119,7 +118,7 @@ class GroupVerifier:
         )
 
     def take_note(self, news: GroupMembersRequest) -> None:
-        """Update a group with a report about its members. Raise `InvalidTask` if a verify request in it is invalid."""
+        """Update a group with a report about its members. Raise `InvalidTask` if a reported request is invalid."""
         present = {}
         for number, body in news.present.items():
             try:
@@ -149,11 +148,11 @@ class GroupVerifier:
         return self._checked(results, len(bodies))
 
     def _checked(self, results: object, wanted: int) -> Sequence[object]:
-        """Return the results as a list. Raise `JudgeFailed` unless there is one for each rollout."""
+        """Return the results as a list. Raise `JudgeFailed` unless each rollout has exactly one valid result."""
         listed = list(results) if isinstance(results, Iterable) and not isinstance(results, str | Mapping) else None
         found = with_article(type(results).__name__) if listed is None else counted(len(listed), "result")
         if listed is None or len(listed) != wanted:
-            raise self._failed(f"{found} for {wanted} rollouts")
+            raise self._failed(f"{found} for {wanted} rollouts. Return one result per rollout")
         for result in listed:
             if not isinstance(result, BaseVerifyResponse | JudgeFailed | SupportsFloat):
                 kind = with_article(type(result).__name__)
@@ -175,7 +174,7 @@ class GroupVerifier:
 
 
 def _body_of(handler: Handler) -> tuple[str, type[BaseVerifyRequest]]:
-    """Return the name of `verify_group`'s parameter and the class of its items."""
+    """Return the name of `verify_group`'s only parameter, and the class of the verify requests passed in it."""
     parameters = list(handler.signature.parameters.values())
     with placed_at(handler.method):
         if len(parameters) == 1:

@@ -16,27 +16,27 @@ from nemo_gym.jsonl import JsonObject
 
 RESERVED_SHARE = 0.1
 LONGEST_RESERVE_S = 60.0
-"""Time reserved for verification before a deadline: this share of the time left, but at most these seconds."""
+"""Verification gets `RESERVED_SHARE` of the time left before a deadline, but at most this many seconds."""
 LONGEST_IDLE_S = 24 * 3600.0
-"""Seconds without news after which a group is forgotten, because its caller may have been killed."""
+"""Seconds without requests or reports after which a group is dropped, because its caller may have been killed."""
 
 Verify = Callable[[list[object]], Awaitable[Sequence[object]]]
-"""Returns the result of each body, in order. It raises `JudgeFailed` if no body can be verified."""
+"""A function that returns the result of each body, in order. It raises `JudgeFailed` if no body can be verified."""
 
 
 class Membership(NamedTuple):
-    """The group that a rollout belongs to."""
+    """The place of a rollout in a group."""
 
     group: str
     size: int
     member: int | None
     """The rollout's number in the group; None for the next free number."""
     is_announced: bool = True
-    """Whether the caller sent the group. Otherwise its name comes from the row, and another epoch may reuse it."""
+    """Whether a header of the request names the group. If not, its name is from the row, and epochs may share it."""
 
 
 class Verdict(NamedTuple):
-    """The result of one member."""
+    """The verification result of one member of a group."""
 
     result: object
     group: JsonObject
@@ -56,17 +56,17 @@ class _Waiting:
 
 @dataclass(eq=False)
 class _Group:
-    """A group, and the bodies of the members that have arrived."""
+    """A group of one task's rollouts, with the request bodies that have arrived."""
 
     name: str
     size: int = 0
-    """0 until the first member arrives."""
+    """The number of members, or 0 until the first one arrives."""
     bodies: dict[int, object] = field(default_factory=dict)
     waiting: dict[int, _Waiting] = field(default_factory=dict)
     """The members whose callers wait for the next verification."""
     absent: dict[int, str] = field(default_factory=dict)
     left: set[int] = field(default_factory=set)
-    """The members whose callers hung up during the current verification. They are removed when it ends."""
+    """The members whose callers hung up during the current verification. They are removed after the verification."""
     is_announced: bool = True
     is_over: bool = False
     """Whether the group's caller has reported that no member will arrive any more."""
@@ -86,7 +86,7 @@ class _Group:
 
     @property
     def may_go_on(self) -> bool:
-        """Whether later members may still be compared with the current ones, so that the group must be kept."""
+        """Whether the group must be kept, because more members may still arrive."""
         return self.is_announced and not self.is_over and bool(self.bodies or self.absent)
 
     def put(self, number: int, body: object) -> None:
@@ -120,8 +120,8 @@ class _GroupWait(Wait):
 class Groups:
     """All groups of one server that may still be verified.
 
-    An announced group is kept until its caller reports its end, because members whose result was lost are sent
-    again.
+    A group that the caller named in a header is kept until the caller reports the group's end, because members whose
+    result was lost are sent again.
     """
 
     def __init__(self, verify: Verify, *, timeout_s: float, server: str) -> None:
@@ -129,16 +129,16 @@ class Groups:
         self._timeout_s = timeout_s
         self._server = server
         self._groups: dict[str, list[_Group]] = {}
-        """By name. Groups that are not announced may share a name, for example if two epochs overlap."""
+        """The groups with each name. Several groups may have the same name if it is from a row and epochs overlap."""
         self._verifying: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return sum(map(len, self._groups.values()))
 
     async def verdict(self, membership: Membership, body: object) -> Verdict:
-        """Wait for the other members and return the verdict on this one. Raise `JudgeFailed` if there is none.
+        """Wait for the other members and return the verdict of this member, or raise `JudgeFailed`.
 
-        If the group is announced, a later attempt of a member replaces the earlier one.
+        If the caller named the group in a header, a later attempt of a member replaces the earlier one.
         """
         group = self._joined(membership)
         group.size, group.is_announced = membership.size, membership.is_announced
@@ -172,7 +172,7 @@ class Groups:
                 found.put(number, body)
         for number, reason in absent.items():
             found.absent[number] = reason
-            # Keep the body while the connection is still open, because `_leave` removes it afterwards.
+            # Keep the body while the member's caller waits, because `_leave` removes it when the caller hangs up.
             if number not in found.waiting:
                 found.bodies.pop(number, None)
         self._settle(found)
@@ -190,7 +190,7 @@ class Groups:
             self.drop_idle(LONGEST_IDLE_S)
 
     async def close(self) -> None:
-        """Stop verifying, at shutdown."""
+        """Cancel all verifications at shutdown."""
         for group in self._all():
             if group.timer is not None:
                 group.timer.cancel()
@@ -213,7 +213,8 @@ class Groups:
 
     def _joined(self, membership: Membership) -> _Group:
         """Return the group that an arriving member joins."""
-        # If a group is not announced, a second request for a member is another rollout, such as another epoch's.
+        # If the group's name is from the row, a second request for a member is another rollout, such as one of another
+        # epoch.
         return self._of(membership.group, None if membership.is_announced else membership.member)
 
     def _forget(self, group: _Group) -> None:
@@ -240,7 +241,7 @@ class Groups:
             group.left.add(number)
 
     def _settle(self, group: _Group) -> None:
-        """Start to verify a complete group. Otherwise set the group's timer, or forget a group that is not needed."""
+        """Start to verify a complete group. For other groups, set the timer, or drop the group if nothing needs it."""
         if group.timer is not None:
             group.timer.cancel()
             group.timer = None
@@ -258,11 +259,11 @@ class Groups:
         self._begin(group, min(group.waiting.values(), key=lambda each: each.due_at).reason)
 
     def _begin(self, group: _Group, silent: str) -> None:
-        """Start to verify the members that have arrived. `silent` is the reason reported for members without news."""
+        """Start to verify the members that have arrived. `silent` is the default reason why one is missing."""
         waiting, group.waiting = group.waiting, {}
         group.is_being_verified = True
         if not group.is_announced:
-            # Further rollouts with this name belong to a new group.
+            # Forget the group now, so that later rollouts with the same name join a new group.
             self._forget(group)
         missing = [f"{number}: {group.absent.get(number) or silent}" for number in group.missing]
         bodies = dict(sorted(group.bodies.items()))
@@ -273,7 +274,7 @@ class Groups:
     async def _verified(
         self, group: _Group, bodies: dict[int, object], waiting: dict[int, _Waiting], missing: list[str]
     ) -> None:
-        # Replace one member's inherited deadline by the latest one, because the verification is for all members.
+        # Use the latest deadline of all members instead of the inherited one, because the result is for all of them.
         deadlines = [each.ends_at for each in waiting.values()]
         begin_work(Work(ends_at=None if None in deadlines else max(filter(None, deadlines), default=None)))
         about = {"size": group.size, "compared": len(bodies), "missing": missing}

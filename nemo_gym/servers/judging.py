@@ -1,9 +1,9 @@
-"""A judge's failure, from the verifier to the answer of `/run`.
+"""A judge's failure, from the verifier to the reply of `/run`.
 
-By the published contract a verifier whose judge failed answers 200 with the request's row, its failure class and the
-reward 0. Published agents parse that answer with response models of their own, which drop the failure class, so the
-rollout would count as graded. The verifier therefore repeats the failure in a header. While an agent runs a rollout,
-`JudgeFailures` reads that header from every reply, and `/run` writes the failure back into the agent's answer.
+By the published contract, a verifier whose judge failed replies with status 200, the request's row, the failure class
+and the reward 0. Published agents parse this reply with their own response models, which drop the failure class, so
+the rollout would count as graded. The verifier therefore repeats the failure in a header. While an agent runs a
+rollout, `JudgeFailures` reads this header from every reply, and `/run` writes the failure back into the agent's reply.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def failure_fields(error: JudgeFailed) -> JsonObject:
 
 
 def mark_failed(answer: Response, error: JudgeFailed) -> Response:
-    """Add the failure header to a verifier's answer."""
+    """Add the failure header to a verifier's reply."""
     answer.headers[FAILURE_HEADER] = error.failure_class
     return answer
 
 
 def judge_failsafe(verify_fn: Verify) -> Verify:
-    """Wrap a `/verify` endpoint. A judge's failure becomes an answer with status 200, the request and the cause.
+    """Wrap a `/verify` endpoint. A judge's failure becomes a reply with status 200, the request's row and the cause.
 
     `SimpleResourcesServer` does this itself. Use this wrapper for a `/verify` route that you add.
     """
@@ -87,7 +87,7 @@ class JudgeFailures:
                 self._last = orjson.loads(reply.body)
 
     def written_into(self, result: Any) -> Any:
-        """Return the agent's answer with the failure that its verifier reported, if there was one."""
+        """Return the agent's reply. If the verifier reported a judge failure, add the failure to the reply."""
         if self._last is None or (isinstance(result, Response) and f'"{FAILURE_CLASS_KEY}"'.encode() in result.body):
             return result
         marks = {**Row(self._last).failure_fields, "reward": self._last.get("reward")}

@@ -27,12 +27,12 @@ class BaseResponsesAPIModel(SimpleServer):
 
 
 class SimpleResponsesAPIModel(BaseResponsesAPIModel):
-    """Base class of model servers. Implement `responses` and `chat_completions`, which may take a `Request` first."""
+    """Base class of model servers. Implement `responses` and `chat_completions`."""
 
     passes_on: ClassVar[bool] = False
     """Whether `pass_on` is equivalent to `responses`. A class that overrides `responses` must set this flag again."""
     follows_policies: ClassVar[bool] = False
-    """Whether a policy that a row names replaces this server's endpoint. Its client needs `follows_policy=True`."""
+    """Whether a row's policy replaces this server's endpoint. If so, set `follows_policy` of the endpoint's client."""
 
     @abstractmethod
     async def responses(self, *arguments: Any, **named: Any) -> object:
@@ -46,10 +46,10 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
         """
 
     async def pass_on(self, params: Mapping[str, object], items: memoryview) -> bytes:
-        """Return the JSON of a response without parsing the input. Called only for requests of our own agents.
+        """Return the JSON of a response without parsing the input. Called only for requests of nemo_gym's agents.
 
-        `params` are the validated parameters that were set; do not change them. `items` is the JSON of the
-        input, as a view because it may be long.
+        `params` are the validated parameters that the caller set; do not change them. `items` is a view of the
+        input's JSON, which may be long.
         """
         raise NotImplementedError
 
@@ -94,7 +94,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
         if getattr(self.config, "return_token_id_information", False):
             raise ConfigError(
                 f"{self.config.name}: return_token_id_information cannot be used with {MODEL_CACHE_KEY}: answers of "
-                "an earlier policy must not be trained on. Remove one of them."
+                "an earlier policy must not be trained on. Remove one of the two keys."
             )
         # Imported here, because most servers do not cache replies.
         from nemo_gym.http.reply_cache import ReplyCache
@@ -104,6 +104,6 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
 
 
 def _flag_of_definer(cls: type, flag: str, *, method: str) -> bool:
-    """Return a flag as set by the class that defines `method`. Other classes' values do not apply to that method."""
+    """Return the `flag` of the class that defines `method`. A subclass's flag does not affect inherited methods."""
     definer = next(each for each in cls.__mro__ if method in vars(each))
     return bool(vars(definer).get(flag, False))

@@ -43,22 +43,22 @@ logger = logging.getLogger(__name__)
 CHAT_COMPLETIONS = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
 OR_EVENTS: dict[int | str, JsonObject] = {200: {"content": {streaming.MEDIA_TYPE: {}}}}
-"""OpenAPI documentation: the response may also be a stream."""
+"""OpenAPI documentation of a response that may also be an event stream."""
 INPUT_KEY = b'"input":'
 MOST_DIGITS = 18
 _INPUT_AT = INPUT_AT_HEADER.encode()
 REMEMBERED_PARAMS, REMEMBERED_BYTES = 64, 16_384
-"""Cache size in entries, and bytes per entry. All turns of a rollout, often all rollouts, have the same params."""
+"""Limits of the cache of parsed params: entries, and bytes per entry. The turns of a rollout usually share params."""
 ERROR_TYPES = {
     401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large",
     429: "rate_limit_error", 529: "overloaded_error",
 }  # fmt: skip
-"""Anthropic's error types by status. Any other status is an `invalid_request_error` or `api_error`."""
+"""Anthropic's error types by status. For other statuses, the type is `invalid_request_error` or `api_error`."""
 
 PassOn = Callable[[Mapping[str, object], memoryview], Awaitable[bytes]]
-"""Takes validated params and unparsed items; returns the JSON of a response."""
+"""A function that takes validated params and unparsed items, and returns the JSON of a response."""
 Ask = Callable[[BaseModel], Awaitable[object]]
-"""Calls the author's method with a body. The method's other parameters are already bound."""
+"""A function that calls the author's method with a body. The method's other parameters are already bound."""
 AnswerT = TypeVar("AnswerT")
 BodyT = TypeVar("BodyT", bound=BaseModel)
 
@@ -68,9 +68,10 @@ def add_model_routes(
 ) -> None:
     """Add the routes of the Responses, Chat Completions and Messages APIs.
 
-    If `pass_on` is given, requests of our own agents are answered without parsing their items or the response. A
-    method that takes another body type becomes the endpoint unchanged, without streaming. There is a `/v1/messages`
-    route only if `responses` takes `ResponseCreateParams`.
+    If `pass_on` is given, it answers the requests of nemo_gym's agents, without parsing the items of the request or
+    the response. If the body class of a method is not derived from nemo_gym's, the method is registered directly as
+    the endpoint, without streaming. `/v1/messages` is added only if `responses` takes `ResponseCreateParams` or a
+    subclass.
     """
     asking = Asking.of(responses, ResponseCreateParams)
     if asking is None:
@@ -110,7 +111,7 @@ class Asking:
     def endpoint(
         self, answer: Callable[[Any, Ask], Awaitable[object]], *, takes: object, returns: type[BaseModel] | None = None
     ) -> Endpoint:
-        """Return an endpoint with the method's parameters, but another body type. The endpoint calls `answer`."""
+        """Return an endpoint that calls `answer`. It has the method's parameters, with a body of type `takes`."""
         method, signature, name = self.handler.method, self.handler.signature, self.parameter.name
         call = method if self.handler.is_coroutine else partial(asyncio.to_thread, method)
 
@@ -132,13 +133,14 @@ class Asking:
 def _taking(parameter: inspect.Parameter, takes: object) -> inspect.Parameter:
     if not isinstance(parameter.default, FieldInfo):
         return parameter.replace(annotation=takes)
-    # Move a `= Body()` default into the annotation, because FastAPI would ignore the validators there otherwise.
+    # Move a `= Body()` default into the annotation, because otherwise FastAPI would ignore its validators.
     return parameter.replace(annotation=Annotated[takes, parameter.default], default=inspect.Parameter.empty)
 
 
 def _passed_on(kind: type[BaseModel], pass_on: PassOn, scope: Scope, body: bytes) -> Awaitable[bytes] | None:
-    """Answer a request without parsing its items. Return None if the caller does not send the position of the items.
+    """Answer a request without parsing its items. Return None if that is not possible.
 
+    It is possible only if the caller sends the position of the items, and if the params can be passed on unchanged.
     Callers that send the position have already checked the items: the row's input, model output and tool results.
     """
     begin = _announced_input(scope)
@@ -149,7 +151,7 @@ def _passed_on(kind: type[BaseModel], pass_on: PassOn, scope: Scope, body: bytes
 
 
 def _recorded(answering: Awaitable[AnswerT]) -> Awaitable[AnswerT]:
-    """Return an answer. If the caller asks for token capture, record its tokens first."""
+    """Return an answer. If the caller asks for token capture, record the answer's tokens first."""
     current = recorder.get()
     return answering if current is None else _answered(answering, current)
 
@@ -166,14 +168,14 @@ async def _answered(answering: Awaitable[AnswerT], current: AnswerRecorder) -> A
 
 def _announced_input(scope: Scope) -> int:
     for name, value in scope["headers"]:
-        # Skip longer numbers, because Python raises an error for numbers of thousands of digits.
+        # Skip longer numbers, because Python cannot convert numbers with thousands of digits.
         if name == _INPUT_AT and value.isdigit() and len(value) <= MOST_DIGITS:
             return int(value)
     return 0
 
 
 def _params(kind: type[BaseModel], text: bytes) -> JsonObject | None:
-    """Parse a request's params from the text before its input. Return None if they cannot be passed on unchanged."""
+    """Parse params from the text before a request's `input`. Return None if they cannot be passed on unchanged."""
     try:
         params = kind.model_validate(orjson.loads(text + b"[]}"))
     except (orjson.JSONDecodeError, ValidationError):
@@ -187,7 +189,7 @@ _remembered_params = lru_cache(maxsize=REMEMBERED_PARAMS)(_params)
 
 
 class StreamedRequest(NamedTuple):
-    """A request for an event stream, and the client's own names for functions whose names were flattened."""
+    """A request for an event stream, and the namespace and name of each function that was renamed."""
 
     params: BaseModel
     names: Mapping[str, QualifiedName]
@@ -214,7 +216,7 @@ async def _answer_responses(body: BaseModel | StreamedRequest, ask: Ask) -> obje
 
 
 def _with_tokens_written(answer: object) -> object:
-    """Serialize a response that has tokens with orjson, because pydantic takes five times as long to write numbers."""
+    """Use orjson to serialize a response with tokens, because pydantic takes five times as long to write numbers."""
     if type(answer) is not Response or not any(isinstance(item, TokenIDLogProbMixin) for item in answer.output):
         return answer
     tokens = REQUIRED_TOKEN_METADATA_FIELDS
@@ -257,7 +259,7 @@ class MessagesRoute(APIRoute):
     """A route that reports every error in the format of the Messages API."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[object, object, starlette.responses.Response]]:
-        """Return FastAPI's handler, but convert its errors to that format."""
+        """Return FastAPI's handler, with its errors converted to the format of the Messages API."""
         handle = super().get_route_handler()
 
         async def handle_errors(request: Request) -> starlette.responses.Response:

@@ -1,6 +1,6 @@
 """Name clashes with older server folders: the folder's own meaning of a name wins.
 
-A folder may have a dict called `sessions`, a list of `tools`, a helper called `close_session` or a route `/tools`.
+For example, a server might have a dict called `sessions`, a helper called `close_session` or a route `/tools`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nemo_gym.servers.tools.tool import Tool, tools_of
 
 
 def listed_tools(server: object) -> list[Tool]:
-    """Return `server.tools()`, or the `@tool` methods if the folder uses that name for something else."""
+    """Return `server.tools()`, or the `@tool` methods if the folder uses the name `tools` for something else."""
     method = getattr(server, "tools", None)
     if inspect.ismethod(method) and not (inspect.iscoroutinefunction(method) or inspect.signature(method).parameters):
         listed = method()
@@ -40,7 +40,7 @@ def hook_of(server: object, name: str) -> Callable[[], Any]:
 
 
 def setting_of(config: object, name: str) -> Any:
-    """Return a setting that we added, or None if the folder's config class declares a field of this name itself."""
+    """Return a setting that nemo_gym added. Return None if the folder's config class declares this field itself."""
     for cls in type(config).__mro__:
         if name in inspect.get_annotations(cls) and not cls.__module__.startswith("nemo_gym."):
             return None
@@ -53,7 +53,7 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 
 
 def can_end_a_session(method: object) -> bool:
-    """Return whether a `close_session` is our hook. Then it only takes a body, the request or a rollout's state."""
+    """Return whether `method` is the hook `close_session`, which takes only bodies, requests and states."""
     return inspect.ismethod(method) and all(_is_a_body(each.annotation) for each in Handler.of(method).open_parameters)
 
 
@@ -62,7 +62,7 @@ def _is_a_body(kind: object) -> bool:
 
 
 class YieldingRoutes(list[BaseRoute]):
-    """An app's routes. A later route replaces our route at one of the `yielding` paths if it has the same method."""
+    """An app's routes. A later route at one of the `yielding` paths replaces nemo_gym's route with the same method."""
 
     def __init__(self, routes: Iterable[BaseRoute], *, yielding: Container[str]) -> None:
         super().__init__(routes)
@@ -70,12 +70,12 @@ class YieldingRoutes(list[BaseRoute]):
 
     @property
     def taken(self) -> set[str]:
-        """The yielding paths that also have a later route, whether or not that route replaced ours."""
+        """The yielding paths at which a route was added later, with any method."""
         paths = {ours.path for ours in self._ours}
         return paths & {getattr(route, "path", "") for route in self if route not in self._ours}
 
     def append(self, route: BaseRoute, /) -> None:
-        """Add a route, replacing ours for the same path and method."""
+        """Add a route. If nemo_gym has a yielding route for the same path and method, remove it."""
         for ours in [each for each in self._ours if each in self and _is_for_the_same(route, each)]:
             self.remove(ours)
         super().append(route)

@@ -21,7 +21,7 @@ class _ModelCall:
     began_at: float
     reference: JsonObject | None
     heard: int
-    """The number of items after the input when the model was called."""
+    """The number of items that followed the input when the model was called."""
 
 
 @dataclass
@@ -32,18 +32,18 @@ class _Turn:
 
 
 class Observer:
-    """The model calls and tool calls of one conversation, with their times."""
+    """A recorder of one conversation's model calls and tool calls, with their times."""
 
     def __init__(self, agent: str) -> None:
-        """`agent` is the name of the agent's server, which is also the id of its invocation."""
+        """Use `agent`, the name of the agent's server, as the id of the agent's invocation."""
         self._agent = agent
         self._began = time.monotonic()
         self._model_calls: list[_ModelCall] = []
         self._tool_calls: list[JsonObject] = []
 
     def note_model_call(self, model: str, reply: Reply, turn: JsonObject, began_at: float, heard: int) -> None:
-        """Record a call that has just ended. `heard` is the number of items after the input when it began."""
-        # Tests of published folders use other classes of replies, which may lack headers.
+        """Record a completed call. `heard` is the number of items that followed the input when the call began."""
+        # Check the class, because tests of published folders use fake replies that may lack headers.
         recorded = reply.headers.get(MODEL_CALL_HEADER) if isinstance(reply, Reply) else None
         server = {"type": MODEL_TIER, "name": model}
         reference = {"model_call_id": recorded, "model_ref": server, "response_id": turn.get("id")}
@@ -69,7 +69,7 @@ class Observer:
         self._tool_calls += observations
 
     def observations(self, asked: Sequence[Item], said: Sequence[Item], *, was_cut_off: bool) -> JsonObject:
-        """Return `ng_agent_observations`. `asked` are the items of the input, `said` all later ones."""
+        """Return the field `ng_agent_observations`. `asked` are the items of the input, `said` are all later items."""
         invocation = {
             "kind": "agent_invocation",
             "invocation_id": self._agent,
@@ -83,7 +83,7 @@ class Observer:
     def trajectory(
         self, asked: Sequence[Item], said: Sequence[Item], ids: dict[str, str], resolved: bool | None
     ) -> JsonObject:
-        """Return `ng_trajectory` with the turns. `ids` are `task_id` and `rollout_id`."""
+        """Return the field `ng_trajectory`. `ids` has `task_id` and `rollout_id`. `resolved` is for the last turn."""
         turns = [turn for turn in self._turns(asked, said) if turn.calls]
         written = [
             {

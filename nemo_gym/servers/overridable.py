@@ -1,4 +1,4 @@
-"""The base of the plain agent. Published folders subclass that agent and override its `responses` or its `run`."""
+"""Base class of the plain agent. Published folders subclass the plain agent and override `responses` or `run`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nemo_gym.servers.tools.handlers import Method
 
 
 class OverridableAgent(ConversingAgent):
-    """Base class of the plain agent, whose own subclasses may override `responses` and `run`.
+    """Base class of the plain agent. Subclasses of the plain agent may override `responses` and `run`.
 
     An overridden `responses` runs the conversation of each rollout. An overridden `run` may change the row, pass it
     to `super().run` and read the graded row as an instance of `GRADED`.
@@ -33,7 +33,7 @@ class OverridableAgent(ConversingAgent):
         """Run one rollout from its row to its reward and return the verifier's answer."""
         if not _overrides(self, "run"):
             running = super().run(request, body)
-            # Free memory, because thousands of rollouts run at once and this code only needs the row.
+            # Drop this reference to the parsed row to free it early, because thousands of rollouts may run at once.
             del body
             return await running
         answer = await super().run(_with_row(request, body), body)
@@ -51,7 +51,7 @@ class OverridableAgent(ConversingAgent):
         return Conversation(response=response, session=session | cookies)
 
     async def held(self, params: JsonObject, session: Cookies, model_path: str | None = None) -> Conversation:
-        """Return a whole conversation: model and tools take turns until the model answers."""
+        """Run a whole conversation: model and tools take turns until the model answers."""
         conversation = await self.begin(params, session, model_path)
         await self.answer(conversation)
         return conversation
@@ -65,14 +65,14 @@ def _overrides(agent: OverridableAgent, method: str) -> bool:
 
 
 def _request_of_its_route(agent: OverridableAgent, request: Request) -> Request:
-    """Return a request with the path of the agent's own `/v1/responses`, and with the rollout id if it has one."""
+    """Return a copy of the request for the agent's own `/v1/responses`, with the rollout id if calls are captured."""
     path, rollout_id = agent.url_path_for_run(RESPONSES_PATH, None), agent.rollout_id_from_run(None)
     named = {} if rollout_id is None else {ROLLOUT_PARAMETER: rollout_id}
     return Request({**request.scope, "path": path, "path_params": named})
 
 
 async def _answer_of(responses: Method, params: ResponseCreateParams, request: Request) -> tuple[JsonObject, Cookies]:
-    """Call a `responses` that may take a request and a response too; return its answer as JSON and its cookies."""
+    """Call `responses` with the parameters that it declares. Return its JSON reply and the cookies that it sets."""
     response = Response()
     given = {Request: request, Response: response}
     parameters = inspect.signature(responses, eval_str=True).parameters
@@ -89,7 +89,7 @@ def _with_row(request: Request, row: BaseModel) -> Request:
 
 
 def _with_cookies(request: Request, cookies: Cookies) -> Request:
-    # Tests of published folders pass a mock as the request, whose scope cannot be used.
+    # Use an empty scope if the request is a mock, as in tests of published folders.
     scope = request.scope if isinstance(request, Request) else {"type": "http", "headers": []}
     # Keep the host header, because without it the URL of a call over a unix socket is invalid.
     host = [header for header in scope["headers"] if header[0] == b"host"]

@@ -1,4 +1,4 @@
-"""Which servers of a rollout use the policy that its row names: the agent's own model server, and sub-agents."""
+"""Policies that rows name for their rollouts. Only the agent's own model server and other agents receive them."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def accept_row_policies(agent: SimpleServer, app: FastAPI) -> None:
 
 
 def accept_policies(model: SimpleServer, app: FastAPI, *, follows: bool) -> None:
-    """Let agents name the policy of a rollout, if the run allows it. Reject a named policy unless `follows` is set."""
+    """Let agents name a rollout's policy if the run allows it. If not `follows`, reject requests with a policy."""
     if address_book_of(model.server_client).allows_policy_override:
         objection = "" if follows else _objection(model, "does not have an endpoint that the policy could replace.")
         add_within_session(app, Middleware(RolloutPolicies, objection=objection))
 
 
 def check_no_policy(row: object) -> None:
-    """Raise `InvalidTask` for a row that still names a policy, which the run does not allow."""
+    """Raise `InvalidTask` for a row that names a policy although the run does not allow it."""
     if isinstance(row, dict) and (named := [key for key in POLICY_KEYS if row.get(key) is not None]):
         raise InvalidTask(
             f"the row contains {' and '.join(named)}, but the run does not allow rows to name a policy. Start the run "
@@ -51,7 +51,7 @@ def check_no_policy(row: object) -> None:
 
 
 def check_own_client(agent: SimpleServer) -> None:
-    """Raise `InvalidTask` if the current row names a policy, which a third-party client would not pass on."""
+    """Raise `InvalidTask` if the current row names a policy, because a third-party client would ignore it."""
     if current_work().policy is not None:
         raise InvalidTask(_objection(agent, "calls its model with a client that cannot use the policy."))
 

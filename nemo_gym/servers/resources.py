@@ -65,8 +65,9 @@ class BaseResourcesServer(SimpleServer):
 class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResourcesServer):
     """Base class of resources servers. Implement `verify`, and mark the tools with `@tool`.
 
-    `verify(body)` returns a number or a `BaseVerifyResponse`. For a number and for `BaseVerifyResponse.grade`, the
-    response repeats the whole request. An instance of your own response class is returned unchanged.
+    `verify(body)` returns a number or a `BaseVerifyResponse`. If it returns a number or a result of
+    `BaseVerifyResponse.grade`, the response repeats the whole request. An instance of your own response class is
+    returned unchanged.
 
     Override `verify_group` in place of `verify` if a reward depends on the other rollouts of the task.
     """
@@ -75,14 +76,14 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
     NOT_TOOLS: ClassVar[frozenset[str]] = RESERVED_NAMES
     """Names of POST routes that agents may call, but models must not."""
     EPISODE_ROUTES: ClassVar[tuple[str, ...]] = ()
-    """Routes that an agent must call to play here, besides those for sessions, tools and grading."""
+    """Routes that an agent of this server must call, in addition to the routes for sessions, tools and grading."""
     KEY_METRICS: ClassVar[tuple[str, ...]] = ()
-    """The headline metrics, such as `mean/reward` or, for the largest k, `pass@{k}/accuracy`. Default: every mean.
+    """The headline metrics, such as `mean/reward` or `pass@{k}/accuracy` (for the largest k). Default: all means.
 
-    `{subset}/pass@{k}/accuracy` is one metric for each subset that `compute_subset_metrics` found.
+    `{subset}/pass@{k}/accuracy` adds one metric for each subset that `compute_subset_metrics` found.
     """
 
-    # Not `_sessions`, because published folders define that name themselves.
+    # Do not name this attribute `_sessions`, because published folders define that name themselves.
     _nemo_gym_sessions: SessionStore | None = PrivateAttr(default=None)
     _nemo_gym_groups: GroupVerifier | None = PrivateAttr(default=None)
 
@@ -104,7 +105,7 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
         return None
 
     def get_key_metrics(self, agent_metrics: JsonObject) -> JsonObject:
-        """Return the metrics named by `KEY_METRICS`, or else every mean."""
+        """Return the metrics that `KEY_METRICS` names, or every mean if it is empty."""
         if not self.KEY_METRICS:
             return super().get_key_metrics(agent_metrics)
         found: JsonObject = {}
@@ -117,7 +118,7 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
         return found
 
     def tools(self) -> list[Tool]:
-        """Return the tools that the model may call. Override this method if the tools are known only from data."""
+        """Return the tools that the model may call. Override this if data define the tools, not methods."""
         return tools_of(self)
 
     def normalize_tool_name(self, name: str) -> str:
@@ -127,8 +128,8 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
     def mcp_tools(self, harvested: list[McpTool], catchall: CatchAll | None) -> list[McpTool]:
         """Return the tools to expose over MCP. `harvested` are the tools found in the server's POST routes.
 
-        Override this method to leave some out, or to name the tools of `catchall`, a route such as `/{tool_name}`. For
-        example, return `[*harvested, catchall.tool("look", "Look at something.", schema)]`.
+        Override this method to leave out some tools, or to name the tools of `catchall`, a route such as
+        `/{tool_name}`. For example, return `[*harvested, catchall.tool("look", "Look at something.", schema)]`.
         """
         if catchall is not None:
             raise SignatureError(
@@ -160,7 +161,7 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
         return app
 
     def session_beginnings(self) -> frozenset[str]:
-        """Return the paths at which agents begin a rollout, except those that are tools."""
+        """Return the paths of the routes that begin a rollout, except paths that this server uses for tools."""
         return BEGINNINGS.difference(f"/{each.name}" for each in tools_of(self))
 
     def background_tasks(self) -> list[Coroutine[object, object, None]]:
@@ -184,7 +185,7 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
         self._nemo_gym_groups.take_note(body)
 
     async def _forget_rollout(self, request: Request) -> ResourcesCloseSessionResponse:
-        """Drop the state of this rollout. Agents call this route when they abandon a rollout."""
+        """Drop the state of this rollout. Servers with `/step` also use this method as their route `/close`."""
         return ResourcesCloseSessionResponse(closed=await store_of(self).drop(session_id_of(request)))
 
     def _close_endpoint(self) -> Endpoint:
@@ -253,7 +254,7 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
         return with_signature(verify, parameters, returns=object, name="verify", doc=self.verify_group.__doc__)
 
 
-# Functions instead of methods, because published servers may define methods with the same names.
+# These are functions instead of methods, because published servers may define methods with the same names.
 
 
 def _for_each_subset(names: Iterable[str], subsets: Sequence[str]) -> Iterator[str]:
@@ -283,25 +284,25 @@ def store_of(server: SimpleResourcesServer) -> SessionStore:
 async def in_new_session(sessions: SessionStore, request: Request, begin: Callable[[], Awaitable[ResultT]]) -> ResultT:
     """Begin a rollout in a request's session. If `begin` fails, drop the rollout's state."""
     session_id = session_id_of(request)
-    # A new rollout must not see the state of an earlier one in the same session.
+    # Drop earlier state, because a new rollout must not use the state of an earlier rollout in the same session.
     await sessions.drop(session_id)
     try:
         return await begin()
     except BaseException:
-        # Drop the state here, because the agent never receives this session's cookie and cannot close it.
+        # Drop the state here, because the agent never receives this session's cookie and cannot close the session.
         await sessions.drop(session_id)
         raise
 
 
 def failure_in(server: SimpleResourcesServer, problem: str, *, method: str = "") -> EnvironmentFailed:
-    """Return a failure of a server for this problem. If `method` is at fault, the message has its file and line."""
+    """Return an error that names the server, the problem and, if `method` is given, the method's file and line."""
     place = place_of(getattr(server, method, None))
     where = f"{Path(place).name}: " if place else ""
     return EnvironmentFailed(f"{server.config.name}: {where}{problem}", server=server.config.name)
 
 
 def finite_reward(server: SimpleResourcesServer, reward: SupportsFloat, method: str = "verify") -> float:
-    """Return the reward that a method returned. Raise `EnvironmentFailed` if it is not finite."""
+    """Return a reward from a method as a float. Raise `EnvironmentFailed` if the reward is not finite."""
     number = float(reward)
     if not math.isfinite(number):
         raise failure_in(server, f"{method} returned the reward {number}, which is not finite", method=method)
@@ -309,13 +310,13 @@ def finite_reward(server: SimpleResourcesServer, reward: SupportsFloat, method: 
 
 
 async def _graded(server: SimpleResourcesServer, request: Request, result: object, added: JsonObject) -> object:
-    """Return the response for the result of `verify`, or of a group's member, with the fields in `added`."""
+    """Return the response for a result of `verify` or `verify_group`, with the fields in `added`."""
     if isinstance(result, Graded):
         own = result.model_dump(mode="json", exclude={"responses_create_params", "response", "reward"})
         return await _echo(request, {**own, "reward": finite_reward(server, result.reward), **added})
     if isinstance(result, BaseVerifyResponse):
         finite_reward(server, result.reward)
-    # Checked last, because a check of the protocol `SupportsFloat` is slow.
+    # Check this last, because a check of the protocol `SupportsFloat` is slow.
     elif isinstance(result, (int, float, SupportsFloat)):
         return await _echo(request, {"reward": finite_reward(server, result), **added})
     elif result is None or isinstance(result, (str, bytes)):
@@ -326,15 +327,15 @@ async def _graded(server: SimpleResourcesServer, request: Request, result: objec
 
 
 async def _echo(request: Request, added: JsonObject) -> Response:
-    """Return the request's own JSON with the fields in `added`. The row's other fields stay unchanged.
+    """Return the request's JSON object with the fields in `added`. The request's other fields stay unchanged.
 
-    A caller that sends `ADDED_ONLY_HEADER`, because it has kept its request, receives only the added fields.
+    If the request has the header `ADDED_ONLY_HEADER`, return only the added fields: the caller has kept its request.
     """
     if ADDED_ONLY_HEADER in request.headers:
         return Response(dump_json(added), media_type="application/json", headers={ADDED_ONLY_HEADER: "true"})
     body = (await request.body()).strip()
     ending = dump_json(added)[1:]
     if NOT_EMPTY.match(body) and not any(f'"{name}"'.encode() in body for name in added):
-        # The body does not contain these fields, so they can be appended without parsing it.
+        # The body does not contain these fields, so they can be appended without parsing the body.
         return WrittenJson(b"".join((body[:-1], b",", ending)))
     return WrittenJson(dump_json({**await request.json(), **added}))

@@ -23,13 +23,13 @@ class SessionState(BaseModel):
     """State of one rollout. Subclass it and give every field a default.
 
     A tool, `seed_session` or `verify` with a parameter of the subclass's type receives this rollout's instance.
-    It is created on first use, and dropped after `verify`, after `/close_session`, or when idle for too long.
+    It is created on first use. It is dropped after `verify` or `/close_session`, or if it has been idle too long.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     async def close(self) -> None:
-        """Release what the state holds. Called when the state is dropped. May also be a plain `def`."""
+        """Release what the state holds. Called when the state is dropped. An override may be a plain `def`."""
 
 
 StateT = TypeVar("StateT", bound=SessionState)
@@ -71,7 +71,7 @@ class SessionStore:
     def get(self, session_id: str, kind: type[StateT]) -> StateT:
         """Return this rollout's instance of `kind`, creating it on first use.
 
-        Raises `OutOfTurn` if the instance was dropped as idle, because a new one would be graded as if the
+        Raise `OutOfTurn` if the instance was dropped as idle, because a new one would be graded as if the
         model had done nothing.
         """
         if session_id in self._expired:
@@ -90,11 +90,11 @@ class SessionStore:
         return state
 
     def in_use(self, session_id: str) -> AbstractContextManager[None]:
-        """Keep a rollout's states from counting as idle while a call uses them."""
+        """Return a context manager that keeps a rollout's states from counting as idle."""
         return self._sessions[session_id]
 
     def fail(self, session_id: str, failure: RolloutError) -> None:
-        """Record a rollout's failure until the rollout is dropped. Only the first failure counts."""
+        """Keep a rollout's first failure until the rollout is dropped. Ignore later failures."""
         self._failures.setdefault(session_id, failure)
 
     def failure_of(self, session_id: str) -> RolloutError | None:
@@ -140,7 +140,7 @@ class SessionStore:
         return True
 
     async def reap(self) -> None:
-        """Drop idle rollouts for as long as the server runs."""
+        """Drop idle rollouts at regular intervals until this task is cancelled."""
         while True:
             await asyncio.sleep(min(60.0, max(self.idle_s / 4, 0.01)))
             await self.drop_idle()

@@ -1,4 +1,4 @@
-"""Shards: files with the results that a collector stores on its own machine, and the short entry of each result."""
+"""Shards: files in which a collector stores full results on its own machine. It returns only short entries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nemo_gym.schemas.row import INSTANCE_CONFIG_KEY, PARAMS_KEY, SHARD_KEY, Row
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 LONGEST_BYTES = 256
-"""Longer values of a result are left out of its entry."""
+"""The maximum size of a value that is copied into the short entry of a result. Larger values are left out."""
 OF_A_RESPONSE = ("id", "model", "usage", "status")
 RESPONSE_KEY = "response"
 
@@ -36,16 +36,16 @@ class Shards:
     """The result files of one collector process. Each collection gets one file in the folder."""
 
     def __init__(self, folder: Path, hide: Callable[[bytes], bytes]) -> None:
-        """`hide` masks the secrets in each line."""
+        """`folder` will contain the files. `hide` masks the secrets in each line before the line is written."""
         self._folder = folder
         self._hide = hide
         self._machine = socket.gethostname()
-        # A random id, because processes on several machines may have the same pid and share the folder.
+        # Use a random id, because processes on several machines may have the same pid and share the folder.
         self._process = uuid4().hex[:8]
         self._open: dict[str, _Shard] = {}
 
     async def keep(self, name: str, result: Row) -> JsonObject:
-        """Write a result to the disk and return its entry. Raise `WriteFailed` if the disk is full."""
+        """Write a result to the disk and return the result's short entry. Raise `WriteFailed` if the disk is full."""
         shard = self._open.get(name)
         if shard is None:
             path = self._folder / f"{name}.{self._machine}.{self._process}.jsonl"
@@ -54,7 +54,7 @@ class Shards:
         return entry_of(result, {"machine": self._machine, "path": str(shard.path), "line": digest})
 
     def whole(self, result: Row, problem: str) -> JsonObject:
-        """Return all fields of a result that could not be stored, with the reason."""
+        """Return all fields of a result that could not be stored in a shard, and the `problem`."""
         return {**result.fields, SHARD_KEY: {"machine": self._machine, "problem": problem}}
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class Shards:
 
 
 class _Shard:
-    """A file of results. Results that arrive while the file is synced to the disk share the next sync."""
+    """A file of results. Results that arrive during a sync to the disk share the next sync."""
 
     def __init__(self, path: Path, hide: Callable[[bytes], bytes]) -> None:
         self.path = path
@@ -95,7 +95,7 @@ class _Shard:
 
 
 def entry_of(result: Row, shard: JsonObject) -> JsonObject:
-    """Return the entry of a result: its short values, and where the whole result is.
+    """Return the entry of a result: its short values, and the location of the whole result.
 
     The entry is enough to count and resume rollouts and to compute metrics: it has the row's identity, the reward,
     numbers, and the usage of the response.

@@ -1,4 +1,4 @@
-"""Environment server that runs each task as one turn of an agent: seed, converse, verify, and close both sessions."""
+"""Environment server that runs each task as one turn of an agent: seed, converse, verify and close the sessions."""
 
 from __future__ import annotations
 
@@ -47,30 +47,30 @@ logger = logging.getLogger(__name__)
 
 EPISODE_KEY, CLEANUP_KEY = "default_episode_timeout_seconds", "cleanup_timeout_seconds"
 SLACK_S = 60.0
-"""Seconds by which a call's timeout exceeds the episode's limit. The error for that limit names the setting."""
+"""Seconds added to a call's timeout, so that the limit from the settings expires first and its error is raised."""
 
 
 class SingleAgentTurnConfig(BaseResponsesAPIAgentConfig):
-    """Settings of an environment server: its two servers, and the bounds of each wait."""
+    """Settings of an environment server: the agent, the resources server and the time limits."""
 
     agent_server: AgentServerRef
     """The agent, as `{type: responses_api_agents, name: …}`. Only its `/v1/responses` and its sessions are called."""
     resources_server: ResourcesServerRef
-    """The resources server, as `{type: resources_servers, name: …}`. Default: that of the agent."""
+    """The resources server, as `{type: resources_servers, name: …}`. Default: the agent's resources server."""
     seed_with: Literal["task", "row"] = "task"
     """Whether `/seed_session` receives the ids and the data of the task, or the whole row as in release 0.5."""
     max_concurrent_episodes: int | None = Field(default=None, ge=1)
-    """The number of episodes that each process runs at once. Default: no limit."""
+    """The maximum number of episodes that each process runs at once. Default: no limit."""
     queue_timeout_seconds: float = Field(default=3600.0, gt=0)
-    """Seconds that an episode waits until another one ends. After that, it fails as `overloaded` and is retried."""
+    """Maximum seconds to wait for a free slot. After that, the episode fails as `overloaded` and is retried."""
     default_episode_timeout_seconds: float = Field(default=14400.0, gt=0)
     """Time limit in seconds from an episode's start to its reward. An episode that exceeds it fails as `timeout`."""
     cleanup_timeout_seconds: float = Field(default=30.0, gt=0)
-    """Time limit in seconds for closing a session. It also applies after the episode's own time limit."""
+    """Time limit in seconds for closing a session, even if the episode's own time limit has passed."""
 
 
 class SingleAgentTurn(SimpleResponsesAPIAgent):
-    """Server of an `environment_servers` block `single_agent_turn`. Its `/run` plays one episode per row."""
+    """Server for a `single_agent_turn` block in `environment_servers`. Its `/run` plays one episode per row."""
 
     config: SingleAgentTurnConfig
 
@@ -79,7 +79,7 @@ class SingleAgentTurn(SimpleResponsesAPIAgent):
     _slots: asyncio.Semaphore | None = PrivateAttr(default=None)
 
     async def responses(self) -> None:
-        """Reject the call, because the conversations belong to the agent."""
+        """Reject the call, because only the agent's own server continues conversations."""
         agent = self.config.agent_server.name
         raise InvalidTask(
             f"{self.config.name} does not have {RESPONSES_PATH}. Call {RESPONSES_PATH} of its agent '{agent}', or "
@@ -141,7 +141,7 @@ class _Episode:
         self.environment, self.config, self.row = environment, environment.config, row
         self.agent, self.resources = self.config.agent_server.name, self.config.resources_server.name
         self.cookies = cookies
-        """The cookies of all servers. Each server reads only its own."""
+        """The cookies of all servers. Each server reads only its own cookies."""
         self.ends_at = time.monotonic() + self.config.default_episode_timeout_seconds
         try:
             self.session = session_fields(row)
@@ -150,7 +150,7 @@ class _Episode:
         self.agent_session = {"agent_session_id": uuid4().hex}
 
     async def play(self) -> bytes:
-        """Return the graded row. Both sessions are closed, even if a step fails."""
+        """Play the episode and return the graded row. Close its sessions, even if a step fails."""
         seed = self.session if self.config.seed_with == "task" else self.row
         await self._call(self.resources, "/seed_session", seed, EnvironmentFailed)
         try:
@@ -160,7 +160,7 @@ class _Episode:
             await self._release(self.resources, "/close_session", None)
 
     async def _response(self) -> JsonObject:
-        """Return the agent's response, from its own session. An agent without session routes gets no session."""
+        """Return the agent's response, from a new agent session if the agent has session routes."""
         try:
             seed = {**self.agent_session, **self.session}
             opened = await self._call(self.agent, AGENT_SESSIONS_PATH, seed, AgentFailed, tolerates=NO_SUCH_ROUTE)
@@ -184,7 +184,7 @@ class _Episode:
         try:
             reply = await self._call(self.resources, "/verify", answered, EnvironmentFailed)
         except (EnvironmentFailed, InvalidTask):
-            # If the agent's response is invalid, raise a failure of the agent instead.
+            # If the agent's response is invalid, raise `AgentFailed` instead, because the agent caused the failure.
             self._check(response)
             raise
         graded: bytes = await reply.read()
@@ -205,7 +205,7 @@ class _Episode:
         return await self._reply(call, left_s, self.config.default_episode_timeout_seconds, EPISODE_KEY)
 
     async def _release(self, server: str, path: str, body: JsonObject | None) -> None:
-        """Close a session, even if this task is cancelled. Only log a failure: idle sessions are dropped anyway."""
+        """Close a session, even if the caller is cancelled. A failure is only logged, because idle sessions expire."""
         try:
             await to_the_end(self._close(server, path, body, RolloutError))
         except (RolloutError, ServerCallError) as error:
@@ -217,7 +217,7 @@ class _Episode:
             await self._reply(_Call(server, path, body, otherwise, NO_SUCH_ROUTE), limit_s, limit_s, CLEANUP_KEY)
 
     async def _reply(self, call: _Call, left_s: float, limit_s: float, key: str) -> Reply:
-        """Return the reply to a call and keep its cookies. A timeout error names the setting `key` and its value."""
+        """Return the reply to a call and store its cookies. The error after a timeout names the setting `key`."""
         given = {} if call.body is None else {"json": call.body}
         timeouts = Timeouts(read_s=left_s + SLACK_S, total_s=left_s + SLACK_S)
         calling = self.environment.server_client.post(

@@ -39,14 +39,14 @@ from nemo_gym.web.session_cookies import SESSION_ID_KEY
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
 OFFERS = {"supports_explicit_close": True, "supports_step_idempotency": True}
-"""Features that every reset announces to the agent."""
+"""Features that each response to `/reset` announces to the agent."""
 
 REPLACEABLE = NEWER | {"/close", "/seed_session", "/verify"}
-"""Paths at which a published game's own route replaces ours."""
+"""Paths at which a published game's own route replaces nemo_gym's."""
 
 
 class _Progress(SessionState):
-    """The progress of a rollout's game."""
+    """The state of one game: whether it has begun or ended, and the response to its last step."""
 
     has_begun: bool = False
     has_ended: bool = False
@@ -57,7 +57,7 @@ class _Progress(SessionState):
 
 
 class PlayedRequest(BaseVerifyRequest):
-    """A row of any game, with the whole rollout's response."""
+    """The body of `/verify`: the row of any game, with the response of the whole rollout."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -77,7 +77,7 @@ class SteppedResourcesServer(SimpleResourcesServer):
     KEY_METRICS = (
         "mean/reward", "mean/steps", "mean/terminated", "mean/truncated", "mean/input_tokens", "mean/output_tokens",
     )  # fmt: skip
-    """Only these metrics, because means of a row's own numbers, such as its seed, are meaningless."""
+    """The metrics of a game. Means of a row's own numbers, such as its seed, are meaningless and therefore omitted."""
 
     NOT_TOOLS = SimpleResourcesServer.NOT_TOOLS | {"reset", "step", "close"}
 
@@ -90,7 +90,7 @@ class SteppedResourcesServer(SimpleResourcesServer):
         """Apply the model's turn, `body.response`, to the game."""
 
     def game_methods(self) -> tuple[Method, Method]:
-        """Return the methods that `/reset` and `/step` call. Override it to call others."""
+        """Return the methods that `/reset` and `/step` call. Override `game_methods` to use other methods."""
         return self.reset, self.step
 
     def setup_webserver(self) -> FastAPI:
@@ -103,7 +103,7 @@ class SteppedResourcesServer(SimpleResourcesServer):
         return app
 
     async def verify(self, body: PlayedRequest) -> object:
-        """Replay the response's turns from the row and return the sum of the steps' rewards."""
+        """Replay the response's turns in a new game and return the sum of the steps' rewards."""
         reset, step = (Handler.of(method) for method in self.game_methods())
         row = {**(body.model_extra or {}), "responses_create_params": body.responses_create_params}
         session_id = f"replay-{uuid4().hex}"
@@ -154,7 +154,7 @@ class SteppedResourcesServer(SimpleResourcesServer):
         return endpoint_of(handler, step, returns=BaseStepResponse)
 
 
-# Functions instead of methods, because published games may define methods called `_progress` or `_answer`.
+# These are functions instead of methods, because published games may define methods `_progress` or `_answer`.
 
 
 def _progress(server: SteppedResourcesServer, request: Request) -> _Progress:
@@ -163,7 +163,9 @@ def _progress(server: SteppedResourcesServer, request: Request) -> _Progress:
 
 def _check_is_running(server: SteppedResourcesServer, progress: _Progress) -> None:
     if not progress.has_begun:
-        raise _out_of_turn(server, "no game is running in this session; POST /reset first, and send its cookie")
+        raise _out_of_turn(
+            server, "no game is running in this session; POST /reset first, and send the cookie from its response"
+        )
     if progress.has_ended:
         raise _out_of_turn(server, "the game has ended; POST /reset to start another one")
 
@@ -207,7 +209,7 @@ def _arguments(server: SteppedResourcesServer, handler: Handler, fields: JsonObj
         return {}
     if len(bodies) > 1:
         raise SignatureError(
-            f"{handler.method.__qualname__}: give the method only one parameter for the row, such as `body`"
+            f"{handler.method.__qualname__} has several parameters for the row. Keep only one of them, such as `body`"
         )
     name, kind = bodies[0].name, bodies[0].annotation
     try:
@@ -219,9 +221,9 @@ def _arguments(server: SteppedResourcesServer, handler: Handler, fields: JsonObj
 
 
 def turns_of(output: Sequence[OutputItem]) -> Iterator[list[OutputItem]]:
-    """Yield the model's turns in a rollout's output. Items that the model received separate its turns.
+    """Yield the model's turns in a rollout's output. A turn ends at an item that the model received.
 
-    Without such items, as in hand-written output, every message and every call is a turn.
+    Without such items, as in hand-written output, each message or call ends a turn.
     """
     has_separators = any(not isinstance(item, (OutputMessage, FunctionToolCall, ReasoningItem)) for item in output)
     turn: list[OutputItem] = []
@@ -238,7 +240,7 @@ def turns_of(output: Sequence[OutputItem]) -> Iterator[list[OutputItem]]:
 
 
 def _replayed(path: str, session_id: str, fields: JsonObject) -> Request:
-    """Return the request of a replayed step, for a method that takes a `Request`."""
+    """Return the request of a replayed `/reset` or `/step` call, for a method that takes a `Request`."""
 
     async def receive() -> Message:
         return {"type": "http.request", "body": encode_json(fields)}

@@ -1,4 +1,4 @@
-"""Parse verify requests without the tokens of their response, which few verifiers read."""
+"""Parser of verify requests that skips the tokens of the response, because few verifiers read them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from nemo_gym.schemas.rollout import BaseVerifyRequest
 from nemo_gym.schemas.tokens import Unparsed
 
 WITH_TOKENS = ("message", "function_call", "reasoning")
-"""The types of items whose classes parse their tokens at the first access."""
+"""Types of output items whose token arrays may stay unparsed, because their classes parse them at the first access."""
 
 
 def loads_without_tokens(text: bytes) -> Any | None:
-    """Parse a verify request, but keep long token arrays in its output as `Unparsed`. Return None if there are none.
+    """Parse a verify request, but keep its long token arrays as `Unparsed`. Return None if it lacks such arrays.
 
-    Arrays anywhere else are parsed. Raise `ValueError` for invalid JSON.
+    Arrays outside the output's items are parsed. Raise `ValueError` for invalid JSON.
     """
     cut = cut_tokens(text)
     if not cut.arrays:
@@ -40,9 +40,9 @@ def _keep_unparsed(item: dict[str, object], cut: Cut) -> None:
 
 
 def leaves_response_to_us(kind: object) -> bool:
-    """Return whether a class of verify requests validates the response with our own classes alone.
+    """Return whether a class of verify requests leaves the validation of its response to nemo_gym's `Response`.
 
-    Then an author's validators cannot receive tokens that are not parsed.
+    If so, an author's validators cannot receive unparsed tokens.
     """
     if not (isinstance(kind, type) and issubclass(kind, BaseVerifyRequest)):
         return False

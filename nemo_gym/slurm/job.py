@@ -12,7 +12,7 @@ _UNLIMITED = {"INFINITE", "UNLIMITED", "-1"}
 
 
 class SlurmJob(BaseModel):
-    """The resources of the job, what runs on its nodes, and how it ends."""
+    """The settings of a Slurm job, such as its nodes, its container and its time limit."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True, coerce_numbers_to_str=True)
 
@@ -25,7 +25,7 @@ class SlurmJob(BaseModel):
     account: str | None = None
     """The account to charge."""
     qos: str | None = None
-    """The quality of service."""
+    """The quality of service, passed to sbatch as --qos."""
     gpus_per_node: str | None = None
     """GPUs of each node, such as 8 or h100:8."""
     cpus_per_node: PositiveInt | None = None
@@ -38,23 +38,23 @@ class SlurmJob(BaseModel):
     """Another option of sbatch, such as --sbatch-option=--constraint=a100; may be repeated."""
     place: list[str] = Field(default_factory=list)
     """The nodes of a server, as NAME=head, NAME=others, NAME=all or NAME=0,2-3; may be repeated. Default: model
-    servers on the first node, the others on all nodes."""
+    servers, and servers that must run in one process, on the first node; the others on all nodes."""
     node_command: str | None = None
-    """A shell command that runs on every node during the whole job, such as one that serves the model. Model servers
-    then run on all nodes, too."""
+    """A shell command that runs on every node during the whole job, such as one that serves the model. If it
+    is set, model servers run on all nodes by default."""
     container: str | None = None
-    """The container image in which everything runs on the nodes."""
+    """The image of the container in which all programs run on the nodes."""
     container_runtime: Literal["pyxis", "apptainer"] = "pyxis"
     """The program that runs the container."""
     container_mount: list[str] = Field(default_factory=list)
-    """A folder to mount in the container, as SOURCE:TARGET; may be repeated. The working folder and that of the output
-    are always mounted."""
+    """A folder to mount in the container, as SOURCE:TARGET; may be repeated. The working folder and the
+    folder of the output are always mounted."""
     program: str | None = None
-    """The ng program on the nodes. Default: that of this command, or ng in a container."""
+    """The path of ng on the nodes. Default: the ng that runs this command; in a container, the ng on its PATH."""
     drain_s: PositiveInt = 120
-    """Seconds before the time limit at which the job drains: it starts no rollouts, and running ones may finish."""
+    """Seconds before the time limit at which the job drains: running rollouts may finish, but no new ones start."""
     job_attempts: PositiveInt = 20
-    """Maximum number of starts of the job, including the first. It starts again to continue after its time limit."""
+    """The maximum number of starts of the job. If the time limit leaves rollouts unfinished, the job is requeued."""
 
     @model_validator(mode="after")
     def _leaves_time_to_drain(self) -> Self:

@@ -1,4 +1,4 @@
-"""The servers of each node of a job."""
+"""Decide which servers run on which nodes of a Slurm job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Part(NamedTuple):
     """A group of nodes that run the same servers."""
 
     nodes: tuple[int, ...]
-    """Indices in the job's list of nodes."""
+    """The indices of these nodes in the job's list of nodes."""
     servers: tuple[str, ...]
     """Names of the servers, in the order of the config; empty for a node that has only the head server."""
     only_here: tuple[str, ...]
@@ -29,8 +29,8 @@ class Part(NamedTuple):
 def parts_of(run: RunConfig, nodes: int, places: Sequence[str], *, models_everywhere: bool) -> list[Part]:
     """Return the parts of a run, starting with the part of the first node. Raise `UsageError` if a place is invalid.
 
-    By default, servers that cannot have replicas run on the first node, and so do model servers, because they only
-    forward calls. With `models_everywhere`, model servers run on all nodes, because each node serves the model itself.
+    By default, servers that cannot have replicas run on the first node. Model servers also run there, because they
+    only forward calls. With `models_everywhere`, model servers run on all nodes, because each node serves the model.
     """
     chosen = dict(_parsed(place, run, nodes) for place in places)
     everywhere = frozenset(range(nodes))
@@ -46,7 +46,7 @@ def parts_of(run: RunConfig, nodes: int, places: Sequence[str], *, models_everyw
     by_servers: dict[tuple[str, ...], list[int]] = {}
     for node in range(nodes):
         servers = tuple(name for name in run.servers if node in chosen[name])
-        # The first node also has the head server, so it has its own part, even if other nodes have the same servers.
+        # Give the first node its own part, even if others have the same servers, because it also has the head server.
         by_servers.setdefault(servers if node else ("", *servers), []).append(node)
     parts = [(tuple(indices), tuple(filter(None, names))) for names, indices in by_servers.items()]
     idle = [node for indices, names in parts if not names for node in indices if node != HEAD]
@@ -84,7 +84,7 @@ def _numbers(place: str, where: str) -> set[int]:
         first, dash, last = word.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
             raise UsageError(
-                f"place: '{place}' must name nodes as head, others, all, or by numbers from 0 such as 0,2-3."
+                f"place: '{place}': the nodes must be head, others, all, or numbers from 0, such as 0,2-3."
             )
         found |= {*range(int(first), int(last or first) + 1)}
     return found

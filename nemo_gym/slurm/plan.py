@@ -30,30 +30,29 @@ RAY = "ray"
 
 @dataclass(frozen=True)
 class Plan:
-    """A job that is ready to be written as a script."""
+    """A Slurm job that is ready to be written as a script."""
 
     files: SubmissionFiles
     job: SlurmJob
     parts: list[Part]
     program: list[str]
     collect: list[str]
-    """Arguments of the command that collects, without arguments that depend on the attempt."""
+    """Arguments of the command that collects rollouts, without those that depend on the job's attempt."""
     serve: list[str]
-    """Arguments of the command that starts the servers of the other nodes."""
+    """Arguments of the command that starts the servers of all nodes except the first."""
     at_first: list[str]
-    """Arguments of the collection that only the first attempt has."""
+    """Further arguments of the command that collects rollouts, on the first attempt of the job."""
     on_ray: bool
-    """Whether Ray, started on all nodes, places the servers."""
+    """Whether Ray places the servers. In this case, Ray is started on all nodes."""
     scheme: str
     """The scheme of the head server's URL: http or https."""
     head_port: int | None
     """The port of the head server, if the config sets it."""
     extra_roots: str | None
-    """The folders of --search-dir."""
+    """The folders of --search-dir, joined by `os.pathsep`; None if there are none."""
 
     @property
     def sbatch(self) -> list[str]:
-        """The options of sbatch."""
         job = self.job
         given = {
             "job-name": job.job_name or self.files.output.stem,

@@ -1,4 +1,4 @@
-"""Calls of Slurm's own commands."""
+"""Run Slurm's commands, and parse their output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class JobState(NamedTuple):
     state: str
     """Slurm's name of the state, such as PENDING, RUNNING or COMPLETED."""
     reason: str = ""
-    """Why the job is waiting or has failed, if Slurm reports a reason."""
+    """The reason why the job is waiting or has failed, if Slurm reports one."""
     elapsed: str = ""
     limit: str = ""
     nodes: str = ""
@@ -78,7 +78,7 @@ def _parsed(job_id: str, line: str) -> JobState:
 
 
 def _accounted(job_id: str) -> JobState | None:
-    """Return the state of an old job from `sacct`, or None. Not every cluster has Slurm's accounting."""
+    """Return the state of an old job from `sacct`, or None, for example if the cluster has no accounting."""
     words = ["sacct", "--noheader", "--parsable2", "--allocations", "--jobs", job_id]
     try:
         reply = _call([*words, "--format=State,Elapsed,Timelimit,NodeList"])
@@ -92,7 +92,7 @@ def _accounted(job_id: str) -> JobState | None:
 
 
 def signal_script(job_id: str, name: str) -> bool:
-    """Send a signal to the batch script of a job. Return False if the job does not run."""
+    """Send a signal to the batch script of a job. Return False if Slurm refuses, for example after the job's end."""
     return _call(["scancel", "--batch", f"--signal={name}", job_id]).returncode == 0
 
 

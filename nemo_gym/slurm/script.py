@@ -14,7 +14,6 @@ BODY = Path(__file__).with_name("job.sh")
 
 
 def script_of(plan: Plan) -> str:
-    """Return the batch script of a plan."""
     head, *others = plan.parts
     is_shared = bool(others)
     values = {
@@ -51,7 +50,7 @@ def script_of(plan: Plan) -> str:
 
 
 def _next_to(program: str, name: str) -> str:
-    """Return the path of a program in the folder of another one, or its name if it is found on the PATH."""
+    """Return the command for the program `name`: its path in the folder of `program`, or only the name."""
     path = Path(program).with_name(name)
     return str(path) if path.is_absolute() and path.exists() else name
 

@@ -26,7 +26,6 @@ class SubmissionFiles(BaseModel):
 
     @classmethod
     def of(cls, results: Path) -> Self:
-        """Return the files for an output."""
         return cls(output=results.absolute())
 
     @property
@@ -36,45 +35,43 @@ class SubmissionFiles(BaseModel):
 
     @property
     def script(self) -> Path:
-        """The batch script."""
         return self.folder / "job.sbatch"
 
     @property
     def token(self) -> Path:
-        """A config file with the run token, readable by its user only."""
+        """A config file with the run token. Only the user who submitted the run can read it."""
         return self.folder / "run_token.yaml"
 
     @property
     def ray_token(self) -> Path:
-        """The token of the Ray cluster, readable by its user only."""
+        """A file with the token of the Ray cluster. Only the user who submitted the run can read it."""
         return self.folder / "ray_token"
 
     @property
     def control(self) -> Path:
-        """The folder in which the collection listens for `ng eval ctl`."""
+        """The folder for the socket with which `ng eval ctl` controls the collection."""
         return self.folder / "control"
 
     @property
     def submission(self) -> Path:
-        """The description of the submitted job."""
+        """The JSON file with the `Submission`."""
         return self.folder / "submission.json"
 
     @property
     def run(self) -> RunFiles:
-        """The files of the rollouts."""
         return RunFiles(results=self.output)
 
     def log_of(self, job_id: str) -> Path:
-        """Return the file with the output of the script and of the collection."""
+        """Return the log file of the job's script and of the collection."""
         return self.folder / f"job-{job_id}.log"
 
     def log_of_node(self, name: str) -> Path:
-        """Return the file with the output of the servers of another node."""
+        """Return the log file of the servers on a node other than the first."""
         return self.folder / f"node-{name}.log"
 
 
 class Submission(BaseModel):
-    """The record of a submitted job, which `write_submission` stores in the folder of the submission."""
+    """The record of a submitted job. `write_submission` stores it in the submission's folder."""
 
     job_id: str
     output: Path
@@ -85,7 +82,6 @@ class Submission(BaseModel):
 
     @property
     def files(self) -> SubmissionFiles:
-        """The files of the submission."""
         return SubmissionFiles(output=self.output)
 
 
@@ -100,7 +96,7 @@ def write_folder(files: SubmissionFiles, script: str) -> None:
 
 
 def _write_private(path: Path, text: str) -> None:
-    # Remove an existing file first, because it would keep its permissions.
+    # Remove an existing file first, because a file that is overwritten keeps its old permissions.
     path.unlink(missing_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
@@ -115,7 +111,7 @@ def write_submission(submission: Submission) -> None:
 
 
 def read_submission(files: SubmissionFiles) -> Submission | None:
-    """Return the last submission of an output, or None."""
+    """Return the last submission of an output, or None if there is none."""
     try:
         return Submission.model_validate_json(files.submission.read_bytes())
     except FileNotFoundError:
@@ -150,8 +146,10 @@ def _of_job(job_id: str) -> Submission:
         raise DataError(f"job {job_id}: {known}. Name the output of the run or its folder instead.")
     folder = Path(state.log).parent
     if not (folder / "submission.json").exists():
-        raise DataError(f"job {job_id} was not submitted with ng submit, because {folder} has no submission.json.")
+        raise DataError(
+            f"job {job_id}: {folder} has no submission.json. Name a job that was submitted with ng submit."
+        )
     found = find(str(folder))
     if found.job_id != job_id:
-        raise DataError(f"job {job_id}: {found.output} has been submitted again as job {found.job_id}. Name that one.")
+        raise DataError(f"job {job_id}: {found.output} has been submitted again as job {found.job_id}. Name that job.")
     return found

@@ -1,4 +1,4 @@
-"""A rollout as one trajectory of Harbor's Agent Trajectory Interchange Format (ATIF)."""
+"""Convert a rollout to a trajectory in Harbor's Agent Trajectory Interchange Format (ATIF)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nemo_gym.version import __version__
 SCHEMA_VERSION = "ATIF-v1.7"
 IMAGE_PART = "image_url"
 EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
-"""The types of images that a trajectory may name, and the names of their files."""
+"""The media types of images that ATIF allows, with the extensions of their files."""
 _DATA_URL = re.compile(r"data:(?P<type>[\w.+/-]+);base64,")
 PROMPT_IDS, SAMPLED_IDS, LOG_PROBS, ROUTED_EXPERTS = TOKEN_METADATA_FIELDS
 
@@ -89,7 +89,7 @@ def _tool_call(call: JsonObject) -> JsonObject:
 
 
 def _add_result(steps: list[JsonObject], message: JsonObject) -> None:
-    """Add the result of a tool call to the step that made it."""
+    """Add the result of a tool call to the step that contains the call."""
     call_id = message["tool_call_id"]
     for step in reversed(steps):
         if any(call["tool_call_id"] == call_id for call in step.get("tool_calls", ())):
@@ -117,14 +117,14 @@ def _part(part: JsonObject) -> JsonObject:
         try:
             b64decode(url[data.end() :], validate=True)
         except ValueError as error:
-            raise Unusable("unsupported: an image that is not base64 (atif)") from error
+            raise Unusable("unsupported: an image with invalid base64 data (atif)") from error
     if media_type not in EXTENSIONS:
         raise Unusable(f"unsupported: an image of type '{media_type or 'unknown'}' (atif)")
     return {"type": "image", "source": {"media_type": media_type, "path": url}}
 
 
 def with_image_files(trajectory: JsonObject, files: MediaFiles) -> JsonObject:
-    """Return a trajectory with the paths of saved images in place of their data, which the format cannot hold."""
+    """Save the images of a trajectory to files, and return the trajectory with their paths instead of their data."""
     return {**trajectory, "steps": [_with_files(step, files) for step in trajectory["steps"]]}
 
 
@@ -162,7 +162,7 @@ def _final_metrics(row: Row, steps: int) -> JsonObject:
         **_present(
             total_prompt_tokens=usage.get("input_tokens"),
             total_completion_tokens=usage.get("output_tokens"),
-            # Leave out a count of 0, because an endpoint that does not report the count also leads to 0.
+            # Leave out a count of 0, because the count is also 0 if the endpoint does not report it.
             total_cached_tokens=(details.get("cached_tokens") or None) if isinstance(details, dict) else None,
         ),
         "total_steps": steps,

@@ -21,7 +21,7 @@ FailedRollouts = Literal["mask", "drop", "raise"]
 
 
 class Task(NamedTuple):
-    """A task of a batch, as the trainer passed it and as it is sent."""
+    """A task of a batch in two forms: as the trainer passed it, and as it is sent to its agent."""
 
     given: JsonObject
     """The row as the trainer passed it."""
@@ -53,7 +53,7 @@ class Batch:
         self._limits = limits
         self._watch = watch
         self._failed_rollouts = failed_rollouts
-        # Each rollout holds a slot until it has ended.
+        # Limit the rollouts that run at once: each holds a slot until it has ended.
         self._places = asyncio.Semaphore(in_flight)
         self._in_flight = in_flight
         self._not_taken = 0
@@ -62,7 +62,7 @@ class Batch:
         self._ended: asyncio.Queue[Group | None] = asyncio.Queue()
 
     async def next_group(self) -> Group | None:
-        """Wait for the next complete group and return it. Return None after the last group or a failure."""
+        """Wait for the next complete group and return it. Return None after the last group, or if the batch failed."""
         group = await self._ended.get()
         if group is not None:
             self._not_taken -= len(group.rollouts)
@@ -83,8 +83,8 @@ class Batch:
                         else:
                             groups = None
                         for repeat in range(repeats):
-                            # If a group is verified together, its first members wait for the others. So only the
-                            # first one waits for the trainer.
+                            # Do not pause within a group that is verified together, because its running rollouts
+                            # wait for the ones that have not started.
                             await self._place(waits_for_trainer=groups is None or repeat == 0)
                             members.create_task(self._member(opened, row.of_repeat(repeat), repeat))
                 watching.cancel()

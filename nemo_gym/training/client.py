@@ -1,4 +1,4 @@
-"""Rollouts for a trainer: whole groups of one task each, in the order in which they are completed."""
+"""Rollouts for a trainer: one complete group for each task, in the order in which the groups are completed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TrainingClient:
         run_token: str | None = None,
         ca: str | Path | None = None,
     ) -> None:
-        """Set the run and the limits.
+        """Configure the client. It connects to the run when the `async with` block is entered.
 
         `head` is the address that `ng_run` prints. `in_flight` limits how many rollouts run at once. `attempts`
         limits how often a rollout is tried if a server is lost or overloaded. Its default is that of rollout
@@ -86,7 +86,7 @@ class TrainingClient:
 
     @property
     def agents(self) -> list[str]:
-        """The names of the run's agents."""
+        """The names of the run's agents, which a row can select with `agent_ref`."""
         return list(self._opened().agent_names())
 
     @property
@@ -132,8 +132,8 @@ class TrainingClient:
 
         `sampling` overrides fields of every row's `responses_create_params`, such as `temperature`. A row without an
         `agent_ref` is run by the run's agent, if the run has only one. Rows are read as their rollouts begin, so
-        `rows` may be endless. No new rollout begins while the trainer has not taken `in_flight` finished rollouts. If
-        the iterator is closed early, running rollouts are cancelled.
+        `rows` may be endless. While `in_flight` finished rollouts wait for the trainer, no new rollout begins. If the
+        iterator is closed early, running rollouts are cancelled.
 
         Raises `InvalidTask` for a row without a valid agent, and `LaunchError` if the run has ended. If
         `failed_rollouts` is "raise", also raises the failure of a rollout.
@@ -182,8 +182,8 @@ class TrainingClient:
             check_embedded(given, f"rows[{number}]")
             fields = {AGENT_REF_KEY: {"type": "responses_api_agents", "name": name}, **given}
             fields["responses_create_params"] = {**(row.params or {}), **sampling}
-            # Drop an explicit id, because the repeats of a row must not share an id. Then the id is made from the
-            # numbers of task and repeat.
+            # Drop an explicit id, because the repeats of a row must not share an id. Each rollout then gets an id made
+            # from the task number and the repeat number.
             fields.pop(ROLLOUT_ID_KEY, None)
             fields[TASK_INDEX_KEY] = self._tasks
             self._tasks += 1

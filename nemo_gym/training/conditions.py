@@ -28,25 +28,27 @@ _MISSING = object()
 
 
 class Condition:
-    """A parsed condition: fields by their dotted names, literals, comparisons, `in`, `and`, `or` and `not`.
+    """A parsed condition. It can use the dotted names of fields, literals, comparisons, `in`, `and`, `or` and `not`.
 
     A field that a row lacks is None.
     """
 
     def __init__(self, text: str) -> None:
-        """Parse a condition. Raise `ValueError` if a part is not allowed, with the position of this part."""
+        """Parse a condition. If a part is invalid or not allowed, raise a `ValueError` that names its position."""
         self.text = text
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
         except SyntaxError as error:
-            raise ValueError(f"'{text}' is not a condition: {error.msg} at column {error.offset}") from error
+            raise ValueError(
+                f"'{text}' is not a condition: {error.msg} at column {error.offset}. Write it like: reward > 0.5"
+            ) from error
         self.columns = frozenset(_columns(self._tree))
-        """The dotted names of the fields."""
+        """The dotted names of the fields that the condition uses."""
         self._unseen: set[str] | None = None
 
     @property
     def unseen(self) -> list[str]:
-        """The fields that no row had so far; empty before the first row."""
+        """The fields that none of the rows passed to `holds` has had. Empty if no row has been passed yet."""
         return sorted(self._unseen or ())
 
     def holds(self, row: JsonObject) -> bool:
@@ -71,7 +73,7 @@ class Condition:
                 return self._joined(node, row)
             case ast.Compare():
                 return self._compared(node, row)
-        raise AssertionError(node)  # the parser has rejected everything else
+        raise AssertionError(node)  # unreachable, because `_columns` has rejected other nodes
 
     def _joined(self, node: ast.BoolOp, row: JsonObject) -> Any:
         value: Any = None
@@ -96,7 +98,7 @@ class Condition:
 
 
 def _columns(node: ast.expr) -> Iterable[str]:
-    """Yield the names of the fields. Raise `ValueError` for a part that is not allowed."""
+    """Yield the names of the fields that an expression uses. Raise `ValueError` for a part that is not allowed."""
     match node:
         case ast.Constant(value=value) if isinstance(value, _LITERALS):
             return

@@ -22,7 +22,7 @@ _ANSWERS = ("content", "refusal", "tool_calls")
 
 
 class Unusable(DataError):
-    """A rollout that cannot be used for training. The message is only the reason, so that reasons can be counted."""
+    """The error for a rollout that is unusable for training. Rollouts are counted by its message, a short reason."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Conversation:
     With `is_whole`, it continues to the last message of the conversation, and its messages have token ids."""
     tools: list[JsonObject]
     parallel_tool_calls: bool | None = None
-    """None if the row does not set it."""
+    """The row's `parallel_tool_calls`, or None if the row does not set it."""
     row: Row | None = None
     """The row of the rollout. It is None unless `is_whole`, because a row may have megabytes of token ids."""
 
@@ -46,8 +46,8 @@ def conversation_of(
 ) -> Conversation:
     """Return the conversation of a scored rollout.
 
-    Arguments of tool calls are JSON objects or, with `arguments_as_text`, the text that the policy wrote. `is_whole`
-    keeps token ids, and messages after the policy's last one.
+    Arguments of tool calls are JSON objects or, with `arguments_as_text`, the text that the policy wrote. With
+    `is_whole`, token ids are kept, and also the messages after the policy's last one.
 
     Raise `Unusable` if the rollout has no complete answer or cannot be expressed as chat messages. Raise `DataError`
     if the row is not a rollout.
@@ -85,7 +85,7 @@ def conversation_of(
 
 
 def _is_heard(item: InputItem) -> bool:
-    """Return whether a user or a tool produced this item. Server-side tools do not count, but belong to the policy."""
+    """Return whether a user or a tool produced this item. Items of server-side tools count as the policy's output."""
     if isinstance(item, EasyInputMessage):
         return item.role != "assistant"
     return isinstance(item, (FunctionCallOutput, Message))

@@ -37,20 +37,20 @@ class DatasetJob(BaseModel):
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     input_jsonl_fpath: Path
-    """The scored rollouts: the output of a collection. Its failures file is counted too."""
+    """The scored rollouts, as a collection writes them. The rollouts in its failures file are counted too."""
     output_jsonl_fpath: Path
     """The file for the training examples, one per line."""
     format: FormatName
-    """The trainer's format: TRL's SFT, DPO and KTO, NeMo RL's, or OpenAI's; or Harbor's trajectories (atif)."""
+    """The output format: TRL's for SFT, DPO or KTO, NeMo RL's, OpenAI's, or Harbor's trajectory format (atif)."""
     min_reward: FiniteFloat | None = None
-    """The least reward of a good example. Other rollouts are dropped; in pairs they can only be the rejected side, and
-    in unpaired they get label false."""
+    """The minimum reward of a good example. Rollouts below it can only be the rejected side of a pair. In unpaired
+    they get label false, and in formats without pairs or labels they are dropped."""
     max_per_task: PositiveInt | None = None
     """The number of rollouts to keep per task, best first. Not for pairs. Default: all."""
     pairs: Literal["best_worst", "all"] | PositiveInt = "best_worst"
-    """Which pairs to make of each task: the best and the worst rollout, all, or at most this many."""
+    """Which pairs to make from the rollouts of a task: the best and the worst, all pairs, or at most this many."""
     min_difference: FiniteFloat = Field(default=0.0, ge=0)
-    """The least difference between the rewards of a pair."""
+    """The minimum difference between the rewards of a pair."""
     where: str | None = None
     """A condition on the row's fields, such as 'reward > 0.5 and subset == "easy"'."""
     reasoning: Literal["keep", "drop"] | None = None
@@ -78,7 +78,7 @@ class DatasetJob(BaseModel):
         elif self.max_per_task is not None:
             raise ValueError("max_per_task does not apply to formats of pairs; use pairs=N for N pairs per task")
         if self.form.of_rated is not None and self.min_reward is None:
-            raise ValueError(f"min_reward is missing: in {self.format}, rollouts with at least this reward are good")
+            raise ValueError(f"min_reward is missing: in {self.format}, it separates good from bad examples; set it")
         return self
 
     @property
@@ -113,19 +113,19 @@ Task = int | str
 
 
 class _Candidate(NamedTuple):
-    """A usable rollout. It holds its position in the file instead of its text, to save memory."""
+    """A usable rollout. To save memory, its position in the file is kept instead of its text."""
 
     offset: int
     line: int
     reward: float
     prompt: int
-    """The digest of prompt and tools."""
+    """The digest of the prompt and the tools."""
     digest: int
-    """The digest of the example, or of the whole conversation if it is one side of a pair."""
+    """The digest of all that the rollout contributes to an example. Duplicates have the same digest."""
 
 
 class _Plan(NamedTuple):
-    """The examples to make of one task. Each example has one rollout, or a chosen and a rejected one."""
+    """The examples to make from one task's rollouts: each from one rollout, or from a chosen and a rejected one."""
 
     task: Task
     examples: list[tuple[_Candidate, ...]]
@@ -134,7 +134,7 @@ class _Plan(NamedTuple):
 def export_dataset(job: DatasetJob) -> DatasetReport:
     """Write the training examples of a file of rollouts.
 
-    If an output already exists or no example is left, write nothing and raise `DataError`.
+    If no example is left, or if an output exists and `overwrite` is not set, write nothing and raise `DataError`.
     """
     _check_outputs(job)
     report = DatasetReport()
@@ -156,7 +156,7 @@ def export_dataset(job: DatasetJob) -> DatasetReport:
 
 
 def _write(job: DatasetJob, path: Path, examples: Iterator[JsonObject]) -> int:
-    """Write the examples, with their images next to them if the format needs files. Return their number."""
+    """Write the examples and, if the format needs them, image files next to `path`. Return the number of examples."""
     if (with_files := job.form.with_files) is None:
         return write_rows(path, examples)
     files = MediaFiles(path, "images")
@@ -242,7 +242,7 @@ class _Planner:
         label = is_good if form.of_rated is not None else None
         example = form.of_rollout(conversation) if form.of_rollout else [prompt, conversation.completion, label]
         digest = digest_of(dump_json(example))
-        # For pairs, look for duplicates only within a task, because pairs of two tasks may have the same answer.
+        # For pairs, look for duplicates only within a task, because different tasks may need the same answer in pairs.
         known = digest if form.of_pair is None else digest_of(b"%d %s" % (digest, str(row.task_index).encode()))
         if known in self._seen:
             raise Unusable("duplicate")
@@ -311,14 +311,15 @@ def _conversation(job: DatasetJob, row: Row) -> Conversation:
 
 
 def _task_of(row: Row, candidate: _Candidate) -> Task:
-    # Rows of other programs have no task index, so rows with the same prompt count as one task.
+    # Rows that other programs wrote have no task index, so rows with the same prompt count as one task.
     return f"prompt {candidate.prompt}" if row.task_index is None else row.task_index
 
 
 def _validation_tasks(job: DatasetJob, tasks: list[Task]) -> set[Task]:
     """Return the tasks for validation.
 
-    Each task gets a random rank from the seed and its own name, so added tasks move few others to the other side.
+    Each task gets a random rank from the seed and its own name. So if tasks are added later, few of the others move
+    between training and validation.
     """
     if job.validation is None:
         return set()
@@ -335,7 +336,7 @@ def _validation_tasks(job: DatasetJob, tasks: list[Task]) -> set[Task]:
 
 
 def _examples(job: DatasetJob, file: BinaryIO, plans: list[_Plan]) -> Iterator[JsonObject]:
-    """Yield the examples in a second pass, with at most the rollouts of one task in memory."""
+    """Read the file a second time, and yield the examples. At most one task's rollouts are in memory."""
     for plan in plans:
         read: dict[int, tuple[Conversation, float]] = {}
         for example in plan.examples:

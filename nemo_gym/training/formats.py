@@ -17,16 +17,16 @@ class Format:
 
     of_rollout: Callable[[Conversation], JsonObject] | None = None
     of_rated: Callable[[Conversation, bool], JsonObject] | None = None
-    """Makes an example of a rollout. The second argument is whether the rollout is a good example."""
+    """A function that makes an example from a rollout. Its second argument is whether the example is a good one."""
     of_pair: Callable[[Conversation, Conversation], JsonObject] | None = None
-    """Makes an example of the chosen and the rejected rollout."""
+    """A function that makes an example from a chosen and a rejected rollout."""
     arguments_as_text: bool = False
     keeps_reasoning: bool = True
     """Whether reasoning stays in the messages if the user does not set `reasoning`."""
     is_whole: bool = False
-    """Whether the conversation has token ids, and messages after the policy's last one."""
+    """Whether examples need the token ids, and also the messages after the policy's last one."""
     with_files: Callable[[JsonObject, MediaFiles], JsonObject] | None = None
-    """Saves the images of an example and returns it with their paths, for formats that cannot hold images."""
+    """A function that saves an example's images and replaces them with paths, if the format requires paths."""
     takes_one_answer: bool = False
     """Whether the completion must be a single message."""
 

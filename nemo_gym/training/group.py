@@ -1,4 +1,4 @@
-"""The rollouts of one task, as a trainer gets them."""
+"""The rollouts of one task, as they are passed to a trainer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nemo_gym.training.trajectory import Trajectory, sequences_of, trajectory_of
 
 @dataclass(frozen=True)
 class Rollout:
-    """One rollout of a group."""
+    """One rollout of a group, finished or failed."""
 
     result: JsonObject
     """The graded row, or the row with its failure."""
@@ -23,13 +23,13 @@ class Rollout:
 
     @property
     def policy_version(self) -> int:
-        """The version of the policy when the rollout, or its last attempt, began."""
+        """The version of the policy when the last attempt of the rollout began."""
         version: int = self.result[VERSION_KEY]
         return version
 
     @property
     def policy_version_at_end(self) -> int:
-        """The version of the same policy when the rollout ended. It is greater if weights were replaced in place."""
+        """The policy's version when the rollout ended: above `policy_version` if weights were replaced in place."""
         version: int = self.result[VERSION_AT_END_KEY]
         return version
 
@@ -49,11 +49,11 @@ class Group:
     row: JsonObject
     """The task, as the trainer passed it."""
     rollouts: tuple[Rollout, ...]
-    """In the order of their repeats."""
+    """The rollouts in the order of their repeats."""
     failed: int
-    """How many rollouts of the task failed, including those that were dropped."""
+    """The number of failed rollouts, including those that were dropped from `rollouts`."""
 
     @property
     def rewards(self) -> list[float]:
-        """The rewards of the rollouts that may be trained on, which neither failed nor are masked."""
+        """The rewards of the rollouts that neither failed nor are masked. Only these may be trained on."""
         return [each.reward for each in self.rollouts if each.reward is not None and not Row(each.result).is_masked]

@@ -1,4 +1,4 @@
-"""The head server of a run, by its URL."""
+"""Find the head server of a run by its URL."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 def head_at(url: str, ca: str | Path | None = None) -> HeadConfig:
     """Return the head server at a URL that `ng_run` has printed. Raise `UsageError` for anything else.
 
-    `ca` is the file of the authority that issued the server's certificate, or `system` for the authorities that the
-    operating system trusts. The default is the run's own authority if the run is on this machine, otherwise `system`.
+    `ca` is the file of the CA certificate, or `system` for the trust store of the operating system. The default is the
+    run's own CA if the run is on this machine, otherwise `system`.
     """
     try:
         parts = urlsplit(url)
@@ -37,6 +37,6 @@ def head_at(url: str, ca: str | Path | None = None) -> HeadConfig:
     except OSError as error:
         raise UsageError(
             f"ca={str(ca)!r}: cannot be read as certificates in PEM format ({error.strerror or error}). Name the file "
-            f"of the authority that issued the run's certificate, or '{SYSTEM}'."
+            f"of the CA that issued the run's certificate, or '{SYSTEM}'."
         ) from None
     return HeadConfig(host=host, port=port, tls=tls)

@@ -1,4 +1,4 @@
-"""An event loop in a thread, for trainers that have none."""
+"""An event loop in a thread, for trainers that do not use asyncio."""
 
 from __future__ import annotations
 

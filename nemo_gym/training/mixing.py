@@ -19,9 +19,11 @@ def mixed(
 ) -> Iterator[JsonObject]:
     """Return an endless iterator of rows in which each source has its share.
 
-    The first n rows contain n times the share of each source, give or take less than one row. So a batch has exactly
-    its shares if these are whole numbers of rows. Shares are relative: 2 and 1 mean two thirds and one third. Each
-    source is shuffled again whenever all of its rows have been used. The same seed gives the same rows.
+    The first n rows contain n times the share of each source, give or take less than one row. So if the batch size
+    times the share is a whole number for each source, each batch has exactly these numbers of rows.
+
+    Shares are relative: 2 and 1 mean two thirds and one third. Each source is shuffled again whenever all of its rows
+    have been used. The same seed gives the same rows.
 
     A row without an `agent_ref` gets the name of its source as its agent.
 
@@ -33,7 +35,7 @@ def mixed(
 
 
 def _checked(shares: Mapping[str, float], sources: Mapping[str, object]) -> dict[str, Fraction]:
-    """Return the positive shares, which add up to 1."""
+    """Return the shares that are not 0, scaled to a sum of 1. Raise `UsageError` if a share is missing or invalid."""
     for name in shares:
         if name not in sources:
             raise UsageError(
@@ -66,10 +68,10 @@ def _epochs(rows: Sequence[JsonObject], rng: random.Random) -> Iterator[JsonObje
 
 
 def _order(weights: Mapping[str, Fraction]) -> Iterator[str]:
-    """Yield the source of each row. No source gets a whole row ahead of its share, or behind it.
+    """Yield the source of each row. The number of a source's rows always differs from its share by less than one.
 
     A source's k-th row (from 0) may come at position k / share or later, and must come before position
-    (k + 1) / share. Choosing the source with the earliest of these deadlines keeps all bounds.
+    (k + 1) / share. Choosing the source with the earliest deadline keeps these bounds for all sources.
     """
     taken = dict.fromkeys(weights, 0)
     for place in count(1):

@@ -1,4 +1,4 @@
-"""Preference pairs of one prompt: which rollout is preferred to which, and why a rollout is not in a pair."""
+"""Choose preference pairs among the rollouts of one prompt, and report why other rollouts are not in a pair."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 PairLimit = int | Literal["best_worst", "all"]
 ROUNDING = 1e-9
-"""The tolerance for differences of rewards, because 0.3 - 0.1 is less than 0.2 in binary."""
+"""The tolerance for differences of rewards, because 0.3 - 0.1 is less than 0.2 in floating-point arithmetic."""
 
 
 class Pair(NamedTuple):
@@ -18,7 +18,7 @@ class Pair(NamedTuple):
 
 
 class Pairing(NamedTuple):
-    """The pairs, and for each rollout that is not in a pair, the reason by its index."""
+    """The pairs of a prompt. `unused` maps the index of each rollout outside a pair to the reason."""
 
     pairs: list[Pair]
     unused: dict[int, str]

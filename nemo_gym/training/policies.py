@@ -26,15 +26,15 @@ CONFIGURED = Policy()
 
 @dataclass
 class Source:
-    """The weights behind a policy, and how many rollouts they sample now."""
+    """The weights behind a policy, with their version and the number of rollouts that they sample now."""
 
     version: int
     sampling: int = 0
-    """The number of running rollouts."""
+    """The number of running rollouts that use these weights."""
 
 
 class Policies:
-    """The current policy at each of its addresses, and earlier ones that still sample rollouts."""
+    """The current policies, one for each address, and the earlier policies that still sample rollouts."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -43,7 +43,10 @@ class Policies:
         """The current policies. The one that was chosen last is at the end."""
 
     def changed(self, urls: str | Sequence[str] | None, model: str | None, api_key: str | None) -> list[Policy]:
-        """Return the policy at each address; if `urls` is None, at the current ones. Raise `UsageError` if invalid."""
+        """Return one policy for each address in `urls`, or for each current address if `urls` is None.
+
+        Raise `UsageError` if `urls` is empty or a value is invalid.
+        """
         if urls is None:
             bases = [policy.fields for policy in self._current]
         else:
@@ -58,9 +61,10 @@ class Policies:
             raise UsageError(f"set_policy: {error}") from None
 
     def replace(self, policies: Sequence[Policy] | None, version: int | None) -> None:
-        """Begin a new version.
+        """Begin a new version of the policy.
 
-        If `policies` is None or names a current policy again, the weights of this policy were replaced in place.
+        If `policies` is None, the weights of all current policies have been replaced in place. The same applies to a
+        current policy that is also in `policies`.
         """
         version = self.version + 1 if version is None else version
         if version <= self.version:
@@ -73,7 +77,7 @@ class Policies:
 
     @contextmanager
     def sampling(self, row: Row) -> Iterator[tuple[Row, Source]]:
-        """Yield the row with the least busy policy, and that policy's source. A policy that the row names is kept."""
+        """Yield the row with the least busy policy added, and its source. If the row has a policy, keep that one."""
         if any(row.fields.get(key) is not None for key in POLICY_KEYS):
             yield row, Source(self.version)
             return
@@ -112,7 +116,7 @@ class PolicyRunner(Runner):
         self._policies = policies
 
     async def run(self, row: Row) -> Record:
-        """Run one attempt of a rollout to its end, with the newest policy."""
+        """Run one attempt of a rollout to its end, with the row's policy or else the least busy current one."""
         with self._policies.sampling(row) as (sent, source):
             version = source.version
             record = await super().run(sent)

@@ -25,30 +25,30 @@ FULL_CONTEXT = "the prompt left no room in the model's context"
 
 
 class InvalidTokens(DataError):
-    """A model turn without token ids, or with token fields that contradict each other."""
+    """The error for a model turn without token ids, or with token fields that contradict each other."""
 
 
 class NonContiguousTokens(DataError):
-    """A turn whose prompt does not begin with the tokens of the turns before it."""
+    """The error for a turn whose prompt does not begin with the tokens of the turns before it."""
 
     def __init__(self, message: str, *, turn: int, position: int) -> None:
         super().__init__(message)
         self.turn = turn
         """The number of the turn, from 1."""
         self.position = position
-        """The index of the first differing token in the turn's prompt, or the prompt's length if it is too short."""
+        """The index of the first differing token in the turn's prompt, or the length of a prompt that is too short."""
 
 
 class Turn(NamedTuple):
     """One call of the policy within a sequence."""
 
     context_ids: list[int]
-    """The tokens between the previous turn and this one. For the first turn, the whole prompt."""
+    """The tokens between the previous turn and this one, or the whole prompt for the first turn."""
     sampled_ids: list[int]
     log_probs: list[float]
     """The natural logarithm of the policy's probability for each sampled token."""
     routed_experts: object = None
-    """The choices of a mixture-of-experts router in the form of the inference engine, or None if it sent none."""
+    """The choices of a mixture-of-experts router as sent by the inference engine, or None if it sent none."""
 
 
 @dataclass(frozen=True)
@@ -81,16 +81,16 @@ class Trajectory:
 
     @property
     def mask(self) -> list[int]:
-        """1 for each token of `completion_ids` that the policy sampled, else 0."""
+        """A list with 1 for each token of `completion_ids` that the policy sampled, and 0 for the others."""
         return [bit for part in self._parts() for bit in [0] * len(part.context_ids) + [1] * len(part.sampled_ids)]
 
     @property
     def logprobs(self) -> list[float]:
-        """The log-probability of each token of `completion_ids`; 0.0 for those of the environment."""
+        """The log-probability of each token of `completion_ids`. It is 0.0 for the environment's tokens."""
         return [number for part in self._parts() for number in [0.0] * len(part.context_ids) + part.log_probs]
 
     def as_nemo_rl(self) -> JsonObject:
-        """Return the sequence as NeMo RL's message log: for each turn, the context and what the policy sampled.
+        """Return the sequence as NeMo RL's message log: for each turn, the context and the sampled tokens.
 
         NeMo RL expects tensors, so the caller has to convert each list of numbers to a tensor.
         """
@@ -109,7 +109,7 @@ class Trajectory:
         }
 
     def as_trl(self) -> JsonObject:
-        """Return the fields of one rollout that TRL's `rollout_func` returns. A masked rollout has no reward."""
+        """Return one rollout's fields for TRL's `rollout_func`. A masked rollout has a mask of zeros and no reward."""
         return {
             "prompt_ids": self.prompt_ids,
             "completion_ids": self.completion_ids,
@@ -119,7 +119,7 @@ class Trajectory:
         }
 
     def as_verl(self) -> JsonObject:
-        """Return the fields of verl's `AgentLoopOutput`. A masked rollout has no reward and an empty mask."""
+        """Return the fields of verl's `AgentLoopOutput`. A masked rollout has a mask of zeros and no reward."""
         return {
             "prompt_ids": self.prompt_ids,
             "response_ids": self.completion_ids,
@@ -134,7 +134,7 @@ class Trajectory:
         return [0] * len(mask) if self.is_masked else mask
 
     def _parts(self) -> tuple[Turn, ...]:
-        """Return the turns without the prompt."""
+        """Return the turns. The first one has an empty context instead of the prompt."""
         return (self.turns[0]._replace(context_ids=[]), *self.turns[1:]) if self.turns else ()
 
 
@@ -149,7 +149,7 @@ def trajectory_of(result: JsonObject) -> Trajectory:
     if len(sequences) > 1:
         if TOKEN_CAPTURE_RESULT_KEY not in result:
             _check_continuity(_calls_in(Row(result)))
-        # The calls were recorded apart from the response, so report where the second sequence leaves the first one.
+        # The calls were recorded apart from the response, so compare the first two sequences, not adjacent turns.
         first, second = (each.turns for each in sequences[:2])
         whole = [token for turn in first for token in (*turn.context_ids, *turn.sampled_ids)]
         raise _broken(len(first) + 1, second[0].context_ids, whole)
@@ -215,7 +215,7 @@ def _calls_in(row: Row, *, are_recorded: bool = False) -> Iterator[Turn]:
 
 
 def _output(row: Row) -> list[JsonObject]:
-    """Return the items of the response. Leave out the last one if it is the empty message of a full context."""
+    """Return the items of the response, without the empty message at the end that a full context causes."""
     output = (row.response or {}).get("output")
     items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
     return items[:-1] if _lacked_room(row) else items

@@ -1,4 +1,4 @@
-"""Access to the viewer: a one-time token in the printed URL, which the browser exchanges for a session cookie."""
+"""Access to the viewer. The printed URL has a one-time token, which the browser exchanges for a session cookie."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ USED_TOKEN = "This address was used before: open the newest one that 'ng view' p
 
 
 class Access:
-    """The token for the next browser, and the sessions of the browsers that have used a token."""
+    """The viewer's access rules: a token for the next browser, and a session for each browser that used a token."""
 
     def __init__(self, host: str, port: int, on_used: Callable[[str], None]) -> None:
         """Call `on_used` with a new URL each time a browser has used the previous URL."""
@@ -49,12 +49,12 @@ class Access:
 
     @property
     def address(self) -> str:
-        """The URL with the current token, which only one browser can use."""
+        """The URL with the current token. Only one browser can use this token."""
         host = socket.gethostname() if self._is_wildcard else self._host
         return f"{http_url(host, self._port)}/?token={self._token}"
 
     def answer(self, request: Request) -> Response | None:
-        """Return the response to a token or to a request without access. Return None if the request may pass."""
+        """Return the response to a request that has a token or lacks access. Return None if the request may pass."""
         if not self._is_own_name(_name_in(request.headers.get("host", ""))):
             return _forbidden(request, "The viewer does not have this host name: open the address that it printed.")
         is_known = request.cookies.get(self._cookie, "") in self._sessions
@@ -127,7 +127,7 @@ def _to_first_page(request: Request) -> Response:
     if request.headers.get("sec-fetch-site") != "cross-site":
         return RedirectResponse("/", status_code=303)
     # After a click on a link in another site, such as a web terminal, the browser would follow a redirect without the
-    # strict cookie. So return a page that loads the first page of the viewer.
+    # SameSite=Strict cookie. So return a page that loads the first page of the viewer.
     return HTMLResponse(_page("Opening", "", '<meta http-equiv="refresh" content="0; url=/">'))
 
 

@@ -21,7 +21,7 @@ from nemo_gym.viewer.live import Control
 from nemo_gym.viewer.routes_runs import json_response
 
 PAGE = Path(__file__).with_name("page")
-"""The front end that `make viewer` builds."""
+"""The folder into which `make viewer` builds the front end."""
 
 
 def create_app(library: Library, access: Access, *, control: Control) -> FastAPI:
@@ -34,7 +34,7 @@ def create_app(library: Library, access: Access, *, control: Control) -> FastAPI
 
 def api_of(library: Library, control: Control) -> FastAPI:
     """Return an application with the API alone, without access control."""
-    # Disable FastAPI's pages about the schema, because they would load scripts from other hosts.
+    # Disable FastAPI's documentation pages, because they would load scripts from other hosts.
     app = FastAPI(title="nemo_gym viewer", openapi_url=None)
     app.state.library = library
     app.state.control = control
@@ -55,7 +55,7 @@ async def _rejected(request: Request, error: Exception) -> Response:
 
 
 async def _fault_of_files(request: Request, error: Exception) -> Response:
-    # Answer with status 409, because the files of a run may change or vanish while a page shows them.
+    # Return status 409 for other errors, because the files of a run may change or vanish while a page shows them.
     return _problem(400 if isinstance(error, UsageError) else 409, str(error))
 
 
@@ -71,7 +71,7 @@ async def _too_deep(request: Request, error: Exception) -> Response:
 
 
 async def _bug(request: Request, error: Exception) -> Response:
-    # The server also logs the traceback.
+    # Omit the traceback, because the server logs it.
     return _problem(500, f"The viewer failed ({type(error).__name__}: {error}). Its terminal has the details.")
 
 

@@ -70,7 +70,7 @@ def _paired(runs: Sequence[RunView], selected: Filter) -> list[RunRewards]:
 
 
 def _span(rewards: Sequence[RunRewards], agent: str, tasks: Iterable[TaskId]) -> float:
-    """Return the largest difference that a task of this agent could have."""
+    """Return the scale of rounding errors: the range of an agent's mean rewards, or 1 if all rewards are 0 or 1."""
     if not any(agent in each.fractional for each in rewards):
         return 1.0
     means = [each.tasks[task].mean for each in rewards for task in tasks if task.agent == agent]
@@ -78,7 +78,7 @@ def _span(rewards: Sequence[RunRewards], agent: str, tasks: Iterable[TaskId]) ->
 
 
 def _sign(base: RunRewards, other: RunRewards, task: TaskId, span: float) -> int:
-    """Return 1 if a task is better in the other run, -1 if it is worse, and 0 if only rounding differs."""
+    """Return 1 if the other run is better at a task, -1 if it is worse, and 0 if the means differ only by rounding."""
     difference = other.tasks[task].mean - base.tasks[task].mean
     return 0 if abs(difference) <= ROUNDING * span else 1 if difference > 0 else -1
 
@@ -104,7 +104,7 @@ def _bounds(low: float, high: float) -> list[float] | None:
 def _intervals(
     base: RunRewards, others: Sequence[RunRewards], tasks: Sequence[TaskId], notes: list[str]
 ) -> list[JsonObject]:
-    """Return the interval and the p-value of each difference. If numpy is missing, both are null, with a note."""
+    """Return the confidence interval and p-value of each run's difference from `base`. Both are null without numpy."""
     try:
         from nemo_gym.evaluation.comparison import row_of
         from nemo_gym.evaluation.pairing import pairs_of
@@ -114,7 +114,7 @@ def _intervals(
         return [{"ci": None, "p": None} for _ in others]
     found: list[JsonObject] = []
     for other in others:
-        # If there are several agents, the last pair has all of them together.
+        # Use the last pair, because it combines all agents if there are several.
         pair = pairs_of(_as_scores(base, tasks), _as_scores(other, tasks))[-1]
         row = row_of(pair, pair.shared, REWARD)
         if row is None or row.scored is None:
@@ -128,7 +128,7 @@ def _intervals(
 
 
 def _as_scores(rewards: RunRewards, tasks: Sequence[TaskId]) -> RunScores:
-    """Return the rewards in the form in which `ng eval compare` reads them from the files."""
+    """Convert the rewards of a run to the `RunScores` that `ng eval compare` reads from files."""
     from nemo_gym.evaluation.arrays import np
     from nemo_gym.evaluation.scores import REWARD, AgentScores, Field, RunScores
 

@@ -14,7 +14,7 @@ from nemo_gym.viewer.media import Kind, kind_of, reference_of
 from nemo_gym.viewer.shortening import LARGEST_VALUE, LONGEST_TEXT, cut, shortened
 
 MOST_PARTS = 256
-"""The maximum number of parts of one message that are shown."""
+"""The maximum number of shown parts per message."""
 LONGEST_NAME = 200
 ROLES = ("system", "developer", "user", "assistant")
 TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
@@ -24,7 +24,7 @@ FAILED_RESULTS = ("Error: ", "Invalid arguments for ", "Unknown tool '")
 
 @dataclass(frozen=True)
 class MediaPart:
-    """An image or a sound of the conversation, with its content part as it is in the record."""
+    """An image or a sound of the conversation. `part` is the unchanged content part of the record."""
 
     kind: Kind
     part: JsonObject
@@ -39,7 +39,7 @@ class Conversation:
     """The items of a rollout's conversation, and its images and sounds in order."""
 
     items: list[JsonObject] = field(default_factory=list)
-    """Each is an `Item` of api.ts."""
+    """The items, each an `Item` of api.ts."""
     media: list[MediaPart] = field(default_factory=list)
     turns: int = 0
     """The number of the model's turns."""
@@ -126,7 +126,7 @@ def _items_of_message(message: JsonObject) -> Iterator[JsonObject]:
 
 
 class _Reader:
-    """A converter of Responses API items to items of the page, one after the other."""
+    """A converter that adds Responses API items, one by one, to the conversation on the page."""
 
     def __init__(self, source_of: SourceOf, seconds_of_call: Mapping[str, float]) -> None:
         self.conversation = Conversation()
@@ -150,7 +150,7 @@ class _Reader:
             self._add_other(item, turn)
 
     def _turn_of(self, item: JsonObject) -> int | None:
-        """Return the turn of an item, or None if it is not the model's. The model's consecutive items are one turn."""
+        """Return the turn of an item, or None if the model did not write it. Consecutive model items are one turn."""
         is_model = item.get("type") not in ("omitted", "unknown") and is_of_model(item)
         self.conversation.turns += is_model and not self._was_model
         self._was_model = is_model
@@ -213,7 +213,7 @@ class _Reader:
 
     def _parts(self, content: object) -> list[JsonObject]:
         given = content if isinstance(content, list) else [] if content is None else [content]
-        # Read all parts, even those that are not shown, because images and sounds are addressed by their number.
+        # Read all parts, even those that are not shown, because images and sounds are addressed by their index.
         parts = [self._part(each) for each in given]
         left = LONGEST_TEXT * 4
         for at, part in enumerate(parts):
@@ -265,7 +265,7 @@ def _name_in(item: JsonObject, key: str) -> str:
 
 
 def _parsed(arguments: object) -> object:
-    """Return the JSON value of a text, or the arguments unchanged if they are not a short JSON text."""
+    """Parse a call's arguments as JSON. Return them unchanged if they are too long or not valid JSON."""
     if not isinstance(arguments, str) or len(arguments) > LARGEST_VALUE:
         return arguments
     try:

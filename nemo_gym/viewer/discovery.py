@@ -25,12 +25,12 @@ NOT_READ = "the file is not read, because it is not a regular file, or is a link
 
 
 class Found(NamedTuple):
-    """The results file of a run that was found in the given paths."""
+    """A run's results file, found in the given paths."""
 
     name: str
     """The path relative to the given folder, or the name of the given file, without `.jsonl`."""
     results: Path
-    """The resolved path."""
+    """The absolute path, with links resolved."""
 
 
 class Discovery:
@@ -42,7 +42,7 @@ class Discovery:
         self.problems: list[tuple[Path, str]] = []
 
     def allows(self, path: Path) -> bool:
-        """Return whether a file may be read: it is in a given folder, or belongs to a given file.
+        """Return whether a file may be read. True if it is in a given folder, or belongs to the run of a given file.
 
         A pipe or another special file is not allowed, because opening it could block forever.
         """
@@ -85,7 +85,7 @@ class Discovery:
                 yield Found(str(results.relative_to(root).with_suffix("")), results.resolve())
 
     def _candidates(self, root: Path) -> Iterator[Path]:
-        """Yield paths that may be results files. A path may not exist yet, because no rollout has ended."""
+        """Yield possible paths of results files. A file might not exist until its run's first rollout has ended."""
         seen = 0
         for folder, folders, names in os.walk(root, onerror=self._unreadable):
             folders[:] = sorted(name for name in folders if not SKIPPED_FOLDERS.search(name))

@@ -16,7 +16,10 @@ MOST = 100
 
 
 def facets_of(db: sqlite3.Connection, census: Census, notes: Mapping[TaskKey, Note]) -> JsonObject:
-    """Return the `Facets` of api.ts. For a field with more than a thousand distinct values, none are listed."""
+    """Return the `Facets` of `viewer/src/api.ts`.
+
+    Each list of values has at most 100. The list is empty for a field with over 1000 distinct values.
+    """
     tags = Counter(tag for note in notes.values() for tag in note.tags)
     reward, steps = census.reward_range, census.steps_range
     return {

@@ -1,4 +1,4 @@
-"""The filter that all pages share, read from query parameters."""
+"""The filter that all pages of the viewer share, parsed from query parameters."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Filter:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse `outcome=failed&tool=search`, as in the page's address. Raise `UsageError` for an unknown name."""
+        """Parse a query such as `outcome=failed&tool=search`. Raise `UsageError` for an unknown name or bad value."""
         pairs = parse_qsl(text.removeprefix("?"), keep_blank_values=True)
         for name, _ in pairs:
             if name not in _READERS:
@@ -55,7 +55,7 @@ class Filter:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]]) -> Self:
-        """Read the filter among query parameters, ignoring others. Raise `UsageError` for a bad value."""
+        """Read the filter from query parameters, ignoring other parameters. Raise `UsageError` for a bad value."""
         found: dict[str, list[object]] = {}
         for name, text in pairs:
             if name in _READERS and (text or name == "field"):
@@ -72,7 +72,6 @@ class Filter:
         return self == type(self)()
 
     def without_words(self) -> Self:
-        """Return the filter without its text search."""
         return replace(self, words=None)
 
 
@@ -82,7 +81,7 @@ def filter_of(request: Request) -> Filter:
 
 
 def filter_in(pairs: Iterable[tuple[str, str]]) -> Filter:
-    """Return the filter among query parameters. Raise `HTTPException` 400 for a bad value."""
+    """Return the filter in these query parameters. Raise `HTTPException` 400 for a bad value."""
     try:
         return Filter.of(pairs)
     except UsageError as error:

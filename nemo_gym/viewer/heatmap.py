@@ -12,12 +12,12 @@ class Heatmap:
     """The cells of a heat map, filled in the order of tasks."""
 
     def __init__(self, tasks: int) -> None:
-        """Choose the size of groups so that this many tasks have at most `MOST_ROWS` rows."""
+        """Choose the number of tasks per row so that `tasks` tasks fill at most `MOST_ROWS` rows."""
         self._size = max(1, -(-tasks // MOST_ROWS))
         self._tasks: list[JsonObject] = []
         self._latest: int | None = None
         self._repeats = 0
-        # Per group and repeat: the sum and number of rewards, and the number of failures.
+        # For each group and repeat, the sum and the number of rewards and the number of failures.
         self._cells: list[list[list[float]]] = []
 
     def add(self, task: int, repeat: int, reward: float | None, *, is_failed: bool) -> None:
@@ -41,7 +41,7 @@ class Heatmap:
             cell[2] += 1
 
     def as_json(self) -> JsonObject:
-        """Return the `heatmap` of api.ts."""
+        """Return the heat map as the JSON object that `viewer/src/api.ts` defines."""
         repeats = max(map(len, self._cells), default=0)
         cells = [[_shown(cell) for cell in row] + [None] * (repeats - len(row)) for row in self._cells]
         return {"tasks": self._tasks, "repeats": repeats, "cells": cells}

@@ -42,7 +42,7 @@ def _of_evaluations(evaluations: list[JsonObject], criteria: list[JsonObject]) -
     for number, each in enumerate(evaluations, start=1):
         name = f"judge, call {number}" if len(evaluations) > 1 else "judge"
         criterion = _of_criterion(criteria[number - 1]) if is_rubric else None
-        # A judge's request has the same fields as a row's request, so it is read like a conversation.
+        # Read a judge's request like a conversation, because it has the same fields as a row's request.
         params = each.get("responses_create_params") or each.get("request")
         response = each.get("response")
         verdict = each.get("verdict_label", each.get("label", each.get("verdict")))
@@ -102,7 +102,7 @@ def _of_comparison(comparison: JsonObject) -> JsonObject:
 
 
 def _said(record: JsonObject) -> str | None:
-    """Return the texts of a request or a response, with the role before each if there are several."""
+    """Return the text of a request or a response. If several items have text, put the role before each text."""
     items = conversation_of(record, lambda *_: None).items
     texts = [(item.get("role", item["kind"]), _text_of(item)) for item in items]
     said = [(role, text) for role, text in texts if text]

@@ -21,7 +21,7 @@ __all__ = ["Library", "RunView"]
 
 LOOK_EVERY_S = 1.0
 REST = 10.0
-"""After a search for runs, the next one waits for this many times its duration."""
+"""The pause after a search for runs, as a multiple of the search's duration."""
 FINISH_S = 3600.0
 
 
@@ -50,13 +50,13 @@ class Library:
             return sorted(self._runs.values(), key=lambda run: (-run.began_at, run.name))
 
     def run(self, run_id: str) -> RunView:
-        """Return a run. Raise `KeyError` if it does not exist (any more)."""
+        """Return a run. Raise `KeyError` if it does not exist, or no longer exists."""
         self._look()
         with self._lock:
             return self._runs[run_id]
 
     def problems(self) -> list[JsonObject]:
-        """Return why files in the given paths are not shown as runs, as `Problem` objects of api.ts."""
+        """Return the problems of the last search, such as unreadable files (type `Problem` in api.ts)."""
         self._look()
         with self._lock:
             return [
@@ -74,7 +74,7 @@ class Library:
             run.refresh(wait_s=max(0.0, until - time.monotonic()))
 
     def close(self) -> None:
-        """Stop indexing."""
+        """Stop indexing, and delete the temporary folder if the viewer uses one."""
         self._indexer.stop()
         if self._temporary is not None:
             self._temporary.cleanup()
@@ -93,7 +93,7 @@ class Library:
                 runs[run.id] = run
             self._runs = runs
             ended_at = time.monotonic()
-            # Search rarely, because searching a large folder takes seconds, and all pages wait meanwhile.
+            # Search rarely, because searching a large folder takes seconds, and all pages wait for the search.
             self._looks_at = ended_at + max(LOOK_EVERY_S, REST * (ended_at - began_at))
 
     def _view(self, found: Found) -> RunView:
@@ -101,10 +101,10 @@ class Library:
         return RunView(found.name, files, self._cache, self._indexer, self._discovery.allows)
 
     def _writable(self, folder: Path) -> Path:
-        """Return `folder`, or, if it is not writable, a temporary folder that is deleted when the viewer ends."""
+        """Return `folder` if it is writable, otherwise a temporary folder that is deleted when the viewer ends."""
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Check the owner, because in a shared folder, another user could have created it first.
+            # Check the owner, because another user could have created this folder if its parent is shared.
             if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK | os.X_OK):
                 return folder
         except OSError:

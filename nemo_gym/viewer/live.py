@@ -25,18 +25,18 @@ from nemo_gym.viewer.run_view import RunView
 
 PAUSE_S = 1.0
 LOADS_S = 4.0
-"""The timeout for the loads of the servers. After a timeout, the previous loads are sent again. It is longer than the
-two seconds that the head server itself waits for a server that hangs."""
+"""Seconds to wait for the servers' load reports. After that, the page gets the previous reports again. The head server
+itself waits two seconds for a server that hangs."""
 RATE_OVER_S = 10.0
 INDEXING_S = 1.0
-"""Seconds to wait until appended lines are indexed."""
+"""The maximum time to wait for the indexing of appended lines, in seconds."""
 MOST_STREAMS = 32
 
 router = APIRouter()
 
 
 class Control(Protocol):
-    """A function that asks the collection that writes these results. It raises `NotListening` or `Refused`."""
+    """A function that sends a request to the collection of `results`. It raises `NotListening` or `Refused`."""
 
     def __call__(self, results: Path, verb: str, /, **arguments: object) -> JsonObject: ...
 
@@ -50,12 +50,10 @@ class Streams:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further stream may be opened."""
         return self._open >= MOST_STREAMS
 
     @property
     def is_closing(self) -> bool:
-        """Whether all streams must end."""
         return self._closing.is_set()
 
     @contextmanager
@@ -96,7 +94,7 @@ def ask(request: Request, body: ControlRequest) -> JsonObject:
 
 @router.get("/api/events")
 async def events(request: Request, run: Viewed) -> StreamingResponse:
-    """Send the status of a run every second until it ends."""
+    """Send the status of a run every second until the run ends."""
     streams: Streams = request.app.state.streams
     if streams.is_full:
         raise HTTPException(409, f"{MOST_STREAMS} live pages are open already: close one, then reload this page.")
@@ -123,7 +121,7 @@ async def _events(view: RunView, control: Control, streams: Streams) -> AsyncIte
 
 
 class _Servers:
-    """The latest load of each server of a run, as its head server reports it."""
+    """The latest loads of a run's servers, as reported by the run's head server."""
 
     def __init__(self, until_the_end: AsyncExitStack) -> None:
         self._until_the_end = until_the_end
@@ -131,7 +129,7 @@ class _Servers:
         self._latest: list[ServerLoad] = []
 
     async def read(self, head_server: str | None) -> list[JsonObject]:
-        """Return the latest loads, or an empty list if there is no head server or it does not answer."""
+        """Return the latest loads, or an empty list if there is no head server or the head server does not answer."""
         if head_server is None:
             return []
         if self._reader is None:
@@ -144,24 +142,28 @@ class _Servers:
         except TimeoutError:
             pass
         except LaunchError:
-            # This is not an error, because the servers stop shortly before the collection ends.
+            # Ignore this error, because the servers stop shortly before the collection ends.
             self._latest = []
         return [load.model_dump() for load in self._latest]
 
 
 class _Files:
-    """The status of a run whose collection cannot be asked, for example on another machine, from the run's files."""
+    """The status of a run, read from its files.
+
+    Used if the run's collection does not answer, for example because it runs on another machine.
+    """
 
     def __init__(self, view: RunView) -> None:
         self._view = view
         self._samples: deque[tuple[float, int]] = deque()
 
     def status(self, run: JsonObject) -> JsonObject:
-        """Return the fields of `LiveStatus`. Fields that only the collection knows are null or empty."""
+        """Return the fields of `LiveStatus`. Fields that only the collection can report are null or empty."""
         record = self._view.record
         failed = record.outcomes.failed if record else {}
         if sum(failed.values()) != run["failed"]:
-            # The record may be a few seconds older than the files. If the counts differ, show only the files' total.
+            # The record may be a few seconds older than the files. If the numbers of failures differ, show the number
+            # from the files, without causes.
             failed = {"failed": run["failed"]} if run["failed"] else {}
         return {
             "state": "collecting",

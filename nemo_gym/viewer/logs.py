@@ -15,20 +15,20 @@ from nemo_gym.schemas.row import Row
 from nemo_gym.viewer.shortening import cut
 
 SEARCHED_BYTES = 64 * 1024 * 1024
-"""Only this many bytes at the end of a log are searched."""
+"""The number of bytes at the end of a log that are searched."""
 COUNTED_BYTES = 512 * 1024 * 1024
-"""The line number of a failure is known only up to this offset, because counting lines takes time."""
+"""The maximum offset for which a line number is determined, because counting the lines takes time."""
 CHUNK_BYTES = 4 * 1024 * 1024
 LINES_AROUND = 20
 MOST_LINES = 200
-"""The maximum number of lines after the found line, if tracebacks follow it."""
+"""The maximum number of lines to show from the found line on, if they include tracebacks."""
 MOST_NEEDLES = 8
-"""The maximum number of texts to search for, because each may take a pass over a large log."""
+"""The maximum number of search terms, because the search for each may read a large log once more."""
 LONGEST_LINE = 2_000
 NEEDLE_CHARACTERS = 120
 SHORTEST_NEEDLE = 12
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x08\x0b-\x1f\x7f]")
-"""Colours and other control codes of terminals."""
+"""A regular expression for terminal control codes, such as colours. They are removed from the shown lines."""
 TRACEBACK = b"Traceback (most recent call last):"
 
 
@@ -41,7 +41,7 @@ class Window(NamedTuple):
 
 
 def log_of_failure(row: Row, files: RunFiles, given_paths: Sequence[Path]) -> JsonObject | None:
-    """Return the lines of a log around a failure, as `log` in api.ts, or None if there is no log.
+    """Return the lines of a log around a failure, in the format of `log` in api.ts, or None if there is no log.
 
     Search the log of the failed server, and then that of the agent. In each log, search for the rollout's id, and then
     for the failure's message. If nothing is found, return the last lines of the first log that exists.
@@ -49,8 +49,8 @@ def log_of_failure(row: Row, files: RunFiles, given_paths: Sequence[Path]) -> Js
     if row.failure_class is None:
         return None
     needles = list(islice(_needles(row), MOST_NEEDLES))
-    # Resolve only the parent, because a run of unknown origin may have a link in place of the folder of logs, and
-    # the files behind that link must not be shown.
+    # Resolve only the parent of the log folder. The log folder of a run from another person may be a link to a folder
+    # whose files must not be shown.
     logs = files.logs.parent.resolve() / files.logs.name
     folders = [logs, *(path.resolve() for path in given_paths if path.is_dir())]
     ends: JsonObject | None = None
@@ -112,7 +112,7 @@ def _needles(row: Row) -> Iterator[re.Pattern[bytes]]:
     except ValueError:
         rollout_id = None
     if rollout_id is not None:
-        # Require a word before the id, because an id such as 1-0 is also part of dates and of other ids.
+        # Require the word "rollout" before the id, because an id such as 1-0 is also part of dates and of other ids.
         yield re.compile(rb"rollout[ =:'\"]+" + re.escape(rollout_id.encode()) + rb"(?![\w.-]*\w)")
     for line in (row.failure_message or "").splitlines():
         text = line.strip()[:NEEDLE_CHARACTERS]
@@ -134,7 +134,7 @@ def _window(file: BinaryIO, needles: Sequence[re.Pattern[bytes]]) -> Window:
 
 
 def _last_match(file: BinaryIO, needle: re.Pattern[bytes], start: int, end: int) -> int | None:
-    """Return the offset of the last match, searching backwards. Chunks overlap by more than a needle's length."""
+    """Return the offset of the last match. Search backwards in chunks that overlap, so that no match is cut."""
     overlap = 8 * NEEDLE_CHARACTERS
     while end > start:
         begin = max(start, end - CHUNK_BYTES)
@@ -147,7 +147,6 @@ def _last_match(file: BinaryIO, needle: re.Pattern[bytes], start: int, end: int)
 
 
 def _around(file: BinaryIO, at: int, size: int) -> Window:
-    """Return the lines around an offset."""
     reach = LINES_AROUND * LONGEST_LINE
     far = MOST_LINES * LONGEST_LINE
     begin = max(0, at - reach)
@@ -168,14 +167,14 @@ def _around(file: BinaryIO, at: int, size: int) -> Window:
 
 
 def _end_of_tracebacks(tail: Sequence[bytes]) -> int:
-    """Return how many lines to show from the found line on. Tracebacks that start in them are shown to the end."""
+    """Return how many lines to show from the found line on. Show tracebacks in full, up to `MOST_LINES` lines."""
     end = min(LINES_AROUND + 1, len(tail))
     at = _next_traceback(tail, 0, end)
     while at is not None:
         # The first line that is not indented is the error's message. Its further lines may be indented.
         at = _after_indented(tail, _after_indented(tail, at + 1) + 1)
         end = max(end, min(at, len(tail), MOST_LINES))
-        # The traceback of the next error follows after a blank line, a sentence and another blank line.
+        # In a chain of errors, a blank line, a sentence and another blank line separate two tracebacks.
         at = _next_traceback(tail, at, max(at + 4, LINES_AROUND + 1))
     return end
 
@@ -191,7 +190,7 @@ def _after_indented(lines: Sequence[bytes], at: int) -> int:
 
 
 def _lines_before(file: BinaryIO, offset: int) -> int | None:
-    """Return the number of the line at an offset, from 1, or None if there are too many bytes before it to count."""
+    """Return the line number (from 1) of an offset, or None if counting lines up to the offset takes too long."""
     if offset > COUNTED_BYTES:
         return None
     file.seek(0)

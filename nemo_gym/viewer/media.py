@@ -1,6 +1,6 @@
 """Images and sounds in conversations: data in the record, or files in the folder of the row's dataset.
 
-Nothing is loaded from other hosts, and bytes are sent only if they start like a known type of image or sound.
+Nothing is loaded from other hosts, and only bytes that start like a known image or audio format are sent.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _TYPES: Sequence[tuple[re.Pattern[bytes], str]] = [
         (rb"fLaC", "audio/flac"),
     )
 ]
-"""The first bytes of each type. SVG is not one of them, because it can contain scripts."""
+"""The first bytes of each supported media type. SVG is not supported, because it can contain scripts."""
 _PROBE = 64
-"""The number of base64 characters from which the type is recognized."""
+"""The number of base64 characters to decode in order to recognize the media type."""
 _DATA_URL = re.compile(r"data:([^;,]{0,100})[^,]{0,200};base64,", re.IGNORECASE)
-# Tuples instead of sets, because other programs may write any JSON value as `type`, even an unhashable one.
+# Use tuples instead of sets, because other programs may write an unhashable value, such as a list, as `type`.
 _IMAGE_TYPES = ("input_image", "image_url", "image", "output_image", "computer_screenshot")
 _AUDIO_TYPES = ("input_audio", "audio", "output_audio")
 _FILE_KEYS: dict[Kind, str] = {"image": "image_path", "audio": "audio_path"}
@@ -45,14 +45,15 @@ LONGEST_NOTE = 300
 
 
 class Medium(NamedTuple):
-    """The content of an image or a sound."""
-
     content: bytes
     type: str
 
 
 class Reference(NamedTuple):
-    """The location of a part's content: base64 in the part, or a file. Else a note with the reason."""
+    """The location of a part's content: base64 `data` in the part, or a `file`.
+
+    If there is neither, `note` is a message with the reason.
+    """
 
     data: str | None = None
     file: str | None = None
@@ -68,7 +69,7 @@ def kind_of(part: JsonObject) -> Kind | None:
 
 
 def reference_of(part: JsonObject, kind: Kind) -> Reference:
-    """Return the file or the inline data of a content part's image or sound."""
+    """Return the location of the image or sound in a content part."""
     if isinstance(file := part.get(_FILE_KEYS[kind]), str):
         return Reference(file=file, note=file[:LONGEST_NOTE])
     data = _data_in(part, kind)
@@ -112,7 +113,7 @@ def _loaded(
         )
     type_ = {"image": "input_image", "audio": "input_audio"}[kind]
     message = {"role": "user", "content": [{**part, "type": type_}]}
-    # `with_media` checks that the file is in the folder and not too large, and that its content matches its extension.
+    # Let `with_media` read the file, because it rejects files outside the folder, and files that are too large.
     loaded = with_media({PARAMS_KEY: {"input": [message]}, MEDIA_DIR_KEY: folder})
     part = loaded[PARAMS_KEY]["input"][0]["content"][0]
     return part, reference_of(part, kind)

@@ -29,7 +29,7 @@ Tag = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_
 
 
 class NoteFields(BaseModel):
-    """The content of a note."""
+    """The fields of a note as they are sent and stored."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -71,24 +71,24 @@ class Note:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the note has neither star nor tag nor comment. Writing an empty note removes the old one."""
+        """Whether the note does not have a star, any tags or a comment. Writing an empty note removes the old one."""
         return not (self.star or self.tags or self.comment)
 
     def as_json(self) -> JsonObject:
-        """Return the `Note` of api.ts."""
+        """Return the note as JSON (type `Note` in api.ts)."""
         return asdict(self)
 
 
 class Notes:
     """The notes of one run, in `<output>_notes.jsonl`. Thread-safe, and safe for several viewers at once.
 
-    The file is only ever appended to, and the last line about a rollout counts. Resuming the run keeps the notes.
-    `--overwrite` also keeps the file, but the notes in it are then about other rollouts. Notes from before the run
-    began are therefore ignored.
+    Lines are only appended to the file, and the last line about a rollout counts. Resuming the run keeps the notes.
+    `--overwrite` also keeps the file, but its old notes are about rollouts that no longer exist. Notes from before
+    the run began are therefore ignored.
     """
 
     def __init__(self, path: Path) -> None:
-        """Use the notes in this file, which need not exist."""
+        """Manage the notes in the file `path`, which need not exist yet."""
         self.path = path
         self._record = path.with_name(f"{path.name.removesuffix(SUFFIX)}_run.json")
         self._lock = Lock()
@@ -101,13 +101,13 @@ class Notes:
         return self.all().get(key)
 
     def all(self) -> Mapping[TaskKey, Note]:
-        """Return all notes. Cheap if nothing has changed."""
+        """Return all notes. The file is read only if it has changed."""
         with self._lock:
             self._refresh()
             return self._notes
 
     def problems(self) -> list[JsonObject]:
-        """Return the lines that are not notes, as `Problem` objects of api.ts."""
+        """Return as JSON the lines that are not valid notes (type `Problem` in api.ts)."""
         with self._lock:
             self._refresh()
             return self._problems
@@ -117,7 +117,8 @@ class Notes:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         note = Note(key.task, key.repeat, star, tuple(dict.fromkeys(tags)), comment.strip(), now)
         if os.path.lexists(self.path) and not _is_own_file(self.path):
-            # A run of unknown origin must not make the viewer write to other files, or wait for the reader of a pipe.
+            # Runs may come from strangers. A link could make the viewer write to another file, and a pipe
+            # could block the viewer.
             raise DataError(f"{self.path}: the note cannot be written, because {NOT_A_FILE}. Remove the file.")
         try:
             with locked_log(self.path) as log:
@@ -146,7 +147,7 @@ class Notes:
         self._read_at = versions
 
     def _lines(self) -> Iterator[_Line]:
-        """Yield the lines of the file that are notes, and record the other lines as problems."""
+        """Yield the valid notes of the file. Record every other line as a problem."""
         try:
             for number, raw in read_raw_lines(self.path):
                 try:

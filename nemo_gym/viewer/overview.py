@@ -28,12 +28,15 @@ BINS = 20
 MOST_CAUSES = 100
 MOST_MESSAGE = 2000
 LOOK_EVERY = 20_000
-"""The number of rollouts between two checks whether the client has disconnected."""
+"""The number of rollouts to process before checking again whether the client has disconnected."""
 MEASURED = ("steps", "input_tokens", "output_tokens", "seconds", "model_seconds", "tool_seconds")
 
 
 def overview_of(run: RunView, filter: Filter, *, is_cancelled: Callable[[], bool] = never) -> JsonObject:
-    """Return the `Overview` of api.ts for the selected rollouts. Raise `Cancelled` if the client disconnects."""
+    """Return the overview of the selected rollouts (type `Overview` in api.ts).
+
+    Raise `Cancelled` if the client disconnects.
+    """
     with run.index.selection(filter, is_cancelled) as (db, selected):
         recorded = recorded_progress(run.record) if filter.is_empty and run.record else None
         return {
@@ -117,7 +120,7 @@ def _binned(values: Sequence[float], low: float, high: float) -> list[int]:
 
 
 def _failures(run: RunView, db: sqlite3.Connection, selected: Selected) -> Iterator[JsonObject]:
-    """Yield the failures by cause, each with the message of its first rollout."""
+    """Yield the most frequent causes of failure, each with the message of its first rollout."""
     failed = Selected(selected.tables, [*selected.conditions, "outcome = 'failed'"]).clause
     groups = db.execute(
         f"SELECT failure, tier, server, COUNT(*), MIN(id) {failed} GROUP BY 1, 2, 3 ORDER BY 4 DESC LIMIT ?",
@@ -156,7 +159,7 @@ def _distributions(
 def _distribution(name: str, values: list[float]) -> JsonObject:
     values.sort()
     low, high, count = values[0], values[-1], len(values)
-    # A few outliers must not squeeze all other values into one bin, so the last bin has all larger values.
+    # Count all values above a limit in the last bin. Otherwise, outliers could squeeze all other values into one bin.
     high = min(high, max(values[math.ceil(0.99 * count) - 1] * 1.25, low))
     return {
         "name": name,

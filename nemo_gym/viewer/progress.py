@@ -1,4 +1,4 @@
-"""How many rollouts of a run had ended, and how many were running, over time."""
+"""The progress of a run over time: the numbers of finished and of running rollouts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLOCKS_DIFFER_S = 60.0
 
 
 def recorded_progress(record: RunRecord) -> JsonObject | None:
-    """Return the progress of the whole run, as its sessions recorded it, or None if it was not recorded."""
+    """Return the recorded progress over all sessions of a run, or None if fewer than two points were recorded."""
     points: list[Point] = []
     began: datetime | None = None
     for session in (*record.earlier_sessions, record):
@@ -43,7 +43,10 @@ def recorded_progress(record: RunRecord) -> JsonObject | None:
 
 
 def progress_of(db: sqlite3.Connection, selected: Selected, record: RunRecord | None) -> JsonObject:
-    """Return the progress of the selected rollouts from the times of their calls. It is empty without such times."""
+    """Return the progress of the selected rollouts, from the recorded times of their calls.
+
+    If no times were recorded, the lists in the result are empty.
+    """
     timed = Selected(selected.tables, list(selected.conditions), list(selected.values))
     timed.add("ended_at IS NOT NULL")
     if record is not None:
@@ -69,7 +72,7 @@ def progress_of(db: sqlite3.Connection, selected: Selected, record: RunRecord | 
 
 
 def _cumulated(db: sqlite3.Connection, timed: Selected, column: str, began: float, step: float) -> list[int]:
-    """Return, for each point in time, the number of rollouts whose time in `column` is not later."""
+    """Return, for each point in time, how many rollouts have a time in `column` up to this point."""
     counts = [0] * MOST_POINTS
     rows = db.execute(
         f"SELECT CAST(({column} - ?) / ? + 0.999999 AS INTEGER), COUNT(*) {timed.clause} GROUP BY 1",

@@ -1,4 +1,4 @@
-"""Read parts of records. Any field may have a value of any type, because other programs write records, too."""
+"""Read parts of records. Other programs write records, too, so any field may have a value of any type."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def object_at(record: Mapping[str, object], key: str) -> JsonObject:
 
 
 def objects_in(value: object) -> list[JsonObject]:
-    """Return the objects in a list, or an empty list if the value is not a list."""
+    """Return the items of a list that are objects, or an empty list if the value is not a list."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def moment_of(text: str | None) -> datetime | None:
-    """Parse a time in ISO 8601. Without a time zone it is in UTC. Return None if the text is not a time."""
+    """Parse an ISO 8601 time. Assume UTC if the time zone is missing. Return None if the text is not a time."""
     try:
         moment = datetime.fromisoformat(text) if text else None
     except ValueError:
@@ -29,7 +29,7 @@ def moment_of(text: str | None) -> datetime | None:
 
 
 def seconds_of(text: str) -> float | None:
-    """Parse a time in ISO 8601 to seconds since the epoch. Return None if the text is not a time."""
+    """Convert an ISO 8601 time to seconds since the epoch. Return None if the text is not a time."""
     try:
         moment = moment_of(text)
         return None if moment is None else moment.timestamp()

@@ -27,22 +27,21 @@ AT_ONCE = 200
 MOST_COMPARED = 6
 
 _LOADS_FILE = re.compile(r"\s*<(?:script|link)\b[^>]*\b(?:src|href)=\"\./[^>]*>(?:</script>)?")
-"""An element of the page that loads a script or a style sheet from the server."""
+"""A regex for the elements of the page that load a script or a style sheet from the server."""
 
 
 class Written(NamedTuple):
-    """The size of a written report, and the number of rollouts in it (`included`)."""
+    """The result of writing a report. `bytes` is the report's size, and `included` the number of rollouts in it."""
 
     bytes: int
     included: int
     total: int
-    """The number of rollouts that the filter selects."""
+    """The number of rollouts that match the filter."""
     problems: list[str]
     """The reasons why parts of the report are missing."""
 
 
 def write_report(library: Library, selection: Selection, path: Path) -> Written:
-    """Write a report of all runs."""
     library.finish()
     collector = _Collector(library, selection)
     report = asyncio.run(collector.report())
@@ -53,11 +52,11 @@ def write_report(library: Library, selection: Selection, path: Path) -> Written:
 
 
 class _Unavailable(DataError):
-    """The error if the API does not return a part of the report."""
+    """Raised if the API does not return a part of the report."""
 
 
 class _Collector:
-    """A client that gets all data of the pages from the API, so that a report shows the same as the server."""
+    """A client that gets all data of the pages from the API, so that a report shows the same as the live viewer."""
 
     def __init__(self, library: Library, selection: Selection) -> None:
         self._library = library
@@ -67,7 +66,7 @@ class _Collector:
         self.problems: list[str] = []
 
     async def report(self) -> JsonObject:
-        """Return the `Report` of api.ts."""
+        """Return the report as JSON (type `Report` in api.ts)."""
         async with self._api:
             return await self._report()
 
@@ -96,7 +95,7 @@ class _Collector:
         )
 
     async def _rows(self, run_id: str) -> tuple[list[JsonObject], int]:
-        """Return the chosen rows of the table, and the number of rows that the filter selects."""
+        """Return the rows to include, and the number of all rows that match the filter."""
         selection = self._selection
         rows: list[JsonObject] = []
         while True:
@@ -167,7 +166,7 @@ def _media_in(rollout: JsonObject) -> Iterator[JsonObject]:
 
 def _page_with(report: JsonObject) -> bytes:
     """Return the HTML page with its script, its style sheet and the report's data inlined."""
-    # These can be inlined, because the build escapes `</script>`, which would end the script.
+    # Inlining the files is safe, because the build escapes `</script>`, which would end the script element.
     program, styles = _part_of_page("app.js"), _part_of_page("app.css")
     # Forbid all requests, so that a script that a model wrote cannot send data anywhere.
     policy = (
@@ -187,7 +186,9 @@ def _part_of_page(name: str) -> str:
     try:
         return (PAGE / name).read_text("utf-8")
     except FileNotFoundError as error:
-        raise DataError(f"{PAGE / name} is missing. In a checkout, build it with 'make viewer'.") from error
+        raise DataError(
+            f"{PAGE / name} is missing. In a checkout, build it with 'make viewer'. Otherwise, reinstall nemo_gym."
+        ) from error
 
 
 def _hash_of(text: str) -> str:

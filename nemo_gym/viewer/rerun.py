@@ -1,4 +1,4 @@
-"""Commands that run one task of a run again, for pasting into a shell."""
+"""Shell commands, ready to paste, that run one task of a run again."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ END_TO_END = ("eval", "run")
 PUBLISHED_NAME = "ng_e2e_collect_rollouts"
 NO_SERVE = "--no-serve"
 READY = "head server:"
-"""The text that `ng env start` prints once all servers answer. If a server fails, the command ends instead."""
+"""The text that `ng env start` prints when all servers are ready. If a server fails, the command ends instead."""
 SERVER_FLAGS = {
     "--config", "--benchmark", "--environment", "--resources-server", "--model-type", "--search-dir",
     "--restart-limit", "--model-endpoint-readiness-timeout-seconds", "--policy-base-url", "--policy-api-key",
     "--policy-model-name",
 }  # fmt: skip
-"""The flags that say which servers are started and how."""
+"""The flags that select the servers, or change how they start."""
 WITHOUT_VALUE = {"--auto-install"}
 
 
 def rerun_of(
     record: RunRecord | None, files: RunFiles, planned: Place | None, media_dir: str | None = None
 ) -> str | None:
-    """Return commands that start the run's servers and collect this rollout again, or None if this is impossible.
+    """Return shell commands that start the run's servers and collect one rollout again, or None if this is impossible.
 
-    The commands use the planned row, which has the same prompt, sampling parameters and agent. `media_dir` is the
-    folder of the images and sounds that the row names.
+    The commands use the planned row, which has the rollout's prompt, sampling parameters and agent. `media_dir` is the
+    folder of the images and sounds that the row refers to.
     """
     if record is None or planned is None or record.regraded is not None:
         return None
@@ -49,7 +49,7 @@ def rerun_of(
 
 def _collecting(files: RunFiles, planned: Place, media_dir: str | None) -> Iterator[str]:
     name, materialized = _name_of(planned), shlex.quote(str(files.materialized.resolve()))
-    # Write the row into the media folder, because rows name images and sounds relative to their own file.
+    # Write the row into the media folder, because the paths of images and sounds are relative to the row's file.
     rows = shlex.quote(os.path.join(media_dir or "", f"{name}.jsonl"))
     yield f"sed -n {planned.line}p {materialized} > {rows}"
     yield f"ng eval run {NO_SERVE} --input {rows} --output {name}_again.jsonl --num-repeats 1"

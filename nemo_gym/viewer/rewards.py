@@ -1,4 +1,4 @@
-"""The rewards of a run's tasks, added up by a query of the index."""
+"""The sums of each task's rewards, computed by a query of the run's index."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nemo_gym.viewer.index.entry import REPEAT_BITS
 from nemo_gym.viewer.library import RunView
 
 UNNAMED = "rollouts"
-"""The agent's name for rollouts that do not name their agent, as in `ng eval compare`."""
+"""The agent name for rollouts whose row does not name an agent. `ng eval compare` uses the same name."""
 SUMS = (
     f"agent, id >> {REPEAT_BITS}, COUNT(reward), TOTAL(reward), TOTAL(reward * reward), COUNT(*) - COUNT(reward),"
     " MIN(reward), MAX(reward), TOTAL(reward NOT IN (0, 1))"
@@ -20,14 +20,12 @@ SUMS = (
 
 
 class TaskId(NamedTuple):
-    """A task of an agent."""
-
     agent: str
     task: int
 
 
 class TaskSums(NamedTuple):
-    """The rewards of one task, added up."""
+    """Statistics of one task's rewards: their number, their sum and the sum of their squares."""
 
     scored: int
     total: float
@@ -42,8 +40,6 @@ class TaskSums(NamedTuple):
 
 @dataclass
 class RunRewards:
-    """The rewards of a run, by task."""
-
     run: RunView
     tasks: dict[TaskId, TaskSums] = field(default_factory=dict)
     lows: dict[str, float] = field(default_factory=dict)
@@ -54,7 +50,7 @@ class RunRewards:
 
     @classmethod
     def read(cls, run: RunView, selected: Filter) -> RunRewards:
-        """Add up the selected rollouts that have an outcome."""
+        """Sum the rewards of the selected rollouts. Rollouts that have not ended are skipped."""
         found = cls(run)
         with run.index.selection(selected) as (db, rollouts):
             ended = Selected(rollouts.tables, [*rollouts.conditions, "outcome != 'unresolved'"])
@@ -71,16 +67,14 @@ class RunRewards:
 
     @property
     def agents(self) -> list[str]:
-        """The names of the run's agents."""
         return list(dict.fromkeys(task.agent for task in self.tasks))
 
     @property
     def failed(self) -> int:
-        """The number of the run's rollouts without a reward."""
         return sum(sums.failed for sums in self.tasks.values())
 
     def renamed(self, agent: str) -> RunRewards:
-        """Return these rewards with another name of the agent. There must be only one agent."""
+        """Return a copy in which the agent has another name. The run must have only one agent."""
         return RunRewards(
             self.run,
             {TaskId(agent, each.task): sums for each, sums in self.tasks.items()},

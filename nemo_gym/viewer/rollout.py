@@ -1,7 +1,8 @@
 """One rollout with everything that its page shows.
 
-A reply has about 2 MB of items at most, because a file may have 200 MB in one line. Long texts and values are cut (see
-`shortening`), and items that do not fit are requested with `&from=`. `/api/raw` streams the whole line.
+A reply has at most about 2 MB of items, because a single line of a rollouts file may be 200 MB long. Long texts and
+values are cut (see `shortening`). With `&from=`, the page requests the items that did not fit. `/api/raw` streams the
+whole line.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ ITEMS_BYTES = 2_000_000
 MOST_TOOLS = 256
 LONGEST_DESCRIPTION = 4_000
 LARGEST_RECORD = 512 * 1024 * 1024
-"""A record with more than this many bytes is not parsed, because that takes several times its size in memory."""
+"""A record with more than this many bytes is not parsed, because parsing takes several times its size in memory."""
 MOST_VALUES = 20_000_000
 """A record with more than this many values is not parsed, because each may take 100 bytes of memory."""
 
@@ -53,7 +54,7 @@ SHOWN_ELSEWHERE = {
     PARAMS_KEY, "response", "reward", "reward_components", AGENT_REF_KEY, MASK_KEY, INSTANCE_CONFIG_KEY,
     CAPTURE_KEY, TRAJECTORY_KEY, OBSERVATIONS_KEY, "policy_version", *POLICY_KEYS,
 }  # fmt: skip
-"""Fields that the page shows separately, so they are not in its lists of fields."""
+"""Fields that the page shows separately, and therefore omits from its lists of fields."""
 
 
 class Shown(NamedTuple):
@@ -63,7 +64,7 @@ class Shown(NamedTuple):
     place: Place
     record: JsonObject
     planned: JsonObject | None
-    """The row as its agent received it. None if it is unknown, or if it is the record itself."""
+    """The row that the agent received. None if this row is unknown, or if the record is this row."""
 
 
 def place_of(run: RunView, key: TaskKey, attempt: int | None = None) -> Place:
@@ -77,12 +78,16 @@ def place_of(run: RunView, key: TaskKey, attempt: int | None = None) -> Place:
         return current
     found = [place for place in run.index.attempts(key) if place.attempt == attempt]
     if not found:
-        raise HTTPException(404, f"Rollout {key} of {run.name} does not have a record of attempt {attempt}.")
+        raise HTTPException(
+            404,
+            f"Rollout {key} of {run.name} does not have a record of attempt {attempt}. Open the rollout from the "
+            "table.",
+        )
     return found[-1]
 
 
 def shown_at(run: RunView, place: Place) -> Shown:
-    """Read the record at a position. Raise `HTTPException` 409 if it is too large."""
+    """Read the record at a position. Raise `HTTPException` 409 if the record is too large."""
     if place.bytes > LARGEST_RECORD:
         raise HTTPException(
             409,
@@ -111,7 +116,7 @@ def conversation_at(shown: Shown) -> Conversation:
 def rollout_json(
     shown: Shown, given_paths: Sequence[Path], *, first_item: int = 0, items_bytes: int = ITEMS_BYTES
 ) -> JsonObject:
-    """Return the `Rollout` of api.ts, without its neighbours."""
+    """Return the rollout as JSON (type `Rollout` in api.ts), with `previous` and `next` set to None."""
     run, place, record, _ = shown
     row, key = Row(record), place.key
     conversation = conversation_at(shown)
@@ -149,7 +154,7 @@ def rollout_json(
 
 
 def _fitting(items: Sequence[JsonObject], most_bytes: int) -> list[JsonObject]:
-    """Return the first items that have at most `most_bytes` together, but at least one item."""
+    """Return as many items as fit into `most_bytes` of JSON, but at least one."""
     found: list[JsonObject] = []
     left = most_bytes
     for item in items:
@@ -178,7 +183,7 @@ def _usage(row: Row) -> JsonObject | None:
     if (usage := row.usage) is None:
         return None
     given, written = (object_at(usage, f"{side}_tokens_details") for side in ("input", "output"))
-    # Chat Completions has other names for the counts of tokens.
+    # Also try the names of the Chat Completions API, because the usage object may have the format of that API.
     return {
         "input_tokens": _count(usage.get("input_tokens", usage.get("prompt_tokens"))),
         "output_tokens": _count(usage.get("output_tokens", usage.get("completion_tokens"))),
@@ -188,7 +193,7 @@ def _usage(row: Row) -> JsonObject | None:
 
 
 def _tools(row: Row) -> list[JsonObject]:
-    """Return the tools in the model's last response, or else in the row. The environment may have added tools."""
+    """Return the tools in the response, or else in the row. The environment may have added tools to the response."""
     given = (row.response or {}).get("tools") or (row.params or {}).get("tools")
     tools = [tool for tool in given if isinstance(tool, dict)] if isinstance(given, list) else []
     return [_tool(tool) for tool in tools[:MOST_TOOLS]]
@@ -224,14 +229,17 @@ def _components(record: JsonObject) -> dict[str, float]:
 
 
 def _given(shown: Shown) -> JsonObject:
-    """Return the fields of the planned row. If it is missing, return none, as any field may come from grading."""
+    """Return the fields of the planned row, or an empty dict if that row is unknown.
+
+    The record of an unresolved rollout is its planned row. Other records may have fields that come from grading.
+    """
     if shown.place.outcome is Outcome.UNRESOLVED:
         return shortened_fields(_own_fields(shown.record))
     return shortened_fields(_own_fields(shown.planned or {}))
 
 
 def _graded(shown: Shown) -> JsonObject:
-    """Return the fields of a record that its planned row does not have, or has with another value."""
+    """Return the fields of a record that the planned row does not have, or has with another value."""
     if shown.place.outcome is Outcome.UNRESOLVED:
         return {}
     planned, fields = shown.planned or {}, _own_fields(shown.record)

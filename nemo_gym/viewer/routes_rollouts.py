@@ -31,20 +31,20 @@ router = APIRouter()
 
 
 class NoteRequest(NoteFields):
-    """A new note on a rollout of a run."""
+    """A request to write a note on a rollout of the run with the id `run`."""
 
     run: str
 
 
 class Asked(NamedTuple):
-    """The record that a request is about."""
+    """The run and the rollout (or attempt) that a request names."""
 
     run: RunView
     place: Place
 
 
 class Order(NamedTuple):
-    """The order of the table from which a rollout was opened."""
+    """The sort order of the table from which a rollout was opened."""
 
     sort: str = "task"
     order: Literal["asc", "desc"] = "asc"
@@ -77,9 +77,9 @@ def rollout(
     order: Annotated[Order, Depends()],
     from_item: Annotated[int, Query(alias="from", ge=0)] = 0,
 ) -> Response:
-    """Return one rollout, with the keys of the rollouts before and after it in the table of the page.
+    """Return one rollout, with the keys of the rollouts before and after it in the table.
 
-    Because `task` and `repeat` identify the rollout, the table is filtered by `filter.task` and `filter.repeat`.
+    The filter of the table uses `filter.task` and `filter.repeat`, because `task` and `repeat` name the rollout.
     """
     found = rollout_json(shown_at(*asked), paths, first_item=from_item)
     is_descending = order.order == "desc"
@@ -90,19 +90,16 @@ def rollout(
 
 @router.get("/api/tokens")
 def tokens(asked: Rollout) -> Response:
-    """Return the training sequences of a rollout."""
     return json_response(tokens_of(shown_at(*asked).record))
 
 
 @router.get("/api/task")
 def task(run: Viewed, task: Index, paths: Paths) -> Response:
-    """Return all repeats of a task."""
     return json_response(task_json(run, task, paths))
 
 
 @router.get("/api/compare")
 def compare(request: Request, run: Annotated[list[str], Query()], selected: Filtered) -> Response:
-    """Compare several runs task by task."""
     if not 2 <= len(run) <= MOST_RUNS or len(set(run)) < len(run):
         raise HTTPException(400, f"run: expected 2 to {MOST_RUNS} different runs.")
     return json_response(compare_json([run_of(request, each) for each in run], selected))
@@ -110,13 +107,11 @@ def compare(request: Request, run: Annotated[list[str], Query()], selected: Filt
 
 @router.get("/api/notes")
 def notes(run: Viewed) -> Response:
-    """Return all notes of a run."""
     return json_response([note.as_json() for _, note in sorted(run.notes.all().items())])
 
 
 @router.post("/api/notes")
 def write_note(request: Request, body: NoteRequest) -> Response:
-    """Replace the note on a rollout."""
     run = run_of(request, body.run)
     key = place_of(run, TaskKey(body.task, body.repeat)).key
     return json_response(run.notes.write(key, star=body.star, tags=body.tags, comment=body.comment).as_json())
@@ -124,10 +119,10 @@ def write_note(request: Request, body: NoteRequest) -> Response:
 
 @router.get("/api/raw")
 def raw(asked: Rollout) -> Response:
-    """Stream the line of a rollout from its file, because it may be larger than the memory."""
+    """Stream the line of a rollout from its file, because a long line might not fit into memory."""
     place = asked.place
     try:
-        # Open the file before the response starts, because an error can then still change the status.
+        # Open the file before the response starts. An error can then still change the HTTP status.
         file = place.path.open("rb")
     except OSError as error:
         raise HTTPException(409, f"{place.path}: cannot be read ({error.strerror}). Check the path.") from error
@@ -138,7 +133,7 @@ def raw(asked: Rollout) -> Response:
 
 @router.get("/api/media")
 def media(asked: Rollout, n: Index, paths: Paths) -> Response:
-    """Return image or sound number `n` of a conversation."""
+    """Return an image or a sound of a conversation. `n` counts both together, from 0."""
     shown = shown_at(*asked)
     found = conversation_at(shown).media
     if n >= len(found):

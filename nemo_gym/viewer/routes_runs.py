@@ -1,4 +1,4 @@
-"""Routes about runs and their tables: runs, facets, rollouts, overview, selection."""
+"""Routes that return runs, and the rollouts of one run: as a table, as an overview, or as a file to download."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ T = TypeVar("T")
 
 
 def library_of(request: Request) -> Library:
-    """Return the library of the application."""
     library: Library = request.app.state.library
     return library
 
 
 def run_of(request: Request, run: str) -> RunView:
-    """Return the run that a request names, after indexing what was appended to its files."""
+    """Return the run with this id, after indexing the lines that were appended to its files."""
     return _known(library_of(request), run)
 
 
@@ -44,7 +43,7 @@ Viewed = Annotated[RunView, Depends(run_of)]
 
 @router.get("/runs")
 def runs(library: Annotated[Library, Depends(library_of)]) -> Response:
-    """Return all runs, the latest first."""
+    """Return all runs, the latest first, and the problems found while searching for them."""
     found = library.runs()
     for run in found:
         run.refresh(wait_s=0.0)
@@ -53,13 +52,12 @@ def runs(library: Annotated[Library, Depends(library_of)]) -> Response:
 
 @router.get("/runs/{run_id}")
 def one_run(library: Annotated[Library, Depends(library_of)], run_id: str) -> Response:
-    """Return a run."""
     return json_response(_known(library, run_id).as_json())
 
 
 @router.get("/facets")
 def facets(run: Viewed) -> Response:
-    """Return the values that the filter offers for a run."""
+    """Return the values from which the user can choose in the filter."""
     census = run.index.census()
     with run.index.reading() as db:
         return json_response(facets_of(db, census, run.notes.all()))
@@ -77,7 +75,7 @@ async def rollouts(
     limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 100,
     column: Annotated[tuple[str, ...], Query(max_length=100)] = (),
 ) -> Response:
-    """Return a part of the filtered and sorted table."""
+    """Return the rows of one page of the table, and the number of all rows that match the filter."""
 
     def select(is_cancelled: Callable[[], bool]) -> Response:
         page = run.index.select(
@@ -91,7 +89,6 @@ async def rollouts(
 
 @router.get("/overview")
 async def overview(request: Request, run: Viewed, filter: Filtered) -> Response:
-    """Return the overview of the selected rollouts."""
     return await while_connected(
         request, lambda is_cancelled: json_response(overview_of(run, filter, is_cancelled=is_cancelled))
     )
@@ -99,18 +96,18 @@ async def overview(request: Request, run: Viewed, filter: Filtered) -> Response:
 
 @router.get("/selection")
 async def selection(request: Request, run: Viewed, filter: Filtered) -> Response:
-    """Return the lines of the selected rollouts, unchanged."""
-    # Search before the response starts, so that an error can still change the status.
+    """Stream the lines of the selected rollouts, unchanged, as a file to download."""
+    # Run the query before the response starts. An error can then still change the HTTP status.
     await while_connected(request, lambda is_cancelled: run.index.count(filter, is_cancelled))
     name = f"{run.files.results.stem}_selection.jsonl"
-    # Replace all other characters, because header values are Latin-1.
+    # Replace every character that is not safe in an HTTP header.
     safe = "".join(each if each.isascii() and (each.isalnum() or each in "-_.") else "_" for each in name)
     headers = {"content-disposition": f'attachment; filename="{safe}"'}
     return StreamingResponse(_lines(run, filter), media_type="application/jsonl", headers=headers)
 
 
 def _lines(run: RunView, filter: Filter) -> Iterator[bytes]:
-    """Yield the lines in chunks, because each chunk costs a switch between threads."""
+    """Yield the lines in large chunks, because each chunk costs a switch between threads."""
     chunk: list[bytes] = []
     size = 0
     for place in run.index.places(filter):
@@ -123,7 +120,7 @@ def _lines(run: RunView, filter: Filter) -> Iterator[bytes]:
 
 
 async def while_connected(request: Request, work: Callable[[Callable[[], bool]], T]) -> T:
-    """Do slow work in a thread, and cancel it if the client disconnects."""
+    """Run slow work in a thread, and cancel it if the client disconnects."""
     has_left = Event()
     task = asyncio.create_task(run_in_threadpool(work, has_left.is_set))
     try:
@@ -132,7 +129,7 @@ async def while_connected(request: Request, work: Callable[[Callable[[], bool]],
                 has_left.set()
         return task.result()
     except Cancelled:
-        raise HTTPException(CLIENT_CLOSED_REQUEST, "The client left.") from None
+        raise HTTPException(CLIENT_CLOSED_REQUEST, "The client disconnected.") from None
     finally:
         has_left.set()
 
@@ -149,5 +146,5 @@ def _known(library: Library, run_id: str) -> RunView:
 
 
 def json_response(value: object, status: int = 200) -> Response:
-    """Return a JSON response. Names of files in it may be invalid Unicode, which `dump_json` replaces."""
+    """Return a JSON response. `dump_json` replaces invalid Unicode, which file names may contain."""
     return Response(dump_json(value), status, media_type="application/json")

@@ -1,4 +1,4 @@
-"""The metrics of a run, from its `x_aggregate_metrics.json`, with their meanings."""
+"""The metrics of a run, from its `<stem>_aggregate_metrics.json`, with their meanings."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from nemo_gym.schemas.row import Row
 from nemo_gym.viewer.recorded import object_at
 
 LONGEST_PARSED = 4 << 20
-"""Of a file with more than this many bytes, only parts are parsed. The rest is metrics of tasks, not shown here."""
+"""If a metrics file has more than this many bytes, its metrics per task are skipped. The viewer does not show them."""
 PARTS = ("agent_ref", "agent_metrics", "key_metrics")
 _PART = re.compile(rb'^    "(agent_ref|agent_metrics|key_metrics)": \{', re.MULTILINE)
 _END = b"\n    }"
 
 
 def metrics_of(files: RunFiles) -> list[JsonObject]:
-    """Return the metrics of all agents, as in the `Overview` of api.ts. Return none if the file is not readable."""
+    """Return the metrics of all agents (see `Overview` in api.ts). If the file is unreadable, return an empty list."""
     try:
         entries = list(_entries(files.metrics))
     except (OSError, ValueError):
@@ -42,7 +42,7 @@ def metrics_of(files: RunFiles) -> list[JsonObject]:
 
 
 def _entries(path: Path) -> Iterator[JsonObject]:
-    """Yield the entry of each agent. If the file is large, the entries do not have the metrics of tasks."""
+    """Yield the entry of each agent. If the metrics file is large, omit the metrics per task."""
     if path.stat().st_size > LONGEST_PARSED:
         yield from _parts_of_entries(path)
         return
@@ -51,7 +51,7 @@ def _entries(path: Path) -> Iterator[JsonObject]:
 
 
 def _parts_of_entries(path: Path) -> Iterator[JsonObject]:
-    # The patterns are reliable, as collections write this indentation and JSON strings do not have line breaks.
+    # Regular expressions are reliable here: JSON strings have no line breaks, and metrics files are always indented.
     entry: JsonObject = {}
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
         for part in _PART.finditer(text):

@@ -14,19 +14,19 @@ from nemo_gym.rollouts.run_record import RunRecord
 
 RunState = Literal["running", "finished", "interrupted", "stopped", "killed", "unknown"]
 SILENT_S = 60.0
-"""A record older than this is not a sign of life, because a running collection writes it every five seconds."""
+"""The age in seconds from which a record is outdated. A running collection updates its record every 5 s."""
 
 
 def state_of(files: RunFiles, record: RunRecord | None) -> RunState:
-    """Return the state of a run. If its process ended without recording how, the run was killed."""
+    """Return the state of a run. A run whose process ended without recording a final state was killed."""
     if record is None:
         return "unknown"
     if record.state != "running":
         return record.state
     if record.host != socket.gethostname():
         return "running" if _age_of(files) < SILENT_S else "unknown"
-    # Try the lock only if the process seems to be gone, so that a starting collection does not find it taken. The age
-    # is checked too, because another process may have the same id by now.
+    # Test the lock only if the process seems to have ended. The test takes the lock for a moment, and a collection
+    # that starts at this moment fails. Also check the age of the record, because process ids are reused.
     is_there = is_alive(record.pid) and _age_of(files) < SILENT_S
     return "running" if is_there or _is_locked(files) else "killed"
 
@@ -48,7 +48,7 @@ def _is_locked(files: RunFiles) -> bool:
     except BlockingIOError:
         return True
     except OSError:
-        # The file system does not support locks.
+        # The file system does not support locks, so no process can hold this lock.
         return False
     finally:
         os.close(opened)

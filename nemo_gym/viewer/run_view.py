@@ -23,16 +23,16 @@ from nemo_gym.viewer.recorded import moment_of
 from nemo_gym.viewer.run_state import state_of
 
 REFRESH_S = 0.3
-"""Seconds that a request waits until appended lines are indexed. A small file is complete by then."""
+"""The maximum number of seconds that a request waits until appended lines are indexed. A small file needs less."""
 
 
 class RunView:
-    """One run. Thread-safe."""
+    """One run with its files, its index and its notes. Thread-safe."""
 
     def __init__(
         self, name: str, files: RunFiles, cache: Path, indexer: Indexer, allows: Callable[[Path], bool]
     ) -> None:
-        """Keep the index of the run in the folder `cache`. A file for which `allows` returns False is not read."""
+        """Store the index of the run in the folder `cache`. Files for which `allows` returns False are not read."""
         self.id = hashlib.sha256(os.fsencode(files.results)).hexdigest()[:12]
         self.name = name
         self.files = files
@@ -60,7 +60,7 @@ class RunView:
 
     @property
     def began_at(self) -> float:
-        """When the run began, or else when its results were written, in seconds since the epoch."""
+        """The start of the run in seconds since the epoch; if unknown, the time when the results were last written."""
         began_at = moment_of(self.record.started_at) if self.record else None
         if began_at is not None:
             return began_at.timestamp()
@@ -70,9 +70,9 @@ class RunView:
             return 0.0
 
     def refresh(self, wait_s: float = REFRESH_S) -> None:
-        """Index what was appended to the files, and wait up to `wait_s` seconds. Cheap if nothing has changed."""
+        """Let the indexer read the lines that were appended to the files. Wait for it at most `wait_s` seconds."""
         index = _version(self.index.path)
-        # Watch the index, too, because a damaged index is deleted, and the new one is empty.
+        # Also check the inode of the index, because a damaged index is deleted and replaced by an empty one.
         seen = [*map(_version, paths_of(self.files).values()), index and index[0]]
         with self._lock:
             has_changed, self._seen = seen != self._seen or index is None or self._fault is not None, seen
@@ -81,7 +81,7 @@ class RunView:
         self._indexer.wait(self, wait_s)
 
     def index_some(self, seconds: float) -> bool:
-        """Index for about this many seconds. Return whether more is left to index."""
+        """Index the run's files for about `seconds`. Return whether lines are left to index."""
         return self.index.index_some(seconds)
 
     def cannot_index(self, problem: str | None) -> None:
@@ -89,11 +89,11 @@ class RunView:
         self._fault = problem
 
     def census(self) -> Census:
-        """Return the counts over all rollouts, which may be slightly older than the index of a growing run."""
+        """Return the counts over all rollouts. While the run grows, they may lag slightly behind the index."""
         return self.index.census()
 
     def as_json(self) -> JsonObject:
-        """Return the `Run` of api.ts."""
+        """Return the run as JSON (type `Run` in api.ts)."""
         record, state = self.record, state_of(self.files, self.record)
         try:
             summary = self.index.summary(is_running=state == "running")
@@ -155,7 +155,7 @@ def _version(path: Path) -> tuple[int, ...] | None:
 
 
 def _seconds(record: RunRecord | None, *, is_running: bool) -> float | None:
-    """Return how long the latest session ran, or has been running."""
+    """Return the duration of the latest session, up to now if it is still running."""
     started_at = moment_of(record.started_at) if record else None
     ended_at = datetime.now(UTC) if is_running else moment_of(record.ended_at) if record else None
     return max(0.0, (ended_at - started_at).total_seconds()) if started_at and ended_at else None
@@ -166,7 +166,7 @@ def _model_of(record: RunRecord | None) -> str | None:
 
 
 def _settings(record: RunRecord | None) -> JsonObject:
-    """Return the settings of a run with dotted names, without those that are not set."""
+    """Return a run's recorded settings that are not empty, keyed by dotted name."""
     settings: JsonObject = {}
     waiting: list[tuple[str, object]] = [("", {**record.settings, "models": record.models})] if record else []
     while waiting:

@@ -19,23 +19,23 @@ from nemo_gym.viewer.run_view import RunView
 
 AT_ONCE = 1000
 VIEW_NAMES = ("sort", "order", "column")
-"""Parameters of a page's address that do not belong to the filter."""
+"""Query parameters of a page's URL that do not belong to the filter."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A filter, an order, and how many rollouts of each run are chosen."""
+    """A selection of rollouts: a filter, a sort order, and the maximum number of rollouts per run."""
 
     filter: Filter
     query: str = ""
-    """The filter as query parameters."""
+    """The filter as a query string."""
     sort: str = "task"
     order: Literal["asc", "desc"] = "asc"
     limit: int | None = None
 
     @classmethod
     def parse(cls, text: str, limit: int | None = None) -> Self:
-        """Parse `outcome=failed&sort=reward`, as in the page's address. Raise `UsageError` if the text is bad."""
+        """Parse `outcome=failed&sort=reward`, the query of a page's URL. Raise `UsageError` if it is invalid."""
         pairs = parse_qsl(text.removeprefix("?"), keep_blank_values=True)
         view = {name: value for name, value in pairs if name in VIEW_NAMES}
         order = view.get("order", "asc")
@@ -45,7 +45,7 @@ class Selection:
         return cls(Filter.parse(rest), rest, view.get("sort", "task"), "desc" if order == "desc" else "asc", limit)
 
     def places(self, view: RunView) -> Iterator[Place]:
-        """Yield the positions of the chosen rollouts of a run, in the order of the selection."""
+        """Yield the positions of the selected rollouts of a run, in the order of the selection."""
         is_by_task = (self.sort, self.order) == ("task", "asc")
         places = view.index.places(self.filter) if is_by_task else self._sorted(view)
         return islice(places, self.limit)
@@ -61,6 +61,6 @@ class Selection:
 
 
 def write_selection(library: Library, selection: Selection, path: Path) -> int:
-    """Write the lines of the chosen rollouts of all runs, unchanged, and return their number."""
+    """Write the lines of the selected rollouts of all runs, unchanged, and return their number."""
     library.finish()
     return write_chunks(path, (place.raw() + b"\n" for view in library.runs() for place in selection.places(view)))

@@ -21,14 +21,14 @@ from nemo_gym.viewer.live import Streams
 
 
 def serve(library: Library, *, host: str, port: int, opens_browser: bool, say: Callable[[str], None]) -> None:
-    """Serve these runs until Ctrl-C. `say` receives the URL, and a new URL each time a browser has used it."""
+    """Serve the viewer until Ctrl-C. `say` prints its URL. When a browser has used a URL, `say` prints another one."""
     listener = _listener(host, port)
     access = Access(
         host, listener.getsockname()[1], on_used=lambda address: say(f"Connected. For another browser: {address}")
     )
     app = create_app(library, access, control=ask_run)
     config = uvicorn.Config(
-        # Use h11, which limits the size of headers, unlike httptools. Other users of the machine can send them, too.
+        # Use h11, because httptools accepts headers of any size, and other users of the machine can send requests.
         app, http="h11", ws="none", lifespan="off", access_log=False, server_header=False, proxy_headers=False,
         log_config=None, log_level="warning", timeout_graceful_shutdown=1,
     )  # fmt: skip
@@ -36,7 +36,7 @@ def serve(library: Library, *, host: str, port: int, opens_browser: bool, say: C
     def greet() -> None:
         say(f"Open {access.address} (Ctrl-C ends the viewer)")
         if opens_browser and _has_display():
-            # Use a thread, because some browsers block their caller until they are closed.
+            # Use a thread, because opening some browsers blocks until they are closed.
             threading.Thread(target=webbrowser.open, args=(access.address,), daemon=True).start()
 
     server = _Server(config, app.state.streams, greet)
@@ -45,7 +45,7 @@ def serve(library: Library, *, host: str, port: int, opens_browser: bool, say: C
 
 
 class _Server(uvicorn.Server):
-    """A server that ends event streams when it stops."""
+    """A server that closes its event streams when it stops. Open streams would delay the shutdown."""
 
     def __init__(self, config: uvicorn.Config, streams: Streams, on_ready: Callable[[], None]) -> None:
         super().__init__(config)

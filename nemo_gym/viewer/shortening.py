@@ -1,6 +1,6 @@
-"""Cut values that a browser could not show: long texts, large JSON, deep nesting.
+"""Cut values that are too large for a browser: long texts, large JSON, deep nesting.
 
-`/api/raw` streams the whole record from its file, so what was cut can still be read.
+`/api/raw` still streams the whole record from its file.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ LARGEST_VALUE = 64 * 1024
 LARGEST_FIELDS = 512 * 1024
 """The maximum number of bytes of several fields together."""
 ROOM_FOR_NESTING = 16
-"""The levels of JSON around a value in a reply. orjson writes at most 254 levels."""
+"""The nesting levels that a reply adds around a value. orjson writes at most 254 levels."""
 
 
 def cut(text: str, longest: int = LONGEST_TEXT) -> str:
-    """Cut a text that is too long, and append the number of characters that are missing."""
+    """Cut a text that is too long, and append the number of characters that were cut off."""
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest:,} more characters)"
 
 
@@ -38,7 +38,7 @@ def size_of(value: object) -> int | None:
 
 
 def shortened(value: object, largest: int = LARGEST_VALUE) -> object:
-    """Return a small value unchanged. Cut a long text, and replace any other large value by a note."""
+    """Return a small value unchanged. Cut a long text, and replace any other large value with a note."""
     if isinstance(value, str):
         return cut(value, largest)
     size = size_of(value)
@@ -48,7 +48,10 @@ def shortened(value: object, largest: int = LARGEST_VALUE) -> object:
 
 
 def shortened_fields(fields: Mapping[str, object], largest: int = LARGEST_FIELDS) -> JsonObject:
-    """Return the fields, with notes in place of large values. If fields are too many, a note replaces the rest."""
+    """Return the fields with their large values shortened.
+
+    If the shortened fields are still too large together, a note replaces the last ones.
+    """
     found: JsonObject = {}
     left = largest
     for name, value in fields.items():

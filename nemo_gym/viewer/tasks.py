@@ -1,4 +1,4 @@
-"""All repeats of one task."""
+"""The page of one task, with all of the task's rollouts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_WITH_ITEMS = 16
 
 
 def task_json(run: RunView, task: int, given_paths: Sequence[Path]) -> JsonObject:
-    """Return the `TaskPage` of api.ts. Raise `HTTPException` 404 for an unknown task."""
+    """Return a task with its rollouts (type `TaskPage` in api.ts). Raise `HTTPException` 404 if it does not exist."""
     scores = run.index.repeats(task)
     if not scores:
         raise HTTPException(404, f"The run {run.name} has no task {task}.")

@@ -16,7 +16,7 @@ Tier = Literal["agent", "model", "environment", "judge"]
 MOST_SPANS = 2_000
 LONGEST_WORD = 200
 JUDGES = ("judge", "genrm", "reward_model", "verifier", "grader")
-"""A model server with one of these in its name counts as a judge. Records of calls do not state their purpose."""
+"""A model server counts as a judge if its name contains one of these. Recorded calls do not state their purpose."""
 
 
 class Call(NamedTuple):
@@ -31,9 +31,9 @@ class Call(NamedTuple):
 
 
 def timeline_of(record: JsonObject, turns: int) -> list[JsonObject]:
-    """Return the `Span` objects of api.ts, sorted by start. The list is empty if no times were recorded.
+    """Return the timed calls of a rollout, sorted by start time (type `Span` in api.ts).
 
-    If the policy was called once for each of the model's `turns`, its calls have the number of their turn.
+    The policy's calls are numbered by turn if their number equals `turns`, the number of turns in the conversation.
     """
     calls = sorted(_calls_in(record), key=lambda call: (call.started_at, -call.seconds))[:MOST_SPANS]
     begins = calls[0].started_at if calls else 0.0
@@ -66,7 +66,7 @@ def seconds_of_calls(record: JsonObject) -> dict[str, float]:
 def _calls_in(record: JsonObject) -> Iterator[Call]:
     trajectory, capture = object_at(record, TRAJECTORY_KEY), object_at(record, CAPTURE_KEY)
     calls = objects_in(trajectory.get("model_calls"))
-    # If the record does not have a trajectory yet, its model calls are in the capture.
+    # If the record does not have a trajectory yet, use the model calls in the capture.
     of_model = [(call, object_at(call, "response_metadata"), object_at(call, "token_stats")) for call in calls] or [
         (call, call, call) for call in objects_in(capture.get("calls"))
     ]

@@ -13,7 +13,10 @@ MOST_TOKENS = 200_000
 
 
 def tokens_of(record: JsonObject) -> JsonObject:
-    """Return the `Tokens` of api.ts. If the tokens are not contiguous, `problem` says where they break."""
+    """Return the tokens of a rollout (type `Tokens` in api.ts).
+
+    If a turn does not continue the tokens of the turns before it, the message in `problem` names that turn.
+    """
     try:
         sequences = sequences_of(record)
         problem = _break_of(record) if len(sequences) > 1 else None
@@ -21,7 +24,7 @@ def tokens_of(record: JsonObject) -> JsonObject:
     except DataError as error:
         return {"sequences": [], "is_masked": False, "mask_reason": None, "problem": str(error)}
     except (TypeError, KeyError, ValueError, AttributeError, IndexError, RecursionError) as error:
-        # Report any error, because a record of another program may have anything in these fields.
+        # Catch all these errors, because other programs may write values of any type into these fields.
         problem = f"The token fields of the record are not those of nemo_gym ({type(error).__name__}: {error})."
         return {"sequences": [], "is_masked": False, "mask_reason": None, "problem": problem}
     total = sum(len(turn.context_ids) + len(turn.sampled_ids) for each in sequences for turn in each.turns)
@@ -41,7 +44,7 @@ def _break_of(record: JsonObject) -> str | None:
     try:
         trajectory_of(record)
     except NonContiguousTokens as error:
-        # Leave out the rest of the message, which is advice for programmers.
+        # Omit the end of the message, because it is advice for programmers.
         return str(error).removesuffix(" Use sequences_of, which returns each part.")
     return None
 
@@ -66,7 +69,7 @@ def _sequence(sequence: Trajectory, most: int) -> JsonObject:
         start = len(ids) + len(turn.context_ids)
         end = start + len(turn.sampled_ids)
         ids += [*turn.context_ids, *turn.sampled_ids]
-        # No token of a masked rollout is trained on.
+        # If the rollout is masked, mask the sampled tokens, too, because masked rollouts are not used for training.
         mask += [0] * len(turn.context_ids) + [int(not sequence.is_masked)] * len(turn.sampled_ids)
         logprobs += [None] * len(turn.context_ids) + [round(float(each), 5) for each in turn.log_probs]
         if start < most:

@@ -72,7 +72,7 @@ class Admission:
         return self._browsers.objection(call.scope, call.headers)
 
     def is_open_to(self, scope: Scope) -> bool:
-        """Return whether a call needs no slot: a liveness probe, or a server's call to itself within another call."""
+        """Return whether a call skips admission: a health check, or a server's call to itself within another call."""
         return is_health_check(scope) or OWN_CALL_SCOPE_KEY in scope
 
     async def lets_in(self, call: Call, answer: Answer) -> bool:
@@ -81,7 +81,7 @@ class Admission:
             await answer.reject(401, "no run token", _wants_token(self.server), {"www-authenticate": "Bearer"})
             return False
         if self.run_id and call.headers.get(_RUN_ID, self.run_id) != self.run_id:
-            # The caller means an earlier run or another server that had this address. The state there is lost.
+            # Fail the call, because it is meant for an earlier run or server at this address, whose state is lost.
             reason = f"{self.server} belongs to another run; the run that this call is meant for has ended"
             if call.headers[_RUN_ID].partition(b" ")[0] == self.run_id.partition(b" ")[0]:
                 reason = f"the server that this call is meant for is lost; {self.server} now has its address"
@@ -99,7 +99,6 @@ class Admission:
         return await self._got_slot(call, answer)
 
     def watchdog(self, call: Call, answer: Answer, receive: Receive, ends_at: float | None) -> Watchdog:
-        """Return the watchdog of a call that was let in."""
         loop = asyncio.get_running_loop()
         if self._timers is None or self._timers.loop is not loop:
             self._timers = Timers(loop)
@@ -115,7 +114,10 @@ class Admission:
         self.telemetry.count(route, answer.status, time.monotonic() - call.began_at)
 
     async def report_end(self, call: Call, answer: Answer, waits: Sequence[Wait], *, caller_has_gone: bool) -> None:
-        """Respond that the deadline has passed, and name the last wait. If the caller hung up, only count the call."""
+        """Report that the deadline has passed, and which reply the handler was waiting for, if any.
+
+        If the caller hung up, only count the call.
+        """
         if caller_has_gone:
             self.telemetry.abandoned += 1
             logger.info("%s cancelled: its caller has gone", call.path)
@@ -133,7 +135,7 @@ class Admission:
         """Return whether the caller belongs to the run. Remove the token, so that no handler sees it."""
         expected = (self.run_token or "").encode()
         named, authorization = call.headers.get(_RUN_TOKEN, b""), call.headers.get(b"authorization", b"")
-        # Clients of model endpoints can set an API key, but no header of ours.
+        # Also accept the token as an API key, because clients of model endpoints cannot set nemo_gym's header.
         bearer = authorization[7:].strip() if authorization[:7].lower() == b"bearer " else b""
         if hmac.compare_digest(named, expected) or hmac.compare_digest(bearer, expected):
             hidden = (_RUN_TOKEN, b"authorization") if expected in authorization else (_RUN_TOKEN,)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nemo_gym.web.session_cookies import OpenSession
 
 SET_COOKIE_SCOPE_KEY = "nemo_gym.set_cookie"
-"""Scope key of a function that returns the `Set-Cookie` value, for responses sent outside of the session's layer."""
+"""Scope key of a function that returns the `Set-Cookie` value, for middleware that does not have the session."""
 
 
 class Rejection(NamedTuple):
@@ -33,15 +33,15 @@ class Rejection(NamedTuple):
 
 
 class Answer:
-    """The response to one call: the app's own, or one that is sent instead of it."""
+    """The response to one call, either from the app or from middleware in front of it."""
 
     # Class-level defaults for rarely used attributes, so most calls pay nothing for them.
     status = 0
-    """The status of the answer; 0 until it has begun."""
+    """The HTTP status; 0 until the response has begun."""
     session: OpenSession | None = None
     """The session whose cookie is added to the response."""
     rejection: Rejection | None = None
-    """Why the body was rejected. If the app answers with a server error as a result, the rejection is sent instead."""
+    """The rejection of an invalid request body. It is sent instead of a server error with which the app answers."""
     _held: list[Message] | None = None
     _is_stream = False
 
@@ -56,7 +56,7 @@ class Answer:
         return self.status != 0
 
     def send(self, message: Message) -> Awaitable[None]:
-        """Pass on a message of the app."""
+        """Send a message of the app to the caller, with the session's cookie added and secrets masked."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             if self.session is not None and SET_COOKIE_SCOPE_KEY in self._scope:
@@ -72,7 +72,7 @@ class Answer:
         return self._send_masked(message, self._secrets)
 
     async def _send_masked(self, message: Message, secrets: SecretValues) -> None:
-        # A secret may be split between messages, so a failure is held until it is complete.
+        # Hold a failed response until it is complete, because a secret may be split between messages.
         self._held = [*(self._held or ()), message]
         if message["type"] != "http.response.body" or message.get("more_body", False):
             return
@@ -108,7 +108,7 @@ class Answer:
 
 
 def _is_event_stream(start: Message) -> bool:
-    # A loop, because a generator expression would take twice as long, and this runs for each response.
+    # Use a loop, because a generator expression takes twice as long, and this runs for each response.
     for name, value in start.get("headers", ()):
         if name.lower() == b"content-type":
             return bool(value.startswith(b"text/event-stream"))

@@ -16,11 +16,11 @@ from nemo_gym.web.fast_routes import FastRoute, FastRoutes
 from nemo_gym.web.middleware import CallMiddleware
 
 OUTER, INNER = ("admission", "failures"), ("knows_rollouts", "sessions")
-"""The parts of the call layer outside and inside of the author's middlewares."""
+"""The parts of the call layer outside and inside the author's middlewares."""
 
 
 class ServerApp(FastAPI):
-    """FastAPI with the call layer and fast routes, also for the routes that a server's author adds."""
+    """A FastAPI app with the call layer. All its routes are fast routes, also those that a server's author adds."""
 
     def __init__(self, **settings: Any) -> None:
         self.parts: dict[str, Any] = {}
@@ -29,13 +29,13 @@ class ServerApp(FastAPI):
         """Middlewares that read the session, outermost first."""
         self._is_traced = find_spec("opentelemetry.sdk") is not None
         if not self._is_traced:
-            # Without that package, FastAPI would search for a tracer on every request without success.
+            # Turn telemetry off. Otherwise, FastAPI would search for a tracer on every request without success.
             settings = {"telemetry": {"tracing": False, "metrics": False, "logs": False}, **settings}
         super().__init__(**settings)
         self.router.route_class = FastRoute
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Call the middleware stack, directly if FastAPI has nothing else to do."""
+        """Call the middleware stack directly if FastAPI's own `__call__` would do nothing else."""
         if scope["type"] != "http" or self.root_path or self.middleware_stack is None or self._is_traced:
             await super().__call__(scope, receive, send)
             return
@@ -43,7 +43,7 @@ class ServerApp(FastAPI):
         await self.middleware_stack(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Wire the layers of a call, the innermost first."""
+        """Build the layers around the router, the innermost first."""
         known, of_all = self.exception_handlers, (500, Exception)
         handlers = {kind: handler for kind, handler in known.items() if kind not in of_all}
         on_error = next((handler for kind, handler in reversed(known.items()) if kind in of_all), None)
@@ -65,7 +65,7 @@ class ServerApp(FastAPI):
 
 
 def add_part(app: FastAPI, **part: Any) -> None:
-    """Add parts of the call layer to an app. A `ServerApp` wires them itself; any other app gets a middleware."""
+    """Add parts of the call layer to an app. A `ServerApp` places them itself; any other app gets a middleware."""
     if isinstance(app, ServerApp):
         app.parts |= part
     else:
@@ -73,6 +73,6 @@ def add_part(app: FastAPI, **part: Any) -> None:
 
 
 def add_within_session(app: FastAPI, middleware: Middleware) -> None:
-    """Add a middleware that finds the session in its scope."""
+    """Add a middleware that runs inside the session layer, so that its scope contains the session."""
     inner = app.within_session if isinstance(app, ServerApp) else app.user_middleware
     inner.append(middleware)

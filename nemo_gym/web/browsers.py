@@ -1,7 +1,7 @@
 """Protection from web pages that call a server through their visitor's browser.
 
-A page cannot read the run's token, but a server on a loopback address usually requires no token. Calls are therefore
-also checked by the headers `Host`, `Origin` and `Sec-Fetch-Site`, which a page cannot set.
+A page cannot read the run's token, but a server on a loopback address usually requires no token. Therefore, the
+headers `Host`, `Origin` and `Sec-Fetch-Site` are checked as well, because a page cannot set them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from nemo_gym.config.hosts import is_loopback
 
 
 class BrowserCheck:
-    """The check that rejects calls that a browser sends for a page of another site."""
+    """A check that rejects calls from web pages of other sites."""
 
     def __init__(self, server: str, host: str, allowed_hosts: Collection[str] = ()) -> None:
-        """`host` is the address that the server listens on. `allowed_hosts` are its other names, and trusted sites."""
+        """Check calls to a server that listens on `host`. `allowed_hosts` are its other names and trusted hosts."""
         self.server = server
         self._is_local = is_loopback(host)
         self._allowed = frozenset(allowed_hosts)
@@ -30,14 +30,14 @@ class BrowserCheck:
         host = headers.get(b"host", b"")
         origin = headers.get(b"origin")
         if origin is None and scope.get("client") is None and b"sec-fetch-site" not in headers:
-            # Not from a browser: the call is from another process on a unix socket, or from this process.
+            # Accept this call. It is not from a browser, but from a process on a unix socket or from this process.
             return None
         if origin is not None and not self._is_own_site(_name_in_url(origin), _name_in(host)):
             return f"{self.server} does not accept calls from web pages of {_shown(origin)}. {_ADVICE}"
         if origin is None and headers.get(b"sec-fetch-site") == b"cross-site":
             return f"{self.server} does not accept calls from web pages of other sites. {_ADVICE}"
         if self._is_local and host and _is_over_loopback(scope) and not self._is_own_name(_name_in(host)):
-            # With DNS rebinding, a page's host name resolves to this machine, so the browser sees the same site.
+            # Reject foreign host names. With DNS rebinding, they resolve to this machine and pass as the same site.
             return (
                 f"{self.server} listens on a loopback address and does not accept calls to the host name "
                 f"{_shown(host)}. {_ADVICE}"
@@ -64,13 +64,13 @@ def _is_over_loopback(scope: Scope) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_of_this_machine(name: str) -> bool:
-    # Browsers resolve all names below localhost to this machine.
+    # Include all names below localhost, because browsers resolve them to this machine.
     return is_loopback(name) or name.endswith(".localhost")
 
 
 @lru_cache(maxsize=1024)
 def _name_in(host: bytes) -> str:
-    """Return the name in a `Host` header, without the port; empty if it is invalid."""
+    """Return the host name in a `Host` header, without the port, or an empty string if the header is invalid."""
     return _name_in_url(b"//" + host)
 
 

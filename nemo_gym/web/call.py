@@ -26,15 +26,13 @@ _GROUP = GROUP_HEADER.encode()
 
 
 class Call:
-    """One call of a server. Read-only."""
-
     __slots__ = ("began_at", "headers", "scope")
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.began_at = time.monotonic()
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        """The last header of each name."""
+        """The last value of each header."""
 
     @property
     def path(self) -> str:
@@ -57,14 +55,14 @@ class Call:
 
     @property
     def may_be_json(self) -> bool:
-        """Whether this server may parse the body as JSON."""
+        """Whether this server might parse the body as JSON."""
         # Model servers pass a long conversation on without parsing it, so its depth need not be checked.
         is_passed_on = _INPUT_AT in self.headers and self.path.endswith(RESPONSES_PATH)
         return not is_passed_on and not self.headers.get(b"content-type", b"").lower().startswith(NEVER_JSON)
 
     @property
     def group(self) -> bytes | None:
-        """The header with the group of the caller's rollout, and its position in that group; None if absent."""
+        """The header with the rollout's group and the rollout's position in the group; None if absent."""
         return self.headers.get(_GROUP)
 
     def ends_at(self) -> float | None:
@@ -77,7 +75,7 @@ class Call:
         """Remove the rollout prefix from the path. Return the rollout id from the prefix or else from a header."""
         announced = self.headers.get(_ROLLOUT)
         named = None if announced is None else _rollout_id_of(announced)
-        # If an outer layer has removed the prefix, it has left the id in the scope.
+        # Fall back to the scope, in which an outer layer leaves the id when it removes the prefix.
         scope = self.scope
         found = strip_rollout_prefix(scope) if scope["path"].startswith(ROLLOUT_PREFIX) else None
         found = scope[ROLLOUT_ID_SCOPE_KEY] = found or named or scope.get(ROLLOUT_ID_SCOPE_KEY)
@@ -85,7 +83,6 @@ class Call:
 
 
 def is_health_check(scope: Scope) -> bool:
-    """Return whether a call asks whether the server is alive."""
     return scope["method"] in READS and scope["path"] in LIVENESS_PATHS
 
 

@@ -1,7 +1,7 @@
 """A server's connections: limits on slow, silent and oversized requests, and a reserve for health checks.
 
 The limits are checked once per second for all connections together, because a timer per request would cost more. A
-check counts seconds instead of reading the clock. So a server whose event loop was blocked does not blame its callers.
+check counts seconds instead of reading the clock, so that callers do not time out because the event loop was blocked.
 """
 
 from __future__ import annotations
@@ -28,20 +28,23 @@ HEAD_BYTES = 64 * 1024
 HEAD_S = 20
 """Seconds from the first byte of a request to the end of its headers."""
 SILENCE_S = 60
-"""Seconds without a byte of an unfinished body. A caller has as long to read the last response before the close."""
-EXTRA_S = 2
-"""Seconds for the headers on a connection beyond the limit.
+"""Seconds after which a request fails if no further byte of its body arrives.
 
-While there are such connections, a connection within the limit that has sent no request yet has the same time.
+When the server closes a connection, the caller has the same time to read the last response.
+"""
+EXTRA_S = 2
+"""Seconds in which a connection must send its headers if it exceeds the limit on connections.
+
+While there are such connections, other new connections must begin their first request within the same time.
 """
 HEALTH_CHECK_FILES = 64
-"""Descriptors for health checks if other connections have taken the rest; at most an eighth of all."""
+"""Maximum number of file descriptors reserved for health checks. At most an eighth of the limit is reserved."""
 RETRY_AFTER_S = 1
 
 Phase = Literal["idle", "head", "body", "response"]
 
 
-# Bound once, because each call of `super()` would take 1% of a request's time.
+# Look these methods up once, because each call of `super()` would take 1% of a request's time.
 _data_received = HttpToolsProtocol.data_received
 _on_headers_complete = HttpToolsProtocol.on_headers_complete
 
@@ -54,20 +57,21 @@ class Refusal(NamedTuple):
 
 
 class _Refused(Exception):
-    """An error that stops the parser, whereupon uvicorn calls `send_400_response`."""
+    """An error that stops the parser. uvicorn then calls `send_400_response`."""
 
 
 class Connections(ServerState):
-    """The connections of one server."""
-
     def __init__(self) -> None:
         super().__init__()
         self.in_reserve: deque[Connection] = deque()
-        """Connections that use the reserve, the oldest first."""
+        """Connections that use file descriptors reserved for health checks, the oldest first."""
         self._was_scarce = False
 
     def add_extra(self, connection: Connection, *, uses_reserve: bool) -> None:
-        """Add a connection beyond the limit. Close the oldest ones in the reserve while over half of it is used."""
+        """Add a connection that exceeds a limit.
+
+        While such connections use over half of the descriptors reserved for health checks, close the oldest one.
+        """
         self._was_scarce = True
         if uses_reserve:
             self.in_reserve.append(connection)
@@ -85,7 +89,7 @@ class Connections(ServerState):
 class Connection(HttpToolsProtocol):
     """One connection of a caller, with limits on the size and the duration of its requests."""
 
-    # With more attributes in its dictionary, each of thousands of connections would take another kilobyte.
+    # Use slots, because more attributes in the instance's dictionary would cost each connection another kilobyte.
     __slots__ = ("_age_s", "_framing_bytes", "_is_extra", "_last", "_parsed_scope", "_refusal", "_was_heard")
 
     server_state: Connections
@@ -99,7 +103,7 @@ class Connection(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._framing_bytes = 0
-        """Bytes received of a request's head, or since the last byte of its body. May lack the bytes of one read."""
+        """Bytes received since the last complete head or the last byte of a body. May be too low by up to one read."""
         self._parsed_scope: object = None
         """The scope of the latest request whose headers are complete."""
         self._refusal: Refusal | None = None
@@ -109,14 +113,14 @@ class Connection(HttpToolsProtocol):
         self._last: tuple[Phase, object] = "idle", None
         """The phase and the request at the last check."""
         self._age_s = 0
-        """Seconds since this phase of this request began, or since the last byte of its body."""
+        """Seconds since the current phase of the request began, or since the last byte of its body."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         descriptor = self.transport.get_extra_info("socket").fileno()
-        # The system assigns the lowest free number, so all lower ones are in use.
+        # The system assigns the lowest free number, so `descriptor` is the number of descriptors in use.
         uses_reserve = descriptor >= open_files_limit() - files_for_health_checks()
-        # A server that accepted more would have no descriptors left for its own calls.
+        # Beyond these limits, answer only health checks, because the server's own calls need the other descriptors.
         if uses_reserve or len(self.server_state.connections) > most_incoming_calls():
             self._is_extra = True
             self.app = only_health_checks(self.app)
@@ -136,7 +140,7 @@ class Connection(HttpToolsProtocol):
         else:
             known = len(cycle.body)
             _data_received(self, data)
-            # After the response, uvicorn discards the rest of the body, so its length shows no progress.
+            # After the response, uvicorn discards the rest of the request's body, so the body stops growing.
             if len(cycle.body) != known or cycle.response_complete:
                 self._framing_bytes = 0
         if self._framing_bytes > HEAD_BYTES and not self.transport.is_closing():
@@ -151,7 +155,7 @@ class Connection(HttpToolsProtocol):
             self.cycle.transport = _ResponseWriter(self.transport)  # type: ignore[assignment]
         self._parsed_scope = self.scope
         self._framing_bytes = 0
-        # The parser reports trailers as headers. They go to this new list, which is never read.
+        # The parser reports trailers as headers. Collect them in a new list, which is never read.
         self.headers = []
         if self._is_extra:
             self.cycle.keep_alive = False
@@ -191,7 +195,7 @@ class Connection(HttpToolsProtocol):
                 self._refuse(_SLOW_HEAD)
         elif now[0] == "body":
             if self.flow.read_paused or self.cycle.waiting_for_100_continue:
-                # Not the caller's fault, because it waits for this server.
+                # Do not count the seconds in which the caller waits for this server.
                 self._age_s = 0
             elif self._age_s > SILENCE_S:
                 self._refuse(_SILENT_BODY)
@@ -215,7 +219,7 @@ class Connection(HttpToolsProtocol):
             if codings != [b"chunked"]:
                 return _CODING
         if self._framing_bytes > HEAD_BYTES:
-            # Part of these bytes may belong to the body or to the next request.
+            # Measure the head itself, because part of these bytes may belong to the body or to the next request.
             size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
             return _TOO_LARGE if size > HEAD_BYTES else None
         return None
@@ -225,10 +229,10 @@ class Connection(HttpToolsProtocol):
         self.send_400_response(refusal.detail)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer a request that is not passed on, and close the connection."""
+        """Respond to a request that is not passed to the app, and close the connection."""
         status, detail = self._refusal or Refusal(HTTPStatus.BAD_REQUEST, msg)
         cycle = self.cycle
-        # Do not send a second response to a request, because the caller would take it for that to its next request.
+        # Do not respond twice, because the caller would take the second one for the response to its next request.
         is_next = not cycle.response_started if self.phase == "body" else cycle is None or cycle.response_complete
         if is_next and not self.transport.is_closing():
             head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
@@ -239,8 +243,8 @@ class Connection(HttpToolsProtocol):
 class _ResponseWriter:
     """A transport that sends a response's head together with the first part of its body, to save a packet.
 
-    It has the methods of a transport that uvicorn's request cycle uses. Not for HEAD requests, whose cycle writes no
-    body.
+    It has the transport methods that uvicorn's request cycle calls. It is not used for HEAD requests, because their
+    responses have no body.
     """
 
     __slots__ = ("_has_begun", "_head", "_transport")
@@ -268,7 +272,7 @@ class _ResponseWriter:
         return self._transport.is_closing()
 
     def close(self) -> None:
-        """Close the connection. First send a head that waits for a body, so the caller sees that its request began."""
+        """Close the connection. First send a head that was held back, so that the caller knows its request began."""
         if self._head and not self._has_begun:
             self.write(b"")
         self._transport.close()

@@ -1,4 +1,4 @@
-"""The response to a failure of a handler: a problem body with the cause. The traceback goes to the log."""
+"""The response when a request handler fails: a problem body with the cause. The traceback goes to the log."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from nemo_gym.http.reply import readable
 logger = logging.getLogger(__name__)
 
 OF_ANY_TIER = (InvalidTask, Overloaded, ServerLost)
-"""Failures that a server of any tier may raise. If their tier is the default, it is set to that of the server."""
+"""Failures that any server may raise. If such a failure has its class's default tier, it gets the server's tier."""
 ROLLOUT_ID_SCOPE_KEY = "nemo_gym_rollout_id"
 """Scope key under which an inner layer passes the rollout's id to an outer layer, which has no rollout context."""
 CONVERSATION_SCOPE_KEY = "nemo_gym_conversation"
-"""Scope key of a failed rollout's conversation, which the response with the failure contains."""
+"""Scope key of a failed rollout's conversation. The response with the failure includes this conversation."""
 
 
 class Failures:
-    """Conversion of errors in one server's handlers to failures of rollouts."""
+    """A converter of errors in a server's handlers into failures of rollouts."""
 
     def __init__(
         self, server: str, otherwise: type[RolloutError], *, folder: Path | None = None, log_file: str = ""
@@ -81,7 +81,7 @@ class Failures:
 
 
 def fault_in(folder: Path, error: Exception) -> str:
-    """Return an error's text after its last location in a folder, such as `app.py:12: KeyError: 'count'`."""
+    """Return an error's last location in a folder and its text, such as `app.py:12: KeyError: 'count'`."""
     folder = folder.resolve()
     frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     text = f"{type(error).__name__}: {error}"
@@ -98,7 +98,7 @@ def fault_in(folder: Path, error: Exception) -> str:
 
 
 def _response_in(error: Exception) -> bytes:
-    """Return the response of another server, if our client or `raise_for_status` attached it to the error."""
+    """Return the response of another server, if nemo_gym's client or `raise_for_status` attached it to the error."""
     content = getattr(error, "response_content", b"")
     # Ignore an external endpoint's response, because it must not be taken for a failure of one of our servers.
     return content if isinstance(content, bytes) and not isinstance(error, EndpointError) else b""

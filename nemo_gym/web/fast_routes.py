@@ -1,4 +1,4 @@
-"""Fast path for plain routes, which avoids the cost of FastAPI features that a route does not use.
+"""A fast path for calls of plain routes. It avoids the cost of FastAPI features that a route does not use.
 
 FastAPI still defines and documents all routes, and handles the calls that the fast path cannot. The fast path handles
 a POST to a fixed path whose endpoint takes a JSON body, the request, or both. It uses FastAPI's own fields to parse,
@@ -34,20 +34,20 @@ from nemo_gym.web.json_response import WrittenJson
 from nemo_gym.web.lone_surrogates import without_lone_surrogates
 
 KEPT_BYTES = 256 * 1024
-"""A longer body is freed while its endpoint runs, if the endpoint does not read its bytes."""
+"""Size in bytes above which a body is freed while its endpoint runs, unless the endpoint reads the body's bytes."""
 
 
 class FastRoute(APIRoute):
-    """A route that may use the fast path. Routes of other classes never do."""
+    """A route that may use the fast path. Routes of other classes never use it."""
 
     pass_on: Callable[[Scope, bytes], Awaitable[bytes] | None] | None = None
-    """Returns the JSON response instead of the endpoint, or None to call the endpoint."""
+    """A function that returns the JSON response, or None if the endpoint must be called."""
     keeps_body: bool = True
     """Whether the endpoint may read the body's bytes. Otherwise only the parsed JSON of a long body is kept."""
     shows_prefix: bool = False
-    """Whether `request.url` has the path of the caller, with the prefix that names a rollout."""
+    """Whether `request.url` has the path as the caller sent it, with the prefix that names a rollout."""
     loads_in_part: Callable[[bytes], Any | None] | None = None
-    """Parses only those parts of a body that the endpoint's types need. If this is or returns None, all is parsed."""
+    """A function that parses only the needed parts of a body. If it returns None, the whole body is parsed."""
 
     def __init__(self, path: str, endpoint: Callable[..., object], **settings: Any) -> None:
         super().__init__(path, endpoint, **settings)
@@ -63,7 +63,7 @@ class FastRoute(APIRoute):
             if self.body_field is not None and _is_json(request.scope):
                 # Ignore this error, because FastAPI itself reports a caller that hung up.
                 with contextlib.suppress(ClientDisconnect):
-                    # Starlette caches the body in this attribute.
+                    # Set the attribute in which Starlette caches the body.
                     request._body = without_lone_surrogates(await request.body())
             return await handler(request)
 
@@ -83,16 +83,16 @@ class ListedRoute(APIRoute):
 
 
 MATCH_BY_PATH = frozenset({FastRoute, ListedRoute, APIRoute, Route, Mount})
-"""Routes that match by path and method only, so that their match can be cached."""
+"""Classes of routes that match by path and method only, so that their matches can be cached."""
 
 
 class FastRoutes:
-    """Middleware in front of the router that handles the calls of plain routes."""
+    """Middleware that handles calls of plain routes itself, before they reach the router."""
 
     def __init__(self, app: ASGIApp, *, of: FastAPI) -> None:
         self.app = app
         self._router = of.router
-        # Leave out the handler for all exceptions, which is outside of all middleware, as in FastAPI.
+        # Leave out the handler for all exceptions, because FastAPI calls it outside of all middleware.
         handlers = {kind: each for kind, each in of.exception_handlers.items() if kind not in (500, Exception)}
         self._raising = ExceptionMiddleware(_raise_again, handlers=handlers)
         self._routes: list[BaseRoute] = []
@@ -119,7 +119,7 @@ class FastRoutes:
     def _call_of(self, scope: Scope) -> _FastCall | None:
         routes = self._router.routes
         if routes != self._routes:
-            # An author may add routes at any time, even in front of existing ones.
+            # Clear the cache, because an author may add routes at any time, even in front of existing ones.
             self._routes, self._calls = list(routes), {}
         path: str = scope["path"]
         if scope.get("root_path") or scope.get("fastapi.telemetry"):
@@ -127,7 +127,7 @@ class FastRoutes:
         if path not in self._calls:
             first = next((route for route in routes if not _is_passed(route, scope)), None)
             if type(first) is not FastRoute or first.path != path:
-                # Not cached, because the number of such paths is unlimited.
+                # Do not cache this result, because the number of paths without a fast route is unlimited.
                 return None
             self._calls[path] = _FastCall.of(first)
         call = self._calls[path]
@@ -135,7 +135,7 @@ class FastRoutes:
 
 
 def _is_passed(route: BaseRoute, scope: Scope) -> bool:
-    """Return whether no request for this path can match this route."""
+    """Return whether this route cannot match any POST request for this path."""
     return type(route) in MATCH_BY_PATH and route.matches(scope)[0] is not Match.FULL
 
 
@@ -154,7 +154,7 @@ class _FastCall:
 
     @classmethod
     def of(cls, route: FastRoute) -> _FastCall | None:
-        """Return None if the route needs more of FastAPI than a JSON body and the request."""
+        """Return the fast call of a route, or None if the route needs more than a JSON body and the request."""
         asks = route.dependant
         asks_for_more = (
             route.param_convertors or asks.path_params or asks.query_params or asks.header_params or asks.cookie_params
@@ -196,7 +196,7 @@ class _FastCall:
                 in_part = None if self.route.loads_in_part is None else self.route.loads_in_part(body)
                 given = from_json(body) if in_part is None else in_part
             except ValueError:
-                # Fall back to the route's handler, which reports what is wrong, or replaces lone surrogates.
+                # Let the route's handler process the body: it reports what is wrong, or replaces lone surrogates.
                 return None
             values[field.name], problems = field.validate(given, {}, loc=("body",))
             if problems:
@@ -208,7 +208,7 @@ class _FastCall:
                 received.keep_only(given)
             del given, in_part, body
         answering = self.endpoint(**values)
-        # Drop our references, so that the endpoint can free the arguments while it runs.
+        # Drop this function's references, so that the endpoint can free its arguments while it runs.
         values.clear()
         result = await answering
         return result if isinstance(result, Response) else await self._written(result)
@@ -231,7 +231,7 @@ class _FastCall:
 
 
 def _location_of(endpoint: Callable[..., object], path: str) -> EndpointContext:
-    # Not FastAPI's own function, because it caches by the id of a function, which a later function may reuse.
+    # Do not use FastAPI's own function. It caches by a function's id, which Python may reuse for another function.
     location: EndpointContext = {"function": getattr(endpoint, "__name__", ""), "path": f"POST {path}"}
     code = getattr(inspect.unwrap(endpoint), "__code__", None)
     if code is not None:
@@ -248,7 +248,7 @@ class Received:
         self._json: object = None
 
     async def is_complete(self) -> bool:
-        """Receive the body. Return False if the caller hung up before it was complete."""
+        """Receive the body. Return False if the caller hung up before the body was complete."""
         message = await self.receive()
         self._messages = [message]
         while message.get("more_body", False):
@@ -260,18 +260,16 @@ class Received:
         return is_complete
 
     def body(self) -> bytes:
-        """Return the complete body."""
         if self._json is not None:
             return dump_json(self._json)
         body: bytes = self._messages[0].get("body", b"")
         return body
 
     def replace(self, body: bytes) -> None:
-        """Replace the body."""
         self._messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     def keep_only(self, json: object) -> None:
-        """Keep only the parsed JSON of the body. `body` serializes it again when it is called."""
+        """Replace the body's bytes with its parsed JSON. A later call of `body` serializes the JSON again."""
         self._json, self._messages = json, []
 
     def forget(self) -> None:
@@ -309,7 +307,7 @@ def _show_prefixed_path(request: Request) -> None:
     """Give `request.url` the caller's path, with the prefix that names a rollout. The router sees no prefix."""
     prefixed = request.scope.get(PREFIXED_PATH_SCOPE_KEY)
     if prefixed is not None:
-        # Starlette caches the URL in this attribute.
+        # Set the attribute in which Starlette caches the URL.
         request._url = URL(scope={**request.scope, "path": prefixed})
 
 

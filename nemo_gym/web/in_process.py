@@ -1,4 +1,4 @@
-"""Calls of an ASGI app in this process that return the complete response."""
+"""Calls to an ASGI app in this process that return the complete response."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ class Answer:
         return self.body.decode("utf-8", "replace")
 
     def with_body(self, body: bytes) -> Answer:
-        """Return the same response with another body."""
         kept = [(name, value) for name, value in self.headers if name.lower() != b"content-length"]
         return Answer(self.status, [*kept, (b"content-length", str(len(body)).encode())], body)
 
@@ -37,7 +36,6 @@ class Answer:
 
 
 async def whole_body(receive: Receive) -> bytes:
-    """Return the complete body of a request."""
     message = await receive()
     chunks = [message.get("body", b"")]
     while message.get("more_body", False):
@@ -56,7 +54,7 @@ async def answer_of(app: ASGIApp, scope: Scope, body: bytes) -> Answer:
     async def receive() -> Message:
         if messages:
             return messages.pop()
-        # A handler that waits for a disconnect must not see one before the response is complete.
+        # Report a disconnect only after the response, because a handler may stop early if the client disconnects.
         await is_over.wait()
         return {"type": "http.disconnect"}
 
@@ -79,7 +77,7 @@ def post_scope(path: str, headers: Headers, *, like: Scope) -> Scope:
     """Return the scope of a POST request with a JSON body, as if sent by the client of the request `like`."""
     return {
         "type": "http",
-        # A default, because test clients do not set `asgi`.
+        # Use a default, because test clients do not set `asgi`.
         "asgi": like.get("asgi", {"version": "3.0"}),
         "http_version": like["http_version"],
         "method": "POST",

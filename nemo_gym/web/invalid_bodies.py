@@ -15,11 +15,11 @@ from nemo_gym.config.explain import with_known_fields
 MAX_PROBLEMS = 100
 """Maximum number of problems in a response. Further ones are left out."""
 LONGEST_INPUT = 2000
-"""Maximum characters of a problem's `input`, because the invalid input may be the whole body."""
+"""Maximum number of characters of a problem's `input`, because the invalid input may be the whole body."""
 
 
 async def invalid_body_response(request: Request, error: Exception) -> Response:
-    """Return status 422 and the problems with their locations, even if the input cannot be written as JSON."""
+    """Return a 422 response that lists the problems, even if the invalid input cannot be written as JSON."""
     assert isinstance(error, RequestValidationError)
     body = getattr(request.scope.get("route"), "body_field", None)
     kind = body.field_info.annotation if body else None

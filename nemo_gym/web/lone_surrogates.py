@@ -14,7 +14,7 @@ _ESCAPE = re.compile(
 
 
 def without_lone_surrogates(text: bytes) -> bytes:
-    r"""Return a JSON text in which each lone surrogate, such as `\ud83d` of a cut emoji, is U+FFFD."""
+    r"""Replace the lone surrogates in a JSON text with U+FFFD. For example, a cut emoji leaves a lone `\ud83d`."""
     if not _SURROGATE.search(text):
         return text
     return _ESCAPE.sub(lambda escape: REPLACEMENT if escape["lone"] else escape[0], text)

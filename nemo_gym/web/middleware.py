@@ -48,7 +48,7 @@ class CallMiddleware:
             await Answer(scope, send).reject(403, "foreign page", objection)
             return
         if scope.get("client") is None:
-            # Authors read `request.client.host`, but callers on a unix socket do not have an address.
+            # Set an address, because authors read `request.client.host`, which is missing on a unix socket.
             scope["client"] = THIS_MACHINE
         if admission is None or admission.is_open_to(scope):
             known = current_work()
@@ -60,7 +60,7 @@ class CallMiddleware:
         answer = Answer(scope, send, admission.secrets)
         if not await admission.lets_in(call, answer):
             return
-        # Inline, because each further coroutine between server and handler would take 1% of a request's time.
+        # Keep this block inline, because each coroutine between server and handler takes 1% of a request's time.
         try:
             waits: list[Wait] = []
             ends_at, known = call.ends_at(), current_work()
@@ -103,7 +103,10 @@ class CallMiddleware:
 
 
 class RolloutContextMiddleware(CallMiddleware):
-    """Middleware that runs handlers for the rollout named by the caller, in a header or as `/ng-rollout/<id>/…`."""
+    """Middleware that runs handlers in the context of a rollout.
+
+    The caller names the rollout in a header or in the path: `/ng-rollout/<id>/…`.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         super().__init__(app, knows_rollouts=True)

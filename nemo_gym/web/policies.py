@@ -25,9 +25,10 @@ class RolloutPolicies:
     def __init__(
         self, app: ASGIApp, *, servers: frozenset[str] = frozenset(), reads_rows: bool = False, objection: str = ""
     ) -> None:
-        """`servers` are the names of the servers to which calls for the rollout pass on the policy.
+        """`servers` are the names of the servers that receive the policy with the rollout's calls.
 
-        With `reads_rows`, a row for `/run` may name the policy. A non-empty `objection` rejects each policy.
+        With `reads_rows`, a row for `/run` may name the policy. If `objection` is not empty, requests with a policy
+        are rejected with this message.
         """
         self.app = app
         self._servers = servers
@@ -70,7 +71,7 @@ def _taken_from_headers(scope: Scope) -> Policy | None:
 
 def _taken_from_row(body: bytes) -> tuple[Policy | None, bytes]:
     """Return the policy that a row names, and the row without it."""
-    # `json` and not orjson, because orjson rounds integers of more than 64 bits.
+    # Use `json` instead of orjson, because orjson rounds integers of more than 64 bits.
     row = _parsed(body, "the row")
     if not isinstance(row, dict):
         return None, body

@@ -17,11 +17,11 @@ from nemo_gym import paths
 
 
 class ProfilingMiddlewareConfig(BaseModel):
-    """Whether servers are profiled, and the folder of the profiles."""
+    """Options for profiling servers: whether they are profiled, and the folder for the profiles."""
 
     profiling_enabled: bool = False
     profiling_results_dirpath: Path | None = None
-    """Receives one file per server. Default: `results/profiling`. A relative path starts at the working directory."""
+    """The folder for the servers' profiles (default: `results/profiling`), relative to the working directory."""
 
 
 class Profiler:
@@ -67,14 +67,14 @@ class Profiler:
         stats = self._engine.stats()
         stats.dump_stats(path)
         with path.with_suffix(".txt").open("w", encoding="utf-8") as table:
-            # pstats prints to its own attribute `stream`.
+            # Redirect the table to the file, because `print_stats` prints to the attribute `stream`.
             stats.stream = table  # type: ignore[attr-defined]
             stats.sort_stats("cumulative").print_stats(*([self.required_str] if self.required_str else []))
         return path
 
 
 class _Engine(NamedTuple):
-    """The functions of a profiler."""
+    """The functions of the installed profiler, yappi or else cProfile."""
 
     clear: Callable[[], object]
     start: Callable[[], object]

@@ -8,7 +8,7 @@ from nemo_gym.http.reply_cache import ReplyCache, current_cache
 
 
 class CachedReplies:
-    """Middleware that sets the cache for the calls that a request causes. See `ReplyCache`."""
+    """Middleware that sets the cache for the model calls that a request causes. See `ReplyCache`."""
 
     def __init__(self, app: ASGIApp, cache: ReplyCache) -> None:
         self.app = app

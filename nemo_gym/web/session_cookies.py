@@ -40,19 +40,19 @@ class SignedSession(NamedTuple):
     """A session as stored in its cookie. It is a tuple to save memory, because thousands are cached."""
 
     signed: bytes
-    """The cookie's value as received."""
+    """The value of the cookie: the encoded session, the time and the signature."""
     signed_at: float
-    """Seconds since the epoch."""
+    """The time of the signature, in seconds since the epoch."""
     values: JsonObject
     """The signed values. Do not change them."""
 
     def copy(self) -> JsonObject:
-        """Return a copy of the values that a request may change."""
+        """Return a copy of the values. The handler of a request may change the copy."""
         return dict(self.values) if _are_texts(self.values) else deepcopy(self.values)
 
 
 class _Signer(itsdangerous.TimestampSigner):
-    """A faster version of its base class: it derives the key once and encodes the time once per second."""
+    """A faster `TimestampSigner`, which derives its key once and encodes the time once per second."""
 
     def __init__(self, secret: str) -> None:
         super().__init__(secret)
@@ -61,7 +61,7 @@ class _Signer(itsdangerous.TimestampSigner):
         self._encoded = b""
 
     def sign(self, value: str | bytes) -> bytes:
-        """Return the value, the time and the signature of both."""
+        """Return the value, the time and the signature of both, joined by dots."""
         now = int(time.time())
         if now != self._encoded_at:
             self._encoded_at, self._encoded = now, base64_encode(int_to_bytes(now))
@@ -101,13 +101,13 @@ class Sessions:
         """Sessions by cookie value, so that each cookie is verified only once."""
 
     def read(self, cookies: bytes) -> SignedSession | None:
-        """Return the session of a `Cookie` header, or None if there is none, it is invalid or it has expired."""
+        """Return the session of a `Cookie` header, or None if the session is missing, invalid or expired."""
         if self._prefix not in cookies:
             return None
         if cookies.startswith(self._prefix) and b";" not in cookies and b'"' not in cookies:
             signed = cookies[len(self._prefix) :]
         else:
-            # Unlike the standard library's parser, this one continues after another server's malformed cookie.
+            # Use Starlette's parser, because the standard library's parser stops at another server's malformed cookie.
             signed = cookie_parser(cookies.decode("latin-1")).get(self.cookie, "").encode("latin-1")
         known = self._remembered.get(signed) or self._unsigned(signed)
         return None if known is None or known.signed_at < time.time() - SESSION_MAX_AGE_S else known
@@ -125,11 +125,10 @@ class Sessions:
         return OpenSession(self, known, values)
 
     def header_of(self, session: SignedSession) -> bytes:
-        """Return the value of a `Set-Cookie` header."""
+        """Return the value of the `Set-Cookie` header for a session."""
         return b"%b%b; path=/; Max-Age=%d; httponly; samesite=lax" % (self._prefix, session.signed, SESSION_MAX_AGE_S)
 
     def written(self, values: JsonObject) -> SignedSession:
-        """Return a signed session with these values."""
         data = _packed(values)
         # Copy nested values, because the handler may change them later.
         kept = dict(values) if _are_texts(values) else json.loads(base64.b64decode(data))
@@ -147,7 +146,7 @@ class Sessions:
 
     def _remember(self, session: SignedSession) -> SignedSession:
         if len(self._remembered) >= REMEMBERED_COOKIES:
-            # The oldest entry is the first one.
+            # Remove the oldest entry, which is the first one.
             del self._remembered[next(iter(self._remembered))]
         self._remembered[session.signed] = session
         return session
@@ -166,8 +165,6 @@ class Sessions:
 
 
 class OpenSession:
-    """The session of a running request."""
-
     __slots__ = ("_known", "_sessions", "_values")
 
     def __init__(self, sessions: Sessions, known: SignedSession | None, values: JsonObject) -> None:
@@ -209,7 +206,7 @@ def _packed(values: JsonObject) -> bytes:
         text = orjson.dumps(values) if _are_texts(values) else b""
     except orjson.JSONEncodeError:
         text = b""
-    # Values other than strings are serialized, or rejected, as in Starlette.
+    # Use `json` for values other than strings, so that the same values are accepted as in Starlette.
     return base64.b64encode(text or json.dumps(values).encode())
 
 
@@ -218,6 +215,6 @@ def _are_texts(values: JsonObject) -> bool:
 
 
 def _new_id() -> str:
-    # A random UUID of version 4, created four times as fast as with `uuid`, because a rollout has four sessions.
+    # Create a random UUID of version 4 without `uuid`, which takes four times as long. A rollout needs four ids.
     digits = os.urandom(16).hex()
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-8{digits[17:20]}-{digits[20:]}"

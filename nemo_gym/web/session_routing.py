@@ -21,23 +21,23 @@ NOT_FORWARDED = OWN_HEADERS | {TIME_LEFT_HEADER.encode()}
 PASSED_ON = b"x-nemo-gym-passed-on"
 """Header of a call that was forwarded by another part of the run, because that part does not have the session."""
 OF_THE_PROCESS = OWN_HEADERS | {b"date", b"server"}
-"""Headers that each process sets in its own responses."""
+"""Response headers that each process sets itself. They are not copied from a forwarded call's reply."""
 
 
 class Holder(NamedTuple):
-    """The process that has a session, or the part of the run that has that process."""
+    """The process that has a session. If it is on another machine, only the part of the run there is known."""
 
     socket: str | None
-    """The process's own unix socket; None if it is on another machine."""
+    """The unix socket of the process; None if the process is on another machine."""
     member: str
-    """The part of the run; empty if the run has one machine."""
+    """The name of the part of the run on the process's machine; empty if the run has only one machine."""
 
 
 class SessionRouting:
     """The processes of one server, including this one.
 
-    A session's mark begins with a part of the run and a process number, so that any process can find the session's
-    process.
+    A session's mark begins with the name of a part of the run and a process number, so that any process can find the
+    process that has the session.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class SessionRouting:
     ) -> None:
         """`sockets` are the unix sockets of this machine's processes, by process number; empty for a single process.
 
-        `member`, `directory` and `tls` belong to a run on several machines.
+        `member`, `directory` and `tls` are needed only for a run on several machines.
         """
         self.server = server
         self.number = number
@@ -64,7 +64,7 @@ class SessionRouting:
         self._client = InternalClient(tls=tls)
 
     def mark(self, life: str) -> str:
-        """Return the mark of sessions that this start of the process begins."""
+        """Return the mark of sessions that begin in this process before its next restart."""
         return f"{self._member}{'/' if self._member else ''}{self.number}.{life}"
 
     def holder_of(self, mark: object) -> Holder | None:
@@ -80,7 +80,7 @@ class SessionRouting:
         return Holder(self._sockets[int(number)], member)
 
     async def pass_on(self, holder: Holder, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward a call to another process. Raises `ServerLost` if that process or its machine is lost."""
+        """Forward a call to another process. Raise `ServerLost` if that process or its machine is lost."""
         path = scope["raw_path"].decode("latin-1")
         query = scope["query_string"].decode("latin-1")
         headers = [(name, value) for name, value in scope["headers"] if name not in NOT_FORWARDED]
@@ -88,7 +88,7 @@ class SessionRouting:
             headers.append((TIME_LEFT_HEADER.encode(), b"%.3f" % time_left_for_callee(left_s)))
         rollout_id = scope.get(ROLLOUT_ID_SCOPE_KEY)
         if rollout_id and all(name != ROLLOUT_HEADER.encode() for name, _ in headers):
-            # Send the id as a header, because it was in the path's prefix, which has been removed.
+            # Send the rollout id as a header, because the path no longer has the prefix with the id.
             headers.append((ROLLOUT_HEADER.encode(), rollout_id.encode()))
         # Add the run's token again, because it was removed when the call was admitted.
         headers += run_headers(self._run_token)
@@ -108,8 +108,8 @@ class SessionRouting:
     async def _address_of(self, holder: Holder, headers: list[tuple[bytes, bytes]]) -> tuple[str, int]:
         if holder.socket is not None or self._directory is None:
             return self.server, 0
-        # Do not forward a call twice. The directory may still list a lost part whose address this part has now, and
-        # this part must not send calls to itself.
+        # Do not forward a call twice. The directory may still list a lost machine under an address that this machine
+        # has now. The call would then be forwarded to this machine again.
         was_passed_on = any(name == PASSED_ON for name, _ in headers)
         listed = None if was_passed_on else await self._directory.of_member(self.server, holder.member)
         if listed is None:

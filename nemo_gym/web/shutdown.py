@@ -1,4 +1,4 @@
-"""A uvicorn server that limits its connections and shuts down immediately, without waiting for its next tick."""
+"""A uvicorn server that limits its connections and handles a stop request at once, not only at its next tick."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from nemo_gym.web.connections import Connection, Connections
 from nemo_gym.web.tls import listen_with_tls
 
 TICK_S = 1.0
-"""Interval between updates of the date in response headers, and between checks of the connections."""
+"""Seconds between updates of the date in response headers, and between checks of the connections."""
 POLL_S = 0.005
-"""Interval between checks whether the running calls have ended, because uvicorn does not signal it."""
+"""Seconds between checks whether all running calls have ended, because uvicorn does not signal their end."""
 
 
 class QuickShutdownServer(uvicorn.Server):
     """A server that stops at once if no call is running. Plain uvicorn first waits for up to two ticks of 0.1 s."""
 
     def __init__(self, config: uvicorn.Config, tls: Tls | None = None) -> None:
-        """With `tls`, unix sockets stay plain, because only the user's own processes can open them."""
+        """With `tls`, unix sockets stay unencrypted, because only the user's own processes can open them."""
         config.http = Connection
         super().__init__(config)
         self._tls = tls
@@ -32,7 +32,7 @@ class QuickShutdownServer(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def request_stop(self) -> None:
-        """Stop as after a signal. Must be called in the server's own event loop."""
+        """Stop the server in the same way as a signal does. Must be called in the server's own event loop."""
         self.should_exit = True
         self._stop_requested.set()
 
@@ -52,7 +52,7 @@ class QuickShutdownServer(uvicorn.Server):
 
     async def main_loop(self) -> None:
         self._loop = asyncio.get_running_loop()
-        # uvicorn ticks ten times per second and updates the date at ticks that are divisible by ten.
+        # Pass 0, because uvicorn updates the date only at every tenth tick: 0, 10, 20 and so on.
         while not await self.on_tick(0):
             self.server_state.check()
             with suppress(TimeoutError):

@@ -27,8 +27,6 @@ class _RouteCounts:
 
 
 class Telemetry:
-    """The metrics of one server process."""
-
     def __init__(self, server: str) -> None:
         self.server = server
         self.in_flight = 0
@@ -77,7 +75,7 @@ class Telemetry:
             ("process_resident_memory_bytes", "gauge", "Resident memory of this process.", resident_bytes() or None),
         ):
             if value is None:
-                # Leave out the memory, which not every system reports.
+                # Leave out the resident memory on systems that do not report it.
                 continue
             yield f"# HELP nemo_gym_{name} {description}"
             yield f"# TYPE nemo_gym_{name} {kind}"
@@ -100,7 +98,7 @@ class Telemetry:
 
 
 def _number(value: float) -> str:
-    # Plain `g` rounds to six digits, which would freeze large counters and shift a time by hours.
+    # Use 15 significant digits. Plain `g` would round to six, freeze large counters, and shift times by over an hour.
     return f"{value:.15g}"
 
 

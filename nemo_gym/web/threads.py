@@ -16,7 +16,7 @@ ResultT = TypeVar("ResultT")
 
 THREADS = 32
 MOST_STUCK = 480
-"""The most abandoned calls that may still run, because a thread cannot be stopped from outside."""
+"""Maximum number of abandoned calls that still run. A thread cannot be stopped from outside."""
 
 
 class BlockingPool:
@@ -33,7 +33,7 @@ class BlockingPool:
         self._executor = ThreadPoolExecutor(threads + MOST_STUCK, thread_name_prefix="blocking handler")
 
     async def run(self, function: Callable[..., ResultT], **named: object) -> ResultT:
-        """Run a function in a thread and return its result. Its errors are raised."""
+        """Run a function in a thread and return its result. Raise the errors of the function."""
         async with self._slots:
             if self.stuck >= MOST_STUCK:
                 raise Overloaded(
@@ -52,7 +52,7 @@ class BlockingPool:
                 raise
 
     def _note_return(self, loop: asyncio.AbstractEventLoop, _: Future[object]) -> None:
-        # The event loop may have ended before the thread. Then the count does not matter.
+        # Ignore the error if the event loop ended before the thread, because the count then no longer matters.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(self._count_down)
 

@@ -1,4 +1,4 @@
-"""Timers for thousands of calls, few of which fire. Those due together share one timer of the event loop."""
+"""Timers for thousands of calls, few of which fire. Timers of the same tick share one timer of the event loop."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ import time
 from typing import Protocol
 
 TICK_S = 0.005
-"""Timers that are due within the same tick fire together."""
+"""Seconds in a tick. Timers that are due within the same tick fire together."""
 FARTHEST_S = 10.0
-"""The longest delay. To wait longer, set the timer again, so that few timers are open at once."""
+"""Maximum delay in seconds, so that few timers are pending at once. To wait longer, set the timer again."""
 
 
 class Sleeper(Protocol):
-    """An object that a timer wakes."""
-
     def wake(self) -> None:
-        """Handle the end of the delay, at most `FARTHEST_S` after the timer was set."""
+        """Act when the timer fires. If the delay exceeded `FARTHEST_S`, the timer fires early: set it again."""
 
 
 class Timers:
-    """The timers of one event loop."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._sleepers: dict[int, set[Sleeper]] = {}
 
     def set(self, sleeper: Sleeper, in_s: float) -> int:
-        """Wake the sleeper in `in_s` seconds, at most a tick later. Pass the returned tick to `clear`."""
+        """Wake the sleeper in `in_s` seconds, or up to a tick later. A delay above `FARTHEST_S` is shortened to it.
+
+        To cancel the timer, pass the returned tick to `clear`.
+        """
         now = time.monotonic()
         tick = int((now + min(max(in_s, 0.0), FARTHEST_S)) / TICK_S) + 1
         sleepers = self._sleepers.get(tick)

@@ -14,11 +14,11 @@ from nemo_gym.http.tls import server_context
 HANDSHAKE_S = 10.0
 """Timeout of a TLS handshake. A caller that sends nothing occupies a connection for this long."""
 CLOSE_S = 2.0
-"""Seconds for a caller to confirm the end of a TLS connection."""
+"""Seconds in which a caller must confirm the end of a TLS connection."""
 
 
 async def listen_with_tls(server: uvicorn.Server, listeners: Iterable[socket.socket], tls: Tls) -> None:
-    """Let a server that has started its plain listeners also serve TLS at these sockets."""
+    """Let a server that has started its plain listeners also serve TLS on these sockets."""
     config, context = server.config, server_context(tls)
 
     def new_connection() -> asyncio.Protocol:

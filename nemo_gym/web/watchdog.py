@@ -30,9 +30,8 @@ class Watchdog:
 
     # Class-level defaults for rarely used attributes, so most calls pay nothing for them.
     has_fired = False
-    """Whether the watchdog ended the block."""
     caller_has_gone = False
-    """Whether the reason was that the caller has hung up."""
+    """Whether the watchdog cancelled the task because the caller hung up."""
     _timer: int | None = None
     _listener: asyncio.Task[Message] | None = None
     _chunks: list[bytes] | None = None
@@ -73,7 +72,7 @@ class Watchdog:
             self._listener.cancel()
         if not self._has_cancelled or task is None:
             return False
-        # Any other cancellation, such as a shutdown, must propagate.
+        # Let any other cancellation, such as a shutdown, propagate.
         is_own_alone = task.uncancel() == 0
         self.has_fired = is_own_alone and isinstance(error, asyncio.CancelledError)
         return self.has_fired
@@ -84,7 +83,7 @@ class Watchdog:
         if self._ends_at - time.monotonic() <= CLOCK_SLACK_S:
             self._cancel()
             return
-        # Do not listen while the app is receiving, because it then sees the disconnect itself.
+        # Do not listen while the app is receiving, because the app then receives the disconnect itself.
         is_late = time.monotonic() - self._call.began_at >= GONE_CHECK_S - CLOCK_SLACK_S
         if is_late and self._listener is None and self._body_has_ended and not self._is_receiving:
             self._listener = asyncio.ensure_future(self._receive())
@@ -92,7 +91,7 @@ class Watchdog:
         self._sleep()
 
     async def receive(self) -> Message:
-        """Return the caller's next message. Raise `HTTPException` if the body is too large or nested too deep."""
+        """Return the caller's next message. Raise `HTTPException` if the body is too large or nested too deeply."""
         if self._listener is not None:
             return await asyncio.shield(self._listener)
         self._is_receiving = True
@@ -134,7 +133,7 @@ class Watchdog:
         if self._body_has_ended:
             chunks, self._chunks = self._chunks, None
             if is_deeper_than(chunks, self._limits.body_depth):
-                raise self._rejected(400, "nested too deep", too_deep(self._limits.body_depth))
+                raise self._rejected(400, "nested too deeply", too_deep(self._limits.body_depth))
 
     def _rejected(self, status: int, title: str, detail: str) -> HTTPException:
         self._answer.rejection = Rejection(status, title, detail)

@@ -9,11 +9,11 @@ _PART_BEFORE = re.compile(r"(?:\d[.,:]|(?:\A|[^\w.])\.|\d\s?/\s?|(?<![^\W\d_])[-
 """A regex for text before `14` that makes it a part of `0.14`, `3,14`, `.14`, `1/14` or `-14`, but not `Covid-14`."""
 _PART_AFTER = re.compile(r"[.,:–-]\d|\s?/\s?\d|\^")
 _LONGEST_PART = 5
-"""The most characters before a number that `_PART_BEFORE` has to see."""
+"""The number of characters directly before a match that are searched for `_PART_BEFORE`."""
 
 
 def contains(expected: str, text: str, *, keeps_case: bool) -> bool:
-    """Return whether a text contains these words as a whole, not as a part of longer words or other numbers."""
+    """Return whether a text contains the expected words as whole words, not as a part of other words or numbers."""
     words, within = normalised(expected, keeps_case=keeps_case), normalised(text, keeps_case=keeps_case)
     found = re.finditer(rf"(?<!\w){re.escape(words)}(?!\w)", within)
     return any(not _cuts_a_number(within, mention) for mention in found)
@@ -34,5 +34,5 @@ def chosen(options: list[str], answer: str, *, keeps_case: bool) -> str | None:
 
 
 def equal_numbers(expected: str, answer: str) -> bool:
-    """Return whether the answer is the expected number, with or without its unit."""
+    """Return whether the answer is the expected number. Either may lack a unit, but units must not differ."""
     return same_number(unwrapped(expected), unwrapped(answer)) is True

@@ -1,4 +1,4 @@
-r"""Make rows: small tasks about towns, invoices, flights, tickets and greetings, one kind per grader.
+r"""Generate rows: small tasks about towns, invoices, flights, tickets and greetings, one kind per grader.
 
 python resources_servers/answer_match/prepare.py --count 500 --output <rows.jsonl>
 """

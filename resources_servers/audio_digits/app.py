@@ -1,4 +1,4 @@
-"""Grade the digits that a model hears in a recording by their word error rate."""
+"""Grade the transcription of spoken or coded digits in a recording by its word error rate."""
 
 from typing import Any, ClassVar
 

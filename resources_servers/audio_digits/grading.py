@@ -7,7 +7,7 @@ import re
 from nemo_gym.grading import final_answer
 
 LONGEST = 200
-"""The most characters of an answer. A longer answer counts as missing."""
+"""Maximum number of characters of an answer. A longer answer counts as missing."""
 
 _NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _VALUES = {name: str(value) for value, name in enumerate(_NAMES)} | {"oh": "0", "null": "0"}
@@ -19,7 +19,7 @@ _AROUND = "\"'“”‘’«»()[]<>. \t"
 
 
 def digits_in(text: str) -> str | None:
-    """Return the digits of a reply's final answer, or None if that holds anything else.
+    """Return the digits of a reply's final answer, or None if the answer contains anything else.
 
     Digits may have separators, such as `4-0 7, 1`, and may be words.
     """
@@ -30,9 +30,9 @@ def digits_in(text: str) -> str | None:
 
 
 def word_error_rate(expected: str, heard: str) -> float:
-    """Return the substitutions, insertions and deletions that correct `heard`, per expected digit.
+    """Return the number of substitutions, insertions and deletions that correct `heard`, per expected digit.
 
-    It is above 1 if `heard` has many more digits than expected.
+    The rate is above 1 if `heard` has many more digits than expected.
     """
     errors = list(range(len(heard) + 1))
     for row, digit in enumerate(expected, start=1):

@@ -4,5 +4,4 @@ from typing import Any
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Answer with the expected digits."""
     return [f"I have listened to it twice.\nAnswer: {' '.join(row['expected_answer'])}"]

@@ -1,4 +1,4 @@
-r"""Make rows: sequences of digits as telephone tones, beeps, Morse code and, with espeak-ng, speech.
+r"""Generate rows: sequences of digits as telephone tones, beeps, Morse code and, with espeak-ng, speech.
 
 python resources_servers/audio_digits/prepare.py --count 500 --output <rows.jsonl>
 python resources_servers/audio_digits/prepare.py --voice espeak-ng --count 500 --output <rows.jsonl>
@@ -38,7 +38,7 @@ INSTRUCTION = (
 )
 
 MOST_DIGITS = LONGEST // 2
-"""The most digits of a sequence. An answer with a separator after each digit has to fit into `LONGEST`."""
+"""Maximum number of digits of a sequence, so that an answer with separators is not longer than `LONGEST`."""
 
 
 class Kind(NamedTuple):
@@ -105,11 +105,11 @@ def prepare(
     length: int | None = None,
     bits: Literal[8, 16] = 8,
 ) -> Path:
-    """Write `count` rows and return their path. Their recordings are WAV files in the folder `<output>_audio`.
+    """Write `count` rows and return their path. The recordings are WAV files in the folder `<output>_audio`.
 
-    split: only rows of this split; the two splits have no sequence of a kind in common
+    split: only rows of this split; for each kind of sound, the two splits have no sequence of digits in common
     embed: write the recordings into the rows, as base64, instead of files
-    voice: add spoken digits, read by this program
+    voice: also generate spoken digits, with this speech program
     length: the number of digits of every sequence, at most 100; by default it varies
     bits: the size of a sample; 16 bits have less noise and make files twice as large
 

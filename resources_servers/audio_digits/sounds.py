@@ -22,21 +22,20 @@ MORSE = {"0": "-----", **{str(n): "." * n + "-" * (5 - n) for n in range(1, 6)}}
     str(n): "-" * (n - 5) + "." * (10 - n) for n in range(6, 10)
 }
 ATTACK_S = 0.003
-"""How long a tone takes to fade in and out, because an abrupt start or end would click."""
+"""Seconds in which a tone fades in and out, because an abrupt start or end would click."""
 
 Samples: TypeAlias = "array[int]"
 """Samples as signed 16-bit integers."""
 
 
 def telephone(digits: str, rng: Random, peak: int) -> Samples:
-    """Return the tones of a telephone keypad."""
     length_s, pause_s = rng.uniform(0.06, 0.12), rng.uniform(0.05, 0.1)
     tones = {digit: tone(keypad_tones(digit), length_s, peak) for digit in {*digits}}
     return joined([tones[digit] for digit in digits], silence(pause_s))
 
 
 def beeps(digits: str, rng: Random, peak: int) -> Samples:
-    """Return a group of beeps per digit: as many as its value, and ten for 0. People can count 5 per second."""
+    """Return a group of beeps per digit: ten beeps for 0, one for 1 and so on. People can count 5 beeps per second."""
     length_s, pitch = rng.uniform(0.1, 0.105), rng.uniform(500, 1000)
     beep, gap = tone([pitch], length_s, peak), silence(length_s)
     groups = [joined([beep] * (int(digit) or 10), gap) for digit in digits]
@@ -44,7 +43,7 @@ def beeps(digits: str, rng: Random, peak: int) -> Samples:
 
 
 def morse(digits: str, rng: Random, peak: int) -> Samples:
-    """Return Morse code at 13 to 15 words per minute. A dash and the pause between digits each last three dots."""
+    """Return Morse code, at 13 to 15 words per minute. Dashes and the pauses between digits last three dots each."""
     dot_s, pitch = rng.uniform(0.08, 0.09), rng.uniform(500, 1000)
     signals = {".": tone([pitch], dot_s, peak), "-": tone([pitch], 3 * dot_s, peak)}
     codes = [joined([signals[mark] for mark in MORSE[digit]], silence(dot_s)) for digit in digits]
@@ -91,12 +90,11 @@ def with_noise(samples: Samples, level: int, rng: Random) -> Samples:
 
 
 def wav(samples: Samples, bits: Literal[8, 16] = 16) -> bytes:
-    """Return samples as a WAV file."""
     file = io.BytesIO()
     with wave.open(file, "wb") as writer:
         writer.setnchannels(1)
         writer.setsampwidth(bits // 8)
         writer.setframerate(RATE)
-        # In WAV files, 8-bit samples are unsigned.
+        # Convert 8-bit samples, because they are unsigned in WAV files.
         writer.writeframes(samples.tobytes() if bits == 16 else bytes((sample >> 8) + 128 for sample in samples))
     return file.getvalue()

@@ -25,19 +25,20 @@ def check_installed() -> None:
     """Raise `DataError` if espeak-ng is not installed."""
     if shutil.which(PROGRAM) is None:
         raise DataError(
-            "voice: the program espeak-ng is not installed. Install it, on Debian with 'apt-get install espeak-ng'. "
-            "Without voice, no digits are spoken."
+            "voice: the program espeak-ng is not installed. Install it, on Debian with 'apt-get install espeak-ng', "
+            "or leave voice unset to generate no speech."
         )
 
 
 def speech(digits: str, rng: Random, peak: int) -> Samples:
-    """Return a voice that reads digits one after another, 0 as "zero" or "oh"."""
+    """Return a recording of a voice that reads digits one after another, 0 as "zero" or "oh"."""
     names = (rng.choice(("zero", "oh")), *NAMES[1:])
     voice = f"{rng.choice(ACCENTS)}+{rng.choice(SPEAKERS)}"
     command = [PROGRAM, "--stdout", "-v", voice, "-s", str(rng.randint(155, 210)), "-p", str(rng.randint(30, 70))]
     spoken = _output_of([*command, ", ".join(names[int(digit)] for digit in digits)])
     with wave.open(io.BytesIO(spoken)) as file:
-        # The header's length is only a guess, because the program writes it first. Read up to the end of the data.
+        # The program writes the header before the data, so the length in the header is only a guess. `readframes`
+        # stops at the end of the data.
         frames = file.readframes(file.getnframes())
         return _loud_as(peak, _resampled(array("h", frames), file.getframerate()))
 
@@ -47,11 +48,11 @@ def _output_of(command: list[str]) -> bytes:
         return subprocess.run(command, capture_output=True, check=True, timeout=TIMEOUT_S).stdout
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode(errors="replace").strip() or f"exit code {error.returncode}"
-        raise DataError(
-            f"voice: espeak-ng failed ({said}). Its voices are listed by 'espeak-ng --voices=en'."
-        ) from error
+        raise DataError(f"voice: espeak-ng failed ({said}). Check its voices with 'espeak-ng --voices=en'.") from error
     except subprocess.TimeoutExpired as error:
-        raise DataError(f"voice: espeak-ng did not finish within {TIMEOUT_S:.0f} s. Try 'espeak-ng hello'.") from error
+        raise DataError(
+            f"voice: espeak-ng did not finish within {TIMEOUT_S:.0f} s. Check that 'espeak-ng hello' works."
+        ) from error
 
 
 def _resampled(samples: Samples, rate: int) -> Samples:

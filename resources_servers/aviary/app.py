@@ -36,7 +36,7 @@ class AviaryConfig(BaseResourcesServerConfig):
     """The class path of an environment, `module:Class`."""
     environment_kwargs: dict[str, Any] = Field(default_factory=dict)
     dataset: str | None = None
-    """The class path of a TaskDataset or, for `environment`, a JSONL file with one task's arguments per line."""
+    """The class path of a TaskDataset. If `environment` is set: a JSONL file with its arguments, one task per line."""
     dataset_kwargs: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -44,10 +44,13 @@ class AviaryConfig(BaseResourcesServerConfig):
         is_class = self.dataset is not None and not is_file(self.dataset)
         if is_class and self.environment is not None:
             raise ValueError(
-                f"dataset: '{self.dataset}' creates its own environments. Remove `environment`, or set a .jsonl file"
+                f"dataset: '{self.dataset}' creates its own environments. Remove `environment`, or set `dataset` "
+                "to a .jsonl file"
             )
         if not is_class and self.environment is None:
-            raise ValueError("environment: set an environment's class path here, or a dataset's under `dataset`")
+            raise ValueError(
+                "environment: set an environment's class path here, or set `dataset` to a dataset's class path"
+            )
         return self
 
 
@@ -60,11 +63,11 @@ class TaskFields(BaseModel):
 
 
 class SeedRequest(BaseSeedSessionRequest, TaskFields):
-    """The row whose environment is opened."""
+    """The body of `/seed_session`: the row whose environment is opened."""
 
 
 class SeedResponse(BaseSeedSessionResponse):
-    """The opened environment's id, first observation and tools."""
+    """The response to `/seed_session`: the opened environment's id, first observation and tools."""
 
     env_id: str
     obs: list[dict[str, Any]]
@@ -74,7 +77,7 @@ class SeedResponse(BaseSeedSessionResponse):
 
 
 class StepRequest(BaseModel):
-    """One model turn. `env_id`, or else the session cookie, selects the environment."""
+    """The body of `/step`: one model turn. `env_id`, or else the session cookie, selects the environment."""
 
     env_id: str | None = None
     action: list[NeMoGymResponseOutputItem]
@@ -82,7 +85,7 @@ class StepRequest(BaseModel):
 
 
 class StepResponse(BaseModel):
-    """The result of one turn."""
+    """The response to `/step`: the result of one turn."""
 
     obs: list[dict[str, Any]]
     reward: float
@@ -90,24 +93,24 @@ class StepResponse(BaseModel):
 
 
 class CloseRequest(BaseModel):
-    """The environment to close, by default the session's."""
+    """The body of `/close`: the environment to close, by default the session's."""
 
     env_id: str | None = None
 
 
 class CloseResponse(BaseModel):
-    """Whether the environment was open."""
+    """The response to `/close`: whether the environment was open."""
 
     closed: bool
 
 
 class VerifyRequest(BaseVerifyRequest, TaskFields):
-    """The row and the agent's response."""
+    """The body of `/verify`: the row and the agent's response."""
 
     model_config = ConfigDict(extra="allow")
 
     env_id: str | None = None
-    """The environment's id. It is needed only from agents that do not keep cookies."""
+    """The environment's id. Only agents that do not keep cookies must send it."""
 
 
 class AviaryServer(SimpleResourcesServer):
@@ -124,7 +127,7 @@ class AviaryServer(SimpleResourcesServer):
         return Tasks(settings.environment, settings.environment_kwargs, settings.dataset, settings.dataset_kwargs)
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app with Aviary's routes. Every other POST calls the tool of that name."""
+        """Return the app with Aviary's routes. A POST to any other path calls the tool of that name."""
         app = super().setup_webserver()
         app.post("/step")(self.step)
         app.post("/close")(self.close)
@@ -145,7 +148,7 @@ class AviaryServer(SimpleResourcesServer):
         return StepResponse(obs=transition.obs, reward=transition.reward, done=transition.done)
 
     async def call_tool(self, request: Request, tool_name: str) -> PlainTextResponse:
-        """Step the environment with a single call, for agents that only know tools."""
+        """Step the environment with a single call, for agents that call each tool by its own URL."""
         env_id = request.session[SESSION_ID_KEY]
         play = await self._open(env_id)
         if play.is_over:
@@ -179,7 +182,7 @@ class AviaryServer(SimpleResourcesServer):
             await self.sessions.drop(env_id)
 
     async def _begin(self, play: Play, row: TaskFields) -> None:
-        # A dataset may read files or compute for long, so a thread keeps the event loop free.
+        # Use a thread, because a slow dataset would block the event loop.
         made = await asyncio.to_thread(self.tasks.environment_of, row.task_idx, row.task)
         await play.begin(made, task_idx=row.task_idx)
 

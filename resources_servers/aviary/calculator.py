@@ -9,9 +9,9 @@ from collections.abc import Callable
 from fractions import Fraction
 
 LONGEST = 200
-"""The most characters of an expression."""
+"""Maximum number of characters of an expression."""
 LARGEST_BITS = 900
-"""Limit for every numerator and denominator, so that results fit into a float."""
+"""Maximum number of bits of numerators and denominators. It ensures that results fit into a float."""
 DIGITS_SHOWN = 12
 
 _WRITTEN = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "$": "", "€": "", "£": ""})
@@ -32,7 +32,7 @@ class NotCalculable(Exception):
 
 
 def calculate(expression: str) -> str:
-    """Return the decimal value of an expression. Raises `NotCalculable` if it has none."""
+    """Return the decimal value of an expression. Raises `NotCalculable` if it cannot be calculated."""
     if len(expression) > LONGEST:
         raise NotCalculable(f"the expression is longer than {LONGEST} characters")
     written = _GROUP.sub("", expression.translate(_WRITTEN)).replace("^", "**").strip()

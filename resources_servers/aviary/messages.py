@@ -12,7 +12,7 @@ from nemo_gym.jsonl import check_unicode
 Item = dict[str, Any]
 
 UNANSWERED = "The environment has not answered this call."
-"""The output of calls that a step left unanswered, because endpoints reject conversations with open calls."""
+"""The output that is added to unanswered calls, because endpoints reject conversations with such calls."""
 NO_ARGUMENTS: Item = {"type": "object", "properties": {}, "required": []}
 ROLES = {"user": "user", "system": "system", "assistant": "assistant"}
 """The roles that are kept. Any other role, such as `tool` in a message without a call id, becomes `user`."""
@@ -36,14 +36,12 @@ class Call(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """One turn of the model."""
-
     text: str
     calls: Sequence[Call]
 
     @classmethod
     def of(cls, items: Iterable[Any]) -> Turn:
-        """Convert a response's messages and function calls to a turn. Environments see no other items."""
+        """Convert a response's messages and function calls to a turn. Other items are dropped."""
         output = list(items)
         return cls(
             text="".join(item.text for item in output if item.type == "message" and item.role == "assistant"),
@@ -62,11 +60,11 @@ class Action(NamedTuple):
 
     message: Any
     rejected: dict[str, str]
-    """For each rejected call, its id and the problem with its arguments. The environment sees it as invalid."""
+    """The problems with the arguments of rejected calls, by call id. In `message`, they are marked as invalid."""
 
 
 def action_of(turn: Turn, environment: Any) -> Action:
-    """Convert a turn to an Aviary message, with Aviary's marker on calls whose arguments are wrong."""
+    """Convert a turn to an Aviary message, in which calls with invalid arguments have the name `INVALID_TOOL_NAME`."""
     from aviary.core import INVALID_TOOL_NAME, Message, ToolCall, ToolCallFunction, ToolRequestMessage
 
     text = turn.text or None
@@ -93,7 +91,7 @@ def observed(messages: Iterable[Any]) -> list[Item]:
 
 
 def answered(messages: Iterable[Any], action: Action) -> list[Item]:
-    """Convert an environment's reply to input items: one output for each call, then the rest."""
+    """Convert an environment's reply to input items: one output for each call of the turn, then all other items."""
     unanswered = [call.id for call in getattr(action.message, "tool_calls", ())]
     answers, others = [], []
     for item in _items_of_all(messages):
@@ -135,7 +133,7 @@ def _takes_requests_only(environment: Any) -> bool:
 
 
 def _arguments(call: Call, parameters: Any) -> dict[str, Any] | str:
-    """Return a call's arguments, or a message if they are invalid."""
+    """Return a call's arguments, or an error message if they are invalid."""
     try:
         given = json.loads(call.arguments or "{}")
         check_unicode(given)

@@ -27,7 +27,7 @@ class Exhibit(NamedTuple):
 
 
 class Move(NamedTuple):
-    """One action of the watch: `go`, `take` or `put`, with its target."""
+    """One action of the night watch: `go`, `take` or `put`, with its target."""
 
     tool: str
     target: str
@@ -35,7 +35,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Museum:
-    """One night's task."""
+    """The task of one round: rooms, doors between them, exhibits, and a key for the locked room."""
 
     rooms: tuple[str, ...]
     doors: frozenset[frozenset[str]]
@@ -50,24 +50,24 @@ class Museum:
 
     @property
     def battery(self) -> int:
-        """How many doors the lamp lasts for: exactly enough to return one exhibit after another."""
+        """The number of doors that the lamp lasts for. It is just enough to return one exhibit after another."""
         return sum(move.tool == "go" for move in plan(self))
 
     def next_to(self, room: str) -> list[str]:
-        """Return the rooms that share a door with a room."""
+        """Return the rooms that share a door with `room`."""
         return [other for other in self.rooms if frozenset((room, other)) in self.doors]
 
 
 def museum_of(seed: int) -> Museum:
-    """Create the museum of a seed. The same seed gives the same museum, and every round can be completed."""
+    """Create the museum for a seed. The same seed gives the same museum, and every round can be completed."""
     rng = Random(f"night round {seed}")
     rooms = rng.sample(ROOMS, ROOM_COUNT)
-    # The doors form a tree, so every room is reachable. The last room is a leaf, so locking it cuts off no other.
+    # The doors form a tree, so every room is reachable. The last room is a leaf, so locking it blocks no other room.
     doors = {frozenset((room, rng.choice(rooms[:number]))) for number, room in enumerate(rooms) if number}
     doors.add(frozenset(rng.sample(rooms[:-1], 2)))
     names = rng.sample(EXHIBITS, EXHIBIT_COUNT)
     places = [rng.sample(rooms, 2) for _ in names]
-    # At least one exhibit needs the locked room.
+    # Put one exhibit or its destination into the locked room, so that the key is needed.
     places[rng.randrange(len(places))][rng.randrange(2)] = rooms[-1]
     exhibits = [
         Exhibit(name, lies_in, belongs_in if belongs_in != lies_in else rooms[0])
@@ -78,14 +78,14 @@ def museum_of(seed: int) -> Museum:
 
 @dataclass
 class Round:
-    """The state of a round. Every action returns a description of its result."""
+    """The state of a round of the museum game. Every action returns a description of its result."""
 
     museum: Museum
     room: str = ""
     carried: list[str] = field(default_factory=list)
     has_key: bool = False
     lies_in: dict[str, str] = field(default_factory=dict)
-    """The rooms of the exhibits that are not carried."""
+    """The room of each exhibit that is not carried, by the exhibit's name."""
     battery: int = 0
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ class Round:
 
     @property
     def is_over(self) -> bool:
-        """Whether every exhibit is in its place, or the lamp is out and the hands are empty."""
+        """Whether every exhibit is in its place, or the lamp is out and nothing is carried."""
         return self.share_in_place == 1 or (self.battery == 0 and not self.carried)
 
     def look(self) -> str:
@@ -115,7 +115,6 @@ class Round:
         )
 
     def go(self, room: str) -> str:
-        """Go through a door."""
         if room not in self.museum.next_to(self.room):
             return f"No door leads from here to {room[:40]!r}. {self.look()}"
         if room == self.museum.locked_room and not self.has_key:
@@ -126,7 +125,6 @@ class Round:
         return self.look()
 
     def take(self, thing: str) -> str:
-        """Take a thing in this room."""
         if thing == KEY and self.room == self.museum.key_room and not self.has_key:
             self.has_key = True
             return f"You take the key; it opens the {self.museum.locked_room}."
@@ -139,7 +137,6 @@ class Round:
         return f"You take the {thing}."
 
     def put(self, thing: str) -> str:
-        """Put down a thing that is carried."""
         if thing not in self.carried:
             return f"You do not carry a {thing[:40]!r}."
         self.carried.remove(thing)
@@ -152,7 +149,7 @@ class Round:
 
 
 def briefing(museum: Museum) -> str:
-    """Return the description of a museum that starts a round."""
+    """Return the text that describes a museum to the model at the start of a round."""
     doors = sorted(" - ".join(sorted(door)) for door in museum.doors)
     places = [f"the {name} lies in the {here}, its place is the {there}" for name, here, there in museum.exhibits]
     return (
@@ -181,7 +178,7 @@ def _moves(museum: Museum) -> Iterator[Move]:
 
 
 def _walk(museum: Museum, start: str, end: str) -> Iterable[Move]:
-    """Return the shortest path. It never crosses the locked room, which has only one door."""
+    """Return the moves of the shortest path. It never crosses the locked room, which has only one door."""
     came_from: dict[str, str] = {start: start}
     open_rooms = deque([start])
     while end not in came_from:

@@ -1,4 +1,4 @@
-"""The night round as an Aviary environment, and a dataset with a round for every index."""
+"""The museum game as an Aviary environment, and a dataset with a round of the game for every index."""
 
 from aviary.core import Environment, Message, Messages, TaskDataset, Tool, ToolRequestMessage
 
@@ -6,7 +6,10 @@ from resources_servers.aviary.museum import Museum, Round, briefing, museum_of
 
 
 class NightRound(Environment[Round]):
-    """A museum round. Each exhibit earns an equal share of 1 when put in its place, and loses it when removed."""
+    """A round of the museum game.
+
+    Putting an exhibit in its place earns an equal share of 1. Removing it costs this share.
+    """
 
     def __init__(self, museum: Museum) -> None:
         self.museum = museum
@@ -14,7 +17,6 @@ class NightRound(Environment[Round]):
         self.tools = [Tool.from_function(each) for each in (self.look, self.go, self.take, self.put)]
 
     async def reset(self) -> tuple[Messages, list[Tool]]:
-        """Begin the round."""
         self.state = Round(self.museum)
         return [Message(content=f"{briefing(self.museum)}\n{self.state.look()}")], self.tools
 

@@ -1,4 +1,4 @@
-"""A perfect attempt at a night round or a GSM8K question."""
+"""A perfect attempt at a round of the museum game or a GSM8K question."""
 
 from typing import Any
 
@@ -8,7 +8,6 @@ from resources_servers.aviary.museum import museum_of, plan
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Return all necessary calls in order."""
     if row.get("task") is not None:
         solution = row["task"]["answer"]
         worked_out = [call("calculate", expression=each) for each in calculations(solution)]

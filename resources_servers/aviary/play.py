@@ -45,7 +45,7 @@ class Play(SessionState):
         return bool(self.transitions) and self.transitions[-1].done
 
     async def begin(self, environment: Any, *, task_idx: int) -> None:
-        """Reset an environment. Raises `EnvironmentFailed` if it fails."""
+        """Store the rollout's environment and reset it. Raises `EnvironmentFailed` if the reset fails."""
         self.environment, self.task_idx = environment, task_idx
         with self._named("reset"):
             messages, tools = await environment.reset()
@@ -54,9 +54,9 @@ class Play(SessionState):
         self.has_begun = True
 
     async def step(self, turn: Turn) -> Transition:
-        """Step the environment with a model turn, one at a time. Raises `EnvironmentFailed` if it fails.
+        """Wait for any earlier step to end, then step the environment with a model turn.
 
-        Raises `OutOfTurn` if the task is over.
+        Raises `EnvironmentFailed` if the environment fails, and `OutOfTurn` if the task is over.
         """
         async with self.turn:
             if self.is_over:
@@ -82,7 +82,7 @@ class Play(SessionState):
 
     @contextmanager
     def _named(self, method: str) -> Iterator[None]:
-        """Convert any error in an environment's method or its result to an `EnvironmentFailed` with its name."""
+        """Convert any error in the block to an `EnvironmentFailed` that names the environment and `method`."""
         try:
             yield
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Make rows: numbered museum rounds, or the questions of a GSM8K file.
+"""Generate rows: numbered rounds of a museum game, or the questions of a GSM8K file.
 
 python resources_servers/aviary/prepare.py --count 100 --output <rows.jsonl>
 python resources_servers/aviary/prepare.py --gsm8k <gsm8k.jsonl> --output <rows.jsonl>
@@ -33,7 +33,7 @@ GSM8K = GitHub("openai/grade-school-math", "grade_school_math/data/train.jsonl",
 
 
 class Gsm8kRow(BaseModel):
-    """A GSM8K question. The final answer follows `####` after the worked solution."""
+    """A GSM8K question and its worked solution, which ends with `####` and the final answer."""
 
     question: str
     answer: str
@@ -49,14 +49,14 @@ def prepare(
     skip_bad: bool = False,
     split: Split | None = None,
 ) -> Path:
-    """Write `count` museum rounds, or rows of a GSM8K file, and return their path.
+    """Write rows of `count` museum rounds, or of a GSM8K file, and return their path.
 
-    seed: number of the first round
-    gsm8k: a GSM8K file (JSON Lines) to use instead of museum rounds; without a split, all its lines
+    seed: the number of the first museum round
+    gsm8k: a GSM8K file (JSON Lines) to use instead of museum rounds; without `split`, all its lines are used
     fetch_gsm8k: download GSM8K's training questions into `source/` next to the output, and use that file
 
-    Raises `DataError` with file and line for a line without a question and an answer; then nothing is written.
-    `skip_bad` leaves out and reports such lines.
+    Raises `DataError` with file and line for a line without a question and an answer, and writes nothing. With
+    `skip_bad`, such lines are reported and left out instead.
     """
     path = fetch(GSM8K, folder=output.parent / "source") if fetch_gsm8k else gsm8k
     if path is None:

@@ -26,7 +26,7 @@ def is_file(dataset: str) -> bool:
 
 
 class Tasks:
-    """The factory of one server's environments. Call it in a thread, because imports and constructors may be slow."""
+    """The factory of a server's environments. Call its methods in a thread, because imports may be slow."""
 
     def __init__(
         self,
@@ -42,14 +42,16 @@ class Tasks:
         self._loading = Lock()
 
     def environment_of(self, task_idx: int, task: Mapping[str, Any] | None) -> Any:
-        """Return a new environment for a row. Raises `EnvironmentFailed` with the class path if that fails.
+        """Return a new environment for a row.
 
-        Raises `InvalidTask` if the row's index or arguments are the reason.
+        Raises `InvalidTask` if the row's index or arguments are at fault. For any other problem, raises
+        `EnvironmentFailed`, which names the class path.
         """
         if self._environment is None:
             if task is not None:
                 raise InvalidTask(
-                    f"task: the row has arguments, but '{self._dataset}' creates environments from task_idx alone"
+                    f"task: the row has arguments, but '{self._dataset}' creates environments from task_idx alone. "
+                    "Remove `task`"
                 )
             return _checked(self._made_by_dataset(task_idx), f"dataset: {self._dataset}")
         with self._loading:
@@ -63,12 +65,13 @@ class Tasks:
         return _checked(_made(where, make, row_faults, **{**self._environment_kwargs, **given}), what)
 
     def _check_arguments(self, make: Callable[..., Any], given: Mapping[str, Any], what: str) -> None:
-        """Raise `InvalidTask` if the row's arguments, and not the config's, do not fit the environment."""
+        """Raise `InvalidTask` if the row's arguments do not fit the environment. Ignore errors in the config's."""
         try:
             signature = inspect.signature(make)
             signature.bind_partial(**self._environment_kwargs)
         except (TypeError, ValueError):
-            # The class has no signature, or the config's arguments are wrong. Calling the class reports both.
+            # The signature is unknown, or the config's arguments are wrong. Skip the check, because calling the class
+            # reports such errors.
             return
         try:
             signature.bind(**{**self._environment_kwargs, **given})
@@ -115,16 +118,18 @@ class Tasks:
         try:
             return list(read_rows(path))
         except (OSError, DataError) as error:
-            raise EnvironmentFailed(f"dataset: '{self._dataset}' cannot be read: {error}") from error
+            raise EnvironmentFailed(
+                f"dataset: '{self._dataset}' cannot be read. Check its path and content: {error}"
+            ) from error
 
 
 def load_by_path(path: str, key: str) -> Callable[..., Any]:
-    """Import a class by its path, `module:Class` or `module.Class`. Raises `EnvironmentFailed` with the key."""
+    """Import a class by its path, `module:Class` or `module.Class`. Raises `EnvironmentFailed`, which names `key`."""
     module_name, _, name = path.rpartition(":" if ":" in path else ".")
     if not module_name or not name:
         raise EnvironmentFailed(f"{key}: '{path}' is not a class path. Write module:Class")
     try:
-        # Imported lazily, because it needs the extra `aviary` and takes half a second.
+        # Import it lazily, because it needs the extra `aviary` and the import takes half a second.
         import aviary.core  # noqa: F401
     except ImportError as error:
         raise EnvironmentFailed(f"{key}: '{path}' needs Aviary. Install it: pip install 'nemo-gym[aviary]'") from error
@@ -149,7 +154,7 @@ def _made(what: str, make: Callable[..., Any], row_faults: tuple[type[Exception]
     except row_faults as error:
         raise InvalidTask(f"{what} raised {type(error).__name__}: {error}. Fix the row.") from error
     except Exception as error:
-        # The author needs the traceback in the log; the record gets only the message.
+        # The author needs the traceback in the log, because the rollout's record gets only the message.
         logger.exception("%s failed", what)
         raise EnvironmentFailed(f"{what} raised {type(error).__name__}: {error}") from error
 

@@ -20,7 +20,7 @@ ACTIONS = ("hit", "stand")
 
 
 class BlackjackConfig(BaseResourcesServerConfig, Rules):
-    """The table's rules."""
+    """The server's settings, including the rules of the table."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
@@ -37,14 +37,14 @@ class ResetRequest(BaseResetRequest):
 
 
 class Table(SessionState):
-    """The hand of one rollout."""
+    """The state of a rollout's game: a single hand."""
 
     hand: Hand | None = None
     unreadable: int = 0
 
 
 class BlackjackServer(SteppedResourcesServer):
-    """A server that reads hit or stand from each turn. A win earns 1, a loss -1, a draw 0."""
+    """A server that parses `hit` or `stand` from each turn. A win earns 1, a loss -1, and a draw 0."""
 
     config: BlackjackConfig
 

@@ -14,7 +14,7 @@ DEALER_STANDS = 17
 
 
 class Outcome(IntEnum):
-    """The result of a hand, in stakes won."""
+    """The result of a hand. Its value is the number of stakes that the player wins."""
 
     LOST = -1
     DRAWN = 0
@@ -29,18 +29,18 @@ class Rules(BaseModel):
 
 
 def value_of(hand: list[str]) -> int:
-    """Return the hand's points. Court cards count 10, and an ace 11 if that does not exceed 21, otherwise 1."""
+    """Return the hand's points. Court cards count as 10, an ace as 11 or, if that exceeds 21, as 1."""
     points = sum(_points(rank) for rank in hand)
     return points + 10 if "A" in hand and points + 10 <= BLACKJACK else points
 
 
 def is_soft(hand: list[str]) -> bool:
-    """Return whether an ace counts 11."""
+    """Return whether an ace counts as 11."""
     return value_of(hand) != sum(_points(rank) for rank in hand)
 
 
 def is_natural(hand: list[str]) -> bool:
-    """Return whether the hand is 21 with two cards."""
+    """Return whether the hand has 21 points with two cards."""
     return len(hand) == 2 and value_of(hand) == BLACKJACK
 
 
@@ -50,7 +50,7 @@ def _points(rank: str) -> int:
 
 @dataclass
 class Hand:
-    """One running hand: the player's and the dealer's cards, and the rest of the deck shuffled by the seed."""
+    """A hand in progress: the player's and the dealer's cards, and the rest of the deck, which the seed shuffles."""
 
     seed: int
     rules: Rules = field(default_factory=Rules)
@@ -90,7 +90,7 @@ class Hand:
 
 
 def best_play(seed: int, rules: Rules | None = None) -> tuple[list[str], Outcome]:
-    """Return the shortest best actions for a known deck, and the outcome they lead to."""
+    """Return the best actions for a known deck, with as few hits as possible, and their outcome."""
     best: tuple[list[str], Outcome] | None = None
     for hits in range(BLACKJACK):
         hand = Hand(seed, rules or Rules())

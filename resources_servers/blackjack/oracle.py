@@ -13,10 +13,10 @@ def solve(row: dict[str, Any]) -> list[Any]:
 
 
 def full_reward(row: dict[str, Any]) -> float:
-    """Return the best reward possible with the deck: 1, unless the row was made with `--all-deals`."""
+    """Return the best reward possible with the deck: 1 if the hand can be won, and less otherwise."""
     return float(best_play(row["seed"])[1])
 
 
 def asks_for_something(row: dict[str, Any]) -> bool:
-    """Return whether the hand can be won. If it cannot, silence may already earn the best reward."""
+    """Return whether the hand can be won. If it cannot, an empty attempt may earn the best reward, too."""
     return full_reward(row) > 0

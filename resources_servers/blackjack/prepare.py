@@ -1,4 +1,4 @@
-"""Make rows: seeded hands of blackjack.
+"""Generate rows: seeded hands of blackjack.
 
 python resources_servers/blackjack/prepare.py --count 100 --output <rows.jsonl>
 """

@@ -16,7 +16,7 @@ from resources_servers.calendar.requirements import Requirement
 
 
 class CalendarConfig(BaseResourcesServerConfig):
-    """Settings. Grading needs only the last message, so stored rollouts can be graded again."""
+    """The server's settings. Stored rollouts can be graded again, because grading needs only the last message."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 

@@ -24,7 +24,7 @@ def rows_of_rollouts(path: Path) -> Iterator[dict[str, Any]]:
         missing = [key for key in ("exp_cal_state", "user", "metadata", "response", "reward") if key not in rollout]
         if missing:
             raise DataError(
-                f"{path}:{number}: {', '.join(missing)} missing. Give the results of rows that were made with --live."
+                f"{path}:{number}: {', '.join(missing)} missing. Pass the results of rows that were made with --live."
             )
         messages = _messages(rollout["response"]["output"])
         while messages and messages[-1]["role"] != "user":
@@ -38,7 +38,7 @@ def rows_of_rollouts(path: Path) -> Iterator[dict[str, Any]]:
             }
     if not has_usable_rollout:
         raise DataError(
-            f"{path}: no rollout earned its reward with a user that kept to its script. Collect more rollouts."
+            f"{path}: no rollout has the reward 1 and a user that followed its script. Collect more rollouts."
         )
 
 
@@ -49,12 +49,12 @@ def _messages(output: list[dict[str, Any]]) -> list[Message]:
             content = item["content"]
             text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
             messages.append({"role": item["role"], "content": strip_reasoning(text)})
-    # Endpoints reject empty messages, which remain if a message contained only reasoning.
+    # Drop messages that contained only reasoning, because they are now empty and endpoints reject empty messages.
     return [message for message in messages if message["content"]]
 
 
 def _is_faithful(rollout: dict[str, Any], messages: list[Message]) -> bool:
-    """Return whether the user's turns match the turns of its script, in any wording."""
+    """Return whether the simulated user followed its script turn by turn, in any wording."""
     script, must_tell = rollout["user"]["script"], rollout["metadata"]["must_tell"]
     turns = [message["content"] for message in messages if message["role"] == "user"]
     return len(turns) == len(script) and all(map(keeps, turns, script, must_tell))

@@ -12,10 +12,10 @@ from resources_servers.calendar.requirements import Requirement, Span, minutes_o
 from resources_servers.calendar.scheduling import clock, schedule
 
 STEP = 15
-"""The step of all times and durations, in minutes."""
+"""The granularity of times and durations, in minutes."""
 DURATIONS = (15, 30, 45, 60, 90)
 TRIES = 200
-"""Attempts to draw a wish for one turn before the day counts as full."""
+"""The number of attempts to draw a request for one turn before the day counts as full."""
 
 
 class Spoken(NamedTuple):
@@ -30,13 +30,13 @@ class DayIsFull(Exception):
 
 
 class Utterance(NamedTuple):
-    """One user turn and its expected calendar."""
+    """One user turn, and the calendar expected after it."""
 
     text: str
     must_tell: tuple[str, ...]
     """Parts that every rewording must contain: names, numbers, times."""
     calendar: str
-    """The correct reply of the assistant."""
+    """The assistant's correct reply: the calendar as JSON."""
 
 
 class PlayedDay(NamedTuple):
@@ -50,7 +50,7 @@ class PlayedDay(NamedTuple):
 
 @dataclass
 class Conversation:
-    """A running day and the events that the calendar must currently contain."""
+    """A simulated day in progress, and the events that the calendar must currently contain."""
 
     persona: Persona
     agenda: Agenda
@@ -59,7 +59,7 @@ class Conversation:
     names: dict[int, str] = field(default_factory=dict)
 
     def play(self) -> PlayedDay:
-        """Return the complete day. Raises `DayIsFull` if the drawn events leave no room for the next one."""
+        """Simulate and return the day. Raises `DayIsFull` if the drawn events leave no room for the next one."""
         utterances = []
         for number, turn in enumerate(self.agenda.turns):
             text, must_tell = self._sentence(turn)
@@ -110,7 +110,7 @@ class Conversation:
         return Spoken(text, tuple(part for part in parts if part))
 
     def _fitting(self, key: int, wish: Any) -> Requirement:
-        """Draw wishes until one changes the event and fits with all others."""
+        """Draw requests until one changes the event and fits together with all other events."""
         for _ in range(TRIES):
             wanted = self._with(key, **wish())
             if wanted != self.required.get(key) and schedule(list({**self.required, key: wanted}.values())):

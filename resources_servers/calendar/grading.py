@@ -12,14 +12,14 @@ from resources_servers.calendar.requirements import MINUTES_OF_DAY, Requirement
 
 THINKING = "<think>"
 TRIED_LISTS = 50
-"""The most list starts to parse. Each attempt may scan the rest of the message, and real answers have fewer."""
+"""Maximum number of positions at which a list is parsed, because each attempt may scan the rest of the message."""
 
 _LIST_START = re.compile(r"\[\s*(?=\{)")
 _CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)")
 
 
 class Booked(NamedTuple):
-    """An event of the model's calendar, in minutes since midnight."""
+    """An event of the model's calendar. `start` and `end` are minutes since midnight."""
 
     key: str
     start: int

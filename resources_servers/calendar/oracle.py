@@ -15,7 +15,9 @@ def solve(row: dict[str, Any]) -> list[Any]:
     required = [Requirement.model_validate(each) for each in row["exp_cal_state"].values()]
     starts = schedule(required)
     if starts is None:
-        raise DataError("exp_cal_state: these events do not fit into one calendar.")
+        raise DataError(
+            "exp_cal_state: these events do not fit into one calendar. Change their durations or constraints."
+        )
     events = [
         {
             "event_id": each.event_id,
@@ -29,5 +31,5 @@ def solve(row: dict[str, Any]) -> list[Any]:
 
 
 def asks_for_something(row: dict[str, Any]) -> bool:
-    """Return whether the row expects any event. Otherwise every answer is correct."""
+    """Return whether the row expects any event. If it does not, every answer is correct."""
     return bool(row["exp_cal_state"])

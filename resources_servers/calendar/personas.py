@@ -40,7 +40,7 @@ class Persona(BaseModel):
 
 
 class Agenda(BaseModel):
-    """One day: its start and end times, and the user's wish in each turn."""
+    """One day: its start and end times, and the user's request in each turn."""
 
     model_config = ConfigDict(extra="forbid")
 

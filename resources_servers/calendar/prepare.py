@@ -1,4 +1,4 @@
-"""Make rows: conversations of personas with their assistant, each with the calendar it must produce.
+"""Generate rows: conversations of personas with their assistant, each with the calendar that must result from it.
 
 python resources_servers/calendar/prepare.py --count 100 --output <rows.jsonl>
 python resources_servers/calendar/prepare.py --live --count 100 --output <rows.jsonl>
@@ -23,7 +23,7 @@ from resources_servers.calendar.rows import complete_row, live_row
 from resources_servers.calendar.wording import UserModel, reworded
 
 DRAWS = 50
-"""Attempts to draw a day for one persona and agenda before the agenda counts as too full."""
+"""The number of attempts to draw a day for one persona and agenda before the agenda counts as too full."""
 
 
 def prepare(
@@ -41,14 +41,14 @@ def prepare(
 ) -> Path:
     """Write `count` rows and return their path.
 
-    personas: personas and agendas (JSON)
+    personas: a JSON file with personas and agendas
     live: write rows for user_simulation_agent, in which the policy answers every message
     user_model_url: an endpoint or model server (…/v1) that rewords the users' messages
-    user_model: the model's name there
+    user_model: the name of the model at that endpoint
     api_key_variable: the environment variable with the endpoint's key
-    rollouts: results of live rows; their conversations become the rows
+    rollouts: the results of live rows; each successful conversation becomes a complete row
 
-    Raises `DataError` if the personas cannot be used or the model does not answer; then nothing is written.
+    Raises `DataError` if the personas cannot be used or the model does not answer. Nothing is written then.
     """
     if rollouts is not None and split is not None:
         raise UsageError("argument --split: not allowed with argument --rollouts, whose rows have a split already")
@@ -75,7 +75,7 @@ def _days(cast: Cast, seed: int, source: Path) -> Iterator[PlayedDay]:
 
 
 def _task(day: PlayedDay) -> object:
-    """Return what the user says, so that a day is in the same split whether its row is live or not."""
+    """Return the agenda and sentences, which decide a day's split. Its live and complete rows get the same split."""
     return [day.agenda.name, *(each.text for each in day.utterances)]
 
 
@@ -87,7 +87,7 @@ def _day(persona: Persona, agenda: Agenda, seed: str, source: Path) -> PlayedDay
             if draw == DRAWS:
                 raise DataError(
                     f"{source}: the events of agenda '{agenda.name}' do not fit between {agenda.min_time} and "
-                    f"{agenda.max_time}. Give it a longer day or fewer events."
+                    f"{agenda.max_time}. Give the agenda a longer day or fewer events."
                 ) from full
         except ValueError as error:
             raise DataError(f"{source}: the agenda '{agenda.name}': {error}") from error

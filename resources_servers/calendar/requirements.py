@@ -15,7 +15,7 @@ _CONSTRAINT = re.compile(r"(?P<kind>before|after|at|between)\s+(?P<first>.+?)(?:
 
 
 class Span(NamedTuple):
-    """The permitted time of an event, in minutes since midnight. It starts at `start` or later and ends by `end`."""
+    """An event's time window in minutes since midnight. The event starts at `start` or later and ends by `end`."""
 
     start: int
     end: int
@@ -25,7 +25,7 @@ def minutes_of(text: str) -> int:
     """Parse a time such as `10:00`, `11:15am` or `4pm` into minutes since midnight, or raise `ValueError`."""
     time = _TIME.fullmatch(text.strip())
     if time is None:
-        raise ValueError(f"'{text}' is not a time, such as 10:00, 11:15am or 4pm")
+        raise ValueError(f"'{text}' is not a time. Write it like 10:00, 11:15am or 4pm")
     hour, minute = int(time["hour"]), int(time["minute"] or 0)
     if time["half"]:
         is_hour = 1 <= hour <= 12
@@ -33,7 +33,7 @@ def minutes_of(text: str) -> int:
     else:
         is_hour = hour * 60 + minute <= MINUTES_OF_DAY
     if not is_hour or minute > 59:
-        raise ValueError(f"'{text}' is not a time of day")
+        raise ValueError(f"'{text}' is not a time of day. Write it like 10:00, 11:15am or 4pm")
     return hour * 60 + minute
 
 
@@ -48,9 +48,9 @@ class Requirement(BaseModel):
     constraint: str | None = None
     """`before 11am`, `after 2pm`, `between 10am and 11:45am`, `at 11:15am`, or None."""
     min_time: str
-    """The earliest start on that day."""
+    """The start of the user's day. The event must not start earlier."""
     max_time: str
-    """The latest end on that day."""
+    """The end of the user's day. The event must not end later."""
 
     @field_validator("min_time", "max_time")
     @classmethod

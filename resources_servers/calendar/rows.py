@@ -1,4 +1,4 @@
-"""Rows made from a simulated day: the whole conversation, or its start with a user that continues it."""
+"""Rows made from a simulated day: the whole conversation, or its start, which a simulated user continues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 def complete_row(day: PlayedDay, said: Sequence[str]) -> Row:
-    """Return a row with the conversation up to the user's last message and a perfect assistant."""
+    """Return a row with the conversation up to the user's last message. The assistant's turns in it are perfect."""
     messages = [_system(day), _user(said[0])]
     for before, text in zip(day.utterances, said[1:], strict=False):
         messages += [{"role": "assistant", "content": before.calendar}, _user(text)]
@@ -23,7 +23,7 @@ def complete_row(day: PlayedDay, said: Sequence[str]) -> Row:
 
 
 def live_row(day: PlayedDay, said: Sequence[str]) -> Row:
-    """Return a row with the user's first message and a simulated user that sends the rest after each answer."""
+    """Return a row with the user's first message and a simulated user who sends the remaining messages one by one."""
     row = _row([_system(day), _user(said[0])], day)
     row["user"] = {"persona": day.persona.name, "goal": GOAL, "script": list(said[1:])}
     row["metadata"]["must_tell"] = [list(each.must_tell) for each in day.utterances[1:]]

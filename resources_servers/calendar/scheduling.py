@@ -8,7 +8,7 @@ from resources_servers.calendar.requirements import Requirement
 
 
 def schedule(required: Sequence[Requirement]) -> dict[str, int] | None:
-    """Return the start of each event in minutes since midnight, by key, or None if they do not all fit.
+    """Return each event's start time by key, in minutes since midnight, or None if the events do not all fit.
 
     For a given order, starting each event as early as possible is optimal, so only orders need to be searched.
     """
@@ -25,7 +25,7 @@ def _placed_after(free_from: int, waiting: list[Requirement]) -> dict[str, int] 
         return {}
     if any(_end(free_from, each) > each.span.end for each in waiting):
         return None
-    # Events with the earliest deadline are tried first, because that order nearly always fits.
+    # Try the events in order of their deadlines, because the first try then nearly always succeeds.
     for each in sorted(waiting, key=lambda requirement: requirement.span.end):
         rest = _placed_after(_end(free_from, each), [other for other in waiting if other is not each])
         if rest is not None:

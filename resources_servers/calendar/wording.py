@@ -1,4 +1,4 @@
-"""Let a model reword a user's sentences in the persona's voice without changing the request."""
+"""Let a model reword a simulated user's sentences in a persona's voice without changing the request."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from resources_servers.calendar.conversation import PlayedDay
 
 PROMPT = (Path(__file__).parent / "prompts" / "wording.md").read_text("utf-8")
 TRIES = 3
-"""Attempts to reword a sentence before it stays unchanged."""
+"""Maximum number of attempts to reword a sentence. If all fail, the sentence stays unchanged."""
 LONGEST = 600
-"""Maximum characters of a chat message."""
+"""Maximum number of characters of a chat message."""
 AT_ONCE = 16
 
 _NUMBER = re.compile(r"\d+")
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class UserModel:
-    """A model endpoint or model server with Chat Completions."""
+    """A Chat Completions endpoint or model server that rewords a user's sentences."""
 
     base_url: str
     """The address up to and including `/v1`."""
@@ -33,7 +33,7 @@ class UserModel:
 
 
 def keeps(text: str, original: str, must_tell: Sequence[str]) -> bool:
-    """Return whether a rewording contains every required part and no additional number."""
+    """Return whether a rewording has all required parts, the numbers of the original, and an allowed length."""
     folded = " ".join(text.casefold().split())
     has_parts = all(part.casefold() in folded for part in must_tell)
     return has_parts and set(_NUMBER.findall(text)) == set(_NUMBER.findall(original)) and 0 < len(text) <= LONGEST
@@ -58,7 +58,7 @@ async def reworded(days: Sequence[PlayedDay], user: UserModel, seed: int) -> lis
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(sentences(number, day)) for number, day in enumerate(days)]
     except ExceptionGroup as failures:
-        # Not `except*`, because Python before 3.11.4 wraps its exceptions in one more group.
+        # Do not use `except*`, because before Python 3.11.4, an exception raised inside it is wrapped in a group.
         cause = failures.exceptions[0]
         if not isinstance(cause, EndpointError | ValueError):
             raise
@@ -79,7 +79,7 @@ async def _wording(endpoint: NeMoGymAsyncOpenAI, model: str, day: PlayedDay, tur
         answer = await endpoint.create_chat_completion(
             model=model,
             messages=[{"role": "user", "content": question}],
-            # The same seed gives the same rewordings if the endpoint honours it.
+            # If the endpoint supports `seed`, the same seed gives the same rewordings.
             seed=(seed * 31 + turn * TRIES + attempt) % 2**31,
         )
         content = NeMoGymChatCompletion.model_validate(answer).choices[0].message.content

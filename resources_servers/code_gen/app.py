@@ -28,16 +28,16 @@ class CodeGenConfig(BaseResourcesServerConfig):
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     num_processes: int = Field(8, ge=1)
-    """Number of programs that run at the same time."""
+    """Maximum number of programs that run at the same time."""
     unit_test_timeout_secs: float = Field(10, gt=0)
     total_timeout_secs: float = Field(60, gt=0)
     """The time limit for all tests of one program together."""
     debug: bool = False
     """Whether to add a failed test's input, output and expected output to the metadata."""
     memory_limit_mb: int = Field(1024, ge=64)
-    """Memory of one test in MiB."""
+    """Memory limit of one test in MiB."""
     allow_unconfined: bool = False
-    """If no sandbox is available, run programs without one, with limits on time and memory only."""
+    """Whether to run programs without a sandbox if none is available. Then only time and memory are limited."""
 
 
 class VerifierMetadata(BaseModel):
@@ -79,7 +79,7 @@ class CodeGenServer(SimpleResourcesServer):
         tests = await asyncio.to_thread(self._tests, body.verifier_metadata.unit_tests)
         text = body.response.last_text
         code = last_code_block(text)
-        # Exclude defaults, because the reply must contain the row as it was.
+        # Exclude defaults, because the reply must contain the row unchanged.
         given = body.verifier_metadata.model_dump(exclude_unset=True)
         added: dict[str, Any] = {"verifier_metadata": given, "extracted_model_output": text}
         added["extracted_model_code"] = code

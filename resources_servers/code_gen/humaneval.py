@@ -33,8 +33,8 @@ class HumanEvalProblem(BaseModel):
 def rows_of_humaneval(path: Path, *, skip_bad: bool = False) -> Iterator[dict[str, Any]]:
     """Yield one row per problem of a HumanEval file (JSON Lines, plain or gzipped).
 
-    Raises `DataError` with file and line if a line is not such a problem.
-    `skip_bad` leaves out and reports such lines.
+    Raises `DataError` with file and line if a line is not a HumanEval problem. With `skip_bad`, such lines are
+    reported and left out instead.
     """
     lines = ((number, line) for number, line in enumerate(_lines(path), start=1) if line.strip())
     return convert_each(lines, lambda each: _row(_problem(each[1], f"{path}:{each[0]}")), skip_bad=skip_bad)

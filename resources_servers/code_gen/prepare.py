@@ -23,16 +23,18 @@ def prepare(
     input: Path | None = None,
     skip_bad: bool = False,
 ) -> Path:
-    """Write `count` rows of generated problems, or one row per problem of a HumanEval file; return the output path.
+    """Write `count` rows of generated problems, or one row per problem in `input`. Return the output path.
 
-    input: a HumanEval file, JSON Lines, plain or gzipped
+    input: a HumanEval file (JSON Lines, plain or gzipped)
 
-    Raises `DataError` with file and line if a line of `input` is not such a problem; then nothing is written.
+    Raises `DataError` with file and line if a line of `input` is not a HumanEval problem, and writes nothing.
     """
     if input is None:
         write_rows(output, split_rows(generated_rows(seed), split, count, key=task_of))
     elif split is not None:
-        raise UsageError("--split: HumanEval's problems are not split, because all of them are for evaluation.")
+        raise UsageError(
+            "--split: HumanEval's problems are not split, because all of them are for evaluation. Leave it out."
+        )
     else:
         write_rows(output, rows_of_humaneval(input, skip_bad=skip_bad))
     return output

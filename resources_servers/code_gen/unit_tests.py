@@ -1,4 +1,4 @@
-"""The tests of a row, which are in the row itself or in a file that it names."""
+"""Read the tests of a row, which are in the row itself or in a file that the row names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PARSING = threading.Lock()
 
 
 class UnitTests(BaseModel):
-    """The tests of a program: pairs of input and output, or `check`, code that calls the function and asserts."""
+    """The tests of a program: pairs of input and output, or code with assertions about a function (`check`)."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -44,12 +44,12 @@ def code_tests(given: UnitTests) -> CodeTests:
         raise UnusableTests("fn_name is missing. Set it to the function that 'check' calls.")
     if tests.check is None and len(tests.inputs) != len(tests.outputs):
         raise UnusableTests(
-            f"{len(tests.inputs)} inputs and {len(tests.outputs)} outputs. Each test needs one of each."
+            f"the tests have {len(tests.inputs)} inputs and {len(tests.outputs)} outputs. Each test needs one of each."
         )
     if tests.check is None and not tests.inputs:
-        raise UnusableTests("no tests. Add at least one.")
+        raise UnusableTests("the tests are missing. Add at least one.")
     if problem := _unreadable_code(tests) or _invalid_json(tests):
-        raise UnusableTests(f"{problem}. Fix it, because no program can pass.")
+        raise UnusableTests(f"{problem}. Fix the tests, because no program can pass them.")
     return CodeTests(tests.inputs, tests.outputs, tests.fn_name, tests.check, tests.preamble)
 
 
@@ -103,7 +103,7 @@ def _unreadable_code(given: UnitTests) -> str | None:
 
 
 def _invalid_json(given: UnitTests) -> str | None:
-    """Describe the first argument or result of a function test that is not JSON."""
+    """Describe the first argument or result in function tests that is not JSON. Return None if all are JSON."""
     if given.fn_name is None or given.check is not None:
         return None
     for number, (arguments, result) in enumerate(zip(given.inputs, given.outputs, strict=True)):

@@ -26,7 +26,7 @@ ANSWER_KEY = "extracted_answer"
 
 
 class CounterintuitiveConfig(BaseResourcesServerConfig):
-    """Grading needs only the reply, so stored rollouts can be graded again."""
+    """The server's settings. Stored rollouts can be graded again, because grading needs only the reply."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
@@ -35,7 +35,7 @@ class SeedRequest(BaseSeedSessionRequest):
     """The part of a row that a session needs."""
 
     documents: dict[str, str] | None = None
-    """Texts that the model can read, by name."""
+    """The texts of the documents that the model can read, by document name."""
 
 
 class VerifyRequest(BaseVerifyRequest):
@@ -46,7 +46,7 @@ class VerifyRequest(BaseVerifyRequest):
     expected_answer: AnswerText = Field(pattern=r"\S")
     """The answer that follows the rules of the task."""
     habitual_answer: AnswerText = Field(pattern=r"\S")
-    """The answer that ignores the unusual rule. In a control, it is the expected one."""
+    """The answer that ignores the unusual rule. In a control row (usual rules), it equals `expected_answer`."""
     form: Form = "text"
 
 
@@ -57,7 +57,7 @@ class Shelf(SessionState):
 
 
 class CounterintuitiveServer(SimpleResourcesServer):
-    """A verifier that compares the final answer of the last message with the expected and the habitual one."""
+    """A verifier that compares the final answer with the expected one and the one that ignores the unusual rule."""
 
     config: CounterintuitiveConfig
     KEY_METRICS = (
@@ -83,7 +83,7 @@ class CounterintuitiveServer(SimpleResourcesServer):
         return shelf.documents[name]
 
     async def verify(self, body: VerifyRequest) -> BaseVerifyResponse:
-        """Reward the expected answer."""
+        """Reward the expected answer. In `trap`, record whether the habitual answer was given instead."""
         form, expected, habitual = body.form, body.expected_answer, body.habitual_answer
         for answer in (expected, habitual):
             if not matches(form, answer, answer):
@@ -98,7 +98,7 @@ class CounterintuitiveServer(SimpleResourcesServer):
         )
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """Return accuracy and trap, the share of habitual answers, overall and for each subset."""
+        """Return the accuracy and the share of habitual answers (`trap`), overall and for each subset."""
         return {
             **compute_pass_majority_metrics(tasks, _scores, ANSWER_KEY).metrics,
             **compute_subset_metrics(tasks, "subset", _scores, ANSWER_KEY),
@@ -106,7 +106,7 @@ class CounterintuitiveServer(SimpleResourcesServer):
 
 
 def _question(body: VerifyRequest) -> str:
-    """Return the user's last message."""
+    """Return the last user message, or an empty string if it is not plain text."""
     items = body.responses_create_params.input_items
     asked = [getattr(item, "content", None) for item in items if getattr(item, "role", None) == "user"]
     return asked[-1] if asked and isinstance(asked[-1], str) else ""

@@ -1,4 +1,4 @@
-"""Drafts of tasks: the conversation, the answer that follows its rules, and the answer that habit gives."""
+"""Drafts of tasks, each with a conversation, the expected answer, and the answer that ignores the unusual rule."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Draft(NamedTuple):
     """Input items of the Responses API."""
     expected: str
     habitual: str
-    """The answer that ignores the unusual rule. In a control, it is the same as `expected`."""
+    """The answer that ignores the unusual rule. In a control row (usual rules), it equals `expected`."""
     form: Form = "text"
     documents: dict[str, str] | None = None
-    """Texts that `read_document` returns, by name."""
+    """The texts that `read_document` returns, by document name."""
 
 
 Scenario = Callable[[random.Random, bool], Draft]
-"""A function that draws a task of one story. If its second argument is False, the story's rule is the usual one."""
+"""A function that draws a task of one kind. If its second argument is False, the task has the usual rule."""
 
 
 def system(text: str) -> JsonObject:
@@ -49,7 +49,7 @@ def assistant(text: str) -> JsonObject:
 
 
 def ending(rng: random.Random, what: str) -> str:
-    """Return the paragraph that asks for a last line with the answer."""
+    """Return the paragraph that asks for the answer in the last line."""
     return "\n\n" + rng.choice(ENDINGS).format(what=what)
 
 
@@ -59,7 +59,7 @@ def place(rng: random.Random, scenes: tuple[str, ...]) -> str:
 
 
 def shuffled_otherwise(rng: random.Random, usual: tuple[str, ...], *, is_twisted: bool) -> list[str]:
-    """Return the words in an unusual order if `is_twisted`, and otherwise in the usual one."""
+    """Return the words of `usual`, in another order if `is_twisted` and in the same order otherwise."""
     words = list(usual)
     while is_twisted and words == list(usual):
         rng.shuffle(words)
@@ -67,5 +67,5 @@ def shuffled_otherwise(rng: random.Random, usual: tuple[str, ...], *, is_twisted
 
 
 def listed(parts: list[str]) -> str:
-    """Return `a, b and c`."""
+    """Join the parts as in `a, b and c`."""
     return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]

@@ -1,4 +1,4 @@
-"""Compare an answer with an expected one, by the form that the task asks for."""
+"""Compare an answer with the expected answer, in the form that the task asks for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nemo_gym.grading import has_asked_unit, number_in, same_number, same_text, 
 Form = Literal["text", "number", "list", "date", "time"]
 
 LONGEST = 500
-"""The most characters of an answer. A longer answer is wrong in every form, and regexes would be slow on it."""
+"""Maximum number of characters of an answer. Longer answers count as wrong, because they would slow down regexes."""
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
@@ -31,7 +31,7 @@ _BRACKET = re.compile(r"\s*\(")
 
 
 def matches(form: Form, expected: str, answer: str, question: str = "") -> bool:
-    """Return whether the answer equals the expected one in this form, regardless of its notation.
+    """Return whether the answer equals the expected answer in the given form, regardless of notation.
 
     A number may have the unit of the expected answer, or a unit that consists of words of the question.
     """
@@ -73,7 +73,7 @@ def _items(text: str) -> list[str]:
 
 
 def _date_in(text: str) -> tuple[int, str] | None:
-    """Return day and month of `7 April`, `7th of April`, `April 7` or `7 Apr`."""
+    """Return the day and the month of `7 April`, `7th of April`, `April 7` or `7 Apr`."""
     plain = _plain(text)
     found = next((date for pattern in _DATES if (date := pattern.fullmatch(plain))), None)
     month = found and next((each for each in MONTHS if each.lower().startswith(found["month"])), None)

@@ -1,4 +1,4 @@
-r"""Make rows: tasks whose rules go against habit, and controls with the usual rules.
+r"""Generate rows: tasks whose rules go against habit, and controls with the usual rules.
 
 python resources_servers/counterintuitive/prepare.py --count 500 --output <rows.jsonl>
 """
@@ -20,7 +20,7 @@ from resources_servers.counterintuitive.kinds import KINDS
 
 CONTROL = "control"
 MOST_DRAWS = 1_000
-"""The most drafts to draw for one row. Most drafts are usable, so a scenario that needs more has a bug."""
+"""Maximum number of drafts for one row. Most drafts are usable, so a scenario that needs more has a bug."""
 
 
 def prepare(
@@ -34,7 +34,7 @@ def prepare(
 ) -> Path:
     """Write `count` rows, alternating between the kinds, and return their path.
 
-    control_share: share of rows (0 to 1) whose rules are the usual ones
+    control_share: the share of rows with the usual rules, from 0 to 1
     subset: only rows of this subset and their controls; repeat the flag for several
     split: only rows of this split; the two splits have no prompt in common
 
@@ -51,7 +51,7 @@ def prepare(
 
 
 def generated_rows(rng: random.Random, kinds: Sequence[str], control_share: float) -> Iterator[dict[str, Any]]:
-    """Yield rows without end, alternating between the kinds."""
+    """Yield an endless stream of rows, alternating between the kinds."""
     for kind in cycle(kinds):
         scenario, is_twisted = rng.choice(KINDS[kind]), rng.random() >= control_share
         draft = _drawn(rng, scenario, is_twisted=is_twisted)
@@ -67,12 +67,14 @@ def generated_rows(rng: random.Random, kinds: Sequence[str], control_share: floa
 
 
 def _drawn(rng: random.Random, scenario: Scenario, *, is_twisted: bool) -> Draft:
-    """Draw drafts until the expected and the habitual answer differ or, in a control, are equal."""
+    """Return the first draft whose expected and habitual answers differ or, for a control row, are equal."""
     for _ in range(MOST_DRAWS):
         draft = scenario(rng, is_twisted)
         if matches(draft.form, draft.expected, draft.habitual) != is_twisted:
             return draft
-    raise RuntimeError(f"scenario '{scenario.__name__}' makes no {'twisted row' if is_twisted else 'control'}")
+    raise RuntimeError(
+        f"scenario '{scenario.__name__}' did not produce a {'twisted row' if is_twisted else 'control'}"
+    )
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ class EquivalenceConfig(BaseResourcesServerConfig):
     reward_if_swap_fails: float = 0.0
     use_per_record_regex: bool = True
     extraction_length_threshold: int | None = Field(default=120, ge=0)
-    """The most characters of an expected answer. If it is longer, the whole message is judged without extraction."""
+    """If the expected answer has more characters than this, the judge gets the whole message, not an extract."""
     check_full_generation_on_fail: bool = True
     reward_if_full_generation_succeeds: float = 0.5
 
@@ -73,7 +73,7 @@ class Grade(NamedTuple):
 
 
 class EquivalenceServer(SimpleResourcesServer):
-    """A verifier that extracts the answer and asks a judge about it."""
+    """A verifier that extracts the answer and asks a judge whether it is equivalent to the expected one."""
 
     config: EquivalenceConfig
     KEY_METRICS = (
@@ -102,7 +102,7 @@ class EquivalenceServer(SimpleResourcesServer):
         return Judge(settings, self.server_client)
 
     async def startup(self) -> None:
-        """Read the prompt, so that an unusable one is reported at startup."""
+        """Create the judge, so that an unusable prompt is reported at startup."""
         await super().startup()
         _ = self.judge
 
@@ -145,7 +145,7 @@ class EquivalenceServer(SimpleResourcesServer):
             use_own=config.use_per_record_regex,
             longest=config.extraction_length_threshold,
         )
-        # Try the other patterns as well, so that an invalid one is reported even if the first finds the answer.
+        # Try the other regexes as well, so that an invalid one is reported even if the first finds the answer.
         for pattern in patterns.texts[1:]:
             await self._found(pattern, "", patterns.key)
         for pattern in patterns.texts:
@@ -165,7 +165,7 @@ class EquivalenceServer(SimpleResourcesServer):
         except PatternFailed as error:
             kind = InvalidTask if key == ROW_PATTERN else EnvironmentFailed
             source = "row" if key == ROW_PATTERN else "config"
-            message = f"{self.config.name}: {key}: {error}. Fix the pattern in the {source}."
+            message = f"{self.config.name}: {key}: {error}. Fix the regex in the {source}."
             raise kind(message, server=self.config.name) from error
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Read a row's question and the patterns that extract the answer from a message."""
+"""Read a row's question and the regexes that extract the answer from a message."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from nemo_gym import BaseVerifyRequest
 from nemo_gym.grading import AnswerText
 
 ROW_PATTERN = "template_metadata.output_regex"
-"""The key of a row's own pattern."""
+"""The key of a row's own regexes."""
 
 
 class TemplateMetadata(BaseModel):
@@ -30,7 +30,7 @@ class EquivalenceVerifyRequest(BaseVerifyRequest):
 
 
 class Patterns(NamedTuple):
-    """Patterns in the order in which they are tried, and the key that defines them."""
+    """Regexes in the order in which they are tried, and the key of the row or config that sets them."""
 
     texts: list[str]
     key: str
@@ -39,9 +39,9 @@ class Patterns(NamedTuple):
 def patterns_for(
     body: EquivalenceVerifyRequest, *, otherwise: str | None, use_own: bool, longest: int | None
 ) -> Patterns:
-    """Return the patterns that extract the answer: the row's own, or `otherwise`.
+    """Return the regexes that extract the answer: the row's own, or `otherwise`.
 
-    Return no regex if the expected answer has more than `longest` characters, because long answers are rarely boxed.
+    Return no regexes if the expected answer has more than `longest` characters, because long answers are rarely boxed.
     """
     if longest is not None and len(body.expected_answer) > longest:
         return Patterns([], "")

@@ -1,4 +1,4 @@
-"""Generated questions whose answers can be put in many ways: people, places, times, amounts, orders and reasons."""
+"""Generate questions whose answers can be phrased in many ways: people, places, times, amounts, sequences, reasons."""
 
 from __future__ import annotations
 

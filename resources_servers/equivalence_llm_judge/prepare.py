@@ -1,4 +1,4 @@
-r"""Make questions with free-form answers, or convert those of a file, to rows of this environment.
+r"""Generate rows of generated questions with free-form answers, or convert the questions of a file to rows.
 
 python resources_servers/equivalence_llm_judge/prepare.py --count 500 --output <rows.jsonl>
 python resources_servers/equivalence_llm_judge/prepare.py --input <questions.jsonl> --output <rows.jsonl>
@@ -25,7 +25,7 @@ OUTPUT_REGEX = r"(?s)<answer>(.*?)</answer>"
 
 
 class Question(BaseModel):
-    """A question and its answer; other fields become the row's metadata."""
+    """A question and its answer. Other fields become the row's metadata."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -42,17 +42,17 @@ def prepare(
     *,
     skip_bad: bool = False,
 ) -> Path:
-    """Write `count` generated rows, or one row per line of a file, and return the output path.
+    """Write `count` generated rows, or one row per line of `input`. Return the output path.
 
-    input: a file with lines `{"question": …, "answer": …}` to convert, instead of making rows
-    split: only made rows of this split; the two splits have no row in common
+    input: a file to convert, instead of generating rows; each line is `{"question": …, "answer": …}`
+    split: only generated rows of this split; the two splits have no row in common
 
-    Raises `DataError` with file and line for an invalid line; then nothing is written. `skip_bad` leaves out and
-    reports such lines.
+    Raises `DataError` with file and line for an invalid line, and writes nothing. With `skip_bad`, such lines are
+    reported and left out instead.
     """
     if input is not None:
         if split is not None:
-            raise UsageError("split: only made rows have splits. Leave out either --input or --split.")
+            raise UsageError("split: only generated rows have splits. Leave out either --input or --split.")
         write_rows(output, convert_lines(input, lambda line: _row(line, input), skip_bad=skip_bad))
         return output
     rows = _made_rows(random.Random(f"equivalence {seed}"))

@@ -1,4 +1,4 @@
-"""Look up the weather in a city and report it. The one tool works the same over HTTP and MCP."""
+"""Look up the weather in a city and report it. The only tool can be called over HTTP and over MCP."""
 
 import re
 import zlib
@@ -23,8 +23,6 @@ COLDEST, WARMEST = -5, 34
 
 
 class Weather(NamedTuple):
-    """The weather of one city."""
-
     sky: str
     degrees: int
     """The temperature in degrees Celsius."""
@@ -34,7 +32,7 @@ class Weather(NamedTuple):
 
 
 class McpWeatherConfig(BaseResourcesServerConfig):
-    """Settings. Grading needs only the response, so stored rollouts can be graded again."""
+    """The server's settings. Stored rollouts can be graded again, because grading needs only the response."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
@@ -77,7 +75,7 @@ class McpWeatherServer(SimpleResourcesServer):
 
 
 def weather_in(city: str) -> Weather:
-    """Return a city's invented weather. It differs between cities and is the same every day."""
+    """Return the invented weather of a city. It depends only on the city's name."""
     checksum = zlib.crc32(_plain(city).encode("utf-8", "replace"))
     sky, degrees = checksum % len(SKIES), checksum // len(SKIES) % (WARMEST - COLDEST + 1)
     return Weather(SKIES[sky], COLDEST + degrees)

@@ -7,6 +7,5 @@ from resources_servers.example_mcp_weather.app import weather_in
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Call the tool for the row's city and report its result."""
     city = row["verifier_metadata"]["expected_city"]
     return [call("get_weather", city=city), f"It is {weather_in(city)} in {city} today."]

@@ -1,4 +1,4 @@
-"""Make rows: questions about the weather in one city.
+"""Generate rows: questions about the weather in a city.
 
 python resources_servers/example_mcp_weather/prepare.py --count 100 --output <rows.jsonl>
 """

@@ -11,7 +11,7 @@ SUBMIT = "extract_synonym_values"
 
 
 class MultiStepVerifyRequest(BaseVerifyRequest):
-    """The row's ground truth: the synonyms' values, and the word's own value, which is a trap."""
+    """The body of `/verify` with the row's ground truth: the synonyms' values, and the word's own value as a trap."""
 
     expected_synonym_values: list[int]
     minefield_label_value: int

@@ -1,4 +1,4 @@
-"""Make rows: words with some of their synonyms in random order.
+"""Generate rows: words with some of their synonyms in random order.
 
 python resources_servers/example_multi_step/prepare.py --count 100 --output <rows.jsonl>
 """
@@ -19,7 +19,7 @@ INSTRUCTION = (
     "extract_synonym_values, in the order in which the synonyms are listed. Never look up the word itself."
 )
 FEWEST = 2
-"""The fewest synonyms of a word. A single synonym would have no order to keep."""
+"""Minimum number of synonyms of a word, because the order of a single synonym cannot be wrong."""
 SYNONYMS = {
     "angry": ("cross", "furious", "irate", "livid", "mad"),
     "begin": ("commence", "initiate", "launch", "open", "start"),

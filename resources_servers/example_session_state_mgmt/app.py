@@ -1,10 +1,10 @@
-"""Move a counter from its initial value to the requested one. Its state lasts for one rollout."""
+"""Move a counter from its initial value to the requested one. The counter lasts for one rollout."""
 
 from nemo_gym import BaseSeedSessionRequest, BaseVerifyRequest, SessionState, SimpleResourcesServer, tool
 
 
 class Counter(SessionState):
-    """This rollout's counter."""
+    """The state of a rollout: its counter."""
 
     count: int = 0
 
@@ -22,7 +22,7 @@ class VerifyRequest(BaseVerifyRequest):
 
 
 class CounterServer(SimpleResourcesServer):
-    """A counter for each rollout."""
+    """A server with one counter for each rollout."""
 
     async def seed_session(self, body: SeedRequest, counter: Counter) -> None:
         """Set the counter to its initial value."""
@@ -40,7 +40,7 @@ class CounterServer(SimpleResourcesServer):
         return {"count": counter.count}
 
     async def verify(self, body: VerifyRequest, counter: Counter) -> float:
-        """Reward the expected final count."""
+        """Return 1 if the counter has the expected final value, and 0 otherwise."""
         return float(counter.count == body.expected_count)
 
 

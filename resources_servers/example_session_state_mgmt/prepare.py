@@ -1,4 +1,4 @@
-"""Make rows: a counter's initial value and the number it must reach.
+"""Generate rows: a counter's initial value and the number it must reach.
 
 python resources_servers/example_session_state_mgmt/prepare.py --count 100 --output <rows.jsonl>
 """

@@ -12,7 +12,6 @@ class WeatherServer(SimpleResourcesServer):
         return f"The weather in {city} is cold."
 
     async def verify(self, body: BaseVerifyRequest) -> float:
-        """Reward every rollout."""
         return 1.0
 
 

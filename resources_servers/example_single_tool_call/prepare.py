@@ -1,4 +1,4 @@
-"""Make rows: questions about the weather in a city.
+"""Generate rows: questions about the weather in a city.
 
 python resources_servers/example_single_tool_call/prepare.py --count 100 --output <rows.jsonl>
 """

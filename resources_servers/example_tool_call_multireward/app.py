@@ -1,4 +1,4 @@
-"""Reward one tool call in three ways: the right call, valid argument types, and the form of the whole response."""
+"""Grade a tool call by three components: the right call, valid arguments, and the form of the whole response."""
 
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
@@ -24,7 +24,7 @@ Currency = Literal["EUR", "USD", "JPY", "CHF"]
 
 
 class ToolCallConfig(BaseResourcesServerConfig):
-    """Settings. Grading needs only the response, so stored rollouts can be graded again."""
+    """The server's settings. Stored rollouts can be graded again, because grading needs only the response."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
@@ -38,7 +38,7 @@ class ToolCallVerifyRequest(BaseVerifyRequest):
 
 
 class ToolCallVerifyResponse(BaseMultiRewardVerifyResponse):
-    """The row, the reward and its components, each of which is 0 or 1."""
+    """A `verify()` response with the reward and its components, each of which is 0 or 1."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -49,7 +49,7 @@ class ToolCallVerifyResponse(BaseMultiRewardVerifyResponse):
 
 
 class Route(BaseModel):
-    """A planned route."""
+    """The result of `plan_route`."""
 
     start: str
     destination: str
@@ -92,7 +92,7 @@ class ToolCallServer(SimpleResourcesServer):
         return Route(start=start, destination=destination, minutes=minutes)
 
     async def verify(self, body: ToolCallVerifyRequest) -> ToolCallVerifyResponse:
-        """Return the sum of the components, and the components themselves for other weightings."""
+        """Reward the response with the sum of the components. Include them in the reply, to allow other weightings."""
         schemas = dict(self.own_schemas)
         for given in body.responses_create_params.tools:
             if given["type"] == "function":

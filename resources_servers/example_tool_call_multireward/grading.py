@@ -13,7 +13,7 @@ from nemo_gym import InvalidTask, NeMoGymResponse
 from nemo_gym.jsonl import check_unicode
 
 DEEPEST_ARGUMENTS = 32
-"""The deepest nesting of readable arguments, because a reply nested a few hundred levels cannot be serialized."""
+"""Maximum nesting depth of readable arguments. A reply with several hundred levels could not be serialized."""
 
 
 class ExpectedCall(BaseModel):
@@ -31,12 +31,12 @@ class PredictedCall(BaseModel):
 
     @property
     def is_readable(self) -> bool:
-        """Whether the arguments are a JSON object."""
+        """Whether the arguments are a JSON object that is not nested too deeply."""
         return isinstance(self.arguments, dict)
 
 
 class Rewards(NamedTuple):
-    """The components that a response earned, and its calls."""
+    """The reward components that a response earned, and the calls in the response."""
 
     components: dict[str, float]
     calls: list[PredictedCall]
@@ -51,7 +51,7 @@ def check_row(expected: ExpectedCall, schemas: Mapping[str, dict[str, Any]]) -> 
 
 
 def rewards_of(response: NeMoGymResponse, expected: ExpectedCall, schemas: Mapping[str, dict[str, Any]]) -> Rewards:
-    """Return the components of a response's reward, each 0 or 1. `schemas` are those of the tools, by name.
+    """Return the components of a response's reward, each 0 or 1. `schemas` are the tools' schemas, by name.
 
     `correctness`: the last call is the expected one. `schema_valid`: there are calls, and all arguments match their
     tool's schema. `format`: there is exactly one call, its arguments are a JSON object, and text follows.
@@ -106,7 +106,7 @@ def _has_default(schema: Any) -> bool:
 
 
 def _are_equal(one: Any, other: Any) -> bool:
-    """Compare JSON values: 1 equals 1.0, but true is not a number."""
+    """Return whether two JSON values are equal: 1 equals 1.0, but `true` is not a number."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_are_equal(value, other[key]) for key, value in one.items())
     if isinstance(one, list) and isinstance(other, list):
@@ -129,4 +129,4 @@ def _validator(name: str, schema: str) -> Any:
         return jsonschema_rs.validator_for(json.loads(schema))
     except (ValueError, jsonschema_rs.ValidationError) as error:
         problem = str(error).splitlines()[0]
-        raise InvalidTask(f"the row's tool '{name}': its parameters are not a JSON Schema: {problem}") from error
+        raise InvalidTask(f"the parameters of the row's tool '{name}' are not a JSON Schema: {problem}") from error

@@ -8,7 +8,6 @@ from nemo_gym.testing import call
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Make the expected call, then answer."""
     expected = row["expected_call"]
     return [call(expected["name"], **expected["arguments"]), "This is what I found out for you."]
 

@@ -1,4 +1,4 @@
-"""Make rows: questions that a single tool call answers.
+"""Generate rows: questions that a single tool call answers.
 
 python resources_servers/example_tool_call_multireward/prepare.py --count 100 --output <rows.jsonl>
 """

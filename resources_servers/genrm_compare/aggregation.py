@@ -21,16 +21,16 @@ PRIOR_GAMES = 0.5
 SMALLEST_STEP = 1e-8
 MOST_STEPS = 500
 DIGITS = 6
-"""The decimals of strengths. Rounding gives answers with the same results the same strength."""
+"""The number of decimals to which strengths are rounded, so that answers with equal results have equal strengths."""
 TIEBREAKER = 0.5
 """The gap in points that the clearest ranking adds between equal scores. It is less than one step of a score."""
 
 
 def bradley_terry(preferences: Preferences) -> dict[int, float]:
-    """Return the strengths, with mean 0: answer i beats j with the probability 1 / (1 + exp(strength j - strength i)).
+    """Return strengths with mean 0: answer i beats j with the probability 1 / (1 + exp(strength j - strength i)).
 
-    They maximize the likelihood of the prior games and of the preferences, each of which is a partly won game. The
-    algorithm is minorization-maximization: Hunter, "MM algorithms for generalized Bradley-Terry models" (2004).
+    They maximize the likelihood of the preferences and of the prior games. A preference counts as a partly won game.
+    The algorithm is minorization-maximization: Hunter, "MM algorithms for generalized Bradley-Terry models" (2004).
     """
     answers = sorted({answer for pair in preferences for answer in pair})
     won = dict.fromkeys(answers, PRIOR_GAMES / 2)
@@ -50,7 +50,7 @@ def bradley_terry(preferences: Preferences) -> dict[int, float]:
 
 
 def _improve(odds: dict[int, float], won: Mapping[int, float], rivals: Mapping[int, list[tuple[int, float]]]) -> float:
-    """Make one step of Hunter's algorithm, and return the largest change of a strength."""
+    """Perform one iteration of Hunter's algorithm, and return the largest change of a strength."""
     largest = 0.0
     for answer, earlier in odds.items():
         odds[answer] = won[answer] / sum(count / (earlier + odds[rival]) for rival, count in rivals[answer])
@@ -67,7 +67,7 @@ def expected_wins(strengths: Mapping[int, float]) -> dict[int, float]:
 
 
 def shares_won(preferences: Preferences) -> dict[int, float]:
-    """Return the share of its pairs that each answer won. A tie is half a win."""
+    """Return, for each answer, the share of its pairs that it won. A tie counts as half a win."""
     results: defaultdict[int, list[float]] = defaultdict(list)
     for (one, other), preference in preferences.items():
         result = 0.5 if is_tie(preference) else float(preference > 0.5)
@@ -92,7 +92,7 @@ def mean_scores(opinions: Iterable[Opinion]) -> dict[int, float]:
 
 
 def is_tie(preference: float) -> bool:
-    """Return whether neither answer is better, with a tolerance, because the mean of several verdicts is inexact."""
+    """Return whether neither answer is better. A tolerance is used, because the mean of verdicts is inexact."""
     return math.isclose(preference, 0.5)
 
 

@@ -34,9 +34,9 @@ class GenRMCompareConfig(ComparisonConfig, BaseResourcesServerConfig):
     aggregator_method: Literal["bradley_terry", "wins", "scores"] = "bradley_terry"
     """How the results of the pairs are converted to rewards."""
     use_principle: bool = False
-    """Send the judge the row's principle, or `default_principle` if the row has none."""
+    """Whether to send the judge the row's principle, with `default_principle` as the fallback."""
     default_principle: str = DEFAULT_PRINCIPLE
-    """The principle of rows without one."""
+    """The principle for rows that do not contain a principle."""
 
 
 class GenRMCompareRequest(BaseVerifyRequest):
@@ -51,7 +51,7 @@ class GenRMCompareRequest(BaseVerifyRequest):
 
 
 class GenRMCompareServer(SimpleResourcesServer):
-    """A verifier that rewards each answer by how it compares with the other answers to its task."""
+    """A verifier that compares the answers to the same task in pairs and rewards the better ones more."""
 
     config: GenRMCompareConfig
     KEY_METRICS = (
@@ -69,7 +69,7 @@ class GenRMCompareServer(SimpleResourcesServer):
         return PairwiseJudge(self.config, self.server_client, needs_scores=self.config.aggregator_method == "scores")
 
     async def verify_group(self, bodies: Sequence[GenRMCompareRequest]) -> Sequence[BaseVerifyResponse | JudgeFailed]:
-        """Return a reward for each answer to a task, or a failure if none of its comparisons was judged."""
+        """Return a reward for each answer to a task, or a failure for an answer without a judged comparison."""
         answers = [answer_of(body.response) for body in bodies]
         comparisons = await self.judge.compare(_conversation_of(bodies[0]), answers, self._principle(bodies[0]))
         strengths = bradley_terry(preferences_of(comparisons))
@@ -93,7 +93,7 @@ class GenRMCompareServer(SimpleResourcesServer):
     def _rewards(
         self, comparisons: Sequence[Comparison], strengths: Mapping[int, float], answers: Sequence[str]
     ) -> dict[int, float]:
-        """Return the rewards of the answers with at least one judged pair, which are also the keys of `strengths`."""
+        """Return the reward of each answer with a judged pair. `strengths` contains exactly these answers."""
         if self.config.aggregator_method == "bradley_terry":
             return expected_wins(strengths)
         if self.config.aggregator_method == "wins":

@@ -33,17 +33,17 @@ class ComparisonConfig(BaseModel):
     genrm_responses_create_params: NeMoGymResponseCreateParamsNonStreaming = NeMoGymResponseCreateParamsNonStreaming(
         input=[]
     )
-    """Sampling parameters of the judge; `input` is replaced."""
+    """Request parameters for the judge, such as the temperature. `input` is replaced."""
     comparison_strategy: Literal["circular", "all_pairs"] = "circular"
     """`circular` compares each answer with the next ones in a circle, and `all_pairs` with all others."""
     circular_neighbours: int = Field(default=1, ge=1)
-    """With `circular`, the number of next answers that each answer is compared with."""
+    """The number of subsequent answers that `circular` compares each answer with."""
     swap_sides: bool = True
-    """Ask about each pair in both orders, to cancel the judge's position bias."""
+    """Whether to ask about each pair in both orders, which cancels the judge's position bias."""
     num_judges_per_comparison: int = Field(default=1, ge=1)
     """The number of verdicts on each pair in each order. The result is their mean."""
     genrm_parse_retries: int = Field(default=3, ge=0)
-    """How often the judge is asked again after a message without a verdict."""
+    """Maximum number of repeated calls of the judge after messages without a verdict."""
     max_concurrency: int | None = Field(default=64, ge=1)
     """Maximum number of concurrent calls to the judge; null for no limit."""
     special_tokens: list[str] = Field(default_factory=list)
@@ -61,11 +61,11 @@ class Comparison:
     opinions: tuple[Opinion, ...] = ()
     """The judge's verdicts. Empty if the result was clear without the judge."""
     problem: str = ""
-    """The reason why the pair was not judged."""
+    """The reason why the pair was not judged. Empty if it was judged."""
 
 
 def pairs_of(count: int, neighbours: int | None) -> list[tuple[int, int]]:
-    """Pair each of `count` answers in a circle with the next `neighbours` answers, or with all others if it is None.
+    """Pair each of `count` answers in a circle with the next `neighbours` answers. If `neighbours` is None, pair all.
 
     No pair occurs twice, and an answer is about as often the first of a pair as the second.
     """
@@ -79,7 +79,7 @@ def pairs_of(count: int, neighbours: int | None) -> list[tuple[int, int]]:
 
 
 def answer_of(response: NeMoGymResponse) -> str:
-    """Return the text to compare: the last message without reasoning, or an empty text if the model was cut off."""
+    """Return the last message without reasoning, or an empty string if the response was cut off."""
     was_cut_off = response.status == "incomplete" or response.incomplete_details is not None
     return "" if was_cut_off else strip_reasoning(response.last_text)
 
@@ -156,7 +156,7 @@ class _Question:
     principle: str | None
 
     def clear_preference(self, one: int, other: int) -> float | None:
-        """Return the preference if it is clear, or None. Equal answers tie, and an empty answer loses."""
+        """Return the preference if no judge is needed, or None. Equal answers tie, and an empty answer loses."""
         if self.answers[one] == self.answers[other]:
             return 0.5
         return None if self.answers[one] and self.answers[other] else float(bool(self.answers[one]))
@@ -176,7 +176,7 @@ def _verdict_in(response: NeMoGymResponse) -> Verdict:
 
 
 async def _all_of(calls: Iterable[Awaitable[ResultT]]) -> list[ResultT]:
-    """Await all calls at the same time. If one fails, cancel the others and raise its error."""
+    """Run all calls concurrently and return their results. If one fails, cancel the others and raise its error."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(call) for call in calls]

@@ -1,11 +1,10 @@
-"""A good answer. `ng_check` compares it with one empty answer, which it beats."""
+"""The row's good answer. It wins, because `ng_check` compares it with an empty answer."""
 
 from nemo_gym.jsonl import JsonObject
 from resources_servers.genrm_compare.aggregation import bradley_terry, expected_wins
 
 
 def solve(row: JsonObject) -> list[str]:
-    """Return the row's good answer."""
     return [row["good_answer"]]
 
 

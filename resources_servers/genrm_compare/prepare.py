@@ -1,4 +1,4 @@
-r"""Make rows: requests to write, explain, rewrite, reply and summarise, each with a good answer.
+r"""Generate rows: requests to write, explain, rewrite, reply and summarise, each with a good answer.
 
 python resources_servers/genrm_compare/prepare.py --count 500 --output <rows.jsonl>
 """

@@ -14,9 +14,10 @@ ALL = ""
 
 
 def records_of(comparisons: Iterable[Comparison], number: int, names: Sequence[object]) -> list[JsonObject]:
-    """Return one answer's comparisons as JSON: the other answer, the preference for this one, and the verdicts.
+    """Return the comparisons of answer `number` as JSON: the other answer, the preference, and the verdicts.
 
-    `side` is the position at which the judge saw this answer. Scores and rankings are as the judge wrote them.
+    `preference` is the degree to which answer `number` is better. `side` is the position at which the judge saw it.
+    Scores and rankings are as the judge wrote them.
     """
     return [_record(each, number, names) for each in comparisons if number in (each.one, each.other)]
 

@@ -12,27 +12,26 @@ from nemo_gym.grading import strip_reasoning
 from nemo_gym.jsonl import JsonObject
 
 LOWEST, HIGHEST = 1, 5
-"""The range of scores."""
 FIRST_IS_MUCH_BETTER, SECOND_IS_MUCH_BETTER = 1, 6
 """The range of rankings. It has no middle: 3 and 4 mean "slightly better"."""
 
 _DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
 _CLOSING = re.compile(r"`+|\*+|\]|\.|</([a-z_]{1,20})>", re.ASCII | re.IGNORECASE)
-"""A regex for markup that may follow a verdict. Stars, brackets and tags must have been opened before it."""
+"""A regex for markup that may follow a verdict. Stars, brackets and tags must be opened before the verdict."""
 _LONGEST = 50_000
-"""The number of characters that are read from the end of a message."""
+"""Maximum number of characters to read from the end of a message."""
 _LONGEST_WRAPPING = 100
 _MOST_BRACES = 20
 _SHOWN = 100
 
 
 class Unreadable(Exception):
-    """An error for a judge's message without a verdict. Its text says what is wrong."""
+    """An error for a judge's message without a verdict. The error's text says what is wrong."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The scores of both answers, and a ranking from 1 (the first is much better) to 6 (the second is)."""
+    """A judge's verdict: two scores, and a ranking from 1 (first answer much better) to 6 (second much better)."""
 
     score_1: float
     score_2: float
@@ -45,16 +44,16 @@ class Verdict:
 
     @property
     def contradicts_itself(self) -> bool:
-        """Whether the scores prefer one answer and the ranking the other."""
+        """Whether the scores prefer one answer, but the ranking prefers the other one."""
         return (self.score_1 - self.score_2) * (self.preference - 0.5) < 0
 
 
 @dataclass(frozen=True)
 class Opinion:
-    """A verdict, and the numbers of the answers that it is about."""
+    """A verdict, with the indices of the two answers that it compares."""
 
     first: int
-    """The answer that was shown on side 1."""
+    """The index of the answer that the judge saw first, as `response_1`."""
     second: int
     verdict: Verdict
 
@@ -65,15 +64,16 @@ class Opinion:
 
 
 def mean_preference(opinions: Iterable[Opinion], one: int) -> float:
-    """Return the degree to which answer `one` is better, by all opinions on a pair."""
+    """Return the degree to which answer `one` is better: the mean over all opinions on a pair."""
     return fmean(opinion.preference(one) for opinion in opinions)
 
 
 def read_verdict(message: str) -> Verdict:
-    """Return the verdict at the end of a judge's message. Raise `Unreadable` if it does not end with one.
+    """Return the verdict at the end of a judge's message. Raise `Unreadable` if it is missing.
 
     Reasoning before the JSON object is allowed, and so is markup around it: a code fence, stars, a tag, a list or an
-    object with nothing else. Other text after it is not, because the object may be a quote from an answer.
+    object with nothing else. Other text after the object is not allowed, because the object may be a quote from an
+    answer.
     """
     text = strip_reasoning(message).rstrip()[-_LONGEST:]
     if not text:
@@ -90,7 +90,7 @@ def read_verdict(message: str) -> Verdict:
 
 
 def _object_at_end(text: str) -> JsonObject | None:
-    """Return the outermost JSON object that ends at the end of a text, apart from closing markup."""
+    """Return the outermost JSON object at the end of a text. Closing markup may follow the object."""
     end = begin = first = text.rfind("}") + 1
     found = None
     for _ in range(_MOST_BRACES):
@@ -122,7 +122,7 @@ def _closes(before: str, after: str) -> bool:
 
 
 def _unwrapped(found: JsonObject) -> JsonObject:
-    """Return the object within an object that contains nothing else, such as `{"verdict": {…}}`."""
+    """Return an object's only value if that is an object, as in `{"verdict": {…}}`, or else the object itself."""
     only, *others = found.values()
     return only if isinstance(only, dict) and not others else found
 

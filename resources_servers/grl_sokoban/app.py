@@ -42,12 +42,12 @@ class SokobanConfig(BaseResourcesServerConfig, RoomSize):
     max_moves: int = Field(default=100, ge=1)
     """The number of moves after which the game is truncated."""
     moves_per_turn: int = Field(default=10, ge=1)
-    """The most moves of one answer. Further moves are ignored."""
+    """Maximum number of moves per answer. Further moves are ignored."""
     unreadable_answers: int = Field(default=3, ge=1)
-    """The number of consecutive answers without a move after which the game is truncated."""
+    """The limit on consecutive answers without a move. At the limit, the game is truncated."""
     solved_reward: float = 1.0
     box_reward: float = 0.0
-    """Reward for pushing a box onto a goal, deducted when it leaves one."""
+    """Reward for pushing a box onto a goal. It is deducted when a box leaves a goal."""
     move_reward: float = 0.0
     """Reward for every move, even against a wall. A negative value is a penalty."""
 
@@ -68,7 +68,7 @@ class ResetRequest(BaseResetRequest):
 
 
 class Game(SessionState):
-    """This rollout's game."""
+    """The state of a rollout's game."""
 
     level: Level | None = None
     moves: int = 0
@@ -125,7 +125,7 @@ class SokobanServer(SteppedResourcesServer):
             assert body.seed is not None
             level = generate(body.seed, size.dim_room, size.num_boxes)
         if level.is_solved:
-            raise ValueError("it is already solved")
+            raise ValueError("the level is already solved")
         return level
 
     def _unreadable(self, game: Game) -> BaseStepResponse:

@@ -10,12 +10,12 @@ from resources_servers.grl_sokoban.level import MOVES, Level, Place, Room
 INNER_WALLS = 0.15
 """The share of inner squares that become walls."""
 BACKWARD_MOVES = 6
-"""Backward moves per square of the room."""
+"""The number of backward moves per square of the room."""
 DRAWS = 100
 
 
 def generate(seed: int, dim_room: tuple[int, int] = (7, 7), num_boxes: int = 2) -> Level:
-    """Generate the level of a seed. `dim_room` is rows and columns, including the outer walls.
+    """Generate the level for a seed. `dim_room` holds the numbers of rows and columns, including the outer walls.
 
     No box starts on a goal. Raises `ValueError` if no such level fits into a room of that size.
     """

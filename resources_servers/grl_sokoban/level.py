@@ -41,7 +41,7 @@ class Level:
 
     @classmethod
     def of_text(cls, text: str) -> Level:
-        """Parse the usual notation: `#` wall, `.` goal, `$` box, `@` player, `*` box and `+` player on a goal.
+        """Parse the usual notation: `#` wall, `.` goal, `$` box, `@` player, `*` box on a goal, `+` player on a goal.
 
         Raises `ValueError` for any other character, or if there is not exactly one player and one box per goal.
         """
@@ -68,11 +68,10 @@ class Level:
 
     @property
     def boxes_on_goals(self) -> int:
-        """The number of boxes on goals."""
         return len(self.boxes & self.room.goals)
 
     def after(self, move: str) -> Level:
-        """Return the level after a move. It is unchanged if the player, or the box ahead, is blocked."""
+        """Return the level after a move, or the same level if the player or the box ahead is blocked."""
         ahead = self.player.next(move)
         if ahead not in self.room.floor:
             return self

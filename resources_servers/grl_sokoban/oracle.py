@@ -14,7 +14,7 @@ def solve(row: dict[str, Any]) -> list[Any]:
     """Return the moves of the shortest solution. Raises `DataError` if none is found."""
     moves = shortest_solution(_level(row))
     if moves is None:
-        raise DataError("no solution of the row's level was found.")
+        raise DataError("no solution was found for the row's level.")
     return [f"<answer>{move}</answer>" for move in moves]
 
 

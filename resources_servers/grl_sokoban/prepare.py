@@ -1,4 +1,4 @@
-"""Make rows: Sokoban levels from seeds, or from a file of levels.
+"""Generate rows: Sokoban levels from seeds, or from a file of levels.
 
 python resources_servers/grl_sokoban/prepare.py --count 100 --output <rows.jsonl>
 """
@@ -27,7 +27,7 @@ FEWEST_MOVES, MOST_MOVES = 4, 60
 
 
 class Written(NamedTuple):
-    """A level in a file, with the number of its first line."""
+    """The text of a level in a file, and the number of the line at which it starts."""
 
     line: int
     text: str

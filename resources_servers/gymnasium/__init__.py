@@ -1,4 +1,4 @@
-"""Gymnasium environments, and the published base class for your own."""
+"""Gymnasium environments, and the base class `GymnasiumServer` for custom environments."""
 
 from resources_servers.gymnasium.server import GymnasiumServer
 

@@ -16,7 +16,7 @@ _LIST = re.compile(r"\[[^\[\]]*\]")
 
 
 class NoTextActions(Exception):
-    """An error: the environment's actions cannot be written as text, or do not match the given names."""
+    """An error for actions that cannot be written as text, or that do not match the given names."""
 
 
 class Actions:
@@ -32,9 +32,9 @@ class Actions:
             return
         count, start = int(space.n), int(space.start)
         if count > MOST_NAMED:
-            raise NoTextActions(f"there are {count} actions, more than {MOST_NAMED}")
+            raise NoTextActions(f"there are {count} actions, but at most {MOST_NAMED} are supported")
         if names and len(names) != count:
-            raise NoTextActions(f"there are {count} actions, but {len(names)} names")
+            raise NoTextActions(f"there are {count} actions, but {len(names)} names. Give one name per action")
         self._words = {str(start + place): start + place for place in range(count)}
         self._names = {name: start + place for place, name in enumerate(names)}
         self._words |= self._names
@@ -59,7 +59,7 @@ class Actions:
         return action if action is not None and self._space.contains(action) else None
 
     def _numbers_in(self, text: str) -> Any:
-        # Import numpy here, because it is only sure to be installed with the extra `gymnasium`.
+        # Import numpy here, because it may be missing without the extra `gymnasium`.
         import numpy
 
         lists = _LIST.findall(text)

@@ -18,7 +18,7 @@ from resources_servers.gymnasium.play import Play
 
 
 class GymnasiumConfig(BaseResourcesServerConfig):
-    """The settings, with the environment of rows that do not name one."""
+    """The server's settings, including the environment for rows that do not name one."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
@@ -26,9 +26,9 @@ class GymnasiumConfig(BaseResourcesServerConfig):
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Arguments of `gymnasium.make`, such as `{is_slippery: false}` or `{max_episode_steps: 50}`."""
     action_names: list[str] | None = None
-    """Names of the actions in numeric order. Some environments have default names."""
+    """The names of the actions in numeric order. By default, built-in names are used if the environment has them."""
     unreadable_answers: int = Field(default=3, ge=1)
-    """The number of consecutive answers without an action after which the game is truncated."""
+    """The limit on consecutive answers without an action. At the limit, the game is truncated."""
     unreadable_reward: float = 0.0
     """The reward of each answer without an action."""
 
@@ -46,12 +46,14 @@ class ResetRequest(BaseResetRequest):
     @classmethod
     def _is_registered(cls, value: str | None) -> str | None:
         if value is not None and ":" in value:
-            raise ValueError("a row must name a registered environment. Put one with a module into the config")
+            raise ValueError(
+                "a row must name a registered environment. To use 'module:name', set env_id in the config"
+            )
         return value
 
 
 class Game(SessionState):
-    """This rollout's game."""
+    """The state of a rollout's game."""
 
     play: Play | None = None
     unreadable: int = 0
@@ -70,7 +72,7 @@ class GymnasiumEnvironmentServer(SteppedResourcesServer):
     async def reset(self, body: ResetRequest, game: Game) -> str:
         reward = body.unreadable_reward
         game.unreadable_reward = self.config.unreadable_reward if reward is None else reward
-        # Environments may compute for long, so a thread keeps the event loop free for other games.
+        # Use a thread, because a slow environment would block the event loop and other games.
         game.play = await asyncio.to_thread(self._made, body)
         return await asyncio.to_thread(game.play.reset, body.seed)
 

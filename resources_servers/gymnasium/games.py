@@ -14,7 +14,7 @@ _TAXI_STOPS = ("R (upper left)", "G (upper right)", "Y (lower left)", "B (lower 
 
 @dataclass(frozen=True)
 class Known:
-    """One environment's action names, text view, rules and rewards."""
+    """The facts about one environment: its action names, text view, rules and rewards."""
 
     actions: tuple[str, ...]
     view: Callable[[Any, Any], str]
@@ -23,11 +23,11 @@ class Known:
     best_last_reward: float
     """The highest reward of a final step."""
     unreadable_reward: float
-    """The reward of an answer without an action. It is so low that silence does not pay."""
+    """The reward of an answer without an action. If steps are penalized, such answers are, too."""
 
 
 def known(env_id: str) -> Known | None:
-    """Return the facts about an environment of any version, or None if it is not covered here."""
+    """Return the facts about an environment, regardless of its version, or None if it is unknown."""
     return _KNOWN.get(env_id.partition("-v")[0].removesuffix("8x8"))
 
 
@@ -51,7 +51,7 @@ def _cliff(env: Any, observation: Any) -> str:
 def _taxi(env: Any, observation: Any) -> str:
     row, column, passenger, goal = env.unwrapped.decode(int(observation))
     where = f"waits at {_TAXI_STOPS[passenger]}" if passenger < len(_TAXI_STOPS) else "is in the taxi"
-    # Only the map is kept, because the rendering also repeats the last move.
+    # Keep only the map, because the rendering also repeats the last move.
     drawn = [line for line in picture_of(env).splitlines() if line.startswith(("|", "+"))]
     return "\n".join(
         [

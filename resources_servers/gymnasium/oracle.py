@@ -1,4 +1,4 @@
-"""The best game of a seed, for Gymnasium's environments that are small enough to search."""
+"""The best game for a seed, for Gymnasium's environments that are small enough to search."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_ENV_ID = "FrozenLake-v1"
 DEFAULT_KWARGS = {"is_slippery": False}
 LONGEST_GAME = 200
 TABLES = ("P", "desc", "initial_state_distrib")
-"""Large read-only attributes, shared between copies of an environment."""
+"""Names of large read-only attributes that copies of an environment share."""
 
 
 class Line(NamedTuple):
@@ -27,7 +27,7 @@ class Line(NamedTuple):
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Return the named actions of the best game, one per turn."""
+    """Return the answers of the best game, one action per turn."""
     names = _known(row.get("env_id") or DEFAULT_ENV_ID).actions
     return [f"<answer>{names[action]}</answer>" for action in _best(row).actions]
 

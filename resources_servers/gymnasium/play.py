@@ -14,7 +14,7 @@ DRAWN_IN_LETTERS = "ansi"
 
 
 class Moved(NamedTuple):
-    """The result of one step."""
+    """The result of one step in an environment."""
 
     observation: str
     reward: float
@@ -27,7 +27,7 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
     if "render_mode" in env_kwargs:
         raise InvalidTask(f"env_kwargs: '{env_id}' is always rendered as text. Remove render_mode")
     try:
-        # Imported lazily, because it needs the extra `gymnasium` and takes half a second.
+        # Import it lazily, because it needs the extra `gymnasium` and the import takes half a second.
         import gymnasium
     except ImportError as error:
         raise EnvironmentFailed("gymnasium is not installed: pip install 'nemo-gym[gymnasium]'") from error
@@ -64,17 +64,15 @@ class Play:
             raise InvalidTask(f"env_id: '{env_id}' cannot be played in text: {error}") from error
 
     def reset(self, seed: int) -> str:
-        """Start the game of a seed and return the first observation as text."""
+        """Start a game with a seed and return the first observation as text."""
         observation, _ = self.env.reset(seed=seed)
         return f"{self._as_text(observation)}\n{self.actions.as_text}"
 
     def step(self, action: Any) -> Moved:
-        """Perform an action."""
         observation, reward, terminated, truncated, _ = self.env.step(action)
         return Moved(self._as_text(observation), float(reward), bool(terminated), bool(truncated))
 
     def close(self) -> None:
-        """Close the environment."""
         self.env.close()
 
     def _as_text(self, observation: Any) -> str:

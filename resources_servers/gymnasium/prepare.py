@@ -1,4 +1,4 @@
-"""Make rows: seeded games of Gymnasium's small environments.
+"""Generate rows with seeded games of Gymnasium's small environments.
 
 python resources_servers/gymnasium/prepare.py --env-id Taxi-v4 --count 100 --output <rows.jsonl>
 """
@@ -31,10 +31,12 @@ def prepare(
     seed: the first seed
 
     Each FrozenLake seed gets its own map. Blackjack hands that cannot be won are skipped.
-    Raises `DataError` for an environment without a known best game.
+    Raises `DataError` for an environment whose best games cannot be computed.
     """
     if known(env_id) is None:
-        raise DataError(f"--env-id: the best game of '{env_id}' is not known. Write its rows by hand.")
+        raise DataError(
+            f"--env-id: the best game of '{env_id}' is not known. Write rows for this environment by hand."
+        )
     try:
         with closing(Play(env_id, {})) as play:
             write_rows(output, split_rows(_rows(env_id, seed), split, count, key=partial(_task, play)))
@@ -60,7 +62,7 @@ def _rows(env_id: str, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def _task(play: Play, row: dict[str, Any]) -> object:
-    """Return a key that identifies a game: a lake's map, a card game's seed, or the first observation."""
+    """Return a key that identifies a game: FrozenLake's map, Blackjack's seed, or the first observation."""
     if "desc" in row["env_kwargs"]:
         return row["env_kwargs"]["desc"]
     if row["env_id"].startswith("Blackjack"):
@@ -70,7 +72,7 @@ def _task(play: Play, row: dict[str, Any]) -> object:
 
 def _lake(seed: int) -> dict[str, Any]:
     try:
-        # Imported lazily, because it needs the extra `gymnasium`.
+        # Import lazily, because the package is an optional extra.
         from gymnasium.envs.toy_text.frozen_lake import generate_random_map
     except ImportError as error:
         raise EnvironmentFailed("gymnasium is not installed: pip install 'nemo-gym[gymnasium]'") from error

@@ -1,4 +1,4 @@
-"""The published base class of games: Gymnasium's `reset` and `step`, with the model's turn as the action."""
+"""The published API's base class for games with Gymnasium's `reset` and `step`. The model's turn is the action."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from nemo_gym import (
 
 
 class RowToReset(BaseResetRequest):
-    """A row with any extra fields."""
+    """The request to start a game. The row's own fields are kept as extra fields."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class RowToStep(BaseStepRequest):
-    """A row with any extra fields, and the model's turn."""
+    """The request to perform a step: the model's turn, with the row's own fields as extra fields."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class OpenGame(SessionState):
-    """A running game that notifies its server when it ends."""
+    """The session state of a running game. `release` is called when the game ends or the session expires."""
 
     release: Callable[[], Any] | None = None
 
@@ -61,7 +61,7 @@ class GymnasiumServer(SteppedResourcesServer):
         """Perform the model's turn and return `(observation, reward, terminated, truncated, info)`."""
 
     async def close(self, session_id: str) -> None:
-        """Discard a game. Called once, at its end or when its session expires."""
+        """Discard a game. Called once, when the game ends or its session expires."""
 
     def game_methods(self) -> tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]]:
         return self._reset_of_row, self._step_of_row

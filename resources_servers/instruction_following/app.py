@@ -1,4 +1,4 @@
-"""Grade an answer by the constraints on its form that the row lists."""
+"""Grade an answer by the row's constraints on the answer's form, such as its length or its keywords."""
 
 from collections.abc import Callable, Iterable
 from itertools import chain
@@ -26,20 +26,20 @@ INSTRUCTION_LEVEL = ("inst_level_strict_acc", "inst_level_loose_acc")
 STATISTICS: dict[str, Callable[[list[bool]], float]] = {"mean": fmean, "min": min, "max": max}
 WORKERS, DEADLINE_S = 2, 10.0
 SHORT = 4_000
-"""The most characters that are checked in this process, in about 10 ms. Longer texts are checked in a worker."""
+"""Maximum number of characters in a text that is checked in this process, in about 10 ms, instead of in a worker."""
 
 
 class InstructionFollowingConfig(BaseResourcesServerConfig):
-    """With `loose`, the reward also counts constraints met without the answer's first line, last line or asterisks."""
+    """The server's configuration, with an option for loose grading."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     loose: bool = False
-    """Also count constraints that are met without the answer's first line, last line or asterisks."""
+    """Whether to also count constraints that the answer meets without its first line, last line or asterisks."""
 
 
 class Task(BaseModel):
-    """The ids of the constraints, and the arguments of each."""
+    """The fields of a row that define its constraints. `kwargs` has one item per id, in the same order."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -55,7 +55,7 @@ class InstructionFollowingRunRequest(Task, BaseRunRequest):
 
 
 class InstructionFollowingVerifyRequest(InstructionFollowingRunRequest, BaseVerifyRequest):
-    """The row and the agent's response."""
+    """A `verify()` request with the row and the agent's response."""
 
 
 class Assignment(NamedTuple):
@@ -113,7 +113,7 @@ class InstructionFollowingServer(SimpleResourcesServer):
             return Followed([False] * len(constraints), [False] * len(constraints))
 
     def compute_metrics(self, tasks: list[list[JsonObject]]) -> JsonObject:
-        """Add the instruction-level accuracies: the share of all constraints, not the mean of each prompt's share."""
+        """Add the instruction-level accuracies. Each is a mean over the constraints of all prompts."""
         rollouts = list(chain.from_iterable(tasks))
         pooled = {name: list(chain.from_iterable(_lists(rollouts, name))) for name in INSTRUCTION_LEVEL}
         statistics = {
@@ -126,7 +126,7 @@ class InstructionFollowingServer(SimpleResourcesServer):
 
 
 def _lists(rollouts: Iterable[JsonObject], name: str) -> Iterable[list[bool]]:
-    # Rollouts graded by an earlier version lack the lists.
+    # Skip missing lists, because rollouts graded by an earlier version do not have them.
     return (rollout.get(name) or [] for rollout in rollouts)
 
 
@@ -139,7 +139,9 @@ def assignment_of(row: InstructionFollowingRunRequest) -> Assignment:
         raise InvalidTask("instruction_id_list is empty or missing. List at least one constraint.")
     given = arguments if arguments is not None else [None] * len(ids)
     if len(given) != len(ids):
-        raise InvalidTask(f"instruction_id_list has {len(ids)} ids, kwargs has {len(given)} items. Make them equal.")
+        raise InvalidTask(
+            f"instruction_id_list has {len(ids)} ids, kwargs has {len(given)} items. Give kwargs one item per id."
+        )
     constraints = [constraint(id_, each) for id_, each in zip(ids, given, strict=True)]
     return Assignment(constraints, row.grading_mode or other.grading_mode or "binary")
 

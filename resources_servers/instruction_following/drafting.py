@@ -1,4 +1,4 @@
-"""Draft texts that follow several constraints: plain sentences, plus the parts that each constraint requires."""
+"""Draft texts that follow several constraints. They combine plain filler sentences with the required parts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Draft:
     added: list[str] = field(default_factory=list)
     """Sentences that constraints require, without their full stops."""
     avoided: list[str] = field(default_factory=list)
-    """Words and letters that fillers must not contain."""
+    """Words and letters that filler sentences must not contain."""
     opening: str = ""
     closing: list[str] = field(default_factory=list)
     stop: str = "."
@@ -40,7 +40,7 @@ class Draft:
     finish: list[Callable[[str], str]] = field(default_factory=list)
 
     def texts(self) -> Iterator[str]:
-        """Yield texts with more and more fillers, as separate sentences or as one long sentence."""
+        """Yield texts with more and more filler sentences. Also yield each text as one long sentence."""
         usable = [each for each in FILLERS if not any(word.lower() in each.lower() for word in self.avoided)]
         if not usable:
             return
@@ -58,7 +58,7 @@ class Draft:
 
 
 def _count_asked(arguments: Arguments, count: str, relation: str) -> int:
-    """Return how many times to write something: the least that is required, or 0 for an upper limit."""
+    """Return the smallest allowed number of the counted item. It is 0 if the relation is an upper limit."""
     asked = int(arguments[count])
     named = arguments.get(relation) or "at least"
     return {"less than": 0, "at most": 0, "more than": asked + 1}.get(named, asked)
@@ -151,7 +151,7 @@ def _nothing(_: Draft, __: Arguments) -> None:
     """Leave the draft as it is, because plain sentences already follow the constraint."""
 
 
-# The order matters: parts are applied in this order, and closing parts must come last.
+# The parts are applied in this order. Closing parts must come last.
 PARTS: dict[str, Callable[[Draft, Arguments], None]] = {
     "keywords:existence": _keywords,
     "keywords:frequency": _frequency,
@@ -203,7 +203,7 @@ PARTS: dict[str, Callable[[Draft, Arguments], None]] = {
 
 
 def drafts(asked: list[tuple[str, Arguments]]) -> Iterator[str]:
-    """Yield candidate texts, the shortest first. Yield nothing if one of the constraints is not in `PARTS`."""
+    """Yield candidate texts, the shortest first. Yield nothing if `PARTS` does not contain all constraints."""
     if any(id_ not in PARTS for id_, _ in asked):
         return
     draft = Draft()

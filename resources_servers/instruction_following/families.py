@@ -1,4 +1,4 @@
-"""The constraints of IFBench. Leave them out of a training set to keep the benchmark out of distribution."""
+"""The ids of IFBench's constraints. To keep the benchmark out of distribution, do not train on them."""
 
 IFBENCH = frozenset(
     f"{family}:{name}"

@@ -1,4 +1,4 @@
-"""Solutions for constraints that require a list, a table or a text of a fixed form."""
+"""Solutions for constraints that require a list, a table or a text in a fixed form."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _table(names: str, row: str, rows: int, separator: str = ",") -> str:
 
 
 def _overlap(arguments: Arguments) -> str:
-    """Return the reference plus characters that it does not contain, each of which adds one new trigram."""
+    """Return the reference text plus characters that it does not contain. Each character adds one new trigram."""
     reference, percentage = arguments["reference_text"], float(arguments["percentage"])
     runs = list(dict.fromkeys(reference[start : start + 3] for start in range(len(reference) - 2)))
     other = "".join(map(chr, range(0x2800, 0x2800 + round(len(runs) * (100 / max(percentage, 1) - 1)))))

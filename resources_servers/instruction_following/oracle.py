@@ -1,4 +1,4 @@
-"""A perfect answer: a text that follows all constraints of a row, found by drafting and checking."""
+"""A perfect answer: a text that follows all constraints of a row. It is found by drafting and checking texts."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-r"""Generate rows: a topic, and constraints on the answer's form that one text can follow.
+r"""Generate rows that ask for a text about a topic and set constraints on its form. Every row can be solved.
 
 python resources_servers/instruction_following/prepare.py --count 1000 --seed 1 --output <rows.jsonl>
 """
@@ -33,7 +33,7 @@ MOST_ATTEMPTS = 100
 def prepare(output: Path, count: int = 100, seed: int = 0, split: Split | None = None, ifbench: bool = True) -> Path:
     """Write `count` rows and return the output path. The same seed gives the same rows.
 
-    ifbench: use the constraints of IFBench as well, which is then no longer out of the distribution of the rows
+    ifbench: also use IFBench's constraints; after training on these rows, IFBench no longer measures generalisation
     """
     rows = split_rows(_rows(random.Random(seed), ifbench), split, count, key=itemgetter("prompt"))
     write_rows(output, ({**row, "id": number} for number, row in enumerate(rows)))
@@ -46,7 +46,7 @@ def _rows(rng: random.Random, ifbench: bool) -> Iterator[dict[str, Any]]:
 
 
 def _solvable(rng: random.Random, number: int, ifbench: bool) -> dict[str, Any]:
-    """Draw a row until the oracle finds a text that follows its constraints."""
+    """Return the first drawn row for which the oracle finds a text that follows the constraints."""
     for _ in range(MOST_ATTEMPTS):
         drawn = row(rng, number, ifbench)
         try:
@@ -58,7 +58,7 @@ def _solvable(rng: random.Random, number: int, ifbench: bool) -> dict[str, Any]:
 
 
 def row(rng: random.Random, number: int, ifbench: bool = True) -> dict[str, Any]:
-    """Draw a row with one constraint that shapes every word, or with several combinable ones of different kinds."""
+    """Draw a row with one constraint from `ALONE`, or with several constraints of different kinds from `TOGETHER`."""
     topic = rng.choice(FORMS).format(rng.choice(TOPICS))
     if rng.random() < SHARE_ALONE:
         wishes = [rng.choice(_allowed(ALONE, ifbench))]

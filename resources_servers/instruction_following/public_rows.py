@@ -1,4 +1,4 @@
-"""Read the files of IFEval and IFBench, whose rows this environment grades as they are."""
+"""Read the files of IFEval and IFBench. This environment can grade their rows without a conversion."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ COLUMNS = {
 def public_rows(path: Path) -> Iterator[JsonObject]:
     """Yield the rows of a file, without the arguments that are null.
 
-    Rows with a constraint in `UNSUPPORTED` are left out, and reported in one warning. Raise `DataError` for an unknown
-    constraint, and for arguments that do not fit.
+    Rows with a constraint in `UNSUPPORTED` are skipped and reported in one warning. Raise `DataError` for an unknown
+    constraint or invalid arguments.
     """
     left_out: Counter[str] = Counter()
     kept = 0
@@ -52,7 +52,9 @@ def public_rows(path: Path) -> Iterator[JsonObject]:
 def _row(row: JsonObject, where: str) -> JsonObject:
     ids, arguments = row["instruction_id_list"], row["kwargs"]
     if not ids or len(ids) != len(arguments):
-        raise DataError(f"{where}: instruction_id_list has {len(ids)} ids, kwargs has {len(arguments)} items.")
+        raise DataError(
+            f"{where}: instruction_id_list has {len(ids)} ids, kwargs has {len(arguments)} items. Fix the row."
+        )
     given = [_arguments_of(id_, each or {}) for id_, each in zip(ids, arguments, strict=True)]
     try:
         for id_, each in zip(ids, given, strict=True):
@@ -63,7 +65,7 @@ def _row(row: JsonObject, where: str) -> JsonObject:
 
 
 def _arguments_of(id_: str, arguments: JsonObject) -> JsonObject:
-    # Drop the arguments, because the original grader accepts any arguments of these tasks and ignores them.
+    # Drop the arguments of custom tasks, because the original grader accepts any arguments here and ignores them.
     if id_.startswith("custom:"):
         return {}
     return {name: value for name, value in arguments.items() if value is not None}

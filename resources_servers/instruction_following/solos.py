@@ -1,4 +1,4 @@
-"""Solutions for constraints that shape every word, so that few others can be combined with them."""
+"""Solutions for constraints that affect every word, and therefore can hardly be combined with others."""
 
 from __future__ import annotations
 

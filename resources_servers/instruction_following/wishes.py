@@ -75,17 +75,17 @@ def _span(rng: random.Random, topic: str) -> dict[str, Any]:
 
 
 class Wish(NamedTuple):
-    """A constraint as a prompt phrases it. A prompt has at most one constraint of each kind."""
+    """A constraint, with its wording in a prompt. A prompt has at most one constraint of each kind."""
 
     id: str
     kind: str
     ask: str
-    """The sentence, with the names of arguments in braces."""
+    """The sentence in the prompt. It is a template with the arguments' names in braces."""
     draw: Draw = _none
 
 
 def shown(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments as they are written in a prompt."""
+    """Return arguments as a prompt shows them: lists joined by commas, and a language's name instead of its code."""
     names = {name: ", ".join(value) if isinstance(value, list) else value for name, value in arguments.items()}
     return {**names, "language": NAMES.get(names.get("language", ""), "")}
 
@@ -208,7 +208,7 @@ TOGETHER = (
     Wish("punctuation:punctuation_dot", "punctuation", "Do not use any full stops."),
     Wish("punctuation:punctuation_exclamation", "punctuation", "Do not use any exclamation marks."),
 )
-"""Constraints that can be combined across kinds. `prepare` discards combinations that cannot be solved."""
+"""Constraints that can be combined with constraints of other kinds. `prepare` discards unsolvable combinations."""
 
 ALONE = (
     Wish(

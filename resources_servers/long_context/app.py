@@ -1,4 +1,4 @@
-"""Grade answers to questions about a long archive by exact comparison, with metrics by kind of question."""
+"""Grade answers to questions about a long archive by comparing them with the expected answers."""
 
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ from resources_servers.long_context.grading import Expected, Grader, graded, is_
 
 ANSWER_KEY = "extracted_answer"
 BANDS = 5
-"""The number of equal depth ranges of the archive, for metrics by the position of the requested fact."""
+"""The number of equal parts of the archive. Metrics are grouped by the part that contains the requested fact."""
 
 
 class LongContextConfig(BaseResourcesServerConfig):
@@ -30,48 +30,50 @@ class Task(BaseModel):
     """The part of a row that decides the reward."""
 
     question: str = ""
-    """The question. The unit of a number in an answer may consist of its words."""
+    """The question. A number in the answer may be followed by words from the question, as its unit."""
     expected_answer: AnswerText | list[AnswerText]
     grader: Grader
-    """How the answer is compared. A `list` needs its items in the expected order."""
+    """The type of comparison. The items of a `list` must be in the expected order."""
     sources: list[str] | None = Field(default=None, min_length=1)
     """The ids of the passages that the answer must cite; null if it does not have to cite any."""
     distractors: list[AnswerText] = Field(default_factory=list)
-    """Wrong answers that the archive suggests. They only matter for the metric `distracted`."""
+    """Wrong answers that the archive suggests. They only affect the metric `distracted`."""
 
     @field_validator("expected_answer")
     @classmethod
     def _is_not_empty(cls, value: Expected) -> Expected:
         parts = value if isinstance(value, list) else [value]
         if not parts or not all(map(str.strip, parts)):
-            raise ValueError(f"it has an empty answer: {value!r}")
+            raise ValueError(f"answers must not be empty: {value!r}")
         return value
 
     @field_validator("grader")
     @classmethod
     def _fits_the_answer(cls, value: Grader, info: ValidationInfo) -> Grader:
-        if "expected_answer" not in info.data:  # it is invalid, and pydantic reports that
+        if "expected_answer" not in info.data:  # Pydantic reports the invalid expected_answer.
             return value
         expected = info.data["expected_answer"]
         if isinstance(expected, list) != (value == "list"):
-            raise ValueError(f"'{value}' does not fit the expected_answer {expected!r}")
+            raise ValueError(
+                f"'{value}' does not fit the expected_answer {expected!r}. Use 'list' for lists, and only for lists."
+            )
         if value == "number" and number_in(unwrapped(expected)) is None:
             raise ValueError(f"the expected_answer {expected!r} is not a number")
         return value
 
 
 class LongContextSeedRequest(Task, BaseSeedSessionRequest):
-    """The row that starts a session."""
+    """The body of `/seed_session`: the row of the session that starts."""
 
 
 class LongContextVerifyRequest(Task, BaseVerifyRequest):
-    """The row and the model's response."""
+    """A `verify()` request with the row and the model's response."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class LongContextServer(SimpleResourcesServer):
-    """A verifier that compares the final answer of the last message with the expected one. It offers no tools."""
+    """A verifier that compares the final answer of the last message with the expected answer."""
 
     config: LongContextConfig
     KEY_METRICS = (
@@ -90,7 +92,7 @@ class LongContextServer(SimpleResourcesServer):
         """Validate the row before the model reads a long prompt."""
 
     async def verify(self, body: LongContextVerifyRequest) -> BaseVerifyResponse:
-        """Reward the exact answer. If the row has `sources`, multiply the reward by the score of the citations."""
+        """Reward the exact answer. If the row has `sources`, multiply the reward by the citation score."""
         result = graded(body.response.last_text, body.expected_answer, body.grader, body.sources, body.question)
         answer = result.answer or ""
         return BaseVerifyResponse.grade(
@@ -103,7 +105,7 @@ class LongContextServer(SimpleResourcesServer):
         )
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """Return the scores overall, by kind, by length of the prompt and by depth of the fact asked for."""
+        """Return the scores overall, by `subset`, by prompt length, and by depth of the requested fact."""
         groups = [[{**row, **_groups_of(row)} for row in rollouts] for rollouts in tasks]
         metrics = compute_pass_majority_metrics(tasks, _scores, ANSWER_KEY).metrics
         for key in ("subset", "length", "depth"):

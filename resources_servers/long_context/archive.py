@@ -1,4 +1,4 @@
-"""Write an archive: passages of random sentences of a given total length, with certain facts at certain depths."""
+"""Write an archive of a given length: passages of random sentences, with given facts at given depths."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ WITHDRAWN_SHARE = 0.1
 PROSE_SHARE = 0.3
 SENTENCES = (4, 5, 6, 7)
 ROOM = 1_600
-"""The number of characters at the end that are reserved for the passages of the last needles."""
+"""The number of characters at the end of the archive that are reserved for the last needles' passages."""
 IDS, ID_STEP = 90_000, 48_611
 """The number of five-digit ids, and the step from one id to the next. They are coprime, so no id repeats."""
 
 
 class Heading(NamedTuple):
-    """The first line of a passage, without its id."""
+    """The first line of a passage, apart from the passage's id."""
 
     genre: str
     day: int
@@ -36,35 +36,37 @@ class Heading(NamedTuple):
 
 
 class Needle(NamedTuple):
-    """A fact to place in the archive. Its passage holds no other needle."""
+    """A fact to place in the archive. Its passage does not contain other needles."""
 
     at: float
-    """The depth, from 0 to 1."""
+    """The needle's relative position in the archive, from 0 (beginning) to 1 (end)."""
     fact: Fact
     heading: Heading | None = None
-    """The passage's heading; by default a random one that is not withdrawn."""
+    """The heading of the needle's passage. By default, it is random and does not mark the passage as withdrawn."""
     is_source: bool = True
     """Whether the answer depends on this needle. Other needles are distractors."""
 
 
 class Archive(NamedTuple):
-    """The text, and the passages on which the answer depends."""
+    """A generated archive: its text, and the passages on which the answer depends."""
 
     text: str
     sources: list[str]
-    """The ids of these passages, in the order of the text."""
+    """The ids of the passages on which the answer depends, in the order in which they appear in the text."""
     depths: list[float]
-    """The depth of the fact in each of these passages: the share of the text before it, from 0 to 1."""
+    """The depth of the fact in each passage of `sources`: the share of the text before the fact, from 0 to 1."""
 
 
 def a_heading(rng: random.Random, *, is_withdrawn: bool = False) -> Heading:
-    """Return a random heading."""
     day = rng.randint(FIRST_PASSAGE, LAST_PASSAGE)
     return Heading(rng.choice(GENRES), day, rng.randint(1, HIGHEST_REVISION), is_withdrawn)
 
 
 def write_archive(rng: random.Random, needles: Sequence[Needle], reserved: frozenset[Key], length: int) -> Archive:
-    """Return an archive of almost `length` characters. Facts with `reserved` keys occur only in needles."""
+    """Return an archive of almost `length` characters that contains the needles.
+
+    The random sentences around the needles do not state facts with `reserved` keys.
+    """
     ids = _ids(rng)
     waiting = deque(sorted(needles, key=lambda needle: needle.at))
     passages: list[str] = []

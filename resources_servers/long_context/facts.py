@@ -1,4 +1,4 @@
-"""Facts that an archive states: drawn at random, identified by a key, worded by genre."""
+"""Facts that an archive states. They are drawn at random and identified by a key. Each genre has its own wordings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from nemo_gym import shared_rows
 from resources_servers.long_context.phrases import FACTS
 
-# Leave out names with accents, because they have several spellings, and a city can be the answer.
+# Leave out names with accents, because a city can be the answer and must have only one spelling.
 CITIES = [row["city"] for row in shared_rows("cities.jsonl") if row["city"].replace(" ", "").isalpha()]
 CITIES = [city for city in CITIES if city.isascii()]
 PEOPLE = [f"{row['given_name']} {row['surname']}" for row in shared_rows("names.jsonl")]
@@ -86,7 +86,7 @@ def event(thing: str, city: str, action: str, day: int) -> Fact:
 
 
 def written(day: int) -> str:
-    """Return the date of an ordinal day, such as 14 March 2019."""
+    """Format the date of a proleptic Gregorian ordinal, such as `14 March 2019`."""
     on = date.fromordinal(day)
     return f"{on.day} {MONTHS[on.month - 1]} {on.year}"
 
@@ -96,7 +96,7 @@ def a_thing(rng: random.Random) -> str:
 
 
 def a_number(rng: random.Random) -> str:
-    """Return a number of five digits."""
+    """Draw a five-digit number."""
     return str(10_000 + int(rng.random() * 90_000))
 
 

@@ -1,4 +1,4 @@
-"""Grade a reply: the answer exactly, and the ids of the passages that it cites."""
+"""Grade a reply by an exact comparison of the answer, and by the ids of the passages that it cites."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OTHER_LABEL = re.compile(
 )
 """A regex for the position before "Answer:" in a "Sources:" line, or before "Sources:" in an "Answer:" line."""
 _ID = re.compile(r"(?<!\bnot )(?<![^\W_])P\d+(?![^\W_])", re.IGNORECASE | re.ASCII)
-"""A regex for the id of a passage that is not preceded by "not"."""
+"""A regex for a passage's id that does not directly follow the word "not"."""
 _SEPARATOR = re.compile(r"[,;]|[-=]>|→|\b(?:and|then)\b|(?:(?<= )|\A)(?:[-•*–]|\(?\d{1,2}[.)])(?= )", re.IGNORECASE)
 """A regex for a separator between list items, or for the bullet or number before an item."""
 _QUOTES = "\"'“”‘’«»"
@@ -42,9 +42,9 @@ class Graded(NamedTuple):
     reward: float
     components: dict[str, float]
     answer: str | None
-    """The final answer that was found."""
+    """The final answer that was found in the reply."""
     cited: list[str]
-    """The ids that were found, without repetitions."""
+    """The ids of the cited passages, without repetitions."""
 
 
 class Reply(NamedTuple):
@@ -55,7 +55,10 @@ class Reply(NamedTuple):
 
 
 def graded(text: str, expected: Expected, grader: Grader, sources: Sequence[str] | None, question: str = "") -> Graded:
-    """Return the reward of a reply. With `sources`, a right answer earns the F1 of its citations minus a penalty."""
+    """Return a reply's grade. A wrong answer earns 0.
+
+    A right answer earns 1 or, if `sources` are given, the F1 of the citations minus a penalty, but at least 0.
+    """
     reply = read_reply(text) if sources else Reply(final_answer(text), [])
     is_right = reply.answer is not None and is_same(expected, reply.answer, grader, question)
     components = {"answer": float(is_right)}
@@ -69,7 +72,10 @@ def graded(text: str, expected: Expected, grader: Grader, sources: Sequence[str]
 
 
 def is_same(expected: Expected, answer: str, grader: Grader, question: str = "") -> bool:
-    """Return whether an answer is the expected number, text or list. Units may only be words of the question."""
+    """Return whether an answer is the expected number, text or list.
+
+    A number with a unit is accepted if the question names the unit.
+    """
     if isinstance(expected, list):
         items = items_of(answer)
         return len(items) == len(expected) and all(map(_is_same_text, expected, items))
@@ -86,7 +92,7 @@ def _is_same_number(expected: str, answer: str, question: str) -> bool:
 
 
 def items_of(answer: str) -> list[str]:
-    """Return the items of a list that is separated by commas, words, arrows, bullets or numbers."""
+    """Return the items of a list. Commas, arrows, bullets, numbers, and the words "and" and "then" separate items."""
     inner = unwrapped(answer).removesuffix(".")
     if inner[:1] + inner[-1:] in {"[]", "()", "{}"}:
         inner = inner[1:-1]
@@ -113,7 +119,7 @@ def read_reply(text: str) -> Reply:
 
 
 def _labelled_parts(line: str) -> list[str]:
-    """Split a line that contains both the sources and the answer into two. Return any other line unchanged."""
+    """Split a line into two parts if it contains both the sources and the answer. Return other lines unchanged."""
     is_labelled = _SOURCES_LINE.match(line) or _ANSWER_LINE.match(line)
     parts = _OTHER_LABEL.split(line, maxsplit=1) if is_labelled else [line]
     return [part.rstrip(" ,;.|") for part in parts] if len(parts) > 1 else parts
@@ -124,7 +130,7 @@ def _is_same_text(expected: str, answer: str) -> bool:
 
 
 def _list_f1(expected: Sequence[str], items: Sequence[str]) -> float:
-    """Return the F1 of the items, of which only those at their expected position count."""
+    """Return the F1 score of the items. Only items at their expected position count as correct."""
     in_place = sum(map(_is_same_text, expected, items))
     return 2 * in_place / (len(expected) + len(items))
 

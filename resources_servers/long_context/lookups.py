@@ -32,7 +32,7 @@ DIGITS = "0123456789"
 
 
 def one_needle(rng: random.Random, level: int) -> Task:
-    """Ask for one value of one thing."""
+    """Ask for one attribute of a thing in a city. Distracting facts differ in the thing, the city or the attribute."""
     attribute, other_attribute = rng.sample(ATTRIBUTES, 2)
     thing, other_thing = distinct(lambda: a_thing(rng), 2)
     city, other_city = rng.sample(CITIES, 2)
@@ -63,7 +63,7 @@ def many_needles(rng: random.Random, level: int) -> Task:
 
 
 def similar_keys(rng: random.Random, level: int) -> Task:
-    """Ask for the box of a file among files whose key differs in one character."""
+    """Ask for the box of a file. The keys of the other files differ from the file's key in one character."""
     key = a_file_key(rng)
     others = distinct(lambda: _one_character_off(rng, key), 4 + 2 * level)
     box, *wrong = distinct(lambda: a_box(rng), 1 + len(others))
@@ -79,7 +79,7 @@ def _one_character_off(rng: random.Random, key: str) -> str:
 
 
 def variable_chain(rng: random.Random, level: int) -> Task:
-    """Ask for the setting of the first dial of a chain, in which each dial follows the next one."""
+    """Ask for the setting of the first dial of a chain. Each dial has the same setting as the next one."""
     length = rng.randint(2, 3 + level // 2)
     dials = distinct(lambda: a_dial(rng), 2 * (length + 1))
     values = distinct(lambda: a_number(rng), 2)

@@ -4,7 +4,6 @@ from typing import Any
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Answer in the requested form."""
     expected = row["expected_answer"]
     answer = f"Answer: {', '.join(expected) if isinstance(expected, list) else expected}"
     if row.get("sources"):

@@ -1,4 +1,4 @@
-"""Questions that need all matching entries of the archive: counts, totals, the order of events."""
+"""Questions that need all matching entries of the archive, such as counts, totals and the order of events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVENT_LABELS = "ABCDE"
 
 
 def count(rng: random.Random, level: int) -> Task:
-    """Ask how many deliveries have a property."""
+    """Ask how many deliveries of certain goods to a city have a certain status."""
     goods, city, status = rng.choice(GOODS), rng.choice(CITIES), rng.choice(STATUSES)
     sizes = [a_count(rng) for _ in range(rng.randint(2, 5 + 2 * level))]
     needles = scatter(
@@ -34,7 +34,7 @@ def count(rng: random.Random, level: int) -> Task:
 
 
 def aggregate(rng: random.Random, level: int) -> Task:
-    """Ask for the total, the largest or the mean size of the deliveries with a property."""
+    """Ask for the total, largest or mean size of the deliveries with a certain status."""
     goods, city, status = rng.choice(GOODS), rng.choice(CITIES), rng.choice(STATUSES)
     operation = rng.choice(("total", "largest", "mean"))
     sizes = distinct(lambda: a_count(rng), rng.randint(2, 4 + level))
@@ -53,7 +53,7 @@ def aggregate(rng: random.Random, level: int) -> Task:
 
 
 def _others(rng: random.Random, level: int, goods: str, city: str, status: str) -> list[Fact]:
-    """Return deliveries of the same goods to the same city with another status."""
+    """Return deliveries of the same goods to the same city, but with other statuses."""
     sizes = [a_count(rng) for _ in range(rng.randint(2, 3 + level))]
     return _deliveries(rng, sizes, goods, city, [each for each in STATUSES if each != status])
 
@@ -66,7 +66,7 @@ def _deliveries(rng: random.Random, sizes: list[int], goods: str, city: str, sta
 
 
 def event_order(rng: random.Random, level: int) -> Task:
-    """Ask which of two events came first, or for the order of several."""
+    """Ask which of two events came first, or for the order of several events."""
     labels = EVENT_LABELS[: rng.randint(2, len(EVENT_LABELS))]
     days = distinct(lambda: a_day(rng), len(labels))
     events = distinct(lambda: (a_thing(rng), rng.choice(CITIES), rng.choice(ACTIONS)), len(labels))

@@ -1,4 +1,4 @@
-"""The sentences of an archive: how each genre words each kind of fact, and prose without facts."""
+"""The sentences of an archive: wordings of each kind of fact by genre, and prose without facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Make rows: long archives of invented reports, letters, logs, minutes and inventories, with a question at the end.
+r"""Generate rows with long archives of invented reports, letters, logs, minutes and inventories, and with questions.
 
 python resources_servers/long_context/prepare.py --count 20 --lengths 128k --output <rows.jsonl>
 """
@@ -22,7 +22,7 @@ TOKENS = {
     "512k": 512_000, "1m": 1_000_000,
 }  # fmt: skip
 CHARACTERS_PER_TOKEN = 3.1
-"""Measured on these archives with seven tokenizers, see README.md."""
+"""The number of characters per token, as measured on these archives with seven tokenizers. See README.md."""
 KINDS: dict[str, Kind] = {
     "one_needle": lookups.one_needle,
     "many_needles": lookups.many_needles,
@@ -45,13 +45,13 @@ CITING = (
 
 
 class Assignment(NamedTuple):
-    """A task whose archive is not written yet."""
+    """A task whose archive has not been written yet."""
 
     kind: str
     bucket: str
     task: Task
     seed: int
-    """The seed for the rest of the archive."""
+    """The seed for the text around the task's needles."""
 
 
 def prepare(
@@ -74,7 +74,7 @@ def prepare(
     _check("lengths", lengths, TOKENS)
     _check("subset", subset, KINDS)
     drawn = _assignments(random.Random(f"long context {seed}"), lengths, subset or tuple(KINDS))
-    # Archives are written only for the rows of the split, which saves most of the time for validation.
+    # Write archives only for the chosen rows, because writing is slow and most rows are not in the validation split.
     chosen = split_rows(drawn, split, count, key=lambda each: each.task.question)
     write_rows(output, map(row_of, chosen))
     return output
@@ -97,7 +97,7 @@ def _assignments(rng: random.Random, lengths: Sequence[str], kinds: Sequence[str
 
 
 def row_of(assignment: Assignment) -> JsonObject:
-    """Return the row of an assignment, with its archive."""
+    """Return the row of an assignment, with a newly written archive in the prompt."""
     kind, bucket, task, seed = assignment
     form = (CITING if task.asks_for_sources else FORM).format(form=task.form)
     after = AFTER.format(question=task.question, form=form)
@@ -114,7 +114,7 @@ def row_of(assignment: Assignment) -> JsonObject:
         "subset": kind,
         "length_bucket": bucket,
         "approximate_tokens": round(len(prompt) / CHARACTERS_PER_TOKEN),
-        # Leave out the depth if the answer depends on several facts.
+        # Set the depth only for a single fact, because several facts have different depths.
         "depth": round(archive.depths[0], 4) if len(archive.depths) == 1 else None,
     }
 

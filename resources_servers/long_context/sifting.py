@@ -1,4 +1,4 @@
-"""Questions whose passages contradict each other: which passage counts, and which passages to cite."""
+"""Questions about passages that contradict each other. The answer depends on which of the passages count."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ NOT_WITHDRAWN = "Passages marked as withdrawn do not count."
 
 
 class Ranking(NamedTuple):
-    """A rule for contradicting passages, and their headings, ordered so that the first one is the one that counts."""
+    """A rule that decides which of several contradictory passages counts, and the headings of these passages.
+
+    The heading of the passage that counts comes first.
+    """
 
     rule: str
     headings: list[Heading]
 
 
 def relevance(rng: random.Random, level: int) -> Task:
-    """Ask for a value that has several versions in the archive, and state the rule by which one of them counts."""
+    """Ask for a value with several versions in the archive. The question states which version counts."""
     thing, city, attribute = a_thing(rng), rng.choice(CITIES), rng.choice(ATTRIBUTES)
     rank, count = rng.choice(RULES), rng.randint(3, min(3 + level, MOST_VERSIONS))
     rule, headings = rank(rng, _versions(rng, count))
-    # If the rule is not about dates, the latest version must not be the answer, so that guessing it does not pay.
+    # If the rule is not about dates, the latest version must not be the answer, because a model might guess it.
     while rank not in BY_DATE and headings[0] == _latest_first(headings)[0]:
         rule, headings = rank(rng, _versions(rng, count))
     near = _near_duplicates(rng, thing, city, attribute)
@@ -64,7 +67,7 @@ def citations(rng: random.Random, level: int) -> Task:
 
 
 def _near_duplicates(rng: random.Random, thing: str, city: str, attribute: str) -> list[Fact]:
-    """Return another attribute of the same thing, and the attribute of two things with almost the same name."""
+    """Return a fact about another attribute of `thing`, and facts about two things with almost the same name."""
     side, _, name = thing.partition(" ")
     others = rng.sample([each for each in SIDES if each != side], 2)
     other_attribute = rng.choice([each for each in ATTRIBUTES if each != attribute])
@@ -75,7 +78,7 @@ def _near_duplicates(rng: random.Random, thing: str, city: str, attribute: str) 
 
 
 def _versions(rng: random.Random, count: int) -> list[Heading]:
-    """Return headings of which no two have the same date or revision."""
+    """Return headings whose dates and revisions are all different."""
     days = distinct(lambda: a_heading(rng).day, count)
     revisions = rng.sample(range(1, HIGHEST_REVISION + 1), count)
     return [Heading(rng.choice(GENRES), *each) for each in zip(days, revisions, strict=True)]

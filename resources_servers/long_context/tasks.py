@@ -22,21 +22,20 @@ class Task(NamedTuple):
     answer: str | list[str]
     grader: Grader
     form: str
-    """The content of the answer line, such as "number, in digits"."""
+    """The required form of the answer, such as "number, in digits"."""
     needles: list[Needle]
     reserved: frozenset[Key]
-    """The keys of facts that only needles may state."""
+    """Keys whose facts must be stated only by needles, so that the rest of the archive cannot change the answer."""
     distractors: Sequence[str] = ()
     """Wrong answers that the archive suggests."""
     asks_for_sources: bool = False
 
 
 Kind = Callable[[random.Random, int], Task]
-"""A function that draws a task of a level: 1 for 4k tokens, plus 1 for each doubling."""
+"""A function that draws a task of a level. The level is 1 for 4k tokens, plus 1 for each doubling."""
 
 
 def keys_of(needles: Sequence[Needle]) -> frozenset[Key]:
-    """Return the keys that the needles state."""
     return frozenset(needle.fact.key for needle in needles)
 
 
@@ -47,7 +46,7 @@ def scatter(rng: random.Random, facts: Sequence[Fact], *, distracting: Sequence[
 
 
 def scatter_under(rng: random.Random, headed: Sequence[tuple[Fact, Heading | None, bool]]) -> list[Needle]:
-    """Do the same as `scatter` for tuples of a fact, its passage's heading, and whether the answer depends on it."""
+    """Scatter facts with given headings. The boolean of each tuple states whether the answer depends on its fact."""
     shuffled = rng.sample(headed, len(headed))
     return [Needle(at, *each) for at, each in zip(depths(rng, len(shuffled)), shuffled, strict=True)]
 
@@ -58,7 +57,7 @@ def depths(rng: random.Random, count: int) -> list[float]:
 
 
 def distinct(draw: Callable[[], Drawn], count: int, *, but: Sequence[Drawn] = ()) -> list[Drawn]:
-    """Draw until there are `count` different values, none of them in `but`."""
+    """Draw `count` different values that are not in `but`."""
     found: dict[Drawn, None] = {}
     while len(found) < count:
         if (value := draw()) not in but:
@@ -67,5 +66,5 @@ def distinct(draw: Callable[[], Drawn], count: int, *, but: Sequence[Drawn] = ()
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as they are listed in a question."""
+    """Join names with semicolons, as a question lists them."""
     return "; ".join(names)

@@ -13,7 +13,7 @@ LARGEST_ANSWER = 999
 
 
 def aime_rows(path: Path, *, id_column: str, answer: object) -> Iterator[JsonObject]:
-    """Yield a row for each problem of a table with the columns `problem`, `answer` and `id_column`."""
+    """Yield a row per problem of a table with the columns `problem` and `answer`. `id_column` names the id column."""
     for number, problem in enumerate(read_table(path, {id_column: int, "problem": str, "answer": answer}), start=1):
         yield {
             "question": problem["problem"].strip(),

@@ -1,4 +1,4 @@
-"""Grade the answer to a mathematical question by comparison, and by a judge if they differ."""
+"""Grade the answer to a mathematical question by comparing it with the expected one. If they differ, ask a judge."""
 
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +25,7 @@ EQUAL, NOT_EQUAL = "[[A=B]]", "[[A!=B]]"
 ANSWER_KEY = "extracted_answer"
 SUBSET_KEY = "subset"
 LONGEST_JUDGED_ANSWER = 4_000
-"""The number of characters at the end of a message that the judge reads if no answer could be extracted."""
+"""The number of final characters of a message that the judge sees if no answer could be extracted."""
 
 
 class MathWithJudgeConfig(BaseResourcesServerConfig):
@@ -40,9 +40,9 @@ class MathWithJudgeConfig(BaseResourcesServerConfig):
     judge_equal_label: str = EQUAL
     judge_not_equal_label: str = NOT_EQUAL
     library_verifier_timeout_seconds: float = Field(default=10, gt=0)
-    """Time limit of one comparison by math-verify; after it, the answers count as not equal."""
+    """Time limit of one comparison by math-verify. After the limit, the answers count as not equal."""
     library_verifier_max_concurrency: int = Field(default=32, ge=1)
-    """Maximum number of concurrent comparisons, at most one per core."""
+    """Maximum number of concurrent comparisons, but at most one per core."""
 
     @model_validator(mode="after")
     def _a_judge_is_named(self) -> Self:
@@ -77,7 +77,7 @@ class MathWithJudgeServer(SimpleResourcesServer):
 
     @cached_property
     def equality(self) -> MathEquality:
-        """The comparison of numbers and expressions."""
+        """The equality check for numbers and expressions. It runs math-verify in worker processes."""
         return MathEquality(
             max_workers=self.config.library_verifier_max_concurrency,
             deadline_s=self.config.library_verifier_timeout_seconds,
@@ -85,7 +85,7 @@ class MathWithJudgeServer(SimpleResourcesServer):
 
     @cached_property
     def judge(self) -> Judge | None:
-        """The judge that decides if the comparison finds a difference, or None if the config does not use a judge."""
+        """The judge, or None if the config does not use one. It is asked only if the comparison finds a difference."""
         if not self.config.should_use_judge or self.config.judge_model_server is None:
             return None
         settings = JudgeConfig(
@@ -98,7 +98,7 @@ class MathWithJudgeServer(SimpleResourcesServer):
         return Judge(settings, self.server_client)
 
     async def startup(self) -> None:
-        """Load the library and the prompt, so that a missing one is reported at startup."""
+        """Load math-verify and the prompt, so that a missing library or file is reported at startup."""
         await super().startup()
         _ = self.equality, self.judge
 

@@ -1,6 +1,6 @@
-r"""Make rows of this environment from GSM8K.
+r"""Generate rows of this environment from GSM8K.
 
-python resources_servers/math_with_judge/prepare.py --split train --output <rows.jsonl>        its training questions
+python resources_servers/math_with_judge/prepare.py --split train --output <rows.jsonl>        fetches GSM8K
 python resources_servers/math_with_judge/prepare.py --input <gsm8k.jsonl> --output <rows.jsonl>
 """
 
@@ -21,7 +21,7 @@ INSTRUCTION = r"Think it through step by step, then put the answer, and nothing 
 ANSWER_MARK = "####"
 TRAINING_QUESTIONS = GitHub("openai/grade-school-math", "grade_school_math/data/train.jsonl", revision="master")
 COUNT_OF_SPLIT: dict[Split, int] = {"train": 6500, "validation": 600}
-"""The number of rows per split, out of 7,473 training questions. The test questions are left to benchmarks."""
+"""The number of rows per split, out of 7,473 training questions. The test questions are reserved for benchmarks."""
 
 
 class Gsm8kRow(BaseModel):
@@ -42,7 +42,7 @@ def prepare(
     """Write one row per question of a GSM8K file, and return the output path.
 
     input: a file of GSM8K (JSON Lines)
-    split: fetch GSM8K's training questions and use those of this split, instead of reading an input
+    split: fetch GSM8K's training questions and use a part of them for this split, instead of reading an input
     count: number of rows of the split
 
     Raise `DataError` with file and line if a line is not a question with an answer; then nothing is written.

@@ -16,7 +16,7 @@ _OPTION = re.compile(r"\((?P<letter>[A-Z])\)\s*(?P<text>.*)", re.DOTALL)
 
 
 class AgievalRow(BaseModel):
-    """An AGIEval question: options such as `(A)36`, and the correct letter as its label."""
+    """A multiple-choice question of AGIEval. Options look like `(A)36`, and `label` is the correct letter."""
 
     passage: str | None = None
     question: str

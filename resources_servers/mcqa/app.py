@@ -24,7 +24,7 @@ SUBSET_KEY = "subset"
 
 
 class McqaConfig(BaseResourcesServerConfig):
-    """Settings. `grading_mode` overrides a row's mode if it is set."""
+    """The server's configuration. If `grading_mode` is set, it overrides the rows' modes."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
@@ -32,7 +32,7 @@ class McqaConfig(BaseResourcesServerConfig):
 
 
 class TemplateMetadata(BaseModel):
-    """Facts about the prompt. `output_regex` finds the answer. If it is a list, its regexes are tried in order."""
+    """Metadata of the prompt's template. `output_regex` finds the answer: one regex, or several to try in order."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -40,13 +40,13 @@ class TemplateMetadata(BaseModel):
 
     @property
     def patterns(self) -> list[str]:
-        """The patterns in the order they are tried."""
+        """The regexes, in the order in which they are tried."""
         given = [self.output_regex] if isinstance(self.output_regex, str) else self.output_regex or []
         return [pattern for pattern in given if pattern]
 
 
 class McqaRunRequest(BaseRunRequest):
-    """A row: the question in the input, its options and the correct letter."""
+    """A row with the options of a question and the correct letter. The question is in the input."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -58,16 +58,15 @@ class McqaRunRequest(BaseRunRequest):
 
     @property
     def patterns(self) -> list[str]:
-        """The row's patterns."""
         return self.template_metadata.patterns if self.template_metadata else []
 
 
 class McqaVerifyRequest(McqaRunRequest, BaseVerifyRequest):
-    """The row and the agent's response."""
+    """A `verify()` request with the row and the agent's response."""
 
 
 class McqaVerifyResponse(BaseVerifyResponse):
-    """The unchanged row, the reward and the two compared letters."""
+    """A `verify()` response with the row, the reward and the two compared letters."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -120,7 +119,7 @@ class McqaServer(SimpleResourcesServer):
         if not patterns:
             return choice_in(text, options, mode)
         try:
-            # Try the other patterns on an empty text, so that an invalid one is reported even if the first matches.
+            # Try the later patterns on an empty text, to report an invalid pattern even if the first one matches.
             for pattern in patterns[1:]:
                 await self._pattern_search.find_last_match(pattern, "")
             return await asyncio.to_thread(choice_in, text, options, mode, patterns, self._pattern_search.last_match)

@@ -1,4 +1,4 @@
-"""Find the option that a text chooses, by the grading mode of the row or the configuration."""
+"""Find the option that a text chooses. The rules depend on the grading mode."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _REASON_FOLLOWS = re.compile(
     r"\s+(?:because|since|as|is|given that|due to|based on|by|from|according to|per|which|that|it|this|the|therefore"
     r"|thus|follows|matches|fits|instead|rather than)(?![\w-])"
 )
-"""A regex for words that may follow the option letter A or I, but not the article "A" or the pronoun "I"."""
+"""A regex for words that can follow the option letter A or I, but not the article "A" or the pronoun "I"."""
 _PART_OF_A_WORD = re.compile(r"['’]\w|[-‐‑][a-z]|\.\w(?!\w)|[+#^_]")
 """A regex for the rest of a word after its first letter, as in `I'm`, `A-level`, `D.C.` or `C++`."""
 _LINE_END = re.compile(r"(?<![,;/&])(?<![,;/&][ \t])\n(?!\s*(?:or(?!\w)|[,;/&]))", re.IGNORECASE)
@@ -59,7 +59,7 @@ _FITS_TOO = re.compile(
     r"(?:possible|plausible|likely|correct|right|true|acceptable|valid|fits?|works?)"
     r"|(?:fits|works)\s+(?:too|also|as\s+well|equally)|(?:too|as\s+well)(?=\s*(?:[).,;!]|\Z)))(?!\w)"
 )
-"""A regex for the text after the letter in `B is also possible`, but not in `a right triangle`."""
+"""A regex for text that makes the letter before it a further choice, such as ` is also possible`."""
 
 _NOT = r"(?:not|never|no longer)(?!\w)|n['’]t(?!\w)"
 _WRONG = r"(?:not|wrong|incorrect|false|impossible|excluded|unlikely)(?!\w)"
@@ -87,7 +87,7 @@ _OPERATOR_AFTER = re.compile(
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a question: each letter with its normalised texts, which keep their case."""
+    """The options of a question. `texts` maps each letter to its normalised texts, in their original case."""
 
     texts: Mapping[str, tuple[str, ...]]
 
@@ -109,24 +109,24 @@ class Options:
         return cls(texts)
 
     def allowed(self, letter: str | None) -> str | None:
-        """Return the letter if it is an option's, or if the row lists no options."""
+        """Return `letter` if it is the letter of an option or the row does not list options, otherwise None."""
         return letter if not self.texts or letter in self.texts else None
 
     def can_be_chosen(self, letter: str, *, by_pattern: bool) -> bool:
-        """Return whether any text can choose a letter. Patterns and rows without options allow every letter."""
+        """Return whether an answer can choose this letter. Patterns and rows without options allow every letter."""
         return letter in self.texts or ((by_pattern or not self.texts) and option_letter(letter) == letter)
 
     def with_text(self, text: str) -> str | None:
-        """Return the letter of the only option with exactly this text. Case decides between `G` and `g`."""
+        """Return the letter of the only option with this text. Case matters only if options differ by case alone."""
         wanted = normalised(text, keeps_case=True)
         return self._only_one(lambda option: option == wanted) or self._only_one(
             lambda option: option.casefold() == wanted.casefold()
         )
 
     def mentioned_in(self, text: str) -> str | None:
-        """Return the letter of the only option mentioned in a text, but not within a longer word, number or formula.
+        """Return the letter of the only option that a text mentions, or None.
 
-        A negated mention, or one in a list, does not choose the option.
+        A mention within a longer word, a number, a formula or a list does not count. Neither does a negated mention.
         """
         within = normalised(text, keeps_case=True)
         folded = within.casefold()
@@ -143,13 +143,13 @@ class Options:
         )
 
     def goes_on(self, letter: str, rest: str) -> bool:
-        """Return whether the text after a chosen letter rejects it or chooses another option, too."""
+        """Return whether the text after a letter rejects this letter or chooses another letter as well."""
         after = self.after_text(letter, rest)
         after = normalised(rest) if after is None else after
         return _REJECTION.match(after) is not None or self._chooses_another(letter, after)
 
     def after_text(self, letter: str, rest: str) -> str | None:
-        """Return the part of a text after the letter's own option text, or None if the text does not begin with it."""
+        """Return the rest of a text that begins with the text of the letter's option. Return None for other texts."""
         label = _LABEL_END.match(rest)
         start = normalised(rest[label.end() if label else 0 :])
         texts = sorted((text.casefold() for text in self.texts.get(letter, ())), key=len, reverse=True)
@@ -161,7 +161,7 @@ class Options:
         return None
 
     def has_text_of_another(self, letter: str, rest: str) -> bool:
-        """Return whether the text after a letter is exactly another option's, as in `(London)` or `. London`."""
+        """Return whether the text after a letter, such as `(London)` or `. London`, is the text of another option."""
         text = _LABEL_END.sub("", rest, count=1)
         # Also try the text with its label, because an option such as `.5` begins like the end of a label.
         forms = dict.fromkeys((rest[1:], text, _TEXT_OPENING.sub("", text, count=1).rstrip(")]. ")))
@@ -184,7 +184,7 @@ class Options:
         )
 
     def _listed_letter(self, text: str) -> tuple[str | None, str]:
-        """Return the option's letter at the start of a text, and the rest. `b is wrong` and `blue` have none."""
+        """Return a text's leading option letter and the rest. The letter is None for `b is wrong` and `blue`."""
         listed = _LISTED_LETTER.match(text)
         letter = self.allowed(option_letter(listed["letter"])) if listed else None
         return (letter, listed["rest"]) if listed and letter else (None, text)
@@ -195,7 +195,7 @@ class Options:
 
 
 def letter_of_label(label: str) -> str:
-    """Normalise an option's label for comparison: A to Z, or else the label in upper case."""
+    """Return an option's label in a comparable form: a letter from A to Z, or else the label in upper case."""
     return option_letter(label) or label.strip().upper()
 
 
@@ -204,7 +204,8 @@ def choice_in(
 ) -> str | None:
     """Return the letter that a text chooses, or None.
 
-    Tries the patterns first, in order and with `search`. If none of them finds a choice, the mode decides.
+    Try the regexes in `patterns` first, in order, with the function `search`. If none of them finds a choice, search
+    as the grading mode requires.
     """
     for pattern in patterns:
         assert search is not None, "patterns need a search"
@@ -216,7 +217,7 @@ def choice_in(
 
 
 def _captured_choice(captured: str, options: Options) -> str | None:
-    """Return the captured choice. A single letter need not be an option, because the pattern's author chose it."""
+    """Return the captured choice. A single letter does not have to be an option, because the row's regex decides."""
     plain = unwrapped(captured)
     return (
         option_letter(plain.strip("()[].:, "))
@@ -226,7 +227,7 @@ def _captured_choice(captured: str, options: Options) -> str | None:
 
 
 def _boxed(text: str, read: Callable[[str], str | None]) -> str | None:
-    """Return the choice, as parsed by `read`, if all boxes of the last list agree on it."""
+    """Return the choice that `read` finds in the final `\\boxed{}`. Return None if several final boxes disagree."""
     choices = {read(boxed) for boxed in last_boxes(text)}
     return choices.pop() if len(choices) == 1 else None
 
@@ -319,7 +320,7 @@ def _single_choice(plain: str, options: Options) -> str | None:
 
 
 def _is_another_choice(rest: str) -> bool:
-    """Return whether `or …`, or a comma and a letter, directly follows a choice. Ignore `, a word` and `, I`."""
+    """Return whether `rest` begins with `or …`, or with a comma and a letter. `, a word` and `, I am` do not count."""
     another = _ANOTHER_CHOICE.match(rest)
     if another is None or another["letter"] is None:
         return another is not None
@@ -328,7 +329,7 @@ def _is_another_choice(rest: str) -> bool:
 
 
 def _last_labelled(text: str, label: re.Pattern[str]) -> str | None:
-    """Return the rest of the line after the last label, or the next line if the rest is empty."""
+    """Return the rest of the line after the last match of `label`, or the next line if the rest is empty."""
     ends = [match.end() for match in label.finditer(text)]
     if not ends:
         return None
@@ -343,7 +344,7 @@ def _next_item(text: str) -> tuple[bool, str]:
 
 
 def _after(text: str, start: str) -> str | None:
-    """Return the part of a text after `start`, or None if the text does not begin with it. Ignore spaces."""
+    """Return the rest of a text that begins with `start`, or None for other texts. The comparison ignores spaces."""
     place = 0
     for wanted in start:
         if wanted.isspace():
@@ -358,12 +359,12 @@ def _after(text: str, start: str) -> str | None:
 
 
 def _mention(option: str, text: str) -> re.Match[str] | None:
-    # The number 5 is not mentioned in 15, -5, 0.5 or 5,000.
+    # Require boundaries around the option, because 15, -5, 0.5 and 5,000 do not mention the number 5.
     return re.search(rf"(?<![\w.−-])(?<!\d,){re.escape(option)}(?!\w)(?![.,]\d)", text)
 
 
 def _is_affirmed(option: str, text: str) -> bool:
-    """Return whether a text mentions an option without a negation and not as a part of a list or formula."""
+    """Return whether a text mentions an option. Negated mentions and parts of lists or formulas do not count."""
     mention = _mention(option, text)
     if mention is None:
         return False

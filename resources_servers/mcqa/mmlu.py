@@ -1,4 +1,4 @@
-"""Fetch and convert MMLU's questions for training and validation. Its test questions are left to benchmarks."""
+"""Fetch and convert MMLU's questions for training and validation. The test questions are reserved for benchmarks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-r"""Make rows of this environment from public questions.
+r"""Generate rows of this environment from public questions.
 
-python resources_servers/mcqa/prepare.py --split train --output <rows.jsonl>            MMLU, which is fetched
-python resources_servers/mcqa/prepare.py --input <agieval.jsonl> --output <rows.jsonl>  a file of AGIEval
+python resources_servers/mcqa/prepare.py --split train --output <rows.jsonl>            fetches MMLU
+python resources_servers/mcqa/prepare.py --input <agieval.jsonl> --output <rows.jsonl>  converts AGIEval
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def prepare(
 
     input: a multiple-choice file of AGIEval (JSON Lines)
     split: fetch MMLU's questions for this split, instead of reading an input
-    count: a random sample of so many of them; by default all
+    count: number of MMLU's questions, drawn at random; by default all
     grading_mode: how the answer letter must be written
 
     Raise `DataError` with file and line for an AGIEval question without lettered options or without one correct

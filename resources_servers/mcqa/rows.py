@@ -11,7 +11,7 @@ from resources_servers.mcqa.grading import GradingMode
 
 
 def lettered(texts: Iterable[str]) -> dict[str, str]:
-    """Return option texts by their letters, from A."""
+    """Map the letters A, B, C, … to the option texts."""
     return {chr(ord("A") + place): text for place, text in enumerate(texts)}
 
 
@@ -25,14 +25,16 @@ def choice_row(
     subset: str | None = None,
     metadata: Mapping[str, object] | None = None,
 ) -> JsonObject:
-    """Return a row without its prompt. A prompt inserts `{question}` and `{options_text}`, one line per option.
+    """Return a row without its prompt.
 
-    Raise `DataError`, which begins with `where`, if the expected answer is not the letter of an option, or if there
-    are fewer than two options or more options than letters.
+    The prompt template inserts `{question}`, and `{options_text}` with one line per option.
+
+    Raise `DataError` if the expected answer is not the letter of an option, or if there are fewer than two options or
+    more options than letters. The message begins with `where`.
     """
     if len(options) < 2 or not ascii_uppercase.startswith("".join(options)):
         raise DataError(
-            f"{where}: options: the letters are '{''.join(options)}', but must be AB or ABC, up to A to Z."
+            f"{where}: options: the letters are '{''.join(options)}', but must run from A without a gap, such as ABC."
         )
     if expected_answer not in options:
         raise DataError(f"{where}: the answer '{expected_answer}' is not one of the options {', '.join(options)}.")

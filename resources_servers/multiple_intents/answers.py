@@ -22,7 +22,7 @@ _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
 
 
 def replies_in(response: NeMoGymResponse) -> list[str]:
-    """Return the assistant's last message before each message of the user, and its final message."""
+    """Return the assistant's last message before each message of the user, and the assistant's final message."""
     turns: list[list[object]] = [[]]
     for item in response.output:
         if item.type == "message" and item.role == "user":
@@ -33,9 +33,9 @@ def replies_in(response: NeMoGymResponse) -> list[str]:
 
 
 def answers_in(reply: str) -> dict[int, str]:
-    """Return the answers in the lines such as `Q1: 4` at the end of a reply, by the question's number.
+    """Return the answer to each question number, from lines such as `Q1: 4` at the end of a reply.
 
-    A question with two different answers is left out, because a reply must not hedge.
+    Skip a question with two different answers, because a reply must not hedge.
     """
     found: dict[int, set[str]] = {}
     for line in reversed(strip_reasoning(reply).splitlines()):
@@ -54,7 +54,7 @@ def is_right(answer: str, form: Form, expected: str, unit: str | None = None) ->
     """Return whether a normalised answer is the expected one in a usual spelling.
 
     `expected` is a count in digits, a person's address, an ISO date, or a time as HH:MM. Raises `ValueError` if
-    `expected` does not have this form. Only a count has a unit, which the answer may name.
+    `expected` does not have this form. Only a count has a unit, and the answer may omit it.
     """
     if form == "number":
         return _is_count(answer, int(expected), unit)

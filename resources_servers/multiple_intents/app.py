@@ -1,4 +1,4 @@
-"""Fulfil several wishes of one user at the workplace, graded by the final state and by each answer."""
+"""Fulfil several wishes of one user at the workplace. The final database and the answers are graded."""
 
 from statistics import fmean
 from typing import Any
@@ -22,10 +22,10 @@ from resources_servers.workplace_assistant.database import Company
 
 
 class MultipleIntentsConfig(WorkplaceAssistantConfig):
-    """The settings: the company, and the penalty for changes that no wish asks for."""
+    """The server's configuration: the company, and the penalty for changes that no wish asks for."""
 
     damage_penalty: float = Field(default=1.0, gt=0, le=1)
-    """The deduction from the share of fulfilled wishes if anything else was changed. Rewards are never negative."""
+    """The deduction from the reward if anything was changed that no wish asks for. Rewards are never negative."""
 
 
 class SeedRequest(Task, BaseSeedSessionRequest):
@@ -33,7 +33,7 @@ class SeedRequest(Task, BaseSeedSessionRequest):
 
 
 class VerifyRequest(Task, BaseVerifyRequest):
-    """The row and the conversation."""
+    """A `verify()` request with the row and the conversation."""
 
 
 class MultipleIntentsServer(WorkplaceAssistantServer):
@@ -51,7 +51,7 @@ class MultipleIntentsServer(WorkplaceAssistantServer):
     )
 
     async def seed_session(self, body: SeedRequest, desk: Desk) -> None:
-        """Check the row before the model spends any time on it, and start with an unchanged company."""
+        """Validate the row before the model spends any time on it, and start with the company's initial data."""
         desk.company, desk.database = self._company_of(body), None
         effects_of_each(desk.company, [wish.calls for wish in body.wishes])
 
@@ -63,7 +63,7 @@ class MultipleIntentsServer(WorkplaceAssistantServer):
         return BaseVerifyResponse.grade(
             body,
             reward=max(0.0, fmean(found.done) - penalty),
-            # Exclude defaults, because the reply must contain the row's wishes as they were.
+            # Exclude defaults, because the reply must contain the row's wishes unchanged.
             wishes=[wish.model_dump(exclude_unset=True) for wish in body.wishes],
             all_done=all(found.done) and not found.damage,
             wishes_done=found.done,
@@ -76,7 +76,7 @@ class MultipleIntentsServer(WorkplaceAssistantServer):
         return self.company if row.company is None else made_up_company(row.company)
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """Return rewards, full successes and components overall and for each subset."""
+        """Return pass metrics of the reward, `all_done` and each component, overall and for each subset."""
         return {
             **compute_pass_majority_metrics(tasks, _scores).metrics,
             **compute_subset_metrics(tasks, "subset", _scores),

@@ -1,4 +1,4 @@
-"""Blocks of wishes: a single wish, or a chain in which each wish depends on those before it."""
+"""Blocks of wishes. A block is a single wish, or a chain in which each wish depends on the previous wishes."""
 
 from __future__ import annotations
 
@@ -33,23 +33,22 @@ Outcome = list[Call] | Answer
 
 
 TOOLKITS = (CALENDAR_WISHES, CALENDAR_WISHES, EMAIL_WISHES, TASK_WISHES, CUSTOMER_WISHES)
-"""The wishes of each toolkit. The calendar has the most kinds, so it is drawn twice as often."""
+"""The functions that draw each toolkit's wishes. The calendar is listed twice, because it has the most kinds."""
 
 
 def draw_wish(draw: Draw) -> Wish:
-    """Draw a wish."""
     while (wish := draw.one(draw.one(TOOLKITS))(draw)) is None:
         pass
     return wish
 
 
 def draw_item(draw: Draw) -> Item:
-    """Draw a wish or, in one of three cases, a question."""
+    """Draw a wish or, with a probability of 1/3, a question."""
     return draw_wish(draw) if draw.random.random() < 2 / 3 else draw.one(QUESTIONS)(draw)
 
 
 def draw_chain(draw: Draw) -> Block:
-    """Draw a wish and one or two others that depend on it."""
+    """Draw a chain: a wish, possibly a second wish, and possibly a question about their effects."""
     while True:
         wishes = draw.one(CHAINS)(draw)
         questions: Sequence[Question] = wishes[-1].follow_ups if wishes else ()
@@ -90,7 +89,7 @@ CHAINS: tuple[Callable[[Draw], list[Wish]], ...] = (
 
 
 def after(company: Company, calls: Iterable[Call]) -> Database:
-    """Return the company's database after some calls."""
+    """Execute calls on a new database of the company, and return the database. Raises a tool's `ToolError`."""
     database = Database(company)
     for call in calls:
         TOOLS[call.name](database, **call.arguments)
@@ -110,7 +109,7 @@ def outcomes_of(block: Block, company: Company, before: Sequence[Call]) -> list[
         try:
             database = after(company, done)
         except ToolError:
-            # Two wishes delete the same row, so this block is not possible.
+            # The block is not possible, because an earlier wish has deleted the row that a call needs.
             return None
         outcome = item.calls(database) if isinstance(item, Wish) else item.answer(database)
         if not outcome:

@@ -1,4 +1,4 @@
-"""Wishes for the calendar: put in, move, shorten, rename and cancel meetings."""
+"""A user's wishes about the calendar: to add, move, rename or cancel meetings, or to change their length."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LENGTHS_MIN = ("30", "60", "90", "120")
 
 
 def put_in(draw: Draw) -> Wish | None:
-    """Return a wish to add a meeting in a free slot."""
+    """Return a wish to add a meeting in a free slot, or None if the drawn day is full."""
     person, name, minutes = draw.colleague(), draw.one(MEETINGS), draw.one(LENGTHS_MIN)
     day = draw.working_day().isoformat()
     starts = free_starts(Database(draw.company), day, int(minutes))
@@ -53,7 +53,7 @@ def put_in(draw: Draw) -> Wish | None:
 
 
 def move(draw: Draw) -> Wish | None:
-    """Return a wish to move a meeting to a free slot of another day."""
+    """Return a wish to move a meeting to a free slot of another day, or None if the drawn day does not have one."""
     meeting, day = _upcoming(draw), draw.working_day().isoformat()
     starts = free_starts(Database(draw.company), day, int(meeting["duration"]))
     if day == day_of(meeting) or not starts:
@@ -97,7 +97,6 @@ def move_after_another(draw: Draw) -> Wish | None:
 
 
 def set_length(draw: Draw) -> Wish | None:
-    """Return a wish to change the duration of a meeting."""
     meeting, minutes = _upcoming(draw), draw.one(LENGTHS_MIN)
     if meeting["duration"] == minutes:
         return None
@@ -111,7 +110,6 @@ def set_length(draw: Draw) -> Wish | None:
 
 
 def rename(draw: Draw) -> Wish | None:
-    """Return a wish to give a meeting another name."""
     meeting, name = _upcoming(draw), draw.one(MEETINGS)
     if meeting["event_name"] == name:
         return None
@@ -124,7 +122,6 @@ def rename(draw: Draw) -> Wish | None:
 
 
 def cancel_named(draw: Draw) -> Wish:
-    """Return a wish to cancel a meeting."""
     meeting = _upcoming(draw)
     day, person = day_of(meeting), meeting["participant_email"]
     return Wish(
@@ -138,7 +135,6 @@ def cancel_named(draw: Draw) -> Wish:
 
 
 def cancel_next(person: str) -> Wish:
-    """Return a wish to cancel the next meeting with a colleague."""
     return Wish(
         "cancel",
         f"cancel my next meeting with {called(person)}",
@@ -150,7 +146,6 @@ def cancel_next(person: str) -> Wish:
 
 
 def cancel_first(day: str) -> Wish:
-    """Return a wish to cancel the first meeting of a day."""
     return Wish(
         "cancel",
         f"cancel my first meeting on {said(day)}",
@@ -162,7 +157,6 @@ def cancel_first(day: str) -> Wish:
 
 
 def set_length_of_first(day: str, minutes: str) -> Wish:
-    """Return a wish to change the duration of the first meeting of a day."""
     return Wish(
         "change",
         f"set the length of my first meeting on {said(day)} to {minutes} minutes",

@@ -1,4 +1,4 @@
-"""Wishes for the customers: add, change, assign and delete them."""
+"""A user's wishes about customers: to add, change, assign or delete them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from resources_servers.workplace_assistant.errands import Call, Draw
 from resources_servers.workplace_assistant.toolkits.customer_relationship_manager import PRODUCTS, STATUSES
 
 MOST_HANDED_OVER = 5
-# Use only ASCII names, because e-mail addresses are made of them.
+# Use only ASCII names, because the customers' email addresses contain them.
 GIVEN_NAMES = [row["given_name"] for row in shared_rows("names.jsonl") if row["given_name"].isascii()]
 SURNAMES = [row["surname"] for row in shared_rows("names.jsonl") if row["surname"].isascii()]
 
 
 def a_customer(draw: Draw) -> Row:
-    """Draw a customer."""
     return draw.one(list(draw.company.customers.rows.values()))
 
 
 def set_status(draw: Draw) -> Wish | None:
-    """Return a wish to change the status of a customer."""
     customer, status = a_customer(draw), draw.one(STATUSES)
     if customer["status"] == status:
         return None
@@ -40,7 +38,6 @@ def set_status(draw: Draw) -> Wish | None:
 
 
 def assign_customer(draw: Draw, customer: Row) -> Wish | None:
-    """Return a wish to assign a customer to another seller."""
     taker = draw.seller()
     if customer["assigned_to_email"] == taker:
         return None
@@ -55,7 +52,7 @@ def assign_customer(draw: Draw, customer: Row) -> Wish | None:
 
 
 def hand_over_customers(draw: Draw) -> Wish | None:
-    """Return a wish to assign a seller's customers of one status to another."""
+    """Return a wish to assign another seller to all of a seller's customers with a certain status."""
     giver, taker, status = draw.seller(), draw.seller(), draw.one(STATUSES)
     if giver == taker or len(customers_of(Database(draw.company), giver, status)) > MOST_HANDED_OVER:
         return None
@@ -73,7 +70,6 @@ def hand_over_customers(draw: Draw) -> Wish | None:
 
 
 def add_customer(draw: Draw) -> Wish | None:
-    """Return a wish to add a customer."""
     name, seller, status = f"{draw.one(GIVEN_NAMES)} {draw.one(SURNAMES)}", draw.seller(), draw.one(STATUSES[:3])
     product, email = draw.one(PRODUCTS), f"{name.lower().replace(' ', '.')}@{draw.one(FIRMS)}.example"
     if any(row["customer_name"] == name for row in draw.company.customers.rows.values()):
@@ -96,7 +92,6 @@ def add_customer(draw: Draw) -> Wish | None:
 
 
 def drop_customer(draw: Draw) -> Wish:
-    """Return a wish to delete a customer."""
     customer = a_customer(draw)
     name = customer["customer_name"]
 

@@ -1,4 +1,4 @@
-"""The effects of calls on the company, compared with those of the wishes."""
+"""The effects of a rollout's calls on the company, compared with the effects that the wishes should have."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ DELETED = ("deleted",)
 
 
 class Effect(NamedTuple):
-    """One difference from the initial company. Texts are in lower case."""
+    """A difference from the initial database. Texts are in lower case."""
 
     table: str
     row_id: str
-    """The row's id, or an empty text for an added row."""
+    """The row's id, or an empty string for an added row."""
     column: str
-    """The changed column, or an empty text for an added or deleted row."""
+    """The changed column, or an empty string for an added or deleted row."""
     values: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ Effects = Counter[Effect]
 
 
 def effects_on(database: Database) -> Effects:
-    """Return the differences of a rollout's database from the initial one."""
+    """Return the differences of a rollout's database from the company's initial state."""
     found: Effects = Counter(Effect("plots", "", "", (plot.casefold(),)) for plot in database.plots)
     for name in TABLES:
         table = getattr(database, name)
@@ -55,9 +55,9 @@ def effects_on(database: Database) -> Effects:
 
 
 def effects_of_each(company: Company, wishes: Sequence[Sequence[GroundTruthCall]]) -> list[Effects]:
-    """Return the lasting effects of each wish, given the calls of all wishes in order.
+    """Return each wish's effects that later wishes do not undo. `wishes` contains the calls of each wish.
 
-    Raises `InvalidTask` if a call is invalid or refused, or if nothing remains of a wish's effects.
+    Raises `InvalidTask` if a call is invalid or rejected, or if nothing remains of a wish's effects.
     """
     database = Database(company)
     after: list[Effects] = [Counter()]
@@ -71,12 +71,12 @@ def effects_of_each(company: Company, wishes: Sequence[Sequence[GroundTruthCall]
     lasting = [(now - before) & after[-1] for before, now in pairwise(after)]
     for number, effects in enumerate(lasting):
         if wishes[number] and not effects:
-            raise InvalidTask(f"wishes[{number}].calls: nothing remains of their effects. Fix the row.")
+            raise InvalidTask(f"wishes[{number}].calls: the calls have no lasting effect. Fix the row.")
     return lasting
 
 
 def which_are_done(actual: Effects, wishes: Iterable[Effects]) -> list[bool]:
-    """Return for each wish whether all of its effects occurred. An actual effect counts for one wish only."""
+    """Return whether all effects of each wish occurred. An actual effect counts for only one wish."""
     left, done = actual, list[bool]()
     for effects in wishes:
         done.append(effects <= left)
@@ -88,7 +88,7 @@ def which_are_done(actual: Effects, wishes: Iterable[Effects]) -> list[bool]:
 def damage(actual: Effects, expected: Effects) -> list[str]:
     """Describe the effects that no wish asks for.
 
-    A wrong value in a field that a wish changes is not damage. It only means that the wish is not fulfilled.
+    A wrong value in a field that a wish changes is not damage, because the unfulfilled wish already costs reward.
     """
     changed = {(effect.table, effect.row_id, effect.column) for effect in expected if effect.column}
     unasked = (effect for effect in (actual - expected).elements() if effect[:3] not in changed)

@@ -13,7 +13,6 @@ from resources_servers.workplace_assistant.errands import NOTES, Call, Draw
 
 
 def send(draw: Draw) -> Wish:
-    """Return a wish to send an email."""
     person, text, subject = draw.colleague(), draw.one(NOTES), f"Our {draw.one(MEETINGS)}"
     return Wish(
         "add",
@@ -61,8 +60,6 @@ def send_about_next(draw: Draw, person: str) -> Wish:
 
 
 def answer_latest(person: str, text: str) -> Wish:
-    """Return a wish to answer the latest email of a colleague."""
-
     def calls(database: Database) -> list[Call]:
         emails = emails_from(database, person)
         return [Call("email_reply_email", {"email_id": emails[0]["email_id"], "body": text})] if emails else []
@@ -77,8 +74,6 @@ def answer_latest(person: str, text: str) -> Wish:
 
 
 def delete_latest(person: str) -> Wish:
-    """Return a wish to delete the latest email of a colleague."""
-
     def calls(database: Database) -> list[Call]:
         emails = emails_from(database, person)
         return [Call("email_delete_email", {"email_id": emails[0]["email_id"]})] if emails else []

@@ -23,16 +23,16 @@ COMPONENTS = (*COMPONENT_OF_KIND.values(), NOTHING_ELSE, NO_TRACE)
 
 
 class Grade(NamedTuple):
-    """The fulfilled wishes, and what else was changed."""
+    """The grade of a rollout: whether each wish is fulfilled, and descriptions of unwanted changes."""
 
     done: list[bool]
     damage: list[str]
     components: dict[str, float]
-    """The share of fulfilled wishes of each kind, and whether everything else was left unchanged."""
+    """The share of fulfilled wishes of each kind, and 1 or 0 for the other criteria, such as `nothing_else`."""
 
 
 def grade(task: Task, database: Database, response: NeMoGymResponse) -> Grade:
-    """Return the grade of a rollout with this final database. Raises `InvalidTask` if a call of the row is wrong."""
+    """Return the grade of a rollout with this final database. Raises `InvalidTask` if a call of the row is invalid."""
     wanted = effects_of_each(database.company, [wish.calls for wish in task.wishes])
     actual, expected = effects_on(database), sum(wanted, Effects())
     is_made = which_are_done(actual, wanted)

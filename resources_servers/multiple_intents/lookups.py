@@ -17,19 +17,19 @@ def meetings_on(database: Database, day: str) -> list[Row]:
 
 
 def first_meeting_on(database: Database, day: str) -> Row | None:
-    """Return the meeting of a day that starts before all others, or None."""
+    """Return the earliest meeting of a day. Return None if the day is free or the first two start at the same time."""
     return _first(meetings_on(database, day))
 
 
 def next_meeting_with(database: Database, email: str) -> Row | None:
-    """Return the next meeting with a colleague, or None. Today's meetings have not started yet."""
+    """Return the next meeting with a colleague, or None. All of today's meetings count, because it is midnight."""
     return _first(
         _by_start(row for row in database.events if row["participant_email"] == email and row["event_start"] >= NOW)
     )
 
 
 def named_meeting(database: Database, meeting: Row) -> Row | None:
-    """Return the only meeting with the same name, day and participant, or None."""
+    """Return the only meeting with the name, day and participant of `meeting`, or None."""
     return _only(
         row
         for row in meetings_on(database, day_of(meeting))
@@ -38,7 +38,7 @@ def named_meeting(database: Database, meeting: Row) -> Row | None:
 
 
 def free_starts(database: Database, day: str, minutes: int) -> list[str]:
-    """Return the times of a day, on the half hour, at which a meeting of this length would not overlap another one."""
+    """Return the half hours of a day's working hours at which a meeting of this length overlaps no other meeting."""
     busy = [(minute_of(row), minute_of(row) + int(row["duration"])) for row in meetings_on(database, day)]
     starts = range(DAY_STARTS_MIN, DAY_ENDS_MIN - minutes + 1, STEP_MIN)
     return [
@@ -60,7 +60,6 @@ def customer_called(database: Database, name: str) -> Row | None:
 
 
 def customers_of(database: Database, seller: str, status: str) -> list[Row]:
-    """Return a seller's customers with a status."""
     return [row for row in database.customers if (row["assigned_to_email"], row["status"]) == (seller, status)]
 
 
@@ -70,12 +69,10 @@ def named_task(database: Database, name: str, member: str) -> Row | None:
 
 
 def tasks_of(database: Database, member: str, list_name: str) -> list[Row]:
-    """Return a member's tasks in a list."""
     return [row for row in database.tasks if (row["assigned_to_email"], row["list_name"]) == (member, list_name)]
 
 
 def next_working_day(day: str) -> str:
-    """Return the first working day after a day."""
     following = date.fromisoformat(day) + timedelta(days=1)
     while following.weekday() > 4:
         following += timedelta(days=1)
@@ -93,12 +90,12 @@ def minute_of(meeting: Row) -> int:
 
 
 def called(email: str) -> str:
-    """Return the name by which the user calls a colleague."""
+    """Return the first name by which the user refers to a colleague."""
     return first_name_of(email)
 
 
 def said(day: str) -> str:
-    """Return a day as the user says it."""
+    """Return a day as the user writes it, such as `March 5`."""
     return f"{date.fromisoformat(day):%B} {date.fromisoformat(day).day}"
 
 

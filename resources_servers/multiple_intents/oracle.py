@@ -1,4 +1,4 @@
-"""A perfect attempt: fulfil the wishes of each message, then answer its questions."""
+"""A perfect attempt, which fulfils the wishes of each message and then answers its questions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nemo_gym.testing import call, heard
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Return the calls and the reply for each message of the user, with the later messages in between."""
+    """Return the output items: for each message of the user, the calls and the reply, then the next message."""
     items: list[Any] = []
     for turn, message in enumerate([None, *row["user"]["script"]], start=1):
         wishes = [wish for wish in row["wishes"] if wish["turn"] == turn]

@@ -1,4 +1,4 @@
-"""Make rows: messages with several wishes about our own company, and the expected changes and answers.
+"""Generate rows with messages that contain several wishes about a generated company, and with the expected results.
 
 python resources_servers/multiple_intents/prepare.py --count 500 --output <rows.jsonl>
 """
@@ -17,10 +17,10 @@ from resources_servers.workplace_assistant.company import made_up_company
 
 INSTRUCTIONS = Path(__file__).parent / "prompts" / "assistant.md"
 ROWS_PER_COMPANY = 24
-"""The rows per company: few, so that answers differ between rows, and a multiple of the number of subsets."""
+"""The number of rows per company. It is small, so that answers vary, and a multiple of the number of subsets."""
 MOST_COMPANIES = 10**9
 LAST_WORDS = "That is all, thank you."
-"""The user's reply to a question of the assistant after the last message."""
+"""The user's reply if the assistant asks a question after the last scripted message."""
 
 
 def prepare(

@@ -1,4 +1,4 @@
-"""A user's messages in one or several turns, with the changes and answers that they ask for."""
+"""A user's messages in one or several turns, with the expected changes and answers."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ FEWEST_WISHES, MOST_WISHES = 2, 6
 
 
 class NoSense(Exception):
-    """An error: the drawn wishes make no sense, or their meaning depends on the order of independent wishes."""
+    """An error for drawn wishes that cannot be fulfilled, or whose meaning depends on the order of other wishes."""
 
 
 @dataclass
 class Scenario:
-    """The messages so far, and the changes and answers that they ask for."""
+    """A user's conversation in progress: the messages so far, and the requested changes and answers."""
 
     draw: Draw
     messages: list[str] = field(default_factory=list)
     wishes: list[JsonObject] = field(default_factory=list)
-    """The wishes and questions that were not withdrawn, in the form of a row."""
+    """The wishes and questions that were not withdrawn, in the format of a row."""
     done: list[Call] = field(default_factory=list)
     """The calls of the wishes that were not withdrawn."""
     withdrawn: list[Call] = field(default_factory=list)
@@ -55,7 +55,10 @@ class Scenario:
         return self.draw.company
 
     def outcomes(self, blocks: Sequence[Block]) -> list[list[Outcome]]:
-        """Return the blocks' outcomes. Raises `NoSense` if their order matters or a chain's items are independent."""
+        """Return each block's outcomes.
+
+        Raises `NoSense` if a block depends on another block, or if a chain's items do not depend on each other.
+        """
         found = independent_outcomes(blocks, self.company, self.done)
         if found is None:
             raise NoSense
@@ -65,7 +68,10 @@ class Scenario:
         return found
 
     def outcome(self, question: Question, withdrawn: Sequence[Call]) -> Outcome:
-        """Return the answer to a question. Raises `NoSense` if the withdrawn calls would not change the answer."""
+        """Return a question's answer.
+
+        Raises `NoSense` if the question cannot be answered, or if the withdrawn calls would not change the answer.
+        """
         held = outcomes_of((question,), self.company, self.done)
         if held is None or held == outcomes_of((question,), self.company, [*self.done, *withdrawn]):
             raise NoSense
@@ -98,12 +104,12 @@ class Scenario:
         return outcomes
 
     def orders(self, blocks: Sequence[Block], outcomes: Sequence[Sequence[Outcome]]) -> list[list[str]]:
-        """Record the wishes of some blocks, and return their wordings."""
+        """Record the wishes and questions of the blocks, and return the wordings of each block."""
         pairs = zip(blocks, outcomes, strict=True)
         return [[self.order(item, found) for item, found in zip(*pair, strict=True)] for pair in pairs]
 
     def speak(self, blocks: Sequence[Block]) -> None:
-        """Add a message with these blocks."""
+        """Add a message with the wishes and questions of these blocks."""
         orders = self.orders(blocks, self.outcomes(blocks))
         self.messages.append(message(self.draw, orders, is_first=not self.messages))
 
@@ -123,7 +129,7 @@ def single_turn(scenario: Scenario) -> None:
 
 
 def dependent(scenario: Scenario) -> None:
-    """Add a message with a chain of dependent wishes, and perhaps with independent ones."""
+    """Add a message with a chain of dependent wishes, and up to three independent items."""
     blocks = [draw_chain(scenario.draw), *_items(scenario.draw, 0, 3)]
     scenario.speak(_shuffled(scenario.draw, blocks))
 
@@ -163,7 +169,7 @@ def _withdrawn_later(scenario: Scenario, wish: Wish) -> None:
     scenario.messages.append(message(draw, [first, *scenario.orders(others, outcomes)]))
 
     more = _items(draw, 0, 1)
-    # Check again, so that it does not matter whether the wish is undone before or after the new wishes.
+    # Also check the wishes of the same message, because the user may withdraw the wish before or after them.
     orders = scenario.orders(more, scenario.withdraw(wish, more))
     after = [withdrawn_later(wish), *_asked_at_the_end(scenario, wish)]
     scenario.messages.append(message(draw, orders, after=after, is_first=False))

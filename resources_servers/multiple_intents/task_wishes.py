@@ -14,7 +14,6 @@ from resources_servers.workplace_assistant.toolkits.project_management import BO
 
 
 def make_task(draw: Draw) -> Wish | None:
-    """Return a wish to add a task."""
     member, board, due = draw.member(), draw.one(BOARDS), draw.working_day().isoformat()
     name, list_name = f"{draw.one(WORK[board])} {draw.one(PARTS)}", draw.one(LISTS[:2])
     if any((row["task_name"], row["assigned_to_email"]) == (name, member) for row in draw.company.tasks.rows.values()):
@@ -41,7 +40,6 @@ def make_task(draw: Draw) -> Wish | None:
 
 
 def move_task(draw: Draw) -> Wish | None:
-    """Return a wish to move a task to another list."""
     task, list_name = _task(draw), draw.one(LISTS)
     if task["list_name"] == list_name:
         return None
@@ -56,7 +54,6 @@ def move_task(draw: Draw) -> Wish | None:
 
 
 def hand_over_task(draw: Draw) -> Wish | None:
-    """Return a wish to assign a task to another colleague."""
     task, taker = _task(draw), draw.member()
     if task["assigned_to_email"] == taker:
         return None
@@ -70,7 +67,7 @@ def hand_over_task(draw: Draw) -> Wish | None:
 
 
 def postpone_task(draw: Draw) -> Wish | None:
-    """Return a wish to change the day on which a task is due."""
+    """Return a wish to move a task's due date to a random working day, or None if the day is already the due date."""
     task, due = _task(draw), draw.working_day().isoformat()
     if task["due_date"] == due:
         return None
@@ -84,7 +81,6 @@ def postpone_task(draw: Draw) -> Wish | None:
 
 
 def drop_task(draw: Draw) -> Wish:
-    """Return a wish to delete a task."""
     task = _task(draw)
 
     def calls(database: Database) -> list[Call]:

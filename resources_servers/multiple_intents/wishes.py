@@ -1,4 +1,4 @@
-"""A user's wishes: changes and questions, with a meaning that depends on the current state of the company."""
+"""A user's wishes, which are changes and questions. Their meaning depends on the current state of the company."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Question:
-    """A question, and how to answer it. The answer is None if the question makes no sense."""
+    """A question of the user. `answer` returns its answer, or None if the question does not make sense."""
 
     text: str
     answer: Callable[[Database], Answer | None] = field(compare=False)
@@ -31,16 +31,16 @@ class Question:
 
 @dataclass(frozen=True)
 class Wish:
-    """A change, and how to make it. The list of calls is empty if the wish makes no sense."""
+    """A change that the user asks for. `calls` returns the calls for it, or an empty list if it makes no sense."""
 
     kind: Kind
     text: str
-    """An order without a full stop, such as "cancel my next meeting with Lars"."""
+    """The wish as an order, without a full stop, such as "cancel my next meeting with Lars"."""
     about: str
     """A noun phrase by which the user can withdraw the wish."""
     calls: Callable[[Database], list[Call]] = field(compare=False)
     follow_ups: tuple[Question, ...] = field(default=(), compare=False)
-    """Questions that have another answer once the wish is fulfilled."""
+    """Questions whose answer changes when the wish is fulfilled."""
     can_be_undone: bool = True
     """Whether the tools can undo the change."""
 

@@ -24,7 +24,7 @@ WITHDRAWN_LATER: dict[Kind, str] = {
 
 
 def sentence(order: str) -> str:
-    """Return an order as a sentence. Do not add a full stop if it ends with a quoted sentence."""
+    """Return an order as a sentence. An order that ends with a quoted sentence gets no second full stop."""
     text = order[0].upper() + order[1:]
     return text if text.endswith((".'", "?'")) else f"{text}."
 

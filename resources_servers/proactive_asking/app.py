@@ -1,4 +1,4 @@
-"""Make the booking that a user requests, after asking for the one missing detail that only the user knows."""
+"""Make the booking that a user requests. First ask for the one missing detail, which only the user knows."""
 
 import inspect
 from functools import cached_property
@@ -24,14 +24,14 @@ from resources_servers.proactive_asking.grading import Course, course_of
 
 
 class ProactiveAskingConfig(BaseResourcesServerConfig):
-    """Rewards of imperfect attempts. Grading needs only the conversation, so stored rollouts can be graded again."""
+    """The server's configuration: the rewards for bookings after a guess or after needless questions."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     guess_reward: float = Field(default=0.0, ge=0, lt=1)
     """The reward of a correct booking made without asking for the missing detail first."""
     needless_question_penalty: float = Field(default=0.1, ge=0, le=1)
-    """The deduction from a correct booking's reward for each needless question, down to 0."""
+    """The deduction from a correct booking's reward for each needless question. The reward is at least 0."""
 
 
 class MissingDetail(BaseModel):
@@ -39,7 +39,7 @@ class MissingDetail(BaseModel):
 
     name: str
     asked_with: list[Annotated[str, Field(pattern=r"\S")]] = Field(min_length=1)
-    """Words or phrases; a question for the detail contains at least one."""
+    """Words or phrases. A question that contains one of them counts as a question for the detail."""
 
 
 class ExpectedBooking(BaseModel):
@@ -65,7 +65,7 @@ class Task(BaseModel):
 
     expected_booking: ExpectedBooking
     missing_detail: MissingDetail | None = None
-    """None if the request is complete and there is nothing to ask."""
+    """The detail to ask for. None if the request is complete."""
 
 
 class SeedRequest(Task, BaseSeedSessionRequest):
@@ -73,7 +73,7 @@ class SeedRequest(Task, BaseSeedSessionRequest):
 
 
 class VerifyRequest(Task, BaseVerifyRequest):
-    """The row and the conversation."""
+    """A `verify()` request with the row and the conversation."""
 
 
 class Desk(SessionState):
@@ -99,11 +99,11 @@ class ProactiveAskingServer(SimpleResourcesServer):
     )
 
     async def seed_session(self, body: SeedRequest, desk: Desk) -> None:
-        """Validate the row before the model spends any time on it, and start with an empty book."""
+        """Validate the row before the model spends any time on it, and start without bookings."""
         desk.book = Book()
 
     def tools(self) -> list[Tool]:
-        """Return one tool for each kind of booking, and the common ones."""
+        """Return one tool for each kind of booking, and the tools to list and cancel bookings."""
         return [*self._booking_tools, *super().tools()]
 
     @tool
@@ -117,7 +117,7 @@ class ProactiveAskingServer(SimpleResourcesServer):
         return desk.book.cancel(booking_id)
 
     async def verify(self, body: VerifyRequest) -> BaseVerifyResponse:
-        """Reward the correct booking, if the user was asked for the missing detail first."""
+        """Reward the correct booking. It earns `guess_reward` if the user was not asked for a missing detail."""
         course = course_of(body.response, body.missing_detail.asked_with if body.missing_detail else [])
         entries, expected = course.book.entries, body.expected_booking.booking
         is_booked = len(entries) == 1 and entries[0].is_like(expected)
@@ -144,7 +144,7 @@ class ProactiveAskingServer(SimpleResourcesServer):
 
 
 def _tool(name: str, kind: type[Booking]) -> Tool:
-    """Return the tool that makes bookings of this kind in the rollout's book."""
+    """Return the tool that makes bookings of this kind and adds them to the rollout's bookings."""
 
     async def book(desk: Desk, **arguments: Any) -> dict[str, Any]:
         return desk.book.add(kind.model_validate(arguments))

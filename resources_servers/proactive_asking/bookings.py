@@ -1,4 +1,4 @@
-"""The kinds of bookings, and the book that stores them."""
+"""The kinds of bookings, and the `Book` that stores a rollout's bookings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nemo_gym import ToolError
 from nemo_gym.grading import normalised
 
 MOST_BOOKINGS = 20
-"""The limit on bookings per rollout, which stops a policy that books in a loop."""
+"""The limit on bookings per rollout. It stops a policy that makes bookings in a loop."""
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Day = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$", description="YYYY-MM-DD")]
@@ -18,7 +18,7 @@ Clock = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="
 
 
 class Booking(BaseModel):
-    """One entry of the book. Its fields are the arguments of its tool."""
+    """A base class for bookings. The fields of a subclass are the arguments of its tool."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -91,11 +91,10 @@ class Book:
 
     @property
     def entries(self) -> list[Booking]:
-        """The current bookings."""
         return list(self._entries.values())
 
     def add(self, booking: Booking) -> dict[str, Any]:
-        """Add a booking and return it with its number."""
+        """Add a booking and return it with its number as `booking_id`."""
         if self._made == MOST_BOOKINGS:
             raise ToolError(f"There were {MOST_BOOKINGS} bookings; no more can be made.")
         self._made += 1
@@ -103,7 +102,7 @@ class Book:
         return self._as_dict(self._made)
 
     def cancel(self, booking_id: int) -> dict[str, Any]:
-        """Remove a booking and return it."""
+        """Remove a booking and return it under the key `cancelled`."""
         if booking_id not in self._entries:
             raise ToolError(f"There is no such booking. The bookings are: {list(self._entries) or 'none'}.")
         cancelled = self._as_dict(booking_id)
@@ -111,7 +110,6 @@ class Book:
         return {"cancelled": cancelled}
 
     def listed(self) -> list[dict[str, Any]]:
-        """Return all bookings with their numbers."""
         return [self._as_dict(number) for number in self._entries]
 
     def _as_dict(self, number: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The users' requests: the details of each kind of booking, and their wording."""
+"""The details of each kind of booking, and templates for the users' requests."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Detail(NamedTuple):
     """One argument of a booking."""
 
     clause: str
-    """The wording in a request."""
+    """The wording of the detail in a request."""
     says: str
-    """The user's answer when asked."""
+    """The user's answer to a question for the detail."""
     asked_with: tuple[str, ...]
-    """Words that identify a question for the detail. The first is its plain name."""
+    """Words that identify a question for the detail. The first is the detail's name in a sentence."""
 
 
 class Domain(NamedTuple):
-    """A kind of booking, with its requests."""
+    """A kind of booking, with templates for requests."""
 
     tool: str
     requests: tuple[str, ...]
-    """Templates in which `{more}` is replaced by the clauses of the included details."""
+    """Templates for requests. `{more}` is replaced by the clauses of the included details."""
     details: dict[str, Detail]
     draw: Callable[[random.Random], Values]
     """A function that draws values for all arguments of the tool."""

@@ -1,4 +1,4 @@
-"""Replay a conversation to find its bookings, and whether the user was asked for the missing detail first."""
+"""Replay a conversation to determine its bookings and whether the user was asked for the missing detail first."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from resources_servers.proactive_asking.bookings import KINDS, Book
 
 
 class Course(NamedTuple):
-    """The events of a conversation."""
+    """The result of replaying a conversation."""
 
     book: Book
-    """The bookings after all calls."""
+    """The bookings that remain after all calls."""
     was_asked: bool
     """Whether, before the first booking, the user answered a message that mentions the missing detail."""
     needless_questions: int
-    """How many other messages the user answered before the first booking."""
+    """The number of messages answered by the user before the first booking that do not mention the missing detail."""
 
 
 class Cancellation(BaseModel):
@@ -34,7 +34,7 @@ class Cancellation(BaseModel):
 def course_of(response: NeMoGymResponse, asked_with: list[str]) -> Course:
     """Replay the calls of a conversation, in order, on an empty book.
 
-    `asked_with` are words that identify a question for the missing detail. It is empty if nothing is missing.
+    `asked_with` contains words that identify a question for the missing detail. It is empty if no detail is missing.
     """
     answered = {item.call_id for item in response.output if item.type == "function_call_output"}
     detail = _pattern(asked_with)

@@ -1,4 +1,4 @@
-"""A perfect attempt: ask for the missing detail, then book with the answer."""
+"""A perfect attempt, which asks for the missing detail and then makes the booking."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nemo_gym.testing import call, heard
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Return the question and the user's answer, if a detail is missing, then the booking and a final message."""
+    """Return a perfect conversation: the question for a missing detail, if any, then the booking and a message."""
     expected, missing = row["expected_booking"], row.get("missing_detail")
     done = [call(expected["tool"], **expected["arguments"]), "It is booked."]
     if missing is None:

@@ -1,4 +1,4 @@
-"""Make rows: booking requests that lack one detail, each with a user who knows it.
+"""Generate rows with booking requests that lack one detail, each with a simulated user who knows it.
 
 python resources_servers/proactive_asking/prepare.py --count 500 --output <rows.jsonl>
 """
@@ -35,7 +35,7 @@ def prepare(
 ) -> Path:
     """Write `count` rows, alternating between the domains, and return their path.
 
-    complete_share: share of rows (0 to 1) that lack nothing, so that asking does not help
+    complete_share: share of rows (0 to 1) with complete requests, for which asking does not help
     domain: use only this domain; repeat the flag for several
 
     Raises `DataError` for an invalid share or domain; then nothing is written.

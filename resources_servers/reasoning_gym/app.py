@@ -1,4 +1,4 @@
-"""Ask questions from reasoning-gym's generators and reward the answers by the package's own scores."""
+"""Ask questions from reasoning-gym's generators. The reward is reasoning-gym's own score of the answer."""
 
 import logging
 from typing import Any, ClassVar
@@ -44,22 +44,22 @@ logger = logging.getLogger(__name__)
 OPEN, CLOSE = "<answer>", "</answer>"
 ANSWER_KEY, TASK_KEY = "extracted_answer", "task_name"
 LONGEST_ANSWER = 50_000
-"""The most characters of an answer. A longer answer is never correct and would only keep a worker busy."""
+"""Maximum number of characters in an answer. A longer answer is never correct and would only keep a worker busy."""
 
 
 class ReasoningGymConfig(BaseResourcesServerConfig):
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     score_timeout_seconds: float = Field(default=DEADLINE_S, gt=0)
-    """Time limit for scoring one answer. An answer that takes longer earns 0."""
+    """Time limit for scoring one answer. If scoring takes longer, the reward is 0."""
     score_max_concurrency: int = Field(default=8, ge=1)
-    """Maximum number of answers scored concurrently, limited by the number of cores (at least two)."""
+    """Maximum number of answers that are scored concurrently, but at most one per core (or two on a single core)."""
     take_back_unearned: bool = False
-    """Whether to correct five of the package's scorers that give full marks to wrong answers."""
+    """Whether to correct the scores of the five generators whose scorers give full marks to wrong answers."""
 
 
 class Metadata(BaseModel):
-    """The generator's metadata, which its scorer needs unchanged."""
+    """The generator's metadata, which the generator's scorer needs unchanged."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -80,7 +80,7 @@ class VerifyRequest(BaseVerifyRequest):
 
 
 class ReasoningGymServer(SimpleResourcesServer):
-    """A verifier that scores the last message in worker processes, because the package takes seconds to load."""
+    """A verifier that scores the last message in worker processes, because reasoning-gym takes seconds to load."""
 
     config: ReasoningGymConfig
     KEY_METRICS = (
@@ -96,17 +96,17 @@ class ReasoningGymServer(SimpleResourcesServer):
 
     @property
     def workers(self) -> WorkerPool:
-        """The worker processes that load the package."""
+        """The pool of worker processes, in which reasoning-gym is loaded."""
         return scoring_workers(self.config.score_max_concurrency)
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app. Raises `DataError` if the package is missing."""
+        """Return the app. Raises `DataError` if reasoning-gym is not installed."""
         if not is_installed():
             raise DataError(f"{self.config.name}: {NOT_INSTALLED}")
         return super().setup_webserver()
 
     def background_tasks(self) -> list[Any]:
-        """Load the package after the server has started."""
+        """Load reasoning-gym in the background, so that the server starts quickly."""
         return [*super().background_tasks(), self._load()]
 
     async def seed_session(self, body: SeedRequest) -> None:
@@ -151,7 +151,7 @@ class ReasoningGymServer(SimpleResourcesServer):
         try:
             await self._generators()
         except WorkerFailed as error:
-            # Only log it, because each rollout tries again and reports the same error.
+            # Only log the failure, because each rollout loads reasoning-gym again and reports the same error.
             logger.warning("reasoning-gym could not be loaded: %s", error)
 
     def _unusable(self, error: RowUnusable) -> InvalidTask:

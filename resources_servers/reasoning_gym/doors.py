@@ -1,7 +1,7 @@
-"""Safe replacements for the package's uses of `eval` in worker processes.
+"""Safe replacements for reasoning-gym's uses of `eval` in worker processes.
 
-Some scorers parse lists with `eval`, others parse formulas with sympy's `parse_expr`, which calls `eval` too. Both
-would execute an answer's code, which could for example give every later answer full marks.
+Some scorers parse lists with `eval`. Others parse formulas with sympy's `parse_expr`, which also calls `eval`. Both
+would execute code in an answer. Such code could, for example, give full marks to every later answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ VALUES = (
 )  # fmt: skip
 FORMULAS = (*VALUES, ast.Name, ast.Call)
 FUNCTIONS = frozenset({
-    # Sympy itself wraps a formula's names and numbers in the functions of the first line.
+    # Sympy's parser itself inserts the functions of the first line, for example `Symbol` around each name.
     "Symbol", "Function", "Integer", "Float", "Rational", "factorial", "factorial2",
     "Abs", "abs", "sign", "sqrt", "cbrt", "root", "exp", "log", "ln", "pow", "Pow", "Add", "Mul", "Max", "Min",
     "max", "min", "sin", "cos", "tan", "cot", "sec", "csc", "asin", "acos", "atan", "acot", "asec", "acsc",
@@ -27,11 +27,11 @@ FUNCTIONS = frozenset({
 
 
 class NotAllowed(ValueError):
-    """An error for an answer that contains more than a value or a formula."""
+    """An error for an answer that contains code other than a value or a formula."""
 
 
 def close_doors(package: str) -> None:
-    """Restrict `eval` to values and formulas in the package's loaded modules and in sympy's parser."""
+    """Make reasoning-gym's loaded modules evaluate only values, and sympy's parser only formulas."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == package:
             vars(module).setdefault("eval", value_of)
@@ -40,12 +40,12 @@ def close_doors(package: str) -> None:
 
 
 def value_of(text: str, *_: Any) -> Any:
-    """Evaluate numbers, texts, lists and arithmetic. Raises `NotAllowed` or `SyntaxError`."""
+    """Evaluate numbers, strings, lists and arithmetic. Raises `NotAllowed` or `SyntaxError`."""
     return eval(compile(_parsed(text, VALUES), "<answer>", "eval"), {"__builtins__": {}})
 
 
 def formula_of(code: str, local_dict: dict[str, Any], global_dict: dict[str, Any]) -> Any:
-    """Evaluate a formula of symbols, numbers and known functions, in place of sympy's `eval_expr`."""
+    """Evaluate a formula of symbols, numbers and known functions. This replaces sympy's `eval_expr`."""
     tree = _parsed(code, FORMULAS)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and (node.keywords or _name_called(node) not in FUNCTIONS):
@@ -62,7 +62,7 @@ def _parsed(text: str, allowed: tuple[type[ast.AST], ...]) -> ast.Expression:
 
 
 def _name_called(call: ast.Call) -> str | None:
-    """Return the called function's name. For an unknown function, `Function('f')(x)` in sympy, return `Function`."""
+    """Return the called function's name, or `Function` for sympy's unknown functions, such as `Function('f')(x)`."""
     called = call.func.func if isinstance(call.func, ast.Call) else call.func
     if isinstance(call.func, ast.Call) and not (isinstance(called, ast.Name) and called.id == "Function"):
         return None

@@ -1,7 +1,7 @@
-"""The process that makes questions for `prepare.py`: it reads a JSON request and prints one line per question.
+"""Make questions for `prepare.py` in a separate process, which reads a JSON request and prints one line per question.
 
-Some generators iterate over sets of texts, whose order differs between Python processes. This process is started with
-`PYTHONHASHSEED=0`, so the same seed makes the same questions.
+Some generators iterate over sets of strings, whose order differs between Python processes. This process is started
+with `PYTHONHASHSEED=0`, so the same seed makes the same questions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ from resources_servers.reasoning_gym.scoring import (
 from resources_servers.reasoning_gym.unearned import GENEROUS, UNEVALUATED
 
 MOST_REJECTED = 100
-"""The number of consecutive questions without a known answer that earns 1 after which a config is rejected."""
+"""The number of consecutive unusable questions after which a config is rejected.
+
+A question is unusable if an answer that earns 1 is not known.
+"""
 SEEDS = 2**31
 LARGEST_INTEGER = 2**63
 
@@ -39,8 +42,8 @@ Entry = dict[str, Any]
 def entries(generators: list[dict[str, Any]], count: int, seed: int, category: str | None = None) -> Iterator[Entry]:
     """Return `count` questions whose generators are drawn by weight.
 
-    The default is all generators of the category, or of all categories, except those in `GENEROUS`. Raises `DataError`
-    for an unknown category, and for a generator that is unknown or makes no questions.
+    Without `generators`, draw from all generators of the category, or of all categories, except those in `GENEROUS`.
+    Raises `DataError` for an unknown category or generator, and for a generator without usable questions.
     """
     load_scorers()
     names = [each["name"] for each in generators] or names_in(category)
@@ -57,7 +60,7 @@ def entries(generators: list[dict[str, Any]], count: int, seed: int, category: s
 
 
 def names_in(category: str | None) -> list[str]:
-    """Return the generators of a category, or all generators if it is None, except those in `GENEROUS`."""
+    """Return the generators of a category, except those in `GENEROUS`. None means all categories."""
     datasets = importlib.import_module(f"{PACKAGE}.factory").DATASETS
     category_of = {
         name: datasets[name][0].__module__.split(".")[1] for name in generator_names() if name not in GENEROUS
@@ -65,14 +68,14 @@ def names_in(category: str | None) -> list[str]:
     if category is not None and category not in category_of.values():
         known = ", ".join(sorted(set(category_of.values())))
         raise DataError(
-            f"category '{category}': not a category of reasoning-gym, or all its generators are generous. "
-            f"Choose one of: {known}."
+            f"category '{category}': not a category of reasoning-gym, or its scorers give full marks to wrong "
+            f"answers. Choose one of: {known}."
         )
     return [name for name, own in category_of.items() if category in (None, own)]
 
 
 def made_by(name: str, config: dict[str, Any], count: int, seed: int) -> Iterator[Entry]:
-    """Yield the questions of one generator for which an answer that earns 1 is known."""
+    """Yield the usable questions of one generator: those for which an answer that earns 1 is known."""
     own_seed = zlib.crc32(f"{seed} {name}".encode()) % SEEDS
     try:
         package = importlib.import_module(PACKAGE)
@@ -95,7 +98,7 @@ def made_by(name: str, config: dict[str, Any], count: int, seed: int) -> Iterato
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to JSON types, with integers beyond 64 bits as text."""
+    """Convert a value to JSON types. Integers beyond 64 bits become text."""
     if isinstance(value, dict):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, (set, frozenset)):
@@ -118,7 +121,7 @@ def _can_be_answered(entry: Entry) -> bool:
 
 
 def main() -> int:
-    """Read the request from standard input, and write the entries or one problem to standard output."""
+    """Read a JSON request from standard input. Write JSON lines to standard output: the entries, or a problem."""
     # Redirect standard output to standard error, because some generators print.
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
         os.dup2(2, 1)

@@ -1,4 +1,4 @@
-"""A perfect answer to any generator's question: the stored one or, if several are correct, a computed one."""
+"""A perfect answer to any generator's question. It is computed if the row does not have an expected answer."""
 
 from __future__ import annotations
 
@@ -14,27 +14,26 @@ from nemo_gym import DataError
 Metadata = dict[str, Any]
 
 SIDE = 6
-"""The squares per side of rush_hour's board. The red car A has to leave the board on the right."""
+"""The number of squares on each side of rush_hour's board. The red car A has to leave the board on the right."""
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Return the answer between the tags."""
     return [f"<answer>{answer_to(row)}</answer>"]
 
 
 def answer_to(row: dict[str, Any]) -> str:
-    """Return an answer that earns 1. Raises `DataError` if none is stored and it cannot be computed."""
+    """Return an answer that earns 1. Raises `DataError` if no such answer is stored or can be computed."""
     if row.get("answer") is not None:
         return str(row["answer"])
     metadata = row["metadata"]
     name = metadata["source_dataset"]
     if name not in _SOLVERS:
-        raise DataError(f"answer: missing, and answers to '{name}' cannot be computed.")
+        raise DataError(f"answer: missing, and answers to '{name}' cannot be computed. Add the answer to the row.")
     return _SOLVERS[name](metadata)
 
 
 def _boxnet(metadata: Metadata) -> str:
-    """Move each box to a target of its colour, one step of one agent at a time."""
+    """Return a plan that moves each box to a target of its colour. In each step, only one agent moves."""
     state: dict[str, list[str]] = metadata["initial_state"]
     targets = {
         (name, place): items.count(name) for place, items in state.items() for name in items if "target_" in name
@@ -64,7 +63,6 @@ def _walk(start: str, goal: str) -> Iterator[str]:
 
 
 def _graph_color(metadata: Metadata) -> str:
-    """Colour the vertices by backtracking."""
     puzzle = metadata["puzzle"]
     neighbours: dict[Any, set[Any]] = {vertex: set() for vertex in puzzle["vertices"]}
     for one, other in puzzle["edges"]:
@@ -89,7 +87,7 @@ def _graph_color(metadata: Metadata) -> str:
 
 
 def _propositional_logic(metadata: Metadata) -> str:
-    """Return the conjunction of all premises, which follows from them and is rarely a tautology."""
+    """Return the conjunction of all premises. It follows from the premises and is rarely a tautology."""
     premises = [f"({premise})" for premise in metadata["premises"]]
     # Repeat a single premise, because the scorer rejects a single variable as trivial.
     return " ∧ ".join(premises if len(premises) > 1 else premises * 2)
@@ -101,10 +99,10 @@ def _rubiks_cube(metadata: Metadata) -> str:
 
 
 def _undone(move: str) -> list[str]:
-    """Return the inverse of a move, without layer numbers, which the package's scorer cannot read."""
+    """Return the inverse of a move. Leave out layer numbers, because reasoning-gym's scorer cannot parse them."""
     read = re.fullmatch(r"(\d?)([A-Z])(w?)('?)", move)
     if read is None or read[1] not in ("", "1", "2"):
-        raise DataError(f"scramble_moves: the inverse of '{move}' is not known.")
+        raise DataError(f"scramble_moves: the inverse of '{move}' is not known. Fix the row.")
     layer, face, is_wide, is_reversed = read[1], read[2], bool(read[3]), bool(read[4])
     mark, opposite = ("", "'") if is_reversed else ("'", "")
     if layer == "2" and not is_wide:
@@ -113,7 +111,7 @@ def _undone(move: str) -> list[str]:
 
 
 class _Car(NamedTuple):
-    """A vehicle: its first square, its size and the distance between its squares."""
+    """A vehicle on a rush_hour board. `place` is its first square and `stride` the distance between its squares."""
 
     place: int
     size: int
@@ -123,7 +121,10 @@ class _Car(NamedTuple):
         return [place + step * self.stride for step in range(self.size)]
 
     def entered(self, place: int, way: int) -> int | None:
-        """Return the square that a move by one enters, or None at the edge of the board."""
+        """Return the square that the car enters if it moves by one square, or None at the edge of the board.
+
+        `way` is 1 or -1.
+        """
         edge = place + (self.size - 1) * self.stride if way > 0 else place
         if self.stride == 1:
             return edge + way if 0 <= edge % SIDE + way < SIDE else None
@@ -131,7 +132,7 @@ class _Car(NamedTuple):
 
 
 def _rush_hour(metadata: Metadata) -> str:
-    """Find the fewest one-square moves by breadth-first search."""
+    """Return the shortest sequence of one-square moves, found by breadth-first search."""
     board: str = metadata["board_config"]
     walls = {place for place, letter in enumerate(board) if letter == "x"}
     letters = sorted(set(board) - {"o", "x", "."})
@@ -150,10 +151,10 @@ def _rush_hour(metadata: Metadata) -> str:
                 entered = car.entered(place, way)
                 moved = (*position[:number], place + way * car.stride, *position[number + 1 :])
                 if entered is not None and entered not in taken and moved not in came_from:
-                    # Name vehicles by their number, because the question renames them to consecutive letters.
+                    # Name the vehicles A, B, C, … in order, because the question renames them in the same way.
                     came_from[moved] = position, f"{chr(ord('A') + number)}{way:+d}"
                     waiting.append(moved)
-    raise DataError("board_config: the red car cannot leave this board.")
+    raise DataError("board_config: the red car cannot leave this board. Fix the row.")
 
 
 def _moves_to(position: Any, came_from: dict[Any, Any]) -> Iterator[str]:

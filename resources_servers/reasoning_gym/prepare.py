@@ -1,4 +1,4 @@
-"""Make rows: questions from reasoning-gym's generators: one, several by weight, or all.
+"""Generate rows with questions from one, several or all of reasoning-gym's generators.
 
 python resources_servers/reasoning_gym/prepare.py --generator maze --count 100 --seed 1 --output <rows.jsonl>
 """
@@ -31,7 +31,7 @@ INSTRUCTION = (
 GENERATE = "resources_servers.reasoning_gym.generate"
 OURS = {"seed": "--seed", "size": "--count"}
 DRAWN_PER_ROW: dict[Split | None, int] = {None: 1, "train": 2, "validation": 20}
-"""The most questions to draw per row, because only one in eleven is for validation, and some are duplicates."""
+"""The number of questions to draw per row of a split. Only one in eleven is for validation. Some are duplicates."""
 
 
 class Generator(BaseModel):
@@ -45,7 +45,7 @@ class Generator(BaseModel):
 
 
 class Mixture(BaseModel):
-    """Generators, one of which is drawn by weight for each question."""
+    """A list of generators. For each question, one of them is drawn by weight."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -64,12 +64,13 @@ def prepare(
 ) -> Path:
     """Write `count` rows and return their path.
 
-    generator: a generator's name; repeat the flag for several (default: all but five)
+    generator: a generator's name; repeat the flag for several (default: all except the five
+        that reward wrong answers)
     mixture: YAML or JSON, or the path of such a file: [{name, weight, config}, …]
-    category: all generators of a category of the package, such as logic, but those five
+    category: all generators of a category, such as logic, except the five that reward wrong answers
 
-    The default excludes generators whose scorers give full marks to wrong answers. Raises `DataError` if a generator
-    or category is unknown, or if a generator rejects its config; then nothing is written.
+    Raises `DataError` if a generator or category is unknown, or if a generator rejects its config; then nothing is
+    written.
     """
     if generator and mixture:
         raise UsageError("argument --mixture: not allowed with argument --generator")
@@ -81,7 +82,7 @@ def prepare(
         raise DataError(NOT_INSTALLED)
     chosen = {"generators": [each.model_dump() for each in generators], "category": category}
     order = {**chosen, "count": DRAWN_PER_ROW[split] * count, "seed": seed}
-    # Close the iterator to end the process, which makes more questions than a split needs.
+    # Close the iterator to end its process, because the process would make more questions than needed.
     with contextlib.closing(_entries(order)) as entries:
         write_rows(output, split_rows(map(_row, entries), split, count, key=itemgetter("question")))
     return output
@@ -90,8 +91,8 @@ def prepare(
 def read_mixture(given: str) -> list[Generator]:
     """Parse a mixture from YAML or JSON text, or from the path of such a file.
 
-    It is a list of `{name, weight, config}`, or has such a list under `datasets`. Raises `DataError` with the location
-    of an error.
+    A mixture is a list of `{name, weight, config}`, or an object with such a list under `datasets`. Raises
+    `DataError` with the location of an error.
     """
     is_text = given.lstrip()[:1] in ("{", "[")
     where = "--mixture" if is_text else given
@@ -99,9 +100,9 @@ def read_mixture(given: str) -> list[Generator]:
         read = yaml.safe_load(given if is_text else Path(given).read_text("utf-8"))
         return Mixture.model_validate({"datasets": read} if isinstance(read, list) else read).datasets
     except OSError as error:
-        raise DataError(f"{where}: cannot be read ({error.strerror}).") from error
+        raise DataError(f"{where}: cannot be read ({error.strerror}). Check the path.") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{where}: not UTF-8 text.") from error
+        raise DataError(f"{where}: not UTF-8 text. Save it as UTF-8.") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
@@ -123,7 +124,7 @@ def _check(generators: Sequence[Generator]) -> None:
         try:
             json.dumps(each.config, allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise DataError(f"{each.name}: config: not JSON ({error}). Use plain values.") from error
+            raise DataError(f"{each.name}: config: not JSON ({error}). Use only JSON values.") from error
 
 
 def _entries(order: dict[str, Any]) -> abc.Generator[dict[str, Any], None, None]:

@@ -1,4 +1,4 @@
-"""Score an answer with the package's own function in a worker process."""
+"""Score an answer with reasoning-gym's own function in a worker process."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from resources_servers.reasoning_gym.unearned import less_unearned
 PACKAGE = "reasoning_gym"
 NOT_INSTALLED = "reasoning-gym is not installed. Install it: pip install 'nemo-gym[reasoning-gym]'"
 MIXTURE = "composite"
-"""The generator that only mixes other generators. Its questions have the names of those generators."""
+"""The generator that only mixes other generators. Rows name the generator of their question, never this one."""
 CONFIG_KEY = "generator_config"
 """The metadata key for the generator's settings, which some scorers need."""
 GRID_OF_TUPLES = frozenset({"arc_agi", "rearc"})
-"""Generators whose scorers need grids of tuples. JSON has no tuples, so lists are converted."""
+"""Generators whose scorers need grids of tuples. Rows have lists instead, because JSON does not have tuples."""
 
 DEADLINE_S = 5.0
 MEMORY_LIMIT_BYTES = 4 << 30
@@ -37,24 +37,24 @@ class RowUnusable(ValueError):
 
 @cache
 def scoring_workers(size: int) -> WorkerPool:
-    """Return the workers of this process, which share its lifetime.
+    """Return this process's pool of scoring workers. The workers run until the process ends.
 
-    They are shared between servers, because each new worker takes seconds to load the package.
+    The servers in a process share the pool, because each new worker takes seconds to load reasoning-gym.
     """
-    # At least two, so that one endless answer does not block the others.
+    # Allow at least two workers, so that an answer whose scoring never ends does not block other answers.
     cores = max(os.cpu_count() or 1, 2)
     return WorkerPool(min(size, cores), DEADLINE_S, prepare=load_scorers, memory_limit_bytes=MEMORY_LIMIT_BYTES)
 
 
 def is_installed() -> bool:
-    """Return whether the package is installed. Ignore this folder, which has the same name."""
+    """Return whether reasoning-gym is installed. This environment's folder, `reasoning_gym`, does not count."""
     spec = importlib.util.find_spec(PACKAGE)
     return spec is not None and spec.origin is not None
 
 
 def load_scorers() -> None:
-    """Import the package, which takes seconds, and prevent it from executing answers."""
-    # Ignore warnings, because they concern the package's own code, and users cannot act on them.
+    """Import reasoning-gym and prevent it from executing answers. This takes seconds."""
+    # Ignore warnings, because they concern reasoning-gym's own code, and users cannot act on them.
     warnings.simplefilter("ignore")
     importlib.import_module(PACKAGE)
     close_doors(PACKAGE)
@@ -79,15 +79,15 @@ def check_name(name: str, names: Iterable[str]) -> None:
 
 
 def score(answer: str | None, entry: dict[str, Any], takes_back: bool = False) -> float:
-    """Return the package's score, from 0 to 1, of an answer to an entry of `question`, `answer` and `metadata`.
+    """Return reasoning-gym's score of an answer, from 0 to 1. An entry has `question`, `answer` and `metadata`.
 
-    `takes_back` corrects unearned full marks, see `unearned.py`. An answer earns 0 if its scorer raises. Raises
-    `RowUnusable` if the scorer also raises for the expected answer, or returns a number that is not finite. If
-    `answer` is None, the expected answer is always checked in this way.
+    `takes_back` corrects unearned full marks (see `unearned.py`). An answer earns 0 if its scorer raises an exception.
+    Raises `RowUnusable` if the scorer also raises for the expected answer, or returns a number that is not finite. If
+    `answer` is None, the expected answer is always scored, too.
     """
     scorer, entry = _scorer_of(entry)
     if answer is None:
-        # Check the row here, because most scorers ignore it if there is no answer.
+        # Check the row here, because most scorers ignore the row if the answer is None.
         _check_entry(scorer, entry)
     try:
         given = float(scorer.score_answer(answer, entry))
@@ -101,7 +101,7 @@ def score(answer: str | None, entry: dict[str, Any], takes_back: bool = False) -
 
 
 def _scorer_of(entry: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the dataset that scores an entry, and the entry in the dataset's own types."""
+    """Return the dataset that scores an entry, and the entry with the types that the dataset expects."""
     metadata = entry["metadata"]
     name = metadata["source_dataset"]
     check_name(name, generator_names())
@@ -123,7 +123,7 @@ def _dataset(name: str, config: str) -> Any:
 
 
 def _check_entry(scorer: Any, entry: dict[str, Any], raised: Exception | None = None) -> None:
-    # If the row has no stored answer, its scorer reads JSON or moves, for which an empty list is valid input.
+    # For a row without an answer, use "[]": the scorers of such rows expect JSON or moves, and "[]" is valid as both.
     expected = entry["answer"] if isinstance(entry["answer"], str) else "[]"
     try:
         scorer.score_answer(expected, entry)

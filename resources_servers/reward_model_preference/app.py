@@ -28,13 +28,13 @@ class RewardModelPreferenceConfig(BaseResourcesServerConfig, ShapingConfig):
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     reward_model_server: ModelServerRef
-    """A server of `responses_api_models/reward_model`."""
+    """A model server of the type `responses_api_models/reward_model`."""
     compare_references: bool = False
-    """Also score the row's `chosen` and `rejected` answers, for the metrics `prefers_chosen` and `beats_rejected`."""
+    """Whether to also score `chosen` and `rejected`, for the metrics `prefers_chosen` and `beats_rejected`."""
 
 
 class RewardModelPreferenceRequest(BaseVerifyRequest):
-    """The row and the model's response."""
+    """A `verify()` request with the row and the model's response."""
 
     chosen: str | None = None
     """The better of two reference answers."""
@@ -117,7 +117,7 @@ class RewardModelPreferenceServer(SimpleResourcesServer):
         return reply.scores
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """Return the means of the scores per `subset`."""
+        """Return the means of the numeric fields in `BY_SUBSET` for each `subset`."""
         rows: dict[str, list[dict[str, Any]]] = {}
         for row in (row for rollouts in tasks for row in rollouts if row.get("subset") is not None):
             rows.setdefault(str(row["subset"]), []).append(row)
@@ -130,7 +130,7 @@ class RewardModelPreferenceServer(SimpleResourcesServer):
 
 
 def _compared(score: float, references: dict[str, float]) -> dict[str, float]:
-    """Return the scores of the reference answers, and which of two answers scores higher; 0.5 for equal scores."""
+    """Return the reference scores, and comparisons with `rejected`: 1 if it is lower, 0.5 if equal, 0 if higher."""
     fields = {f"{name}_score": value for name, value in references.items()}
     if "rejected" in references:
         fields["beats_rejected"] = _is_higher(score, references["rejected"])

@@ -12,7 +12,7 @@ ROLES = ("user", "assistant", "system", "developer")
 
 
 class NotText(ValueError):
-    """An error for a part of a message that reward models cannot read. The error's text names the part's type."""
+    """An error for a message part that reward models cannot read. The error's text names the part's type."""
 
 
 def prompt_of(body: BaseVerifyRequest) -> list[JsonObject]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 BEST_REWARD = 2.0
-"""The upper end of `clip` in the config. A reward model's scores have no other upper end."""
+"""The upper end of `clip` in the config. A reward model's scores do not have an upper limit of their own."""
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Return the better reference answer."""
     return [row["chosen"]]
 
 
 def full_reward(row: dict[str, Any]) -> float:
-    """Return the upper end of `clip`."""
     return BEST_REWARD

@@ -1,4 +1,4 @@
-r"""Make rows: requests to write, explain, rewrite, reply and summarise, each with a better and a worse answer.
+r"""Generate rows with requests, such as to explain or to summarise. Each has a better and a worse answer.
 
 python resources_servers/reward_model_preference/prepare.py --count 500 --output <rows.jsonl>
 """

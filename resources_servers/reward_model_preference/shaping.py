@@ -12,17 +12,17 @@ WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]{1,20}"
     r"|(?:[^\w\s]|_){5,20}|(?<!\S)(?:[^\w\s]|_){1,4}(?!\S)"
 )
-"""A regex for what counts as one word: a word, a part of a very long word, or a character of a CJK script.
+"""A regex for the units that are counted: a word, a part of a very long word, or a character of a CJK script.
 
 Up to 20 symbols count as a word, too, unless they are fewer than 5 and touch a word, as a comma does.
 """
 
 
 class ShapingConfig(BaseModel):
-    """The settings of the reward."""
+    """The settings that convert a reward model's score to a reward."""
 
     normalise: Literal["none", "standard", "sigmoid"] = "none"
-    """`standard` is `(score - mean) / std`, and `sigmoid` the logistic function of that, from 0 to 1."""
+    """`standard` is `(score - mean) / std`. `sigmoid` is the logistic function of this value, from 0 to 1."""
     mean: FiniteFloat = 0.0
     std: FiniteFloat = Field(1.0, gt=0)
     length_penalty: FiniteFloat = Field(0.0, ge=0)
@@ -39,7 +39,7 @@ class ShapingConfig(BaseModel):
         if low >= high:
             raise ValueError(f"clip: the lowest reward {low:g} must be less than the highest, {high:g}")
         if self.clip is None and self.unfinished_reward is None:
-            raise ValueError("set clip or unfinished_reward, the reward of an answer that is empty or was cut off")
+            raise ValueError("the reward of an empty or cut-off answer is missing: set clip or unfinished_reward")
         return self
 
     @property
@@ -52,18 +52,18 @@ class ShapingConfig(BaseModel):
 
 
 class Shaped(NamedTuple):
-    """A reward with the numbers that lead to it."""
+    """A reward, and the three parts that add up to it."""
 
     reward: float
     normalised: float
     length: float
     """The length penalty, as a number that is 0 or negative."""
     clipping: float
-    """The change of the reward by clipping."""
+    """The amount by which clipping changes the reward."""
 
 
 def shaped(score: float, words: int, config: ShapingConfig) -> Shaped:
-    """Return the reward of an answer, and the three numbers whose sum it is."""
+    """Return an answer's reward and its parts. The reward is the sum of `normalised`, `length` and `clipping`."""
     normalised = _normalised(score, config)
     length = 0.0 - config.length_penalty * max(0, words - config.length_free)
     unclipped = normalised + length
@@ -80,5 +80,5 @@ def _normalised(score: float, config: ShapingConfig) -> float:
     if config.normalise == "none":
         return score
     standard = (score - config.mean) / config.std
-    # This form of the logistic function does not overflow.
+    # Use `tanh`, because `exp` in the usual logistic function can overflow.
     return standard if config.normalise == "standard" else 0.5 * (1 + math.tanh(standard / 2))

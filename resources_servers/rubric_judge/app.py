@@ -43,7 +43,7 @@ class RubricJudgeConfig(BaseResourcesServerConfig):
 
 
 class RubricVerifyRequest(BaseVerifyRequest):
-    """The row and the model's response."""
+    """A `verify()` request with the row and the model's response."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -70,7 +70,7 @@ class RubricJudgeServer(SimpleResourcesServer):
         return read_rubric(self.config.rubric)
 
     async def startup(self) -> None:
-        """Read rubric and prompt, so that an unusable one is reported at startup."""
+        """Read the rubric and the prompt, so that an invalid file is reported at startup."""
         await super().startup()
         _ = self.judge, self.rubric
 
@@ -119,7 +119,7 @@ class RubricJudgeServer(SimpleResourcesServer):
         return {"name": criterion.name, "weight": criterion.weight, "is_met": is_met, "reason": reason}
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """Return how many answers meet each criterion, in percent."""
+        """Return, for each criterion, the percentage of answers that meet it."""
         rows = [row for rollouts in tasks for row in rollouts]
         metrics: dict[str, Any] = {}
         for criterion in self.rubric.criteria if rows else ():
@@ -130,7 +130,7 @@ class RubricJudgeServer(SimpleResourcesServer):
         return metrics
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """Return the mean reward and the criteria."""
+        """Return the mean reward and, for each criterion, the percentage of answers that meet it."""
         return {
             name: value
             for name, value in agent_metrics.items()

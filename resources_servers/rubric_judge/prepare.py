@@ -1,4 +1,4 @@
-r"""Make rows: messages of customers to a shop, each with a reference reply.
+r"""Generate rows with messages from customers to a shop, each with a reference reply.
 
 python resources_servers/rubric_judge/prepare.py --count 500 --output <rows.jsonl>
 """
@@ -32,7 +32,7 @@ MOODS = ("", "I am rather annoyed by now.", "No hurry from my side.", "Please he
 
 
 class Case(NamedTuple):
-    """A customer's problem and the shop's answer to it."""
+    """Templates for a customer's problem and the shop's answer."""
 
     problem: str
     answer: str

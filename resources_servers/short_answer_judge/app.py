@@ -29,7 +29,7 @@ class ShortAnswerConfig(BaseResourcesServerConfig):
 
 
 class ShortAnswerVerifyRequest(BaseVerifyRequest):
-    """The row and the model's response."""
+    """A `verify()` request with the row and the model's response."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -38,7 +38,7 @@ class ShortAnswerVerifyRequest(BaseVerifyRequest):
 
 
 class ShortAnswerServer(SimpleResourcesServer):
-    """A verifier that asks a judge whether the last message answers the question, and whether correctly."""
+    """A verifier that asks a judge whether the last message is correct, incorrect or no attempt to answer."""
 
     config: ShortAnswerConfig
     KEY_METRICS = (
@@ -55,7 +55,7 @@ class ShortAnswerServer(SimpleResourcesServer):
         return Judge(self.config.judge, self.server_client)
 
     async def startup(self) -> None:
-        """Read the prompt, so that an unusable one is reported at startup."""
+        """Read the prompt, so that an invalid file is reported at startup."""
         await super().startup()
         _ = self.judge
 
@@ -76,7 +76,7 @@ class ShortAnswerServer(SimpleResourcesServer):
         )
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """Return pass@k, and the shares of the verdicts with the F-score, in percent."""
+        """Return pass@k, the percentage of each verdict, and the F-score."""
         verdicts = Counter(row[VERDICT_KEY] for rollouts in tasks for row in rollouts if VERDICT_KEY in row)
         return {**compute_pass_majority_metrics(tasks).metrics, **shares(verdicts)}
 

@@ -1,8 +1,7 @@
-"""A perfect answer: the expected one."""
+"""A perfect attempt, which replies with the expected answer."""
 
 from typing import Any
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Return the expected answer."""
     return [f"It is {row['expected_answer']}."]

@@ -1,4 +1,4 @@
-r"""Make rows: questions about the countries of towns, and about the days of the calendar.
+r"""Generate rows with questions about the countries of towns and about calendar days.
 
 python resources_servers/short_answer_judge/prepare.py --count 500 --output <rows.jsonl>
 """

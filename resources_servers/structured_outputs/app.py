@@ -1,4 +1,4 @@
-"""Grade a document with the JSON Schema of its row."""
+"""Grade a JSON, YAML, XML, TOML or CSV document by validating it with the row's JSON Schema."""
 
 import re
 from typing import ClassVar, Literal, NamedTuple
@@ -35,37 +35,37 @@ SUBMIT = "submit_document"
 
 WORKERS, DEADLINE_S, MEMORY_LIMIT_BYTES = 2, 5.0, 2 << 30
 SHORT, SHORT_JSON = 2_000, 20_000
-"""The most characters that are parsed in this process. Longer texts may be slow and are parsed in a worker."""
+"""Maximum length in characters of texts that are parsed in this process. A worker parses longer texts."""
 COSTLY = re.compile(r'"(?:\$ref|\$dynamicRef|\$recursiveRef|pattern|patternProperties)"')
-"""Schema keywords that can make even a short text take forever to validate. A worker then validates every text."""
+"""Schema keywords that can make the validation of a short text endless. If any occurs, a worker validates the text."""
 
 
 class StructuredOutputsConfig(BaseResourcesServerConfig):
-    """With `xml_coerce_types`, XML texts become numbers, booleans and nulls if the schema expects them."""
+    """The server's configuration, with an option for XML documents."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     xml_coerce_types: bool = True
-    """Read XML texts as numbers, booleans and nulls if the schema expects them."""
+    """Whether to convert the text of an XML element to a number, boolean or null if the schema expects one."""
 
 
 class StructuredOutputsRunRequest(BaseRunRequest):
-    """A dataset row: the schema, the format, and where the document is expected."""
+    """A dataset row with the schema, the format, and the expected location of the document."""
 
     model_config = ConfigDict(extra="allow")
 
     schema_str: str
-    """A JSON Schema, as JSON."""
+    """The JSON Schema as a JSON text."""
     schema_type: DocumentFormat = "json"
     response_mode: Literal["text", "tool_call"] = "text"
     tool_name: str | None = None
-    """The tool whose last call has the document; any tool by default."""
+    """The tool whose last call contains the document. By default, any tool is allowed."""
     tool_payload_key: str | None = None
-    """The argument that has the document; all arguments together by default."""
+    """The argument that contains the document. By default, the arguments as a whole are the document."""
 
 
 class StructuredOutputsVerifyRequest(StructuredOutputsRunRequest, BaseVerifyRequest):
-    """The row and the agent's response."""
+    """A `verify()` request with the row and the agent's response."""
 
 
 class Answer(NamedTuple):
@@ -97,7 +97,7 @@ class StructuredOutputsServer(SimpleResourcesServer):
 
     async def verify(self, body: StructuredOutputsVerifyRequest) -> BaseVerifyResponse:
         answer = answer_in(body.response, body)
-        # Validate even without a document, because an unusable schema must be reported for every answer.
+        # Validate even if the document is missing, because an unusable schema must be reported for every answer.
         found = await self._first_problem(answer.text, body)
         problem = answer.problem or found
         return BaseVerifyResponse.grade(
@@ -121,12 +121,12 @@ class StructuredOutputsServer(SimpleResourcesServer):
 
 
 async def received() -> str:
-    """Confirm the call without a verdict. `verify` grades the document."""
+    """Confirm the call without grading the document. `verify` grades it."""
     return "Received."
 
 
 def answer_in(response: NeMoGymResponse, row: StructuredOutputsRunRequest) -> Answer:
-    """Find the document in the response, where the row expects it."""
+    """Return the document from the part of the response in which the row expects it."""
     if row.response_mode == "text":
         text = response.last_text
         return Answer(text) if text.strip() else Answer(problem=Problem(NO_ANSWER, "the answer has no text"))

@@ -13,7 +13,7 @@ Schema = dict[str, Any]
 
 
 def value_for(schema: Any, root: Any = None) -> Any:
-    """Return a value with every property that the schema names. Uses the first alternative and ignores patterns."""
+    """Return a value with every property that the schema names. Ignore patterns and later alternatives."""
     root = schema if root is None else root
     if not isinstance(schema, dict):
         return "anything"
@@ -91,7 +91,7 @@ _VALUES: dict[str, Callable[[Schema, Any], Any]] = {
 
 
 def written(value: Any, schema_type: str) -> str:
-    """Write a value as a document. TOML can hold only an object, CSV only an object or a list of objects."""
+    """Write a value as a document. TOML requires an object, and CSV an object or a list of objects."""
     return _WRITERS[schema_type](value)
 
 
@@ -141,7 +141,7 @@ def _csv(value: Any) -> str:
 
 
 class _YamlDumper(yaml.SafeDumper):
-    """A dumper that quotes texts that begin like a number, because YAML 1.1 and 1.2 disagree on some of them."""
+    """A dumper that quotes texts that begin like a number, because YAML versions read some of them differently."""
 
 
 def _quoted_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

@@ -1,4 +1,4 @@
-"""A perfect answer: a document that the schema allows, as text or tool call."""
+"""A perfect answer, which is a document that the schema allows."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-r"""Generate rows: things to describe, each with a schema of some of its properties and a format.
+r"""Generate rows that ask for the description of a thing in a given format and with a given JSON Schema.
 
 python resources_servers/structured_outputs/prepare.py --count 1000 --seed 1 --output <rows.jsonl>
 """
@@ -111,18 +111,17 @@ def prepare(output: Path, count: int = 100, seed: int = 0, split: Split | None =
 
 
 def _rows(rng: random.Random) -> Iterator[dict[str, Any]]:
-    # Distribute formats and response modes evenly.
     for response_mode, schema_type in cycle(product(MODES, FORMATS)):
         yield row(rng, schema_type, response_mode)
 
 
 def _task(row: dict[str, Any]) -> object:
-    """Return the parts that identify a task. The order of the schema's properties does not matter."""
+    """Return a key that identifies a task. It does not depend on the order of the schema's properties."""
     return [row["schema_type"], row["response_mode"], json.loads(row["schema_str"])]
 
 
 def row(rng: random.Random, schema_type: str, response_mode: str) -> dict[str, Any]:
-    """Draw a row with a random thing and some of its properties."""
+    """Draw a row that asks for a description of a random thing with some of its possible properties."""
     thing = rng.choice(sorted(THINGS))
     properties = {
         name: each

@@ -1,4 +1,4 @@
-"""Grade a query that answers a question by comparing its result with the reference's."""
+"""Grade an SQL query by comparing its result with that of the reference query."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -46,24 +46,24 @@ JudgePrompt = Annotated[
 
 
 class TextToSqlConfig(BaseResourcesServerConfig):
-    """The limits of queries, and the judge for cases that results cannot decide."""
+    """The server's configuration: query limits, and a judge for answers that the results alone cannot grade."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     num_processes: int = Field(2, ge=1)
-    """Number of concurrent queries."""
+    """Maximum number of worker processes. Each runs one query at a time."""
     query_timeout_secs: float = Field(5, gt=0)
     query_steps: int = Field(SqlLimits.steps, gt=0)
     """Maximum number of steps of SQLite's virtual machine per query."""
     query_rows: int = Field(SqlLimits.rows, gt=0)
     """Maximum number of rows in a query's result."""
     database_dir: Path | None = None
-    """A folder with a folder for each `db_id` of the rows, absolute or relative to a search root."""
+    """The folder that contains a subfolder for each `db_id`. The path is absolute or relative to a search root."""
     offers_run_query: bool = False
     """Whether the model gets the tool `run_query`."""
     judge_model_server: ModelServerRef | None = None
-    """The judge. It decides if SQLite cannot run the reference, if both results are empty, and if SQLite cannot parse
-    an answer in another dialect. If there is no judge, a row whose reference cannot be run fails the rollout."""
+    """The judge. It is asked if SQLite cannot run the reference, if both results are empty, or if SQLite cannot parse
+    an answer in another dialect. Without a judge, a row whose reference cannot be run fails the rollout."""
     judge_responses_create_params: NeMoGymResponseCreateParamsNonStreaming = NeMoGymResponseCreateParamsNonStreaming(
         input=[]
     )
@@ -77,20 +77,20 @@ class TextToSqlConfig(BaseResourcesServerConfig):
 
 
 class SeedRequest(BaseSeedSessionRequest):
-    """The part of the row that the tool needs."""
+    """A `seed_session()` request with the fields that define the database for the tool `run_query`."""
 
     sql_context: str = ""
     db_id: str | None = None
 
 
 class QueriedDatabase(SessionState):
-    """The database of one rollout."""
+    """The session state: the database that the tool `run_query` queries."""
 
     database: Database = ""
 
 
 class TextToSqlVerifyRequest(BaseVerifyRequest):
-    """The row and the agent's response."""
+    """A `verify()` request with the row and the agent's response."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -99,7 +99,7 @@ class TextToSqlVerifyRequest(BaseVerifyRequest):
     sql_context: str = ""
     """Statements that create and fill the tables. If the row has a `db_id`, only the judge reads them."""
     db_id: str | None = None
-    """The name of a folder of databases in `database_dir`."""
+    """The subfolder of `database_dir` that contains the row's databases."""
     sql_prompt: str = ""
     sql_dialect: str = "sqlite"
 
@@ -124,7 +124,7 @@ class TextToSqlServer(SimpleResourcesServer):
 
     @cached_property
     def judge(self) -> Judge | None:
-        """The judge for cases that results cannot decide, if configured."""
+        """The judge, or None if the config does not name one."""
         if self.config.judge_model_server is None:
             return None
         settings = JudgeConfig(
@@ -146,7 +146,7 @@ class TextToSqlServer(SimpleResourcesServer):
         return super().tools() if self.config.offers_run_query else []
 
     async def seed_session(self, body: SeedRequest, database: QueriedDatabase) -> None:
-        """Remember this rollout's database."""
+        """Store the rollout's database in the session, for `run_query`."""
         database.database = self._databases(body)[0]
 
     @tool
@@ -162,7 +162,7 @@ class TextToSqlServer(SimpleResourcesServer):
     async def verify(self, body: TextToSqlVerifyRequest) -> BaseVerifyResponse:
         """Reward a query with the same result as the reference."""
         databases = self._databases(body)
-        # Run the reference even without an answer, because a faulty row must be reported for every answer.
+        # Run the reference even if the answer lacks a query, because a faulty row must be reported for every answer.
         expected = await self._expected(body, databases[0])
         sql = last_sql(strip_reasoning(body.response.last_text))
         if sql is None:
@@ -187,7 +187,7 @@ class TextToSqlServer(SimpleResourcesServer):
         return {**compute_pass_majority_metrics(tasks).metrics, **compute_subset_metrics(tasks, "difficulty")}
 
     def _databases(self, body: SeedRequest | TextToSqlVerifyRequest) -> list[Database]:
-        """Return the row's database, followed by others with the same schema."""
+        """Return the row's database, followed by other databases with the same schema."""
         if body.db_id is None:
             return [body.sql_context]
         given = self.config.database_dir
@@ -196,7 +196,7 @@ class TextToSqlServer(SimpleResourcesServer):
         return databases_of(find_path(given, Path.is_dir) or given, body.db_id)
 
     async def _expected(self, body: TextToSqlVerifyRequest, database: Database) -> QueryResult | None:
-        """Return the reference's result, or None if it cannot be run and a judge decides."""
+        """Return the reference's result, or None if the reference cannot be run and a judge decides."""
         try:
             return await self.runner.query(database, body.sql)
         except QueryFailed as error:
@@ -209,7 +209,10 @@ class TextToSqlServer(SimpleResourcesServer):
             ) from error
 
     async def _agrees_elsewhere(self, body: TextToSqlVerifyRequest, sql: str, databases: Sequence[Database]) -> bool:
-        """Return whether a query agrees with the reference on `databases` or, without a `db_id`, on generated rows."""
+        """Return whether a query and the reference have the same results on `databases`.
+
+        If the row does not have a `db_id`, compare the results on generated rows instead.
+        """
         in_order = is_ordered(body.sql)
         if body.db_id is None:
             return await self.runner.agrees_elsewhere(body.sql_context, sql, body.sql, in_order=in_order)
@@ -217,7 +220,7 @@ class TextToSqlServer(SimpleResourcesServer):
             expected = await self._expected(body, database)
             if expected is None:
                 continue
-            # Do not check again which tables are read, so that an empty result is compared like any other.
+            # Compare only the results here, because the tables were already compared on the first database.
             expected = expected._replace(tables=frozenset())
             if not await self.runner.finds_the_same(database, sql, expected, in_order=in_order):
                 return False

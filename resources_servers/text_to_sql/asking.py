@@ -1,4 +1,4 @@
-"""Draw questions about a table and the tables it refers to, each with its query."""
+"""Draw questions about a table and its parent tables. Each question has a reference query."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Column:
     phrase: str
     """The column's name in a question."""
     values: Sequence[int] | Sequence[str] | None = None
-    """The numbers or texts that the column is compared with, or None if these are the database's cities."""
+    """The numbers or texts that questions compare the column with. None means the cities in the database."""
     has_gaps: bool = False
-    """Whether some of its values are NULL."""
+    """Whether some of the column's values are NULL."""
     adds_up: bool = True
-    """Whether the sum of its numbers is meaningful."""
+    """Whether the sum of the column's numbers is meaningful."""
 
     @property
     def is_number(self) -> bool:
@@ -41,19 +41,19 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table that questions are about. Its key is `id`."""
+    """A table that questions are about. Its primary key is `id`."""
 
     name: str
     plural: str
     label: str
-    """The column with a different value in each row, by which an answer names the rows."""
+    """A column with unique values, by which answers identify rows."""
     columns: tuple[Column, ...]
     parents: tuple[Table, ...] = ()
     """The tables that this table refers to, by columns like `<name>_id`."""
 
 
 class _Field(NamedTuple):
-    """A column of a table or of its parent, with its name in a question about the table."""
+    """A column of a table or of its parent table, with the phrase by which questions about the table refer to it."""
 
     column: Column
     table: Table
@@ -78,7 +78,7 @@ def literal(value: str | int | None) -> str:
 
 
 def ask(chance: random.Random, cities: Sequence[str], tables: Sequence[Table]) -> Question:
-    """Draw a question about these tables. Its query may find nothing."""
+    """Draw a question about one of these tables. The result of its query may be empty."""
     return _Draw(chance, cities, chance.choice(tables)).question()
 
 

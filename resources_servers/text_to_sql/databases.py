@@ -1,4 +1,4 @@
-"""The databases of a schema: the SQLite files and scripts of a folder."""
+"""Find the databases of a schema: the SQLite files and SQL scripts in the schema's folder."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from nemo_gym import InvalidTask
 from resources_servers.text_to_sql.sql import Database
 
 FILES, SCRIPTS = "*.sqlite", "*.sql"
-# Allow only plain names, because a row's `db_id` must not lead out of the folder.
+# Allow only plain names, because a row's `db_id` must not point to a path outside of the folder.
 _NAME = re.compile(r"\w[\w .-]{0,59}")
 
 
 def databases_of(folder: Path, db_id: str) -> list[Database]:
-    """Return the databases in `<folder>/<db_id>`, of which the file named after the schema is the first.
+    """Return the databases in `<folder>/<db_id>`. The file `<db_id>.sqlite` or `<db_id>.sql` comes first.
 
-    Each one is an SQLite file (`*.sqlite`) or a script (`*.sql`). Raise `InvalidTask` if the folder has neither.
+    Return an SQLite file (`*.sqlite`) as its path, and a script (`*.sql`) as its text. Raise `InvalidTask` if there
+    is neither.
     """
     if not is_name(db_id):
         raise InvalidTask(f"db_id: {db_id[:80]!r} is not the name of a folder. Fix the row.")
@@ -31,5 +32,5 @@ def databases_of(folder: Path, db_id: str) -> list[Database]:
 
 
 def is_name(db_id: str) -> bool:
-    """Return whether a text may be the name of a schema's folder."""
+    """Return whether a text is a valid name for a schema's folder."""
     return _NAME.fullmatch(db_id) is not None

@@ -1,4 +1,4 @@
-"""A perfect answer: the reference in a fenced block."""
+"""A perfect answer: the reference query in a fenced code block."""
 
 from typing import Any
 
@@ -6,5 +6,4 @@ from nemo_gym.testing import FunctionToolCall
 
 
 def solve(row: dict[str, Any]) -> list[str | FunctionToolCall]:
-    """Return the row's reference query as the answer."""
     return [f"```sql\n{row['sql']}\n```"]

@@ -1,4 +1,4 @@
-r"""Generate questions about small databases, each with a reference query.
+r"""Generate rows with questions about small databases, each with a reference query.
 
 python resources_servers/text_to_sql/prepare.py --count 100 --seed 1 --output <rows.jsonl>
 """
@@ -20,13 +20,13 @@ from resources_servers.text_to_sql.schemas import SCHEMAS, Schema, Tables
 
 INSTRUCTION = "Answer the question with one SQLite query, in a fenced block of SQL. Select what is asked for, no more."
 TRIES = 1_000
-"""The most attempts per row, because repeated questions and questions with an empty result are discarded."""
+"""Maximum number of attempts per row. Repeated questions and questions with an empty result are discarded."""
 MORE_SHARE = 0.25
-"""The share of questions that come from a schema's own `ask_more`."""
+"""The share of questions that come from `Schema.ask_more`, for schemas that define it."""
 
 CITIES = tuple(row["city"] for row in shared_rows("cities.jsonl"))
 CITIES_PER_DATABASE = 6
-"""The number of cities in a database. It is small, so that several persons share a city."""
+"""The number of cities in a database. It is small, so that several people share a city."""
 
 
 def prepare(output: Path, count: int = 100, seed: int = 0, split: Split | None = None) -> Path:
@@ -39,7 +39,7 @@ def prepare(output: Path, count: int = 100, seed: int = 0, split: Split | None =
 
 
 def _task(row: dict[str, Any]) -> list[Any]:
-    """Return what identifies a task: the schema and the query, but not the rows, which the prompt does not show."""
+    """Return a key that identifies a task. Table rows are left out, because the prompt does not show them."""
     return [row["metadata"], row["sql"]]
 
 
@@ -65,7 +65,7 @@ def _new_row(schema: Schema, chance: random.Random, seen: set[tuple[str, str]]) 
 
 
 def question_about(schema: Schema, chance: random.Random, cities: Sequence[str]) -> Question:
-    """Draw a question about a database with these cities."""
+    """Draw a question about a database that contains these cities."""
     if schema.ask_more and chance.random() < MORE_SHARE:
         return schema.ask_more(chance, cities)
     return ask(chance, cities, schema.about)

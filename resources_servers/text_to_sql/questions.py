@@ -1,4 +1,4 @@
-"""Rows of public questions about databases in files."""
+"""Build rows from public questions. The questions' databases are SQLite files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SUFFIXES = (".sqlite", ".db")
 
 
 def place_of_database(path: PurePosixPath, ids: Collection[str]) -> Path | None:
-    """Return the path in `database_dir` of a file in an archive, or None if it is not a database of one of `ids`.
+    """Return where to store a file of an archive, relative to `database_dir`, or None if the file is not a database.
 
-    Archives have the databases of a schema in a folder `<db_id>`.
+    In an archive, each database is in a folder whose name is one of `ids`.
     """
     # Skip files such as `._name`, which macOS adds to archives.
     if path.parent.name not in ids or path.suffix not in _SUFFIXES or path.name.startswith("."):
@@ -29,7 +29,7 @@ def place_of_database(path: PurePosixPath, ids: Collection[str]) -> Path | None:
 def row_of(folder: Path, db_id: str, question: str, sql: str, *, evidence: str = "", where: str) -> dict[str, Any]:
     """Return the row of a question about the databases in `<folder>/<db_id>`.
 
-    Raise `DataError`, which begins with `where`, if the question is incomplete or its database is missing.
+    Raise `DataError` if the question is incomplete or its database is missing. The message begins with `where`.
     """
     if not is_name(db_id):
         raise DataError(f"{where}: db_id: {db_id[:80]!r} is not the name of a database.")

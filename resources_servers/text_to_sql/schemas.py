@@ -1,4 +1,4 @@
-"""The databases that questions are about: their tables, rows that fill them, and their names in questions."""
+"""The schemas that questions are about, with functions that draw rows, and wordings for tables and columns."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Schema:
     tables: str
     fill: Callable[[random.Random, Sequence[str]], Tables]
     about: tuple[Table, ...]
-    """The tables and columns that questions are about, with their names in questions."""
+    """The tables and columns that questions are about, with their wordings."""
     ask_more: Callable[[random.Random, Sequence[str]], Question] | None = None
-    """A function that draws questions of other forms, given the same cities as `fill`."""
+    """A function that draws additional kinds of questions. It receives the same cities as `fill`."""
 
 
 def _fill_library(chance: random.Random, cities: Sequence[str]) -> Tables:

@@ -18,18 +18,18 @@ from resources_servers.text_to_sql.variants import reorder, vary
 
 STEPS_BETWEEN_LOOKS = 10_000
 VALUE_BYTES = 1_000_000
-"""The longest text or blob that SQLite may create."""
+"""Maximum length of a text or blob that SQLite may create."""
 HEAP_BYTES = 256 * 2**20
 WORKER_BYTES = 2**30
 SIGNIFICANT_DIGITS = 9
 VARIANTS = 12
-"""The number of databases with other rows on which an answer must also agree with the reference."""
+"""The number of additional databases, with other rows, on which the answer is compared with the reference."""
 LARGEST_EXACT_FLOAT = 2**53
 
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _REACHING_OUT = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_CREATE_VTABLE}
 _NO_FUNCTIONS = {"load_extension", "fts3_tokenizer"}
-# An unclosed `[` or `/*` matches up to the end. Otherwise, looking for the end of each one takes quadratic time.
+# Match an unclosed `[` or `/*` up to the end of the text, because a failed search from each would take quadratic time.
 _QUOTED = re.compile(
     r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*(?:\]|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)""", re.DOTALL
 )
@@ -51,12 +51,12 @@ class SqlLimits:
     steps: int = 20_000_000
     rows: int = 10_000
     result_bytes: int = 10_000_000
-    """Total size of the texts and blobs."""
+    """Maximum total size of the texts and blobs in the result."""
     deadline_s: float = 5.0
 
 
 class QueryFailed(ValueError):
-    """An error for a query or database script that could not be run. The message is SQLite's, or names the limit."""
+    """An error for a query or database script that failed. The message is SQLite's message or names the limit."""
 
 
 class QueryUnreadable(QueryFailed):
@@ -76,7 +76,7 @@ class QueryResult(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """A query and the reference that it must agree with."""
+    """A query, and the reference whose result the query must have."""
 
     sql: str
     reference: str
@@ -84,10 +84,10 @@ class _Pair(NamedTuple):
 
 
 class SqlRunner:
-    """A runner of read-only queries in `size` worker processes, each query on a new connection.
+    """A runner of read-only queries in `size` worker processes. Each query gets a new connection.
 
-    A query beyond the limits raises `QueryFailed` and does not affect other queries. If no worker process can start,
-    queries raise `EnvironmentFailed`.
+    A query that exceeds a limit raises `QueryFailed` and does not affect other queries. If no worker process can
+    start, queries raise `EnvironmentFailed`.
     """
 
     def __init__(self, size: int, limits: SqlLimits | None = None) -> None:
@@ -103,7 +103,10 @@ class SqlRunner:
         return await self._run(_finds_the_same, database, sql, self.limits, expected, in_order)
 
     async def agrees_elsewhere(self, script: str, sql: str, reference: str, *, in_order: bool) -> bool:
-        """Return whether a query agrees with the reference on databases with other rows. Raises `QueryFailed`."""
+        """Return whether a query has the same results as the reference on databases with other rows.
+
+        Raises `QueryFailed` if the query fails on one of these databases.
+        """
         pair = _Pair(sql, reference, in_order)
         for number in range(VARIANTS):
             if not await self._run(_agrees_on_variant, script, pair, self.limits, number):
@@ -111,22 +114,21 @@ class SqlRunner:
         return True
 
     def close(self) -> None:
-        """End the processes."""
         self._pool.close()
 
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
         try:
             return await self._pool.run(function, *arguments)
         except WorkerTimedOut as error:
-            raise QueryFailed(f"not finished after {self.limits.deadline_s:g} s") from error
+            raise QueryFailed(f"the query did not finish within {self.limits.deadline_s:g} s") from error
         except WorkerCrashed as error:
-            raise QueryFailed(f"its worker process ended: {error}") from error
+            raise QueryFailed(f"the worker process of the query ended: {error}") from error
         except WorkerFailed as error:
             raise EnvironmentFailed(f"no worker could run the query: {error}") from error
 
 
 def run_query(database: Database, sql: str, limits: SqlLimits) -> QueryResult:
-    """Run a query on a database, and block until it ends. Raises `QueryFailed` if it fails."""
+    """Run a query on a database, and block until the query ends. Raises `QueryFailed` if the query fails."""
     if isinstance(database, Path):
         with closing(_opened_file(database)) as connection:
             return _read(connection, sql, limits)
@@ -137,7 +139,7 @@ def run_query(database: Database, sql: str, limits: SqlLimits) -> QueryResult:
 
 def _opened_file(path: Path) -> sqlite3.Connection:
     try:
-        # Open the file as immutable, so that SQLite needs no locks and journals, and its folder may be read-only.
+        # Open the file as immutable, because SQLite then works without locks and journals, even in a read-only folder.
         connection = _opened(f"{path.absolute().as_uri()}?mode=ro&immutable=1")
         # Read something, because opening alone does not detect a file that is not a database.
         connection.execute("PRAGMA schema_version")
@@ -189,7 +191,7 @@ def _read(connection: sqlite3.Connection, sql: str, limits: SqlLimits) -> QueryR
         kind = QueryUnreadable if _UNREADABLE.search(str(error)) else QueryFailed
         raise kind(_message_of(error)) from error
     if cursor.description is None:
-        raise QueryFailed("it is not a query")
+        raise QueryFailed("the statement does not return a result")
     return QueryResult([column[0] for column in cursor.description], rows, frozenset(tables))
 
 
@@ -200,9 +202,9 @@ def _taken(cursor: Iterable[Row], limits: SqlLimits) -> list[Row]:
         rows.append(row)
         size += sum(len(value) for value in row if isinstance(value, str | bytes))
         if len(rows) > limits.rows:
-            raise QueryFailed(f"more than {limits.rows} rows")
+            raise QueryFailed(f"the result has more than {limits.rows} rows")
         if size > limits.result_bytes:
-            raise QueryFailed(f"more than {limits.result_bytes} bytes")
+            raise QueryFailed(f"the result has more than {limits.result_bytes} bytes")
     return rows
 
 
@@ -229,7 +231,7 @@ def _finds_the_same(database: Database, sql: str, limits: SqlLimits, expected: Q
 
 
 def _agrees_on_variant(script: str, pair: _Pair, limits: SqlLimits, number: int) -> bool:
-    """Return whether a query has the same result as the reference after the rows were replaced.
+    """Return whether a query has the same result as the reference on a copy of the database with other rows.
 
     Return True if the reference fails on the new rows, or if its result depends on the order of the stored rows.
     """
@@ -248,7 +250,7 @@ def _agrees_on_variant(script: str, pair: _Pair, limits: SqlLimits, number: int)
         others = (backwards, mixed)
         if not all(_same_rows(other, expected, in_order=False) for other in others):
             return True
-        # Do not require an order that the reference itself does not determine, such as the order of ties.
+        # Require only an order that the reference determines. For example, the order of ties does not matter.
         in_order = pair.in_order and all(_same_rows(other, expected, in_order=True) for other in others)
         found = (_read(each, pair.sql, limits) for each in (varied, reversed_))
         return all(_same_rows(each, expected, in_order=in_order) for each in found)
@@ -257,9 +259,9 @@ def _agrees_on_variant(script: str, pair: _Pair, limits: SqlLimits, number: int)
 def same_results(found: QueryResult, expected: QueryResult, *, in_order: bool) -> bool:
     """Return whether two results have the same rows. Column names are ignored.
 
-    Numbers must agree to nine digits, or exactly in a column of whole numbers. The query must have read one of the
-    expected tables. If the expected result is empty, it must have read the same tables and return the same number of
-    columns.
+    Numbers must agree to nine digits, or exactly in a column of whole numbers. The query must have read at least one
+    of the tables that the reference read. If the expected result is empty, the query must have read exactly these
+    tables and return the same number of columns.
     """
     if not _same_rows(found, expected, in_order=in_order):
         return False
@@ -279,7 +281,7 @@ def _same_rows(found: QueryResult, expected: QueryResult, *, in_order: bool) -> 
 
 
 def _are_whole(values: Iterable[Value]) -> bool:
-    """Return whether all numbers of a column are whole. 2.0 counts, but not a float too large to be exact."""
+    """Return whether all numbers of a column are whole. 2.0 counts as whole, but floats from 2**53 on do not."""
     numbers = (value for value in values if isinstance(value, float))
     return all(number.is_integer() and abs(number) < LARGEST_EXACT_FLOAT for number in numbers)
 
@@ -291,7 +293,7 @@ def _comparable(row: Sequence[Value], are_whole: Sequence[bool]) -> Hashable:
 def _rounded(value: Value, is_whole: bool) -> Value | tuple[str]:
     if not isinstance(value, int | float):
         return value
-    # Whole numbers may be long keys, so compare them exactly.
+    # Compare whole numbers exactly, because they may be long keys.
     return int(value) if is_whole else (f"{float(value) + 0.0:.{SIGNIFICANT_DIGITS}g}",)
 
 

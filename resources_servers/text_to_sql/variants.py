@@ -1,4 +1,4 @@
-"""Give a database other rows that fit its keys, its types and the regularities of its rows."""
+"""Replace a database's rows by other rows with valid keys, the same types and similar values."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Value = str | int | float | bytes | None
 Row = tuple[Value, ...]
 
 CONSTANT_SHARE, NEW_SHARE = 0.4, 0.3
-"""The shares of values that are constants of the reference query, or new numbers in a column's range."""
+"""The probabilities that a value is a constant of the reference query or, failing that, a new number in range."""
 MOST_COMPARED_ROWS = 2_000
-"""The most rows of a table that are searched for regularities between columns."""
+"""Maximum number of rows per table that are searched for regularities between columns."""
 MOST_ROWS = 500
-"""The most new rows of a table."""
+"""Maximum number of new rows per table."""
 LEAST_ORDERED_ROWS = 4
-"""The fewest rows that show a regularity. In fewer rows, one column may be below another by chance."""
+"""Minimum number of rows for a regularity to count. In fewer rows, a regularity may occur by chance."""
 WORDS = ("amber", "birch", "cedar", "delta", "ember")
-"""Texts for tables without rows."""
+"""Texts that are inserted into tables without rows."""
 
 _COMPARED = re.compile(
     r"(?P<column>\w+)[\"`\]]?\s*(?P<operator><=|>=|<>|!=|==|=|<|>|\bbetween\b)\s*(?P<value>-?\d+(?:\.\d+)?|'(?:[^']|'')*')"
@@ -36,7 +36,7 @@ _EQUALITY = ("=", "==", "<>", "!=")
 
 @dataclass(frozen=True)
 class _Reference:
-    """A foreign key: columns whose values occur in columns of a parent table. The parent's names are in lower case."""
+    """A foreign key. The names of the parent table and its columns are in lower case."""
 
     columns: tuple[str, ...]
     parent: str
@@ -67,7 +67,7 @@ class _Table:
 
     @cached_property
     def values(self) -> dict[str, list[Value]]:
-        """Each column's values without NULL."""
+        """The values of each column, except NULL."""
         return {
             column: [row[place] for row in self.rows if row[place] is not None]
             for place, column in enumerate(self.columns)
@@ -92,8 +92,8 @@ class _Table:
 def vary(connection: sqlite3.Connection, reference: str, chance: Random) -> None:
     """Replace the rows of all tables, so that a query that is correct only for the old rows has another result.
 
-    Keys stay unique, and references stay valid. Columns without NULL or without repeated values stay so. Values of a
-    column come from its rows, from the constants that the reference query compares it with, or from its range.
+    Keys stay unique, and references stay valid. A column without NULL does not get NULL, and unique values stay
+    unique. The new values come from the column's rows and range, or from constants in the reference query.
     """
     for (trigger,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
         connection.execute(f"DROP TRIGGER {_quoted(trigger)}")
@@ -109,7 +109,10 @@ def vary(connection: sqlite3.Connection, reference: str, chance: Random) -> None
 
 
 def reorder(connection: sqlite3.Connection, chance: Random | None) -> None:
-    """Store the rows of all tables in random order, or reversed if `chance` is None. Drop keys, which sort rows."""
+    """Store the rows of all tables in random order, or in reverse order if `chance` is None.
+
+    Drop primary keys and indexes, because they would sort the rows again.
+    """
     for name in _names(connection):
         rows = connection.execute(f"SELECT * FROM {_quoted(name)}").fetchall()
         about = connection.execute(f"PRAGMA table_xinfo({_quoted(name)})").fetchall()
@@ -156,7 +159,7 @@ def _read(connection: sqlite3.Connection, name: str) -> _Table:
     references = []
     for pairs in by_number.values():
         parent = pairs[0][1]
-        # A foreign key that names no parent columns refers to the parent's primary key.
+        # A foreign key without parent columns refers to the parent's primary key.
         targets = [target for _, _, target in pairs if target] or _key_of(connection, parent)
         columns = [spelled[column.casefold()] for column, _, _ in pairs if column.casefold() in spelled]
         if len(targets) == len(columns) == len(pairs):
@@ -172,7 +175,7 @@ def _key_of(connection: sqlite3.Connection, name: str) -> list[str]:
 
 
 def _undeclared(column: str, table: _Table, tables: Sequence[_Table]) -> list[_Reference]:
-    """Return the reference that a column's name and values suggest, if it is not declared."""
+    """Return a list with the undeclared reference that a column's name and values suggest, if there is one."""
     values, named = set(table.values[column]), column.casefold()
     for parent in tables:
         if parent is table or len(parent.key) != 1 or not values or not values <= set(parent.values[parent.key[0]]):
@@ -206,7 +209,7 @@ def _parents_first(tables: Sequence[_Table]) -> list[_Table]:
 
 
 def _constants(reference: str) -> dict[str, list[Value]]:
-    """Return the constants that the query compares columns with, and their neighbours for operators such as `<`."""
+    """Return the constants that the query compares each column with. For operators like `<`, add n - 1 and n + 1."""
     found: dict[str, list[Value]] = {}
     for match in _COMPARED.finditer(reference):
         values = found.setdefault(match["column"].casefold(), [])
@@ -222,7 +225,7 @@ def _constants(reference: str) -> dict[str, list[Value]]:
 
 
 class _NewRows:
-    """The new rows of a table, whose parents must already have their new rows."""
+    """The new rows of a table. The table's parents must already have new rows."""
 
     def __init__(
         self, table: _Table, made: dict[str, _Table], constants: dict[str, list[Value]], chance: Random
@@ -262,7 +265,7 @@ class _NewRows:
         return is_full and column in self._table.unique
 
     def _unique(self, column: str) -> list[Value]:
-        """Return distinct values for a column: its own, the query's constants and, if all are integers, new ones."""
+        """Return distinct values for a column: old values, the query's constants and, for integers, new numbers."""
         own = self._table.values[column]
         values = sorted({*own, *self._compared_with(column)} - {None}, key=_sort_key)
         numbers = [value for value in values if type(value) is int]
@@ -329,7 +332,7 @@ class _NewRows:
         return [value for value in found if value is None or kinds == {isinstance(value, int | float)}]
 
     def _invented(self, column: str) -> Value:
-        """Return a value for a table without rows."""
+        """Return a value for a column of a table without rows."""
         kind, constants = self._table.types[column], self._constants.get(column.casefold())
         if constants and self._chance.random() < CONSTANT_SHARE:
             return self._chance.choice(constants)
@@ -350,12 +353,13 @@ class _NewRows:
             return True
         targets = self._targets[reference]
         if not targets and self._is_own(reference):
-            # The first row refers to NULL if the old rows have NULLs there, and otherwise to itself.
+            # In the first row, set the reference to NULL if the old rows have NULLs in its columns. Otherwise, let the
+            # row refer to itself.
             is_nullable = any(len(self._table.values[each]) < len(self._table.rows) for each in reference.columns)
             targets = [(None,) * len(current) if is_nullable else self._own(row, reference)]
         if not targets:
             return False
-        # Keep a value of the old rows if it is still valid, because it may belong to a group of columns.
+        # Keep a value of the old rows if it is still valid, because other columns of the row may depend on it.
         place = targets.index(current) if current in targets else self._chance.randrange(len(targets))
         row |= zip(reference.columns, targets[place], strict=True)
         if self._table.rows and len(current) == 1 and reference.columns[0] in self._table.unique:
@@ -366,7 +370,10 @@ class _NewRows:
         return reference.parent == self._table.name.casefold()
 
     def _is_known(self, reference: _Reference) -> bool:
-        """Return whether the parent has its new rows. It may not, if the two tables refer to each other."""
+        """Return whether the parent already has its new rows.
+
+        This is False for one of two tables that refer to each other, or if the parent does not exist.
+        """
         parent = self._table if self._is_own(reference) else self._made.get(reference.parent)
         return parent is not None and {*reference.parent_columns} <= {*map(str.casefold, parent.columns)}
 
@@ -375,9 +382,10 @@ class _NewRows:
         return tuple(by_name[column] for column in reference.parent_columns)
 
     def _targets_of(self, reference: _Reference) -> list[tuple[Value, ...]]:
-        """Return the values that a foreign key may take; empty if its table is unknown or the key's own table.
+        """Return the values that a foreign key may have, from the parent's new rows.
 
-        For the key's own table, the caller adds the values of the rows that it makes.
+        Return an empty list if the parent does not have new rows yet. If the parent is the table itself, the caller
+        adds the values of each new row.
         """
         if self._is_own(reference) or not self._is_known(reference):
             return []
@@ -387,7 +395,7 @@ class _NewRows:
 
 
 def _is_never_above(pairs: Sequence[tuple[Value, Value]]) -> bool:
-    """Return whether each left value is at most its right one, although the ranges overlap."""
+    """Return whether each left value is at most the right value of its pair, and the two ranges overlap."""
     for kinds in ((int, float), (str,)):
         if all(type(left) in kinds and type(right) in kinds for left, right in pairs):
             lefts, rights = [left for left, _ in pairs], [right for _, right in pairs]

@@ -45,7 +45,7 @@ class Key(NamedTuple):
 
 
 class Grade(NamedTuple):
-    """The reward, and the answer in normalised form, or None if it does not have the requested form."""
+    """The reward and the normalised answer. The answer is None if it does not have the requested form."""
 
     reward: float
     answer: str | None
@@ -55,7 +55,7 @@ NO_ANSWER = Grade(0.0, None)
 
 
 def grade_number(answer: str, key: Key) -> Grade:
-    """Compare numbers. A unit may consist only of words of the question, or be a short form of them."""
+    """Compare numbers. A unit that the question names is accepted, also in a short form such as `l`."""
     plain = _UNIT.sub(lambda unit: f" {_UNITS[unit[0].lower().rstrip('.')]}", unwrapped(answer))
     given, expected = number_in(plain), number_in(key.expected)
     if given is None or expected is None or not has_asked_unit(given, expected, key.question):
@@ -65,7 +65,7 @@ def grade_number(answer: str, key: Key) -> Grade:
 
 
 def grade_time(answer: str, key: Key) -> Grade:
-    """Compare times of a dial, on which 3:05 and 15:05 are the same."""
+    """Compare times on a clock face, on which 3:05 and 15:05 are the same."""
     given, expected = minutes_of(answer), minutes_of(key.expected)
     if given is None or expected is None:
         return NO_ANSWER
@@ -85,7 +85,7 @@ def grade_moves(answer: str, key: Key) -> Grade:
 
 
 def grade_point(answer: str, key: Key) -> Grade:
-    """Grade a point by its distance from the box: 1 inside, 0 from `reach` on."""
+    """Grade a point by its distance from the box. The reward falls from 1 in the box to 0 at the distance `reach`."""
     found = _POINT.fullmatch(unwrapped(answer).replace("−", "-"))
     if found is None or key.box is None or key.reach is None:
         return NO_ANSWER
@@ -96,7 +96,7 @@ def grade_point(answer: str, key: Key) -> Grade:
 
 
 def minutes_of(text: str) -> int | None:
-    """Return the minutes since twelve o'clock; None if the text is not a time."""
+    """Return the minutes since twelve o'clock, or None if the text is not a time."""
     found = _TIME.fullmatch(unwrapped(text).rstrip("."))
     if found is None or int(found["hour"]) > 24 or int(found["minute"]) > 59:
         return None
@@ -104,7 +104,7 @@ def minutes_of(text: str) -> int | None:
 
 
 def moves_in(text: str) -> str | None:
-    """Return the moves as letters; None if the text is not only moves."""
+    """Return the moves as letters, such as `UDLR`, or None if the text contains anything else."""
     plain = unwrapped(text).strip(" .'\"[]()")
     if len(plain) > _LONGEST_MOVES or _MOVES.fullmatch(plain) is None:
         return None
@@ -127,6 +127,5 @@ GRADERS: dict[Grader, Callable[[str, Key], Grade]] = {
 
 
 def graded(reply: str, grader: Grader, key: Key) -> Grade:
-    """Grade the final answer of a reply."""
     answer = final_answer(reply)
     return GRADERS[grader](answer, key) if answer else NO_ANSWER

@@ -1,4 +1,4 @@
-"""Questions about pictures: shapes, dials, charts, tables, mazes, and small writing to zoom into."""
+"""Answer questions about pictures of shapes, dials, charts, tables, mazes and small text. A tool enlarges parts."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ class SeedRequest(BaseSeedSessionRequest):
 
 
 class VerifyRequest(BaseVerifyRequest):
-    """The row and the model's response."""
+    """A `verify()` request with the row and the model's response."""
 
     model_config = ConfigDict(extra="allow")
 
     question: str
-    """The question without the instruction on the answer's form. A number's unit may only be words of it."""
+    """The question without the instruction on the answer's form. A unit that it names is accepted after a number."""
     grader: Grader
-    """How the final answer is compared with the expected one."""
+    """The type of comparison between the final and the expected answer."""
     expected_answer: AnswerText = Field(pattern=r"\S")
     """The right answer, in the form that the grader reads, such as `9:05` or `17, 203`."""
     tolerance: AnswerText | None = Field(default=None, pattern=r"^\d+(\.\d+)?$")
-    """For `number` and `time`, how far an answer may be off; a time in minutes."""
+    """For `number` and `time`, the largest allowed error of an answer. The error of a time is in minutes."""
     box: tuple[int, int, int, int] | None = None
-    """For `point`, the object's box in pixels: left, top, right, bottom. Each point in it is a right answer."""
+    """For `point`, the object's box in pixels: left, top, right, bottom. Every point in the box is a right answer."""
     reach: int | None = Field(default=None, gt=0)
     """For `point`, the distance from the box, in pixels, at which the reward is 0."""
 
@@ -69,7 +69,7 @@ class Pictures(SessionState):
 
 
 class VisualReasoningServer(SimpleResourcesServer):
-    """A server that compares the final answer with the row's, and enlarges parts of the pictures."""
+    """A server that compares the final answer with the expected one. Its tool enlarges parts of the pictures."""
 
     config: VisualReasoningConfig
     KEY_METRICS = (
@@ -129,7 +129,7 @@ class VisualReasoningServer(SimpleResourcesServer):
         return BaseVerifyResponse.grade(body, reward=grade.reward, extracted_answer=grade.answer)
 
     def _check(self, grader: Grader, key: Key) -> None:
-        """Raise `InvalidTask` if not even the expected answer earns the reward."""
+        """Raise `InvalidTask` if the row's own expected answer would not earn the full reward."""
         problem = None
         if grader == "point" and (key.box is None or key.reach is None):
             problem = "the grader 'point' needs 'box' and 'reach'"
@@ -147,7 +147,6 @@ class VisualReasoningServer(SimpleResourcesServer):
 
 
 def _pictures_of(params: NeMoGymResponseCreateParamsNonStreaming) -> list[str]:
-    """Return the URLs of the pictures in a request, in order."""
     contents = (getattr(item, "content", None) for item in params.input_items)
     parts = (part for content in contents if isinstance(content, list) for part in content)
     return [part.image_url or "" for part in parts if isinstance(part, NeMoGymResponseInputImage)]

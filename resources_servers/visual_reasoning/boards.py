@@ -1,4 +1,4 @@
-"""Notice boards with writing so small that it takes a closer look."""
+"""Notice boards with text that is too small to read without zooming in."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ COLUMNS, ROWS = 5, 2
 CARD_WIDTH, CARD_HEIGHT = 220, 130
 LETTERS = "ACEFHJKLMNPRTUXY"
 DIGITS = "23479"
-"""The characters of codes, without those that look like others, such as B and 8, D and 0, 6 and 8, or V and U."""
+"""The characters of codes. Similar characters, such as B and 8, D and 0, 6 and 8, or V and U, are left out."""
 CORK: Colour = (226, 208, 176)
 LONGEST_NAME = 16
 
 
 @cache
 def _names() -> list[str]:
-    """Return the names that fit on a card. They have no accents, because Pillow's own font lacks these letters."""
+    """Return the names that fit on a card. Names with accents are left out, because Pillow's font lacks accents."""
     names = (f"{row['given_name']} {row['surname']}" for row in shared_rows("names.jsonl"))
     return [name for name in names if name.isascii() and len(name) <= LONGEST_NAME]
 
@@ -61,7 +61,7 @@ class Board(Sheet):
 
 
 def zoom(rng: random.Random) -> Task:
-    """Return a question about one card. Its code is hard to read without the tool."""
+    """Return a question about the code on one card. The code is hard to read without the tool `zoom`."""
     names = rng.sample(_names(), COLUMNS * ROWS)
     wide, high = Board.WIDTH // COLUMNS, Board.HEIGHT // ROWS
     cards = tuple(

@@ -1,4 +1,4 @@
-"""Bar, line and pie charts to read."""
+"""Questions about values in bar, line and pie charts."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FILLS: tuple[Colour, ...] = (
     (66, 120, 200), (220, 90, 60), (70, 160, 90), (235, 180, 40), (150, 90, 180), (90, 180, 190), (160, 110, 80),
 )  # fmt: skip
 TOP = 100
-"""The highest value of an axis. Values are multiples of five."""
+"""The highest value on an axis. All values are multiples of five."""
 FIVE = "All values are multiples of 5."
 
 
 class Axes:
-    """The plot area of bar and line charts."""
+    """The axes and the plot area of bar and line charts."""
 
     LEFT, RIGHT, UPPER, LOWER = 48, 412, 40, 232
 
@@ -36,7 +36,7 @@ class Axes:
 
     @classmethod
     def place_of(cls, at: int, count: int) -> float:
-        """Return the horizontal centre of column `at` if `count` columns share the width."""
+        """Return the x coordinate of the centre of column `at`, counted from 0, if `count` columns share the width."""
         return cls.LEFT + (at + 0.5) / count * (cls.RIGHT - cls.LEFT)
 
     @classmethod
@@ -92,7 +92,7 @@ def bar_chart(rng: random.Random) -> Task:
 
 @dataclass(frozen=True)
 class Lines(Sheet):
-    """A chart of two lines over some years."""
+    """A line chart of two values per year."""
 
     WIDTH: ClassVar[int] = 424
     HEIGHT: ClassVar[int] = 288
@@ -124,7 +124,7 @@ def line_chart(rng: random.Random) -> Task:
     years = tuple(range(start, start + count))
     one, other = rng.sample(SERIES, 2)
     upper = tuple(rng.sample(range(0, TOP + 1, 5), count))
-    # Keep the two values of a year apart, so that their marks do not touch.
+    # Keep the two values of a year apart, because their marks must not touch.
     lower = tuple(rng.choice([v for v in range(0, TOP + 1, 5) if abs(v - value) >= 10]) for value in upper)
     colours = rng.sample(FILLS[:5], 2)
     picture = Lines(rng.choice(VISITORS), years, (one, other), (upper, lower), (colours[0], colours[1]))
@@ -144,7 +144,7 @@ def line_chart(rng: random.Random) -> Task:
 
 @dataclass(frozen=True)
 class Pie(Sheet):
-    """A pie chart with a scale of percent around it."""
+    """A pie chart that is surrounded by a percentage scale."""
 
     WIDTH: ClassVar[int] = 380
     HEIGHT: ClassVar[int] = 250

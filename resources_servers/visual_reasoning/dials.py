@@ -1,4 +1,4 @@
-"""Clocks and gauges to read."""
+"""Questions about the values that clocks and gauges show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HANDS: tuple[Colour, ...] = ((30, 30, 34), (150, 30, 40), (30, 60, 140), (20, 10
 FACES: tuple[Colour, ...] = (WHITE, (248, 244, 228), (228, 238, 246))
 CLOCK_MINUTES = "1"
 FIRST_ANGLE, SPAN = -120, 240
-"""The angles of a gauge's scale in degrees, clockwise from the top. The scale begins at the lower left."""
+"""The angle at which a gauge's scale begins, and the scale's span, in degrees clockwise from the top."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Clock(Sheet):
     hand: Colour
     face: Colour
     numerals: int
-    """1 if every hour has its number, 3 if every third hour has it, or 0 if none has it."""
+    """Which hours have a number: 1 means every hour, 3 means every third hour, and 0 means no hour."""
 
     def draw(self, canvas: Canvas) -> None:
         canvas.circle(self.CENTRE, 114, fill=self.face, outline=INK, width=3)
@@ -62,7 +62,7 @@ def clock(rng: random.Random) -> Task:
 
 
 class Scale(NamedTuple):
-    """The numbers of a gauge. Each large step has `parts` small ones."""
+    """The scale of a gauge. Each step between two numbers has `parts` subdivisions."""
 
     lowest: int
     highest: int

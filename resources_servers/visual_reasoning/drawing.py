@@ -1,4 +1,4 @@
-"""A canvas for anti-aliased pictures, and their PNG files."""
+"""Draw anti-aliased pictures on a canvas, and read and write image data."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ INK: Colour = (30, 30, 34)
 PALE: Colour = (208, 208, 214)
 DATA_URL = "data:image/png;base64,"
 PALETTE = 64
-"""The number of colours of a file. A palette makes the file several times smaller without a visible difference."""
+"""The number of colours in a PNG file. A palette makes the file several times smaller without a visible difference."""
 
 
 def pillow(name: str) -> ModuleType:
-    """Return a module of Pillow. Raise `DataError` if it is not installed."""
+    """Return a module of Pillow, such as `Image`. Raise `DataError` if Pillow is not installed."""
     try:
         import PIL.Image
         import PIL.ImageDraw
         import PIL.ImageFont
     except ImportError as error:
         raise DataError(
-            "visual_reasoning: Pillow is not installed, and draws the pictures. Install it: "
+            "visual_reasoning: Pillow, which draws the pictures, is not installed. Install it: "
             "pip install 'nemo-gym[vision]'"
         ) from error
     module: ModuleType = getattr(PIL, name)
@@ -47,7 +47,7 @@ class Canvas:
     """A picture that is being drawn. Coordinates are pixels of the finished picture."""
 
     def __init__(self, width: int, height: int, background: Colour = WHITE, *, fineness: int = 3) -> None:
-        """Create an empty picture. It is drawn `fineness` times as large, so that edges become smooth."""
+        """Create an empty picture. For smooth edges, it is drawn at `fineness` times its size and then reduced."""
         self.size = (width, height)
         self._fineness = fineness
         self._image = pillow("Image").new("RGB", (width * fineness, height * fineness), background)
@@ -69,7 +69,7 @@ class Canvas:
         self._draw.ellipse(self._around(centre, radius), fill, outline, width=round(width * self._fineness))
 
     def sector(self, centre: Point, radius: float, start: float, end: float, fill: Colour) -> None:
-        """Draw a sector between two angles, clockwise from the top, in degrees."""
+        """Draw a sector between two angles in degrees, which are measured clockwise from the top."""
         self._draw.pieslice(self._around(centre, radius), start - 90, end - 90, fill)
 
     def arc(self, centre: Point, radius: float, start: float, end: float, width: float = 1) -> None:
@@ -77,7 +77,7 @@ class Canvas:
         self._draw.arc(self._around(centre, radius), start - 90, end - 90, INK, width=fine)
 
     def text(self, at: Point, text: str, size: int, *, anchor: str = "mm", colour: Colour = INK) -> None:
-        """Write one line. `anchor` is Pillow's: `mm` centres it, `lm` and `rm` align it to the left and right."""
+        """Write one line of text. Pillow's `anchor` defines which point of the text is at `at`: `mm` is its centre."""
         font = _font(size * self._fineness)
         self._draw.text(self._fine(*at), text, fill=colour, font=font, anchor=anchor)
 
@@ -118,6 +118,6 @@ def opened(url: str) -> Any:
 
 
 def on_circle(centre: Point, radius: float, degrees: float) -> Point:
-    """Return the point of a circle at an angle, clockwise from the top."""
+    """Return the point of a circle at an angle, which is measured clockwise from the top."""
     turn = math.radians(degrees)
     return centre[0] + radius * math.sin(turn), centre[1] - radius * math.cos(turn)

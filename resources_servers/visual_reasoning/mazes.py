@@ -1,4 +1,4 @@
-"""Mazes: which exit can be reached, and by which moves."""
+"""Questions about mazes: which exit can be reached, and which moves lead to a goal."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ GOAL: Colour = (200, 40, 40)
 
 Cell = tuple[int, int]
 Passage = tuple[Cell, Cell]
-"""Two neighbouring cells without a wall between them, the smaller one first."""
+"""Two neighbouring cells without a wall between them, in ascending order of their coordinates."""
 CELLS: tuple[Cell, ...] = tuple((x, y) for y in range(SIZE) for x in range(SIZE))
 
 
 @dataclass(frozen=True)
 class Maze(Sheet):
-    """Cells and their passages, a start, and exits or a goal."""
+    """A maze with passages between cells, a start, and either exits or a goal."""
 
     WIDTH: ClassVar[int] = 2 * MARGIN + SIZE * CELL
     HEIGHT: ClassVar[int] = 2 * MARGIN + SIZE * CELL
@@ -34,7 +34,7 @@ class Maze(Sheet):
     start: Cell
     goal: Cell | None
     exits: tuple[tuple[str, Cell], ...]
-    """For each exit, its letter and a cell outside of the maze, next to a gap in its border."""
+    """The letter of each exit, and the cell outside of the maze next to the exit."""
     wall: Colour
 
     def draw(self, canvas: Canvas) -> None:
@@ -90,7 +90,7 @@ def _exit(rng: random.Random) -> Task:
 
 
 def _only_first_is_reached(rng: random.Random, passages: set[Passage], start: Cell, exits: list[Cell]) -> bool:
-    """Close passages so that only the first exit can be reached. Return False if this maze does not allow that."""
+    """Close passages so that only the first exit can be reached. Return False if this is not possible."""
     wanted = {*_passages_of(path_between(passages, start, _inside(exits[0])), start)}
     if len(wanted) < SHORTEST:
         return False

@@ -1,4 +1,4 @@
-"""A perfect answer: the expected one. It zooms in first if the writing is small."""
+"""A perfect attempt, which replies with the expected answer. It uses `zoom` first if the text is small."""
 
 from typing import Any
 

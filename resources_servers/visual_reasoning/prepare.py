@@ -1,4 +1,4 @@
-r"""Make rows: questions about pictures that are drawn at random, in eleven kinds.
+r"""Generate rows with eleven kinds of questions about randomly drawn pictures.
 
 python resources_servers/visual_reasoning/prepare.py --count 500 --output <rows.jsonl>
 """

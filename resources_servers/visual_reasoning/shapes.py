@@ -1,4 +1,4 @@
-"""Coloured shapes to count, to compare and to point at."""
+"""Tasks to count, compare and point at coloured shapes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CORNERS = {"triangle": 3, "square": 4}
 SMALLEST, LARGEST = 11, 21
 GAP = 5
 SHORTEST_REACH = 4
-"""The least reach of a target, in pixels. If another shape is nearer, the picture is drawn again."""
+"""Minimum distance between the target and other shapes, in pixels. If one is nearer, another picture is drawn."""
 
 
 class Look(NamedTuple):
@@ -53,7 +53,7 @@ class Shape:
             radii = (self.radius, self.radius * 0.45)
             return [on_circle(self.centre, radii[at % 2], self.turn + at * 36) for at in range(10)]
         corners = CORNERS.get(self.look.kind, 60)
-        # An upright square has its first corner at 45 degrees.
+        # Rotate squares by 45 degrees, because the first corner of an upright square is not at the top.
         first = self.turn + (45 if self.look.kind == "square" else 0)
         return [on_circle(self.centre, self.radius, first + at * 360 / corners) for at in range(corners)]
 
@@ -64,12 +64,12 @@ class Shape:
 
     @property
     def reach(self) -> int:
-        """Return half the length of the box's shorter side."""
+        """Half the length of the box's shorter side, in pixels."""
         left, top, right, bottom = self.box
         return min(right - left, bottom - top) // 2
 
     def gap_to(self, other: Shape) -> float:
-        """Return the distance between the boxes of both."""
+        """Return the distance between the bounding boxes of this shape and another one, in pixels."""
         (left, top, right, bottom), (left_of, top_of, right_of, bottom_of) = self.box, other.box
         return math.hypot(max(left_of - right, left - right_of, 0), max(top_of - bottom, top - bottom_of, 0))
 
@@ -97,7 +97,7 @@ class Shapes(Sheet):
 
 
 def _placed(rng: random.Random, looks: list[Look]) -> Shapes:
-    """Return a picture of shapes of these looks, at random places."""
+    """Return a picture with one shape per item of `looks`, at random places."""
     while True:
         shapes: list[Shape] = []
         for look in looks:
@@ -140,7 +140,7 @@ def _wanted(rng: random.Random) -> Wanted:
 def _looks(rng: random.Random, wanted: Wanted, hits: int, others: int) -> list[Look]:
     fitting = [look for look in LOOKS if wanted.fits(look)]
     unlike = [look for look in LOOKS if not wanted.fits(look)]
-    # Include many shapes that share the colour or the kind, because these may be counted by mistake.
+    # Include many shapes that share only the colour or only the kind, because a model may count them by mistake.
     similar = [look for look in unlike if wanted.colour == look.colour or wanted.kind == look.kind] or unlike
     looks = rng.choices(fitting, k=hits) + [rng.choice(rng.choice((similar, unlike))) for _ in range(others)]
     rng.shuffle(looks)

@@ -1,4 +1,4 @@
-"""Tables to look values up in, drawn as pictures."""
+"""Questions about values in tables that are drawn as pictures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADERS: tuple[Colour, ...] = ((214, 226, 240), (240, 226, 206), (218, 236, 216)
 
 @dataclass(frozen=True)
 class Table(Sheet):
-    """Numbers by row and column."""
+    """A sheet with a table of numbers."""
 
     WIDTH: ClassVar[int] = 2 * MARGIN + FIRST_WIDTH + 4 * WIDTH
     HEIGHT: ClassVar[int] = 2 * MARGIN + 8 * ROW_HEIGHT

@@ -37,7 +37,7 @@ class Picture(Protocol):
 
 @dataclass(frozen=True)
 class Sheet:
-    """A picture with default drawing settings."""
+    """A base class for pictures, with default drawing settings."""
 
     FINENESS: ClassVar[int] = 3
     PALETTE: ClassVar[int] = PALETTE
@@ -48,7 +48,6 @@ class Sheet:
 
 
 def png_file(picture: Picture) -> bytes:
-    """Draw a picture and return it as a PNG file."""
     canvas = Canvas(picture.WIDTH, picture.HEIGHT, picture.background, fineness=picture.FINENESS)
     picture.draw(canvas)
     return canvas.png(picture.PALETTE)
@@ -64,9 +63,9 @@ class Task:
     grader: Grader
     expected_answer: str
     tolerance: str | None = None
-    """How far a number, or a time in minutes, may be off."""
+    """The largest allowed error of an answer. The error of a time is in minutes."""
     box: tuple[int, int, int, int] | None = None
-    """The pixels of the object to point at, or of the card to read: left, top, right, bottom."""
+    """The box of the object to point at or of the card to read, in pixels: left, top, right, bottom."""
     reach: int | None = None
     """The distance from the box, in pixels, at which a point earns nothing."""
 
@@ -76,12 +75,12 @@ class Task:
 
     @property
     def key(self) -> list[Any]:
-        """Return the content of the question and the pictures, which identifies the task."""
+        """The question and the content of the pictures, which identify the task."""
         return [self.question, [[type(each).__name__, asdict(each)] for each in self.pictures]]  # type: ignore[call-overload]
 
     @property
     def grading(self) -> dict[str, Any]:
-        """Return the row's fields except the prompt."""
+        """The row's fields, except the prompt."""
         fields = {
             "subset": self.subset,
             "question": self.question,

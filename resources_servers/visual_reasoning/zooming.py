@@ -8,7 +8,7 @@ from nemo_gym import ToolError
 from resources_servers.visual_reasoning.drawing import pillow, png_of
 
 LONGEST_SIDE = 768
-"""The longest side of an enlarged part, in pixels."""
+"""Maximum length of the longer side of an enlarged part, in pixels."""
 LARGEST_FACTOR = 8
 
 
@@ -22,7 +22,7 @@ class Part(NamedTuple):
 
 
 def enlarged(picture: Any, part: Part) -> tuple[bytes, int]:
-    """Return a part of a picture as a PNG file, and how many times larger it is.
+    """Return an enlarged part of a picture as a PNG file, and the factor by which it is enlarged.
 
     Raise `ToolError` if the part is not inside of the picture.
     """

@@ -1,4 +1,4 @@
-"""An assistant at work, with 27 tools for email, calendar, web analytics, project boards and customers."""
+"""Assist with office work, with 27 tools for email, calendar, web analytics, project boards and customers."""
 
 import inspect
 from functools import cached_property
@@ -31,23 +31,23 @@ from resources_servers.workplace_assistant.toolkits import TOOLS, Function
 
 
 class WorkplaceAssistantConfig(BaseResourcesServerConfig):
-    """The source of the company: WorkBench's CSV files in `database_dir`, or by default a generated company."""
+    """The server's configuration: the source of the company's data. By default, the company is generated."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     database_dir: Path | None = None
-    """The path of the folder, absolute or relative to a search root, such as the repository."""
+    """The folder with WorkBench's CSV files, absolute or relative to a search root, such as the repository."""
 
 
 class GroundTruthCall(BaseModel):
-    """A call of a perfect attempt. Its arguments are a JSON object as text."""
+    """A tool call of a perfect attempt. `arguments` is a JSON object as text."""
 
     name: str
     arguments: str
 
 
 class WorkplaceAssistantRunRequest(BaseRunRequest):
-    """A row. The calls of the ground truth fulfil the request."""
+    """A row with a request, and the calls that fulfil it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -58,26 +58,26 @@ class WorkplaceAssistantRunRequest(BaseRunRequest):
 
 
 class WorkplaceAssistantVerifyRequest(WorkplaceAssistantRunRequest, BaseVerifyRequest):
-    """The row and the agent's response."""
+    """A `verify()` request with the row and the agent's response."""
 
 
 class Desk(SessionState):
-    """The database of one rollout, created by its first tool call."""
+    """The database of one rollout. The rollout's first tool call creates it."""
 
     company: Company | None = None
-    """The initial state, by default the server's company."""
+    """The company's initial data for this rollout. By default, it is the server's company."""
     database: Database | None = None
 
 
 class WorkplaceAssistantServer(SimpleResourcesServer):
-    """A server that offers tools on a database per rollout, and compares its final contents with the expected ones."""
+    """A server whose tools use one database per rollout. It compares the final contents with the expected contents."""
 
     config: WorkplaceAssistantConfig
     KEY_METRICS = ("mean/reward", "mean/input_tokens", "mean/output_tokens", "mean/total_tokens")
 
     @cached_property
     def company(self) -> Company:
-        """The initial state of every rollout that does not set another one."""
+        """The initial state of rollouts, unless `Desk.company` is set."""
         folder = self.config.database_dir
         return made_up_company() if folder is None else read_company(find_path(folder, Path.is_dir) or folder)
 
@@ -91,11 +91,11 @@ class WorkplaceAssistantServer(SimpleResourcesServer):
         return self._toolkit_tools
 
     async def seed_session(self, body: BaseSeedSessionRequest, desk: Desk) -> None:
-        """Start with an unchanged company."""
+        """Discard the session's database, so that the rollout starts with the company's initial data."""
         desk.database = None
 
     async def verify(self, body: WorkplaceAssistantVerifyRequest, desk: Desk) -> float:
-        """Reward a database equal to a fresh one after the ground truth's calls."""
+        """Reward the rollout if its final database equals the one that the ground truth's calls produce."""
         expected = Database(self.company)
         for call in body.ground_truth:
             try:
@@ -112,7 +112,7 @@ class WorkplaceAssistantServer(SimpleResourcesServer):
         """Return the database after the response's calls."""
         if desk.database is not None:
             return desk.database
-        # No tool was called in this session, so the response's calls come from an earlier one and are replayed.
+        # Replay the calls, because they were executed in an earlier session and not in this one.
         database = Database(desk.company or self.company)
         executed = _executed(response)
         for call in response.tool_calls:
@@ -140,7 +140,7 @@ class WorkplaceAssistantServer(SimpleResourcesServer):
 
 
 def _executed(response: NeMoGymResponse) -> set[str]:
-    """Return the ids of the executed calls. Calls of a truncated last turn were not executed and have no output."""
+    """Return the ids of the executed calls. In a truncated response, calls without an output were not executed."""
     if response.incomplete_details is None:
         return {call.call_id for call in response.tool_calls}
     return {item.call_id for item in response.output if item.type == "function_call_output"}

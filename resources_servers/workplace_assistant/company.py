@@ -1,4 +1,4 @@
-"""A fictional company generated from a seed, with WorkBench's tables and other people."""
+"""A fictional company that is generated from a seed. It has the same tables as WorkBench, but other people."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from resources_servers.workplace_assistant.toolkits.project_management import BO
 
 SEED = 0
 MOST_KEPT = 64
-"""The number of cached companies. Each takes about 1.3 MB, and 20 ms to generate."""
+"""Maximum number of cached companies. A company takes up about 1.3 MB and is generated in about 20 ms."""
 EMAILS, EVENTS, TASKS, CUSTOMERS, VISITS = 500, 300, 300, 200, 1000
 DOMAIN = "brightharbor.example"
 
@@ -76,7 +76,7 @@ T = TypeVar("T")
 
 @lru_cache(maxsize=MOST_KEPT)
 def made_up_company(seed: int = SEED) -> Company:
-    """Generate the company of a seed. The same seed always gives the same company."""
+    """Generate a company from a seed. The same seed always gives the same company."""
     random = Random(seed)
     return Company(
         emails=_with_ids(random, EMAIL_COLUMNS, _emails(random)),
@@ -93,7 +93,7 @@ def address_of(name: str) -> str:
 
 
 def _with_ids(random: Random, columns: tuple[str, ...], rows: Iterator[Sequence[str]]) -> StartTable:
-    """Return a table of these rows with ids in random order."""
+    """Add ids in random order to the rows, and return them as a table."""
     values = list(rows)
     numbers = _shuffled(random, range(len(values)))
     ids = [str(number).zfill(ID_DIGITS) for number in numbers]
@@ -104,7 +104,7 @@ def _with_ids(random: Random, columns: tuple[str, ...], rows: Iterator[Sequence[
 
 def _emails(random: Random) -> Iterator[Sequence[str]]:
     today = datetime.fromisoformat(TODAY)
-    # Sample distinct minutes, so that no two emails share a second.
+    # Sample distinct minutes, so that no two emails have the same time.
     for minutes in sorted(_sample(random, range(1, 60 * 24 * 60), EMAILS), reverse=True):
         name = _one(random, COLLEAGUES)
         is_about_work = random.random() < 0.5
@@ -121,7 +121,7 @@ def _emails(random: Random) -> Iterator[Sequence[str]]:
 
 
 def _events(random: Random) -> Iterator[Sequence[str]]:
-    """Yield meetings on working days that never overlap."""
+    """Yield meetings on working days. The meetings never overlap."""
     slots: list[tuple[datetime, int]] = []
     day = FIRST_DAY
     while day <= LAST_MEETING_DAY:
@@ -148,7 +148,7 @@ def _tasks(random: Random) -> Iterator[Sequence[str]]:
     for due in sorted(_one(random, working_days) for _ in range(TASKS)):
         board = _one(random, BOARDS)
         name = f"{_one(random, WORK[board])} {_one(random, PARTS)}"
-        # Overdue tasks are rarely still in the backlog, and distant ones are rarely done.
+        # Make the lists plausible: most overdue tasks have left the backlog, and future tasks are not completed.
         list_name = _one(random, LISTS[1:] if due < TODAY and random.random() < 0.8 else LISTS[:2])
         yield name, address_of(_one(random, TEAM)), list_name, due, board
 
@@ -184,11 +184,11 @@ def first_name_of(name: str) -> str:
 
 
 def _day(random: Random, first: int, last: int) -> str:
-    """Return a random day between two offsets from today."""
+    """Return a random day as YYYY-MM-DD. `first` and `last` are the limits, as numbers of days from today."""
     return (date.fromisoformat(TODAY) + timedelta(days=random.randrange(first, last + 1))).isoformat()
 
 
-# Only `random` and `randrange` of Random are used, because their results do not depend on Python's version.
+# Use only `random` and `randrange` of Random, because their results do not depend on Python's version.
 
 
 def _one(random: Random, of: Sequence[T]) -> T:

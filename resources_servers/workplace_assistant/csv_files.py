@@ -1,4 +1,4 @@
-"""A company parsed from CSV files in WorkBench's format."""
+"""Parse a company from CSV files in WorkBench's format."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def _table(path: Path, columns: tuple[str, ...]) -> StartTable:
                 f"{path}:{line}: {columns[0]}: {row_id!r} is not a number. Ids are digits, such as 00000042."
             )
         if row_id in rows:
-            raise DataError(f"{path}:{line}: {columns[0]}: {row_id} is already used by an earlier row. Remove one.")
+            raise DataError(
+                f"{path}:{line}: {columns[0]}: {row_id} is already used by an earlier row. Remove one row."
+            )
         rows[row_id] = row
     return StartTable(columns, rows)
 
@@ -50,21 +52,25 @@ def _visits(path: Path) -> Iterator[Row]:
     for line, row in _rows(path, VISIT_COLUMNS):
         seconds = row["session_duration_seconds"]
         if not (seconds.isascii() and seconds.isdigit()):
-            raise DataError(f"{path}:{line}: session_duration_seconds: {seconds!r} is not a number of seconds.")
+            raise DataError(
+                f"{path}:{line}: session_duration_seconds: {seconds!r} is not a number. Write digits, such as 90."
+            )
         yield row
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
-    """Yield each row with the number of its last line. Leave out additional columns."""
+    """Yield the number of each row's last line, and the row without additional columns."""
     lines = csv.reader(io.StringIO(_text(path), newline=""))
     header = next(lines, [])
     missing = [column for column in columns if column not in header]
     if missing:
-        raise DataError(f"{path}:1: {', '.join(missing)} missing among the columns {', '.join(header)}.")
+        raise DataError(f"{path}:1: missing columns: {', '.join(missing)}. Columns found: {', '.join(header)}.")
     for values in lines:
         if len(values) != len(header):
-            raise DataError(f"{path}:{lines.line_num}: {len(values)} values for {len(header)} columns.")
-        # Unescape line breaks, which the files escape within values.
+            raise DataError(
+                f"{path}:{lines.line_num}: {len(values)} values for {len(header)} columns. Write one value per column."
+            )
+        # Unescape line breaks, because the files contain them as `\n`.
         row = {column: value.replace("\\n", "\n") for column, value in zip(header, values, strict=True)}
         yield lines.line_num, {column: row[column] for column in columns}
 
@@ -83,4 +89,4 @@ def _text(path: Path) -> str:
             "or remove it to use this environment's own company."
         ) from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text (byte {error.start}).") from error
+        raise DataError(f"{path}: not UTF-8 text (byte {error.start}). Save it as UTF-8.") from error

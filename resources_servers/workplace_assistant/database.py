@@ -1,4 +1,4 @@
-"""The tables of a company: the initial state shared by all rollouts, and one rollout's changes."""
+"""The tables of a company. All rollouts share the initial state, and each rollout stores its own changes."""
 
 from __future__ import annotations
 
@@ -35,40 +35,38 @@ class StartTable:
 
     @classmethod
     def of(cls, columns: tuple[str, ...], rows: Iterable[Row]) -> StartTable:
-        """Return a table of these rows in order."""
         return cls(columns, {row[columns[0]]: row for row in rows})
 
     @cached_property
     def next_number(self) -> int:
-        """The id, as a number, of the first added row."""
+        """The id of the next added row, as a number."""
         return 1 + max(map(int, self.rows), default=-1)
 
     def values(self, column: str) -> set[str]:
-        """Return the distinct values of a column."""
         return {row[column] for row in self.rows.values()}
 
 
 @dataclass(frozen=True)
 class Company:
-    """The initial state of a rollout."""
+    """The initial data of a company, with which a rollout starts."""
 
     emails: StartTable
     events: StartTable
     tasks: StartTable
     customers: StartTable
     visits: tuple[Row, ...]
-    """Visits of the web site. A visitor may have several."""
+    """Visits to the web site. A visitor can have several visits."""
     addresses: tuple[str, ...]
     """The directory of all colleagues' addresses."""
 
 
 class Changes(NamedTuple):
-    """The differences from the initial table, in a form in which two attempts can be compared."""
+    """The differences from the initial table, in a form that can be compared between attempts. Case is ignored."""
 
     known: dict[str, Row | None]
     """The changed initial rows, by id. Deleted rows are None."""
     added: Counter[tuple[str, ...]]
-    """The added rows, without their ids, which depend on the order of the calls."""
+    """The added rows without their ids, because the ids depend on the order of the calls."""
 
 
 class Table:
@@ -83,27 +81,24 @@ class Table:
         return iter(self._rows.values())
 
     def get(self, row_id: str) -> Row | None:
-        """Return the row with this id, or None."""
         return self._rows.get(row_id)
 
     def add(self, *values: str) -> str:
-        """Append a row and return its id. The values follow the columns after the id."""
-        # Ids are never reused, so that an added row is never mistaken for an initial one.
+        """Append a row and return its new id. `values` are the values of all columns except the id, in order."""
+        # Do not reuse ids, because an added row must not be mistaken for an initial row.
         row_id = str(self._next_number).zfill(ID_DIGITS)
         self._next_number += 1
         self._own_rows()[row_id] = dict(zip(self.start.columns, (row_id, *values), strict=True))
         return row_id
 
     def update(self, row_id: str, column: str, value: str) -> None:
-        """Set one value of an existing row."""
         self._own_rows()[row_id] = {**self._rows[row_id], column: value}
 
     def delete(self, row_id: str) -> None:
-        """Remove an existing row."""
         del self._own_rows()[row_id]
 
     def changes(self) -> Changes:
-        """Return the differences from the initial table, ignoring case."""
+        """Return the differences from the initial table. Case is ignored."""
         if self._rows is self.start.rows:
             return Changes({}, Counter())
         known: dict[str, Row | None] = {}
@@ -134,10 +129,10 @@ class Database:
         self.tasks = Table(company.tasks)
         self.customers = Table(company.customers)
         self.plots: list[str] = []
-        """The files of the created plots."""
+        """The file names of the created plots."""
 
     def is_like(self, other: Database) -> bool:
-        """Return whether two attempts in the same company have the same result, ignoring case."""
+        """Return whether two databases of the same company have the same changes. Case is ignored."""
         return self._changes() == other._changes()
 
     def _changes(self) -> list[Changes | Counter[str]]:

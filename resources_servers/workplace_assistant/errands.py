@@ -1,4 +1,4 @@
-"""Errands in a company: requests, and the calls that fulfil them."""
+"""Draw errands in a company. An errand is a request with the calls that fulfil it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,12 @@ T = TypeVar("T")
 
 
 class Call(NamedTuple):
-    """One call of a tool."""
-
     name: str
     arguments: dict[str, str]
 
 
 class Errand(NamedTuple):
-    """A request, and the calls of one solution."""
+    """A request, and the tool calls that fulfil it."""
 
     category: str
     request: str
@@ -47,7 +45,6 @@ class Draw:
         self.random = random
 
     def one(self, of: Sequence[T]) -> T:
-        """Draw one element."""
         return of[self.random.randrange(len(of))]
 
     def colleague(self) -> str:
@@ -55,15 +52,15 @@ class Draw:
         return self.one(self.company.addresses)
 
     def member(self) -> str:
-        """Draw the address of a colleague with tasks."""
+        """Draw the address of a colleague to whom tasks are assigned."""
         return self.one(sorted(self.company.tasks.values("assigned_to_email")))
 
     def seller(self) -> str:
-        """Draw the address of a colleague with customers."""
+        """Draw the address of a colleague to whom customers are assigned."""
         return self.one(sorted(self.company.customers.values("assigned_to_email")))
 
     def working_day(self) -> date:
-        """Draw one of the next working days."""
+        """Draw a working day within the next 15 days."""
         days = [date.fromisoformat(TODAY) + timedelta(days=number) for number in range(1, 16)]
         return self.one([day for day in days if day.weekday() < 5])
 
@@ -73,7 +70,7 @@ class Draw:
         return sorted(found, key=lambda row: row["event_start"])
 
     def meetings_with(self, email: str, first: str, last: str = "9999") -> list[Row]:
-        """Return the meetings with a colleague that start between two times, earliest first."""
+        """Return a colleague's meetings that start between two times, earliest first."""
         found = [
             row
             for row in self.company.events.rows.values()
@@ -88,11 +85,11 @@ class Draw:
 
 
 Maker = Callable[[Draw], Errand | None]
-"""A function that draws an errand of one kind. It returns None if the drawn errand makes no sense."""
+"""A function that draws an errand of one kind. It returns None if the drawn errand does not make sense."""
 
 
 def delete_last_email(draw: Draw) -> Errand | None:
-    """Draw an errand: delete the newest email of a colleague."""
+    """Draw an errand to delete the newest email from a colleague."""
     sender = draw.colleague()
     email = next((row for row in draw.received() if row["sender/recipient"] == sender), None)
     request = draw.one(["Delete the last email I got from {}.", "{}'s latest email can go. Please delete it."])
@@ -104,7 +101,7 @@ def delete_last_email(draw: Draw) -> Errand | None:
 
 
 def forward_email(draw: Draw) -> Errand | None:
-    """Draw an errand: forward the newest email with some subject to two colleagues."""
+    """Draw an errand to forward the newest email with a certain subject to one or two colleagues."""
     email, readers = draw.one(draw.received()), sorted({draw.colleague(), draw.colleague()})
     newest = next(row for row in draw.received() if row["subject"] == email["subject"])
     names = " and ".join(map(_called, readers))
@@ -116,7 +113,6 @@ def forward_email(draw: Draw) -> Errand | None:
 
 
 def answer_email(draw: Draw) -> Errand | None:
-    """Draw an errand: answer the newest email of a colleague."""
     sender, text = draw.colleague(), draw.one(NOTES)
     email = next((row for row in draw.received() if row["sender/recipient"] == sender), None)
     if email is None:
@@ -129,7 +125,7 @@ def answer_email(draw: Draw) -> Errand | None:
 
 
 def delete_recent_emails(draw: Draw) -> Errand | None:
-    """Draw an errand: delete a colleague's emails since some day."""
+    """Draw an errand to delete the emails that a colleague has sent since a certain day."""
     sender, day = draw.colleague(), date.fromisoformat(TODAY) - timedelta(days=draw.random.randrange(2, 15))
     emails = [
         row for row in draw.received() if row["sender/recipient"] == sender and row["sent_datetime"] >= day.isoformat()
@@ -142,7 +138,6 @@ def delete_recent_emails(draw: Draw) -> Errand | None:
 
 
 def cancel_next_meeting(draw: Draw) -> Errand | None:
-    """Draw an errand: cancel the next meeting with a colleague."""
     person = draw.colleague()
     meetings = draw.meetings_with(person, NOW)[:1]
     request = draw.one(["Cancel my next meeting with {}.", "{} is ill. Please cancel our next meeting."])
@@ -150,7 +145,7 @@ def cancel_next_meeting(draw: Draw) -> Errand | None:
 
 
 def clear_a_day(draw: Draw) -> Errand | None:
-    """Draw an errand: cancel a day's meetings before or after noon."""
+    """Draw an errand to cancel a day's meetings that start before noon, or those that start at noon or later."""
     day = draw.working_day()
     half = draw.one(["before", "after"])
     meetings = [row for row in draw.meetings_on(day) if (row["event_start"] < f"{day} 12:00:00") == (half == "before")]
@@ -160,7 +155,7 @@ def clear_a_day(draw: Draw) -> Errand | None:
 
 
 def rename_meeting(draw: Draw) -> Errand | None:
-    """Draw an errand: rename the first or the last meeting of a day."""
+    """Draw an errand to rename the first or the last meeting of a day."""
     day, name = draw.working_day(), draw.one(MEETINGS)
     meetings, place = draw.meetings_on(day), draw.one(["first", "last"])
     if not meetings:
@@ -176,7 +171,7 @@ def rename_meeting(draw: Draw) -> Errand | None:
 
 
 def push_back_meeting(draw: Draw) -> Errand | None:
-    """Draw an errand: postpone the first meeting with a colleague on a day."""
+    """Draw an errand to postpone the first meeting of a day."""
     meetings, minutes = draw.meetings_on(draw.working_day()), draw.one([30, 60, 90])
     if not meetings:
         return None
@@ -190,7 +185,7 @@ def push_back_meeting(draw: Draw) -> Errand | None:
 
 
 def meet_if_overdue(draw: Draw) -> Errand | None:
-    """Draw an errand: meet a colleague tomorrow, unless they met recently."""
+    """Draw an errand to meet a colleague tomorrow if the last meeting with them is too long ago."""
     person, days = draw.colleague(), draw.random.randrange(5, 25)
     first = date.fromisoformat(TODAY) - timedelta(days=days)
     calls = []
@@ -211,7 +206,7 @@ def meet_if_overdue(draw: Draw) -> Errand | None:
 
 
 def plot_visits(draw: Draw) -> Errand | None:
-    """Draw an errand: plot a value over some days."""
+    """Draw an errand to plot the visits of the web site for a range of days."""
     first = date(2023, 9, 1) + timedelta(days=draw.random.randrange(60))
     last = first + timedelta(days=draw.random.randrange(5, 25))
     said, value = draw.one([("all visits", "total_visits"), ("visits of engaged users", "user_engaged")])
@@ -225,7 +220,7 @@ def plot_visits(draw: Draw) -> Errand | None:
 
 
 def make_task(draw: Draw) -> Errand | None:
-    """Draw an errand: put a task on a board."""
+    """Draw an errand to create a task in the backlog of a board."""
     member, board, due = draw.member(), draw.one(BOARDS), draw.working_day()
     name = f"{draw.one(WORK[board])} {draw.one(PARTS)}"
     arguments = {
@@ -243,7 +238,7 @@ def make_task(draw: Draw) -> Errand | None:
 
 
 def hand_over_tasks(draw: Draw) -> Errand | None:
-    """Draw an errand: reassign a member's tasks of one list."""
+    """Draw an errand to reassign a member's tasks in one list of a board."""
     giver, taker, board, list_name = draw.member(), draw.member(), draw.one(BOARDS), draw.one(LISTS)
     tasks = [row for row in _tasks_of(draw, giver) if (row["board"], row["list_name"]) == (board, list_name)]
     if giver == taker:
@@ -256,7 +251,7 @@ def hand_over_tasks(draw: Draw) -> Errand | None:
 
 
 def review_overdue_tasks(draw: Draw) -> Errand | None:
-    """Draw an errand: move a member's overdue tasks to another list."""
+    """Draw an errand to move a member's overdue tasks from `In Progress` to `In Review`."""
     member = draw.member()
     tasks = [row for row in _tasks_of(draw, member) if row["list_name"] == "In Progress" and row["due_date"] < TODAY]
     return Errand(
@@ -267,7 +262,7 @@ def review_overdue_tasks(draw: Draw) -> Errand | None:
 
 
 def hand_over_customers(draw: Draw) -> Errand | None:
-    """Draw an errand: reassign a seller's customers of one kind."""
+    """Draw an errand to reassign a seller's customers with a certain status and interest."""
     giver, taker, status, product = draw.seller(), draw.seller(), draw.one(STATUSES), draw.one(PRODUCTS)
     customers = [
         row
@@ -285,7 +280,6 @@ def hand_over_customers(draw: Draw) -> Errand | None:
 
 
 def set_status(draw: Draw) -> Errand | None:
-    """Draw an errand: change the status of a customer."""
     customer, status = draw.one(list(draw.company.customers.rows.values())), draw.one(STATUSES)
     if customer["status"] == status:
         return None
@@ -297,7 +291,7 @@ def set_status(draw: Draw) -> Errand | None:
 
 
 def remove_customer(draw: Draw) -> Errand | None:
-    """Draw an errand: delete a customer and notify the assigned seller."""
+    """Draw an errand to delete a customer and to notify the assigned seller by email."""
     customer = draw.one(list(draw.company.customers.rows.values()))
     name, seller = customer["customer_name"], customer["assigned_to_email"]
     text = f"{name} is no customer of ours any more."
@@ -313,7 +307,6 @@ def remove_customer(draw: Draw) -> Errand | None:
 
 
 def replace_meeting(draw: Draw) -> Errand | None:
-    """Draw an errand: cancel a meeting and send an email instead."""
     person, text = draw.colleague(), draw.one(NOTES)
     meetings = draw.meetings_with(person, NOW)
     if not meetings:
@@ -338,7 +331,10 @@ MAKERS: tuple[Maker, ...] = (
 
 
 def errands(company: Company, seed: int) -> Iterator[Errand]:
-    """Yield an endless stream of errands of all kinds in turn. Some repeat. The same seed gives the same errands."""
+    """Yield an endless stream of errands of all kinds in turn. The same seed gives the same errands.
+
+    An errand may occur more than once.
+    """
     draw = Draw(company, Random(seed))
     while True:
         for maker in MAKERS:
@@ -369,7 +365,7 @@ def _tasks_of(draw: Draw, member: str) -> list[Row]:
 
 
 def _free_half_hour(draw: Draw, day: date) -> str:
-    """Return the first free half hour of a day from 9:00."""
+    """Return the start of a day's first free half hour, at 9:00 at the earliest."""
     free = datetime(day.year, day.month, day.day, 9)
     for meeting in draw.meetings_on(day):
         start = datetime.fromisoformat(meeting["event_start"])

@@ -1,4 +1,4 @@
-"""A perfect attempt at an errand."""
+"""A perfect attempt, which makes the calls of the ground truth."""
 
 import json
 from typing import Any
@@ -7,10 +7,9 @@ from nemo_gym.testing import call
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Make the calls of the ground truth, then report success."""
     return [*(call(each["name"], **json.loads(each["arguments"])) for each in row["ground_truth"]), "It is done."]
 
 
 def asks_for_something(row: dict[str, Any]) -> bool:
-    """Return whether the row requires any change."""
+    """Return whether the row requires a change. If not, a model that does nothing is right."""
     return bool(row["ground_truth"])

@@ -1,4 +1,4 @@
-"""Make rows: errands in our own company, or the queries of WorkBench.
+"""Generate rows with errands in the environment's own company, or with the queries of WorkBench.
 
 python resources_servers/workplace_assistant/prepare.py --count 500 --output <rows.jsonl>
 python resources_servers/workplace_assistant/prepare.py --input <…_queries_and_answers.csv> --output <rows.jsonl>
@@ -20,7 +20,7 @@ from resources_servers.workplace_assistant.workbench import errand_of, read_quer
 
 INSTRUCTIONS = Path(__file__).parent / "prompts" / "assistant.md"
 MOST_ERRANDS, MOST_FOR_VALIDATION = 10_000, 900
-"""The most errands, because the generated company is too small for many more different ones."""
+"""Maximum number of errands per split. The generated company is too small for many more different errands."""
 
 
 def prepare(
@@ -32,11 +32,11 @@ def prepare(
     skip_bad: bool = False,
     split: Split | None = None,
 ) -> Path:
-    """Write one row per query of WorkBench's files, or `count` errands in our own company, and return their path.
+    """Write one row per query of WorkBench's files, or `count` rows with errands, and return their path.
 
     input: a WorkBench file of queries and answers (CSV); repeat the flag for several
-    count: number of errands in our own company
-    split: the part of our own company's errands
+    count: number of errands in the environment's own company
+    split: only errands of this split, in the environment's own company
 
     WorkBench's queries need its tables in the server's `database_dir`. Raises `DataError` with file and line for a
     query without an answer; then nothing is written. `skip_bad` leaves out and reports such queries.
@@ -45,7 +45,9 @@ def prepare(
     if not 0 < count <= most:
         raise DataError(f"count: {count} is not between 1 and {most}.")
     if input and split is not None:
-        raise DataError(f"split: '{split}' applies only to errands in our own company. Remove split or input.")
+        raise DataError(
+            f"split: '{split}' applies only to errands in the environment's own company. Remove split or input."
+        )
     drawn = errands(made_up_company(), seed)
     made = split_rows(drawn if split else _distinct(drawn), split, count, key=attrgetter("request"))
     asked = convert_each(read_queries(input), errand_of, skip_bad=skip_bad) if input else made
@@ -54,7 +56,7 @@ def prepare(
 
 
 def calls_of(errand: Errand) -> list[dict[str, str]]:
-    """Return an errand's calls as a row has them in `ground_truth`."""
+    """Return an errand's calls in the format of a row's `ground_truth`."""
     return [{"name": name, "arguments": json.dumps(given, ensure_ascii=False)} for name, given in errand.calls]
 
 

@@ -21,7 +21,7 @@ class UnreadableCall(ValueError):
 
 
 def make_call(database: Database, name: str, arguments: str) -> None:
-    """Execute a call with JSON arguments, ignoring tool errors. Raises `UnreadableCall` if it is invalid."""
+    """Execute a call with JSON arguments, ignoring tool errors. Raises `UnreadableCall` if the call is invalid."""
     with suppress(ToolError):
         try_call(database, name, arguments)
 
@@ -46,6 +46,6 @@ def try_call(database: Database, name: str, arguments: str) -> None:
 
 @cache
 def _checked(name: str) -> Callable[..., Any]:
-    """Return the tool with the same argument validation as its route."""
+    """Return the tool as a function that validates its arguments as the tool's route does."""
     checking = validate_call(config=ConfigDict(arbitrary_types_allowed=True))
     return checking(TOOLS[name])

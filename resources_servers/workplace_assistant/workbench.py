@@ -1,4 +1,4 @@
-"""WorkBench's queries, parsed from its CSV files."""
+"""Convert the queries in WorkBench's CSV files to errands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MULTI_DOMAIN = "multi_domain"
 
 
 class Query(NamedTuple):
-    """One query of a file."""
+    """A query and its location in a file."""
 
     fields: dict[str, str | None]
     where: str
@@ -24,7 +24,6 @@ class Query(NamedTuple):
 
 
 def read_queries(paths: Iterable[Path]) -> Iterator[Query]:
-    """Yield the queries of some files."""
     for path in paths:
         try:
             file = path.open(encoding="utf-8", newline="")
@@ -40,15 +39,15 @@ def read_queries(paths: Iterable[Path]) -> Iterator[Query]:
 
 
 def errand_of(query: Query) -> Errand:
-    """Return a query as an errand. Raises `DataError` with file and line if it has no answer, or an invalid one."""
+    """Convert a query to an errand. Raises `DataError` with file and line if its answer is missing or invalid."""
     fields, where = query
     missing = [column for column in ("query", "answer", "domains") if not fields.get(column)]
     if missing:
-        raise DataError(f"{where}: {', '.join(missing)} missing. A query has a query, its answer and its domains.")
+        raise DataError(f"{where}: missing {', '.join(missing)}. A line needs the query, its answer and its domains.")
     domains = _strings(fields["domains"] or "", f"{where}: domains")
     return Errand(
         category=domains[0] if len(domains) == 1 else MULTI_DOMAIN,
-        # The files escape line breaks in queries, but not in answers.
+        # Unescape line breaks only here, because the files escape them in queries but not in answers.
         request=(fields["query"] or "").replace("\\n", "\n"),
         calls=[_call(text, f"{where}: answer") for text in _strings(fields["answer"] or "", f"{where}: answer")],
     )
@@ -58,9 +57,11 @@ def _strings(text: str, where: str) -> list[str]:
     try:
         values = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
-        raise DataError(f"{where}: {text[:80]!r} is not a list of texts as Python writes it.") from error
+        raise DataError(
+            f"{where}: {text[:80]!r} is not a list of strings in Python syntax, such as ['a', 'b']."
+        ) from error
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise DataError(f"{where}: {text[:80]!r} is not a list of texts as Python writes it.")
+        raise DataError(f"{where}: {text[:80]!r} is not a list of strings in Python syntax, such as ['a', 'b'].")
     return values
 
 

@@ -25,17 +25,17 @@ class AviaryAgentConfig(BaseResponsesAPIAgentConfig):
     resources_server: ResourcesServerRef
     model_server: ModelServerRef
     max_steps: int | None = Field(default=100, ge=1)
-    """The maximum number of turns of the model. The rewards so far count, even if the environment is not done."""
+    """The maximum number of model turns. At this limit, the rollout is graded, even if the environment is not done."""
 
 
 class AviaryAgentRunRequest(BaseRunRequest):
-    """A dataset row, with any further fields that the environment needs."""
+    """The body of `/run`: a dataset row with any further fields that the environment needs."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class AviaryAgent(SimpleResponsesAPIAgent):
-    """An agent that seeds, alternates between model and step, verifies and closes."""
+    """An agent that opens an environment, alternates between model and environment, and has the rollout verified."""
 
     config: AviaryAgentConfig
 
@@ -49,7 +49,7 @@ class AviaryAgent(SimpleResponsesAPIAgent):
         return NeMoGymResponse.model_validate(conversation.plain_response())
 
     async def run(self, request: Request, body: AviaryAgentRunRequest) -> Response:
-        """Run one rollout from its row to its reward and return the verifier's reply."""
+        """Run the rollout of one row, and return the graded row."""
         row: JsonObject = await request.json()
         episode = Episode(self.server_client, self.config.resources_server.name, dict(request.cookies))
         begun = await episode.seed(row)

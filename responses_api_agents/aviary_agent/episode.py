@@ -1,4 +1,4 @@
-"""The client of an Aviary environment: seed, step, verify, close."""
+"""A client that starts, steps, grades and closes an Aviary environment."""
 
 from contextlib import suppress
 from typing import TypeVar
@@ -67,7 +67,7 @@ class Episode:
     async def close(self) -> None:
         """Close the environment on the server. Ignore failures."""
         closing = {"env_id": self._env_id}
-        # The server drops an idle environment by itself, so the rollout need not fail.
+        # Do not fail the rollout, because the server drops idle environments by itself.
         with suppress(ServerCallError, RolloutError), grace_period():
             await self._client.post(self._server, "/close", json=closing, cookies=self._cookies)
 

@@ -1,4 +1,4 @@
-"""The agent for several attempts: another agent answers a row N times, and only the chosen answer is graded."""
+"""Best-of-N agent: another agent answers a row N times, and only the chosen answer is graded."""
 
 import asyncio
 from pathlib import Path
@@ -33,7 +33,7 @@ class BestOfNAgentConfig(ComposingAgentConfig):
     judge_prompt: Annotated[PromptFile, filled_with("task", "attempts", "numbers")] = Field(
         default=Path("prompts/judge.md"), validate_default=True
     )
-    """The question to the judge, with `{task}`, `{attempts}`, their `{numbers}`, and a `{nonce}` around texts."""
+    """The judge's prompt, with `{task}`, `{attempts}` and their `{numbers}`. `{nonce}` delimits the texts."""
     judge_responses_create_params: NeMoGymResponseCreateParamsNonStreaming = Field(
         default=NeMoGymResponseCreateParamsNonStreaming(input=[])
     )
@@ -52,7 +52,7 @@ class BestOfNAgent(ComposingAgent):
     async def converse(
         self, request: Request, body: BaseRunRequest, row: JsonObject, session: dict[str, str]
     ) -> Conversation:
-        """Let the other agent try, choose one attempt, and close the sessions of the others."""
+        """Let the other agent try, choose one attempt, and close the sessions of the other attempts."""
         attempts = [Attempt(1, session), *map(Attempt, range(2, self.config.attempts + 1))]
         try:
             async with asyncio.TaskGroup() as group:
@@ -78,7 +78,7 @@ class BestOfNAgent(ComposingAgent):
         return conversation
 
     async def _try(self, attempt: Attempt, row: JsonObject) -> Answered | None:
-        """Let the other agent answer. If it fails, note the failure and return None, because other attempts go on."""
+        """Let the other agent answer. If it fails, store the failure and return None, because other attempts go on."""
         try:
             attempt.session = attempt.session or await self.seed_another_session(row)
             attempt.response = await self.answer_of_agent(row["responses_create_params"], attempt.session)
@@ -88,7 +88,7 @@ class BestOfNAgent(ComposingAgent):
         return Answered(attempt, attempt.response)
 
     async def _choose(self, answered: list[Answered], params: JsonObject) -> tuple[Answered, JsonObject]:
-        """Return the chosen attempt, and the fields that the graded row gets about the choice."""
+        """Return the chosen attempt, and the fields about the choice that are added to the graded row."""
         if self.config.choose == "majority":
             chosen, votes = most_common(answered)
             return chosen, {"votes": votes}

@@ -13,7 +13,7 @@ from nemo_gym.jsonl import JsonObject
 
 @dataclass
 class Attempt:
-    """An answer of the other agent, or the failure of the attempt."""
+    """One attempt of the other agent: its answer or its failure."""
 
     number: int
     session: dict[str, str] = field(default_factory=dict)

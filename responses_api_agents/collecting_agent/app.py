@@ -1,4 +1,4 @@
-"""The collector, a server next to the agents. It passes rows on to them, and may keep the results on its own disk."""
+"""The collector: a server that passes rows on to the agents. It can keep the results on its own disk."""
 
 from nemo_gym import CollectingAgent
 

@@ -26,7 +26,7 @@ class GymnasiumAgentConfig(BaseResponsesAPIAgentConfig):
     resources_server: ResourcesServerRef
     model_server: ModelServerRef
     max_steps: int | None = Field(default=100, ge=1)
-    """The maximum number of turns of the model. The rewards so far count, even if the game is not over."""
+    """The maximum number of model turns. At this limit, the game ends with the sum of the rewards so far."""
 
 
 class GymnasiumAgentRunRequest(BaseRunRequest):
@@ -36,7 +36,7 @@ class GymnasiumAgentRunRequest(BaseRunRequest):
 
 
 class GymnasiumAgent(SimpleResponsesAPIAgent):
-    """An agent that resets, alternates between model and step, and adds up the rewards."""
+    """An agent that starts a game, alternates between model and environment, and adds up the rewards."""
 
     config: GymnasiumAgentConfig
 
@@ -72,7 +72,7 @@ class GymnasiumAgent(SimpleResponsesAPIAgent):
         transcript = Transcript.of(row["responses_create_params"], begun.observation)
         path = self.url_path_for_run("/v1/responses", row)
         reward, steps, last = 0.0, 0, BaseStepResponse()
-        # A truncated answer counts as a turn, because only the game knows whether it can be used.
+        # Count a truncated answer as a turn, because only the game can decide whether the answer is usable.
         while not (last.terminated or last.truncated) and steps < (self.config.max_steps or 2**31):
             last = await game.step(await transcript.ask(self.server_client, self.config.model_server.name, path))
             transcript.add_step(last)

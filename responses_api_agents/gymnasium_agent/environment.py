@@ -24,7 +24,7 @@ from nemo_gym.jsonl import JsonObject
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
 STEP_PAUSES_S = (0.1, 0.5, 2.0)
-"""Pauses before the retries of a step whose reply was lost, if the environment detects repeated steps."""
+"""Seconds before each retry of a step whose reply was lost, if the environment detects repeated steps."""
 
 
 class Game:
@@ -56,7 +56,7 @@ class Game:
         """Close the game if the environment supports that. Ignore failures."""
         if not self._can_be_closed:
             return
-        # The server drops an idle game by itself, so the rollout need not fail.
+        # Do not fail the rollout, because the server drops idle games by itself.
         with suppress(ServerCallError, RolloutError), grace_period():
             await self._post("/close", {})
 

@@ -18,7 +18,7 @@ from nemo_gym import (
 from nemo_gym.jsonl import JsonObject
 
 UNANSWERED = "The environment has not answered this call."
-"""The output that is added for a call that a step did not answer. Endpoints reject a call without an output."""
+"""The output of a tool call that the environment did not answer. Model endpoints reject a call without an output."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Transcript:
             turn: JsonObject = orjson.loads(body)
             checked = NeMoGymResponse.model_validate(turn)
         except (orjson.JSONDecodeError, ValidationError) as error:
-            raise ModelFailed(f"{model}: the answer is not a response: {error}", server=model) from error
+            raise ModelFailed(f"{model}: the reply is not a valid response: {error}", server=model) from error
         self._usage = accumulate_response_usage(self._usage, checked.usage)
         self._last = turn
         self.output += turn["output"]

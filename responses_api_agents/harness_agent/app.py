@@ -1,4 +1,4 @@
-"""The agent for programs: it runs any program that uses an OpenAI or Anthropic API, and has its work graded."""
+"""The agent for programs. It runs any program that calls an OpenAI or Anthropic API, and has the result verified."""
 
 import os
 import sysconfig
@@ -31,12 +31,12 @@ RESPONSES_PATH = "/v1/responses"
 PYTHONPATH = "PYTHONPATH"
 KIB = 1024
 SPARE_S = 600.0
-"""Seconds to start the program and to collect its files. A sandbox ends by itself this long after `timeout_s`, even if
-its server is gone."""
+"""Seconds for starting the program and collecting its files. The provider ends a sandbox after `timeout_s` plus these
+seconds, even if this server has stopped."""
 
 
 class SandboxLimits(BaseModel):
-    """The limits of a program's sandbox. The provider decides those that are not set."""
+    """The limits of a program's sandbox. Limits that are not set have the provider's defaults."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -50,32 +50,32 @@ class SandboxLimits(BaseModel):
 
 class HarnessAgentConfig(ConversingAgentConfig):
     command: list[str] = Field(min_length=1)
-    """The program and its arguments. In them, in `env` and in `files`, `{prompt}`, `{model}`, `{openai_base_url}`,
-    `{anthropic_base_url}`, `{api_key}`, `{mcp_url}` and `{workdir}` are filled in."""
+    """The program and its arguments. The placeholders `{prompt}`, `{model}`, `{openai_base_url}`,
+    `{anthropic_base_url}`, `{api_key}`, `{mcp_url}` and `{workdir}` are replaced here, in `env` and in `files`."""
     env: dict[str, str] = Field(default_factory=dict)
-    """Environment variables of the program, besides those by which the OpenAI and Anthropic clients find the model."""
+    """Environment variables of the program. The agent adds the base URLs and keys for OpenAI and Anthropic clients."""
     files: dict[str, Path] = Field(default_factory=dict)
-    """Files for the program's workspace: the path there → the file on this machine, for example in this folder."""
+    """Files to copy into the program's workspace: each path in the workspace → the path of a file on this machine."""
     prompt_file: str = "task.md"
     """The file in the workspace that contains the text of the task."""
     model_name: str = "policy"
-    """The name by which the program calls the model. The model server uses its own."""
+    """The name by which the program calls the model. The model server replaces it with the configured model's name."""
     sandbox_provider: str | JsonObject = "bubblewrap"
-    """A sandbox provider, or a `sandbox` block of the config."""
+    """The name of a sandbox provider or of a sandbox block in the config, or such a block itself."""
     shares_packages: bool = False
-    """Let Python programs import the packages that are installed with this server. Only for bubblewrap sandboxes."""
+    """Whether Python programs can import this server's installed packages. Only bubblewrap sandboxes support this."""
     sandbox: SandboxLimits = Field(default_factory=SandboxLimits)
     workdir: str = "/workspace"
     gateway_host: str | None = None
-    """The address of this machine as seen from a sandbox, for providers that cannot listen inside sandboxes."""
+    """An address of this machine that sandboxes can reach. Required if the provider cannot listen inside a sandbox."""
     timeout_s: float = Field(default=600.0, gt=0)
-    """A program that takes longer is killed, and its rollout fails."""
+    """The maximum duration of a program. A program that takes longer is killed, and its rollout fails."""
     grace_s: float = Field(default=30.0, ge=0)
-    """After `max_steps` model calls, the program has this many seconds to finish. Then it is killed and graded."""
+    """Seconds for the program to finish after `max_steps` model calls. Then it is killed, and its work is graded."""
     collects: list[str] = Field(default_factory=lambda: ["."])
-    """The paths in the workspace whose files the verifier sees."""
+    """The paths in the workspace whose files are sent to the verifier."""
     largest_file_kib: int = Field(default=256, ge=0)
-    """A file that is larger than this is not collected."""
+    """The maximum size of a collected file. Larger files are skipped."""
     most_collected_kib: int = Field(default=4096, ge=0)
     """The maximum size of all collected files together."""
     keep_workspaces: Literal["never", "failed", "always"] = "never"
@@ -93,19 +93,19 @@ class HarnessRunRequest(BaseRunRequest):
 
 
 class HarnessAgent(ConversingAgent):
-    """An agent whose conversation is held by a program in a sandbox."""
+    """An agent that lets a program in a sandbox conduct the conversation with the model."""
 
     config: HarnessAgentConfig
 
     TOOLS_OVER_MCP = True
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app. Read the program's files and make the provider first, so that errors show at the start."""
+        """Return the app. Read the program's files and create the provider first, so that errors appear at startup."""
         _ = self._program, self._provider
         return super().setup_webserver()
 
     async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
-        """Let the program continue a conversation without tools, and without the files of a row."""
+        """Let the program continue a conversation that has neither tools nor the `workspace_files` of a row."""
         params = body.model_dump(mode="json", exclude_unset=True)
         path = self.url_path_for_request(RESPONSES_PATH, request)
         conversation = await self.begin(params, dict(request.cookies), path)
@@ -118,7 +118,7 @@ class HarnessAgent(ConversingAgent):
         return NeMoGymResponse.model_validate(conversation.plain_response())
 
     async def run(self, request: Request, body: HarnessRunRequest) -> Response:
-        """Run one rollout from its row to its reward and return the verifier's reply."""
+        """Run the rollout of a row, including its verification, and return the verifier's reply."""
         return await super().run(request, body)
 
     async def converse(
@@ -191,7 +191,10 @@ class HarnessAgent(ConversingAgent):
         provider = resolve_provider_config(self.config.sandbox_provider)
         if self.config.shares_packages:
             if list(provider) != ["bubblewrap"]:
-                raise DataError(f"{self.config.name}: shares_packages is for the sandbox provider bubblewrap only.")
+                raise DataError(
+                    f"{self.config.name}: shares_packages requires the sandbox provider bubblewrap. "
+                    "Set sandbox_provider: bubblewrap, or remove shares_packages."
+                )
             options = provider["bubblewrap"] or {}
             provider = {"bubblewrap": {**options, "readable": [*options.get("readable", ()), *_packages()]}}
         return create_provider(provider)

@@ -29,7 +29,7 @@ class ReflectionAgentConfig(ComposingAgentConfig):
     critique_prompt: Annotated[PromptFile, filled_with("task", "transcript")] = Field(
         default=Path("prompts/critique.md"), validate_default=True
     )
-    """The question to `model_server`, with `{task}` and the other agent's `{transcript}`."""
+    """The prompt that asks `model_server` for a critique, with the placeholders `{task}` and `{transcript}`."""
     critique_responses_create_params: NeMoGymResponseCreateParamsNonStreaming = Field(
         default=NeMoGymResponseCreateParamsNonStreaming(input=[])
     )
@@ -37,7 +37,7 @@ class ReflectionAgentConfig(ComposingAgentConfig):
     revise_prompt: Annotated[PromptFile, filled_with("critique")] = Field(
         default=Path("prompts/revise.md"), validate_default=True
     )
-    """The user message that makes the other agent continue, with `{critique}`."""
+    """The user message that asks the other agent for another answer, with the placeholder `{critique}`."""
 
 
 class ReflectionAgent(ComposingAgent):
@@ -46,26 +46,25 @@ class ReflectionAgent(ComposingAgent):
     config: ReflectionAgentConfig
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app. Read the prompts first, so that a missing file shows at the start."""
+        """Return the app. Read the prompts first, so that a missing file is reported at startup."""
         _ = self._critique_prompt, self._revise_prompt
         return super().setup_webserver()
 
     async def responses(
         self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming
     ) -> NeMoGymResponse:
-        """Continue a conversation with critiques, in the session of the caller's cookies."""
+        """Continue a conversation with critiques, in the session that the caller's cookies identify."""
         params = body.model_dump(mode="json", exclude_unset=True)
         path = self.url_path_for_request("/v1/responses", request)
         conversation = await self._improved(params, dict(request.cookies), path)
         for name, value in conversation.session.items():
-            # The other agent has quoted the values, and `set_cookie` would quote them again.
+            # Append the header directly, because `set_cookie` would quote the values, which are already quoted.
             response.headers.append("set-cookie", f"{name}={value}; Path=/")
         return NeMoGymResponse.model_validate(conversation.response)
 
     async def converse(
         self, request: Request, body: BaseRunRequest, row: JsonObject, session: dict[str, str]
     ) -> Conversation:
-        """Run the conversation of a row, with its critiques."""
         path = self.url_path_for_run("/v1/responses", None)
         return await self._improved(row["responses_create_params"], session, path)
 
@@ -100,7 +99,7 @@ class ReflectionAgent(ComposingAgent):
         critique = await self.answer_of_model(question, params)
         if not strip_reasoning(critique.last_text):
             server = self.config.model_server.name
-            raise ModelFailed(f"{server}: the critique is empty, or is only reasoning", server=server)
+            raise ModelFailed(f"{server}: the critique is empty, or contains only reasoning", server=server)
         return critique
 
     @cached_property

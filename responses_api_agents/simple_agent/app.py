@@ -1,4 +1,4 @@
-"""The plain agent: it seeds the session, lets model and tools take turns until the model answers, and verifies."""
+"""The plain agent: it seeds a session, calls the model and its tools until the model answers, then calls `/verify`."""
 
 from fastapi import Request, Response
 from pydantic import ConfigDict
@@ -19,19 +19,19 @@ class SimpleAgentConfig(ConversingAgentConfig):
 
 
 class SimpleAgentRunRequest(BaseRunRequest):
-    """A dataset row, with any further fields that the environment needs."""
+    """The body of `/run`: a dataset row with any further fields that the environment needs."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class SimpleAgentVerifyRequest(BaseVerifyRequest):
-    """The row with the response."""
+    """The body of `/verify`: the row and the agent's response."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class SimpleAgentVerifyResponse(BaseVerifyResponse):
-    """The row with the response and the reward."""
+    """The response to `/verify`: the row, the agent's response and the reward."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -46,7 +46,7 @@ class SimpleAgent(OverridableAgent):
     async def responses(
         self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming
     ) -> NeMoGymResponse:
-        """Answer a conversation, calling tools. Set the cookies of the resources server's session on the response."""
+        """Continue a conversation, including tool calls. The reply sets the cookies of the environment's session."""
         params = body.model_dump(mode="json", exclude_unset=True)
         path = self.url_path_for_request("/v1/responses", request)
         conversation = await self.held(params, dict(request.cookies), path)

@@ -1,4 +1,7 @@
-"""The agent for conversations: policy and simulated user alternate until the user is satisfied or turns run out."""
+"""The agent for conversations between a policy and a simulated user.
+
+The two take turns until the user is satisfied or a limit is reached.
+"""
 
 from functools import cached_property
 from pathlib import Path
@@ -40,13 +43,13 @@ class UserSimulationAgentConfig(ConversingAgentConfig):
     user_responses_create_params: NeMoGymResponseCreateParamsNonStreaming = Field(
         default=NeMoGymResponseCreateParamsNonStreaming(input=[])
     )
-    """Request parameters of the user's model; `input` is replaced."""
+    """Request parameters of the user's model; `input` is replaced by the dialogue."""
     stop_marker: Annotated[str, AfterValidator(check_visible)] = "###STOP###"
-    """The text with which the user's model ends the conversation. Full-width forms of it count, too."""
+    """The text with which the user's model ends the conversation. Full-width forms of this text count, too."""
 
 
 class UserSimulationRunRequest(BaseRunRequest):
-    """A dataset row with its user."""
+    """A dataset row that describes its simulated user."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -61,12 +64,12 @@ class Reaction(NamedTuple):
 
 
 class UserSimulationAgent(ConversingAgent):
-    """An agent whose policy may call tools of the resources server between two turns of the user."""
+    """An agent in which a policy talks to a simulated user. The policy may call tools before each of its answers."""
 
     config: UserSimulationAgentConfig
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app. Check the user prompt first, so that an error shows at the start."""
+        """Return the app. Check the user prompt first, so that an error is reported at startup."""
         self._instructions_for(UserProfile())
         return super().setup_webserver()
 
@@ -110,18 +113,21 @@ class UserSimulationAgent(ConversingAgent):
         return conversation
 
     async def _open(self, conversation: Conversation, user: SimulatedUser) -> int:
-        """Let the user speak unless the input ends with a user message. Return the number of turns of the user."""
+        """Add the user's first message unless the input ends with a user message. Return how many turns were added."""
         given = _dialogue(conversation)
         if given and given[-1].speaker == "user":
             return 0
         words = (await user.speak(given)).text
         if not words:
-            raise AgentFailed(f"{self.config.name}: the simulated user has no message to begin the conversation with")
+            raise AgentFailed(
+                f"{self.config.name}: the first message of the simulated user is empty. Check the row's user, "
+                "and the user_prompt if a model plays the user"
+            )
         conversation.hear(words)
         return 1
 
     async def _react(self, conversation: Conversation, user: SimulatedUser, user_turns: int) -> Reaction:
-        """Return the reaction to the policy's answer."""
+        """Return the user's reaction. The user is not asked if the policy was truncated or reached `max_steps`."""
         if conversation.was_cut_off:
             return Reaction("cut_off")
         if self.is_out_of_steps(conversation):
@@ -160,7 +166,7 @@ def _dialogue(conversation: Conversation) -> list[Line]:
 
 
 def _heard_last(dialogue: list[Line]) -> list[Line]:
-    """Return the dialogue, with an empty last line if the assistant said nothing in its turn."""
+    """Return the dialogue. If the assistant's last turn is empty, add an empty line for it."""
     return dialogue if dialogue[-1].speaker == "assistant" else [*dialogue, Line("assistant", "")]
 
 

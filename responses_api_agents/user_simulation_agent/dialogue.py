@@ -19,10 +19,10 @@ class Line(NamedTuple):
 
 
 def dialogue_of(given: str | list[JsonObject], said: Iterable[JsonObject] = ()) -> list[Line]:
-    """Return the lines of a row's input and of the items after it.
+    """Return a conversation as dialogue lines: the row's input `given`, then the items `said`.
 
     Instructions, calls, tool outputs and reasoning are omitted, because the user does not see them. Successive
-    messages of one speaker are one line.
+    messages of one speaker are joined into one line.
     """
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]

@@ -1,4 +1,4 @@
-"""Recognize words, questions and markers in texts of any language."""
+"""Recognition of words, questions and markers in texts of any language."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u312f\u31a0-\u31bf\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-"""Scripts without spaces between words: Thai, Lao, Burmese, Khmer, Chinese characters, Japanese syllables."""
+"""Scripts without spaces between words: Thai, Lao, Burmese, Khmer, Chinese characters and Japanese kana."""
 _HANGUL = re.compile("[\u1100-\u11ff\ua960-\ua97f\uac00-\ud7ff]")
 _VOWEL_MARKS = re.compile("[\u0640\u064b-\u0652\u0670]")
 """Arabic marks that most texts omit, and the stroke that only lengthens a word."""
 _TURKISH = str.maketrans("Iİ", "ıi")
 _DOTTED = "i\u0307"
-"""The lower-case form of `İ` outside of Turkish."""
+"""The lower-case form of `İ` in languages other than Turkish."""
 _QUESTIONS = re.compile(
     "[?؟‽՞፧¿]"
-    # The Greek question mark looks like a semicolon.
+    # After a Greek letter, a semicolon is a question mark.
     "|[\u0370-\u03ff\u1f00-\u1fff][»”\"')]*;"
     # Japanese and Chinese questions may end with a full stop.
     "|(?:です|ます|でした|ました|でしょう|ましょう|ません|だろう|ない|の)か(?:ね|な)?[」』)]*(?:[。.!]|\\s*$)"
@@ -51,13 +51,12 @@ class Word:
         self._patterns = [re.compile(r"\s+".join(map(re.escape, spelling.split()))) for spelling in _spellings(text)]
 
     def is_in(self, text: str) -> bool:
-        """Return whether the text contains the word."""
         pairs = zip(self._patterns, _spellings(text), strict=True)
         return any(_is_bounded(spelling, *at) for pattern, spelling in pairs for at in _places(pattern, spelling))
 
 
 def before(marker: str, text: str) -> str | None:
-    """Return the part of a text before a marker, or None if the marker is missing. Its full-width forms count too."""
+    """Return the text before a marker, or None if the marker is missing. Full-width forms of the marker count, too."""
     composed = unicodedata.normalize("NFC", text)
     plain = [(char, place) for place, each in enumerate(composed) for char in _plain(each)]
     found = "".join(char for char, _ in plain).find(_plain(marker))
@@ -65,7 +64,7 @@ def before(marker: str, text: str) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """Return a text in which half-width and full-width characters are the same, without invisible characters."""
+    """Convert half-width and full-width characters to their normal form, and remove invisible characters."""
     normal = unicodedata.normalize("NFKC", text)
     return "".join(char for char in normal if unicodedata.category(char) != "Cf")
 
@@ -77,7 +76,7 @@ def _spellings(text: str) -> tuple[str, str]:
 
 
 def _places(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of all matches of a regex, including overlapping matches."""
+    """Yield the start and end of each match of a regex, including overlapping matches."""
     found = pattern.search(text)
     while found:
         yield found.span()
@@ -85,14 +84,14 @@ def _places(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_bounded(text: str, start: int, end: int) -> bool:
-    """Return whether the word at this place does not continue on either side."""
+    """Return whether `start` and `end` are the boundaries of a word, so that it continues on neither side."""
     if start and _continues(text[start - 1], text[start]):
         return False
     if end == len(text):
         return True
     last, following = text[end - 1], text[end]
     if unicodedata.category(following)[0] == "M":
-        # The word ends with another letter, because a vowel sign or accent changes the last one, in any script.
+        # The following vowel sign or accent modifies the word's last letter, so the text contains another word.
         return False
     return bool(_HANGUL.match(last) and _HANGUL.match(following)) or not _continues(last, following)
 

@@ -22,7 +22,7 @@ from responses_api_agents.user_simulation_agent.languages import before
 from responses_api_agents.user_simulation_agent.users import Said, UserProfile
 
 GREETING = "Hello! What can I do for you?"
-"""Precedes the user's first message, because many endpoints require input before the model's first turn."""
+"""The assistant's greeting before the user's first message. Many endpoints require a message to respond to."""
 PATH = "/v1/responses"
 SILENCE = "(The assistant says nothing.)"
 
@@ -35,7 +35,7 @@ class UserModel:
     ) -> None:
         self.usage: Any = None
         self.model: str | None = None
-        """The model's name, as the endpoint returned it."""
+        """The model's name in the latest response; None before the first response."""
         self._client = client
         self._server = server
         self._instructions = instructions
@@ -47,7 +47,7 @@ class UserModel:
         """Return the user's next turn. Raise `ModelFailed` if the model's reply is missing, invalid or truncated."""
         said = strip_reasoning((await self._answer(self._request(dialogue))).last_text)
         if not said:
-            raise self._failure("its answer is empty, or is only reasoning")
+            raise self._failure("the model's answer is empty, or contains only reasoning")
         farewell = before(self._stop_marker, said)
         return Said(said, is_satisfied=False) if farewell is None else Said(farewell.strip(), is_satisfied=True)
 
@@ -77,12 +77,12 @@ class UserModel:
         try:
             response = NeMoGymResponse.model_validate_json(body)
         except ValidationError as error:
-            raise self._failure(f"the answer is not a response: {error}") from error
+            raise self._failure(f"the model's reply is not a valid response: {error}") from error
         self.usage = accumulate_response_usage(self.usage, response.usage)
         self.model = response.model
         if response.incomplete_details is not None:
-            # A truncated answer may lack the stop marker.
-            raise self._failure(f"its answer was cut off ({response.incomplete_details.reason})")
+            # Reject a truncated answer, because it may lack the stop marker.
+            raise self._failure(f"the model's answer was cut off ({response.incomplete_details.reason})")
         return response
 
     def _failure(self, cause: str) -> ModelFailed:
@@ -90,7 +90,7 @@ class UserModel:
 
 
 def instructions_for(template: str, profile: UserProfile, stop_marker: str) -> str:
-    """Return a user's instructions: the prompt with its fields filled in. Raise `KeyError` for an unknown field."""
+    """Return a user's instructions: the template with its fields replaced. Raise `KeyError` for an unknown field."""
     return template.format_map(
         {
             "persona": profile.persona or "an ordinary person",

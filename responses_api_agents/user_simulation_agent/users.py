@@ -12,12 +12,12 @@ from responses_api_agents.user_simulation_agent.languages import Word, check_vis
 
 
 class Answer(BaseModel):
-    """The reply of a scripted user to a keyword."""
+    """A scripted user's reply to messages that contain a keyword."""
 
     model_config = ConfigDict(extra="forbid")
 
     asked: list[Annotated[str, AfterValidator(check_visible)]] = Field(min_length=1)
-    """Words or phrases, of which the assistant's message must contain one. Case is ignored."""
+    """The keywords: words or phrases of which the assistant's message must contain at least one. Case is ignored."""
     says: str = Field(min_length=1)
 
 
@@ -36,22 +36,20 @@ class UserProfile(BaseModel):
     """The user's messages, one per turn. A model that plays the user puts them into its own words."""
     answers: list[Answer] = []
     otherwise: str = Field(default="I have no wish about that; please decide yourself.", min_length=1)
-    """The reply of a scripted user to a question that no answer fits, after the last line of the script."""
+    """A scripted user's reply to a question that no answer fits, once the script is finished."""
 
 
 class Said(NamedTuple):
-    """A turn of the user."""
-
     text: str
     is_satisfied: bool
     """Whether the user has reached its goal. If so, the text, which may be empty, is a farewell."""
 
 
 class SimulatedUser(Protocol):
-    """The user of one conversation."""
+    """The interface of a simulated user, who takes part in one conversation."""
 
     async def speak(self, dialogue: list[Line]) -> Said:
-        """Return the user's next turn. Raise `RolloutError` if that fails."""
+        """Return the user's next turn. Raise `RolloutError` if the user cannot produce one."""
 
     @property
     def usage(self) -> BaseModel | None:
@@ -63,10 +61,10 @@ class SimulatedUser(Protocol):
 
 
 class ScriptedUser:
-    """A user that reacts to keywords, and otherwise says the next line of its script. After the last, it is satisfied.
+    """A user that answers keywords, and otherwise says the next line of its script. After the script, it is satisfied.
 
-    A question that contains a keyword is answered each time; a statement, only if the user has not yet given that
-    answer.
+    A question that contains a keyword is answered each time. A statement is answered only if the user has not yet
+    given this answer.
     """
 
     usage = None
@@ -79,7 +77,10 @@ class ScriptedUser:
         self._given: set[int] = set()
 
     async def speak(self, dialogue: list[Line]) -> Said:
-        """Return the answers that fit the assistant's message, else the next line, else a satisfied turn."""
+        """Return the answers that fit the assistant's message, else the script's next line.
+
+        After the script, return `otherwise` for a question, or else an empty turn with `is_satisfied`.
+        """
         if not dialogue:
             opening = next(self._lines, self._profile.goal)
             if not opening:

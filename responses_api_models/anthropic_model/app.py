@@ -27,7 +27,7 @@ from responses_api_models.anthropic_model.chat import completion_of_response
 CONVERTER = ResponsesConverter(return_token_id_information=False)
 CONTEXT_OVERFLOW = re.compile(r"prompt is too long|exceed context limit", re.IGNORECASE)
 MAX_PAUSES = 16
-"""The most requests that continue one paused answer."""
+"""Maximum number of requests that continue one paused answer."""
 
 
 class AnthropicModelConfig(BaseResponsesAPIModelConfig):
@@ -39,7 +39,7 @@ class AnthropicModelConfig(BaseResponsesAPIModelConfig):
     """The endpoint's address, with or without `/v1` at its end."""
     api_key: str = Field(repr=False)
     key_header: str = "x-api-key"
-    """The header of the key. `Authorization` sends it as a bearer token, which some gateways expect."""
+    """The header that contains the API key. `Authorization` sends it as a bearer token, as some gateways expect."""
     model: str
     max_tokens: int = Field(default=32_000, ge=1)
     """The token limit of answers to requests without `max_output_tokens`. The Messages API requires a limit."""
@@ -47,9 +47,9 @@ class AnthropicModelConfig(BaseResponsesAPIModelConfig):
     anthropic_beta: list[str] = Field(default_factory=list)
     """Names of beta features, sent in the header `anthropic-beta`."""
     stream: bool = True
-    """Stream the answer, because the endpoint rejects requests for long answers that are not streamed."""
+    """Whether to stream the answer. Without streaming, the endpoint rejects requests for long answers."""
     strict_tools: bool = False
-    """Send each tool's `strict` field, which older models reject."""
+    """Whether to send each tool's `strict` field, which older models reject."""
     thinking_budgets: dict[str, int] | None = None
     """The thinking token budget for each reasoning effort, for models that do not support `effort`."""
     extra_body: JsonObject = Field(default_factory=dict)
@@ -57,9 +57,9 @@ class AnthropicModelConfig(BaseResponsesAPIModelConfig):
     omitted_fields: list[str] = Field(default_factory=list)
     """Fields that are never sent, such as `temperature` and `top_p`, which the newest models reject."""
     request_timeout_s: float = 1800.0
-    """How long the endpoint may take for one reply."""
+    """Seconds until a request to the endpoint times out."""
     request_tries: int = Field(default=3, ge=1)
-    """Attempts per call, if the endpoint refuses the connection, is too busy or fails with a 5xx."""
+    """Maximum number of attempts per call, if the endpoint refuses the connection, is too busy or returns a 5xx."""
 
     @field_validator("base_url")
     @classmethod
@@ -68,7 +68,7 @@ class AnthropicModelConfig(BaseResponsesAPIModelConfig):
 
 
 class AnthropicModel(SimpleResponsesAPIModel):
-    """A model server that translates every request to the Messages API, and the answer back."""
+    """A model server that translates requests to the Messages API, and translates the answers back."""
 
     config: AnthropicModelConfig
 
@@ -101,7 +101,9 @@ class AnthropicModel(SimpleResponsesAPIModel):
         except DataError as error:
             raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
         if (body.n or 1) != 1:
-            raise ModelFailed(f"{self.config.name}: n is {body.n}, but the Messages API gives one answer per request")
+            raise ModelFailed(
+                f"{self.config.name}: n is {body.n}, but the Messages API gives one answer per request. Set n to 1"
+            )
         stops = [body.stop] if isinstance(body.stop, str) else body.stop
         return completion_of_response(await self._respond(params, stop_sequences=stops))
 
@@ -148,7 +150,7 @@ class AnthropicModel(SimpleResponsesAPIModel):
         except EndpointError as error:
             if error.status != 400 or not CONTEXT_OVERFLOW.search(error.body):
                 raise
-            # A conversation that exceeds the context window is not a failure. Answer as if cut off at the first token.
+            # A conversation that exceeds the context window is not a failure. Return an empty, cut-off answer.
             return {"content": [], "model": self.config.model, "stop_reason": "model_context_window_exceeded"}
 
 

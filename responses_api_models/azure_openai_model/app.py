@@ -27,16 +27,16 @@ DEPLOYMENT = re.compile(r"(?P<resource>.*?)(/openai)?(/deployments/(?P<name>[^/]
 
 
 class AzureModelServerConfig(SimpleModelServerConfig):
-    """The settings of the Azure resource, its API key and the deployment."""
+    """The server's settings: the Azure resource, its API key and the deployment."""
 
     openai_base_url: str
-    """The Azure resource's address. It ends with `/openai/v1`, or omits it to use the older per-deployment paths."""
+    """The Azure resource's address. Add `/openai/v1` at the end, unless you need the older per-deployment paths."""
     openai_model: str
     """The name of the deployment."""
     default_query: dict[str, str] = Field(default_factory=dict)
-    """Query parameters of every request, such as `api-version`, which the older paths need. Nulls are dropped."""
+    """Query parameters of every request, such as `api-version`, which older paths need. Null values are not sent."""
     content_filter_is_failure: bool = False
-    """Fail the rollout if the prompt was filtered, instead of grading an empty answer."""
+    """Whether a filtered prompt fails the rollout. Otherwise, the empty answer is graded."""
 
     @field_validator("default_query", mode="before")
     @classmethod
@@ -70,7 +70,7 @@ class AzureModelServerConfig(SimpleModelServerConfig):
 
 
 class AzureModelServer(SimpleModelServer):
-    """`openai_model` for Azure's URLs and key header. By default, a prompt that Azure blocks gets an empty answer."""
+    """An `openai_model` server with Azure's URLs and key header. By default, filtered prompts get an empty answer."""
 
     config: AzureModelServerConfig
 
@@ -92,7 +92,7 @@ class AzureModelServer(SimpleModelServer):
             return NeMoGymResponse.model_validate(self._filtered_response(error))
 
     async def pass_on(self, params: Mapping[str, object], items: memoryview) -> bytes:
-        """Forward the request to `/responses`; neither the items nor the reply are parsed."""
+        """Forward the request to `/responses` without parsing the items or the reply."""
         try:
             return await super().pass_on(params, items)
         except EndpointError as error:

@@ -1,4 +1,4 @@
-"""Serve a generative reward model. The messages of a Chat Completions request may be two answers to compare."""
+"""Serve a generative reward model. A Chat Completions request may contain two answers to compare."""
 
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -18,7 +18,7 @@ class GenRMModelConfig(VLLMModelConfig):
     OTHER_ROUTES: ClassVar[tuple[str, ...]] = ("uses_completions_api", "uses_responses_api")
 
     api: Literal["vllm", "embedded"] = "vllm"
-    """`embedded` is a simple judge in this process, for tests and demos."""
+    """`vllm` calls an endpoint. `embedded` is a simple judge in this process, for tests and demos."""
     base_url: str | list[str] = ""
     api_key: str = Field(default="", repr=False)
     model: str = ""
@@ -37,11 +37,11 @@ class GenRMModelConfig(VLLMModelConfig):
 
 
 class GenRMModel(VLLMModel):
-    """`vllm_model` that also passes on messages with the roles `response_1`, `response_2` and `principle`."""
+    """A `vllm_model` server that also accepts messages with the roles `response_1`, `response_2` and `principle`."""
 
     config: GenRMModelConfig
 
-    # A row's own policy model must not replace this endpoint, because it would judge its own answers.
+    # A row's own policy model must not replace this endpoint, because the policy would then judge its own answers.
     follows_policies = False
 
     @cached_property

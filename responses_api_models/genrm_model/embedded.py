@@ -1,6 +1,7 @@
-"""A judge that needs no endpoint: it prefers the answer that fits the request's words and length better.
+"""A judge without an endpoint. It prefers the answer that covers more of the request's words and is
+closer to the requested length.
 
-It is for tests and demos, and can be fooled: it knows no grammar and no facts.
+The judge is for tests and demos. It can be fooled, because it does not check grammar or facts.
 """
 
 import json
@@ -12,9 +13,9 @@ from nemo_gym import EndpointError
 from nemo_gym.jsonl import JsonObject
 
 USUAL_WORDS = 60
-"""The length of a good answer, if the request does not name a number of words."""
+"""The length of a good answer in words, if the request does not ask for a number of words."""
 CLEARLY, MUCH = 0.25, 0.6
-"""The differences in merit above which an answer counts as better, and as much better."""
+"""The leads in merit above which an answer counts as better, and as much better."""
 INTRODUCTION = "I compare two answers: send one message with the role response_1 and one with the role response_2."
 
 _WORD = re.compile(r"\w+")
@@ -25,7 +26,7 @@ _SMALL_WORDS = frozenset((
     "because", "been", "could", "from", "have", "should", "than", "that", "their", "them", "then", "there", "they",
     "this", "were", "what", "when", "which", "will", "with", "would", "your",
 ))  # fmt: skip
-"""Function words that occur in every English text. Words of up to three letters count as such, too."""
+"""Function words that occur in every English text. Words of up to three letters count as function words, too."""
 _LONGEST_SMALL_WORD = 3
 _SMALL_WORDS_WITHIN, _WORDS_PER_SMALL_WORD = 12, 4
 _OWN_WORD_WITHIN = 20
@@ -37,7 +38,7 @@ class EmbeddedJudge:
     url = "embedded"
 
     async def create_chat_completion(self, *, messages: list[JsonObject], **_: object) -> JsonObject:
-        """Return a completion whose content is the verdict as JSON."""
+        """Return a completion with the verdict as JSON, or with an introduction if the messages contain no answers."""
         texts = {message["role"]: _text_of(message.get("content")) for message in messages}
         given = texts.keys() & {"response_1", "response_2"}
         if len(given) == 1:
@@ -62,13 +63,13 @@ class Merits(NamedTuple):
     """The two halves of an answer's merit, each from 0 to 1."""
 
     shared: float
-    """The share of the request's longer words in the answer. It is lowered if the answer is copied or not prose."""
+    """The share of the request's longer words that the answer uses. Copied answers and word lists get less."""
     length: float
     """How close the answer's length is to the requested number of words."""
 
 
 def merits_of(request: str, answer: str) -> Merits:
-    """Rate how well an answer covers the request's words and meets its length."""
+    """Rate how many of the request's words an answer uses, and how close it is to the requested length."""
     asked, used = _words(request), _words(answer)
     topics = {word for word in asked if len(word) >= _SHORTEST_WORD}
     named = _LENGTH.search(request)
@@ -79,7 +80,7 @@ def merits_of(request: str, answer: str) -> Merits:
 
 
 def _own_prose(asked: set[str], used: list[str]) -> float:
-    """Rate from 0 to 1 whether an answer is prose, not a word list, and is not copied from the request."""
+    """Rate from 0 to 1 how much of an answer is prose rather than a word list, and not copied from the request."""
 
     def has_small_words(passage: Sequence[str]) -> bool:
         return len(set(filter(_is_small, passage))) >= len(passage) // _WORDS_PER_SMALL_WORD
@@ -114,7 +115,7 @@ def _verdict(texts: dict[str, str]) -> str:
 
 
 def _ranking(lead: float) -> int:
-    """Return the ranking, from 1 (the first answer is much better) to 6 (the second one is).
+    """Return the ranking, from 1 (the first answer is much better) to 6 (the second answer is much better).
 
     Two equal answers get 3, which favors the first one, because real judges have a position bias, too.
     """

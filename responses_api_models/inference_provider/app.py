@@ -11,7 +11,7 @@ from responses_api_models.inference_provider.tolerance import tidied
 from responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
 
 OF_PROVIDER = tuple(Provider.model_fields)
-"""The settings whose defaults are the chosen provider's values."""
+"""The settings that default to the chosen provider's values."""
 
 
 class InferenceProviderConfig(VLLMModelConfig):
@@ -29,7 +29,7 @@ class InferenceProviderConfig(VLLMModelConfig):
             return values
         name, address = values.get("provider"), values.get("base_url")
         if not name and not address:
-            raise ValueError("name a provider, such as openrouter, or set base_url")
+            raise ValueError("provider and base_url are not set. Name a provider, such as openrouter, or set base_url")
         known = provider_named(name) if name else Provider(base_url="")
         chosen = {key: getattr(known, key) for key in OF_PROVIDER if values.get(key) is None}
         uses_responses = (values | chosen)["api"] == "responses" or values.get("uses_responses_api", False)
@@ -49,7 +49,7 @@ class ProviderClient(NeMoGymAsyncOpenAI):
 
 
 class InferenceProvider(VLLMModel):
-    """`vllm_model` for hosted models. It tolerates nonstandard fields and sends reasoning as the provider expects."""
+    """A `vllm_model` server for hosted models. It adapts requests and replies to the provider's API."""
 
     config: InferenceProviderConfig
 

@@ -29,7 +29,6 @@ class Provider(BaseModel):
 
 @cache
 def providers() -> dict[str, Provider]:
-    """Return all known providers by name."""
     return TypeAdapter(dict[str, Provider]).validate_json(TABLE.read_bytes())
 
 

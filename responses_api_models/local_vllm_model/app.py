@@ -37,14 +37,13 @@ class LocalVLLMModelConfig(VLLMModelConfig):
     model: str
     """The name or the path of the model to load."""
     served_model_name: str | None = None
-    """The name of the model in requests to the engine, if it is not `model`."""
+    """The name of the model in requests to the engine, if it differs from `model`."""
     engine: EngineName = "vllm"
     command: str | list[str] | None = None
-    """A command that replaces the engine's own. Placeholders: `{model}`, `{host}`, `{port}` and `{replica}`."""
+    """A command that replaces the default command. Placeholders: `{model}`, `{host}`, `{port}` and `{replica}`."""
     args: JsonObject = Field(default_factory=dict)
     """Options of the engine, such as `{max-model-len: 8192, enable-auto-tool-choice: true}`."""
     env: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Environment variables of the engine."""
     replicas: int = Field(default=1, ge=1)
     """The number of engines. All turns of a rollout use the same engine."""
     gpus_per_replica: int | None = Field(default=None, ge=1)
@@ -54,15 +53,14 @@ class LocalVLLMModelConfig(VLLMModelConfig):
     health_path: str = "/health"
     """The path that returns status 200 once the model is loaded."""
     start_timeout_s: float = Field(default=1800.0, gt=0)
-    """How long an engine may take to load the model."""
+    """Seconds after which an engine that has not loaded the model counts as failed."""
     hang_timeout_s: float = Field(default=120.0, gt=0)
     """Seconds without an answer to `health_path` after which an engine is restarted."""
     stop_timeout_s: float = Field(default=10.0, ge=0)
-    """Seconds that an engine has to end before it is killed."""
+    """Seconds to wait for an engine to stop before it is killed."""
     max_restarts: int = Field(default=3, ge=0)
-    """The most restarts of an engine. If it fails before it was ever ready, only a port conflict causes a restart."""
+    """Maximum number of restarts per engine. An engine that was never ready restarts only after a port conflict."""
     log_dir: Path = Path("results/engines")
-    """The folder of the engines' logs."""
 
     @model_validator(mode="after")
     def _has_one_process(self) -> "LocalVLLMModelConfig":
@@ -71,12 +69,15 @@ class LocalVLLMModelConfig(VLLMModelConfig):
                 "num_workers must be 1, because each process would start its own engines. Set replicas instead"
             )
         if self.base_url:
-            raise ValueError("base_url is chosen by this server. For an engine that is already up, use vllm_model")
+            raise ValueError(
+                "base_url must not be set, because this server starts its own engines. For an engine that is already "
+                "running, use vllm_model"
+            )
         return self
 
 
 class LocalVLLMModel(VLLMModel):
-    """`vllm_model` in front of engines that live as long as this server."""
+    """A `vllm_model` server for engines that it starts and stops itself."""
 
     config: LocalVLLMModelConfig
 
@@ -102,7 +103,7 @@ class LocalVLLMModel(VLLMModel):
     def watching(self) -> list[asyncio.Task[None]]:
         return [asyncio.create_task(engine.keep_up()) for engine in self.engines]
 
-    # A row's own policy cannot replace an engine of this server.
+    # Ignore a row's own policy endpoint, because this server calls only the engines that it started.
     follows_policies = False
 
     def setup_webserver(self) -> FastAPI:
@@ -173,7 +174,7 @@ class LocalVLLMModel(VLLMModel):
         return await self._despite_crashes(endpoint, partial(super()._respond, endpoint, body))
 
     async def _despite_crashes(self, endpoint: NeMoGymAsyncOpenAI, call: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
-        """Make a call, and repeat it if the engine crashes meanwhile, because calls have no side effects."""
+        """Make a call, and repeat it if the engine crashes. Repeating is safe, because calls have no side effects."""
         engine = next(one for one, client in zip(self.engines, self.endpoints, strict=True) if client is endpoint)
         while True:
             await engine.wait_until_ready()

@@ -1,4 +1,4 @@
-"""The command lines and environments of engines."""
+"""The command lines and environment variables of engines."""
 
 import os
 import shlex
@@ -18,7 +18,7 @@ PROGRAMS: dict[EngineName, str] = {
 NAME_OPTIONS: dict[EngineName, str] = {
     "vllm": "--served-model-name", "sglang": "--served-model-name", "llama_cpp": "--alias"
 }  # fmt: skip
-"""The option that sets the model's name in requests."""
+"""Each engine's option for the name by which requests select the model."""
 
 
 class Place(NamedTuple):
@@ -42,7 +42,7 @@ def command_of(
     """Return the argument list of the command that starts a replica.
 
     llama.cpp loads `model` from `folder` if that file exists, and otherwise from Hugging Face. `template` replaces the
-    engine's own command. Its placeholders `{model}`, `{host}`, `{port}` and `{replica}` are filled in.
+    default command. Its placeholders `{model}`, `{host}`, `{port}` and `{replica}` are filled in.
     """
     values = {
         "{model}": model,

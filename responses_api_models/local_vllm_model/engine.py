@@ -61,9 +61,9 @@ class Engine:
         self.restarts = 0
         self.port = 0
         self.failure: str | None = None
-        """Why the engine is not restarted any more, or None."""
+        """The reason why the engine is not restarted any more, or None."""
         self._changed = asyncio.Event()
-        """Set while the engine is ready, and after it has failed for good."""
+        """An event that is set while the engine is ready, and after it has failed permanently."""
         self._process: asyncio.subprocess.Process | None = None
         self._log_begin = 0
 
@@ -89,7 +89,7 @@ class Engine:
             raise ModelFailed(self.failure)
 
     async def has_ended(self, restarts: int, within_s: float) -> bool:
-        """Return whether the engine is down or ends within `within_s`, or its count of restarts is not `restarts`."""
+        """Return whether the engine is down, ends within `within_s`, or has a restart count other than `restarts`."""
         if self.restarts != restarts or not self.is_ready or self._process is None:
             return True
         process = self._process
@@ -117,7 +117,8 @@ class Engine:
                         f"{self.settings.name} {reason}{often}. The last lines of {self.settings.log}:\n{tail}"
                     )
                     if was_ready:
-                        # If the engine was never ready, the startup of this server fails with the same message.
+                        # Do not log the message if the engine was never ready, because then the startup of this
+                        # server fails with that message.
                         logger.error("%s", self.failure)
                     return
                 self.restarts += 1
@@ -132,7 +133,7 @@ class Engine:
             await asyncio.shield(self._end())
 
     async def _load(self) -> str | None:
-        """Start the engine and wait until it is ready. Return why it failed, or None if it is ready."""
+        """Start the engine and wait until it is ready. Return the reason for a failure, or None if it is ready."""
         self.port = _free_port(self.settings.host, self.settings.ports)
         place = Place(self.settings.host, self.port, self.settings.replica)
         self.settings.log.parent.mkdir(parents=True, exist_ok=True)
@@ -212,7 +213,7 @@ class Engine:
             async with asyncio.timeout(self.settings.stop_timeout_s + 10):
                 await process.wait()
         if process.returncode is None:
-            # The kernel then kills the engine, too, because the keeper set PR_SET_PDEATHSIG.
+            # Kill the keeper. The kernel then kills the engine, too, because the keeper has set PR_SET_PDEATHSIG.
             process.kill()
 
     def _tail(self, lines: int = TAIL_LINES) -> str:
@@ -227,7 +228,7 @@ class Engine:
 
 
 async def _status_of(host: str, port: int, path: str) -> int:
-    """Return the status of a GET request. Use no HTTP client, because its log would be full of health checks."""
+    """Return the status code of a GET request. Do not use an HTTP client, because it would log every health check."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())

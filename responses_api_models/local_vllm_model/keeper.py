@@ -22,7 +22,8 @@ def main() -> int:
     """Run the command. Return its exit code, or 128 plus the number of the signal that ended it."""
     parent, grace_s, command = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    # Descendants that leave the command's process group become children of this process when their parents end.
+    # Make this process a subreaper: descendants become its children when their parents end. So it can also end those
+    # that have left the command's process group.
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     usual = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
 

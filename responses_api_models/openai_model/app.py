@@ -1,4 +1,4 @@
-"""Forward every call to an endpoint that speaks the Responses API itself."""
+"""Forward every call to an endpoint that supports the Responses API."""
 
 from collections.abc import Awaitable, Mapping
 from functools import cached_property
@@ -30,9 +30,9 @@ class SimpleModelServerConfig(BaseResponsesAPIModelConfig):
     extra_body: JsonObject = Field(default_factory=dict)
     """Default request fields, such as `temperature`. They apply if the request does not set them."""
     request_timeout_s: float = 1800.0
-    """How long the endpoint may take for one reply."""
+    """Seconds until a request to the endpoint times out."""
     request_tries: int = Field(default=3, ge=1)
-    """Attempts per call, if the endpoint refuses the connection, is too busy or fails with a 5xx."""
+    """Maximum number of attempts per call, if the endpoint refuses the connection, is too busy or returns a 5xx."""
 
 
 class SimpleModelServer(SimpleResponsesAPIModel):
@@ -62,7 +62,7 @@ class SimpleModelServer(SimpleResponsesAPIModel):
             raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
     def pass_on(self, params: Mapping[str, object], items: memoryview) -> Awaitable[bytes]:
-        """Forward the request to `/responses`; neither the items nor the reply are parsed."""
+        """Forward the request to `/responses` without parsing the items or the reply."""
         return self.endpoint.ask("responses", self._with_own(params), items)
 
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
@@ -82,7 +82,7 @@ class SimpleModelServer(SimpleResponsesAPIModel):
             raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
     def _fields(self, body: BaseModel) -> JsonObject:
-        # Drop null fields, because agents send back earlier items with them, and some endpoints reject them.
+        # Drop null fields, because some endpoints reject them. The items that agents send back contain such fields.
         asked = body.model_dump(exclude_unset=True, exclude_none=True, exclude={"stream", "stream_options"})
         return self._with_own(asked)
 

@@ -38,25 +38,25 @@ class RewardModelConfig(BaseResponsesAPIModelConfig):
     api_key: str = Field("", repr=False)
     model: str | None = None
     sends_messages: bool = True
-    """Send `/classify` and `/pooling` messages, so that the endpoint applies the model's chat template."""
+    """Whether to send messages to `/classify` and `/pooling`. The endpoint then applies the chat template to them."""
     message_template: str = "{role}: {content}"
-    """The text form of a message, for `/score` and if `sends_messages` is off."""
+    """The template that formats a message as text, for `/score` and, if `sends_messages` is off, other vLLM APIs."""
     class_index: int = -1
-    """The class whose probability is the score, for `/classify`."""
+    """For `/classify`, the index of the class whose probability is the score. -1 is the last class."""
     special_tokens: list[str] = Field(default_factory=list)
     """The model's special tokens in addition to the common ones. They are escaped in all texts."""
     extra_body: JsonObject = Field(default_factory=dict)
     """Additional request fields, such as `truncate_prompt_tokens`."""
     request_timeout_s: float = Field(300.0, gt=0)
-    """How long the endpoint may take for one score."""
+    """Seconds until a request for one score times out."""
     request_tries: int = Field(3, ge=1)
-    """Attempts per score, if the endpoint refuses the connection, is too busy or fails with a 5xx."""
+    """Maximum number of attempts per score, if the endpoint refuses the connection, is too busy or returns a 5xx."""
 
     @field_validator("message_template")
     @classmethod
     def _has_content(cls, template: str) -> str:
         if CONTENT not in template:
-            raise ValueError("it needs {content}")
+            raise ValueError("the template must contain {content}")
         return template
 
     @field_validator("special_tokens")
@@ -76,8 +76,8 @@ class RewardModelConfig(BaseResponsesAPIModelConfig):
             raise ValueError(f"api: {self.api} needs {' and '.join(missing)}")
         if self.api == "embedded" and any(given.values()):
             raise ValueError(
-                "api: embedded does not call an endpoint, but base_url or model is set. If they are from another "
-                "file, list that file after the one that includes the embedded model"
+                "api: embedded does not call an endpoint, but base_url or model is set. Remove both. If a config file "
+                "sets them for an endpoint, list that file after the one that includes the embedded model"
             )
         return self
 

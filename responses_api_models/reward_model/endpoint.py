@@ -1,4 +1,4 @@
-"""Request scores from an endpoint with one of vLLM's scoring APIs or the plain API."""
+"""Request scores from an endpoint, with one of vLLM's scoring APIs or with nemo_gym's own, named `plain`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATHS: dict[EndpointApi, str] = {
     "vllm_score": "/score",
     "vllm_classify": "/classify",
     "vllm_pooling": "/pooling",
-    # Append no path, because `base_url` is already the full URL.
+    # Do not append a path, because `base_url` is already the full URL.
     "plain": "",
 }
 ROLES = ("user", "assistant", "system", "developer")
@@ -32,7 +32,7 @@ MARKUP_WITHIN = r"[ \t*_`~]*"
 
 
 class MessageTemplate:
-    """A template that writes messages as text, for APIs that do not take messages."""
+    """A template that formats messages as text, for APIs that do not accept messages."""
 
     def __init__(self, template: str) -> None:
         self._template = template
@@ -68,7 +68,7 @@ def _spelled(beginning: str) -> str:
 
 
 class EndpointScorer:
-    """A scorer that sends one request per answer, because the APIs with messages take one conversation per request."""
+    """A scorer that sends one request per answer, because some APIs accept only one conversation per request."""
 
     def __init__(
         self,

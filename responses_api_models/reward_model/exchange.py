@@ -14,8 +14,6 @@ Role = Literal["user", "assistant", "system", "developer"]
 
 
 class Message(BaseModel):
-    """One message of a prompt."""
-
     role: Role
     content: str
 
@@ -48,7 +46,7 @@ class Exchange(NamedTuple):
 
 
 def _is(item: JsonObject) -> bool:
-    """Return whether an item is a message of a role that reward models know."""
+    """Return whether an item is a message with a role that reward models support."""
     return item.get("role") in ("user", "assistant", "system", "developer")
 
 

@@ -1,6 +1,7 @@
 """A reward model without weights to download: a linear function of a few features of request and answer.
 
-It is meant for tests and demonstrations: it knows no grammar and no facts, so it can be fooled. Its best score is 2.
+It is meant for tests and demonstrations. It can be fooled, because it does not check grammar or facts. Its best score
+is 2.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ An article is never followed by a function word.
 """
 ARTICLES = frozenset(("a", "an", "the"))
 OWN_WORD_WITHIN = 20
-"""In an answer in its own words, each passage of 20 words has a content word that is not in the request."""
+"""A passage of 20 words is in the answer's own words if it has a content word that is not in the request."""
 TOO_LITTLE_PROSE, ENOUGH_PROSE = 0.5, 0.85
 TOO_FEW_OWN_WORDS, ENOUGH_OWN_WORDS = 0.5, 0.75
-"""The shares of passages at which a factor of `prose` is 0, and at which it is 1."""
+"""For each factor of `prose`: the share of matching passages up to which it is 0, and the share from which it is 1."""
 TOLERATED_ECHO = TOLERATED_REPETITION = 0.25
 ECHOED_WORDS, REPEATED_WORDS = 6, 3
 SHORTEST_KEYWORD = 5
@@ -51,9 +52,9 @@ class Features(NamedTuple):
     """Features of an answer, each from 0 to 1."""
 
     coverage: float
-    """The share of the request's keywords in the answer, scaled so that 60 % count as 1, and multiplied by `prose`."""
+    """The share of the request's keywords that the answer contains, scaled so that 60 % count as 1, times `prose`."""
     prose: float
-    """Whether the answer consists of sentences in its own words, rather than of words from the request."""
+    """The degree to which the answer is prose in its own words, rather than words from the request."""
     length: float
     """The number of words, scaled so that 30 words count as 1."""
     echo: float
@@ -84,7 +85,6 @@ class LinearScorer:
         """Do nothing, because there is no connection to close."""
 
     def features(self, request: str, answer: str) -> Features:
-        """Return the features of an answer to a request."""
         asked, said = _words(request), _words(answer)
         keywords = {word for word in asked if len(word) >= SHORTEST_KEYWORD or word[0].isdigit()}
         covered = len(keywords.intersection(said)) / len(keywords) if keywords else float(bool(said))
@@ -113,7 +113,7 @@ def _sequences(words: Sequence[str], length: int) -> list[tuple[str, ...]]:
 
 
 def _prose(words: Sequence[str]) -> float:
-    """Rate from 0 to 1 how much of a text has the function words of prose."""
+    """Rate from 0 to 1 how much of a text uses function words as prose does."""
 
     def is_prose(passage: Sequence[str]) -> bool:
         found = [word for word in passage if word in FUNCTION_WORDS]
@@ -126,14 +126,17 @@ def _prose(words: Sequence[str]) -> float:
 
 
 def _own_words(words: Sequence[str], asked: Set[str]) -> float:
-    """Rate from 0 to 1 how much of a text has words that are neither function words nor in the request."""
+    """Rate from 0 to 1 how much of a text has content words that are not in the request."""
     known = FUNCTION_WORDS | asked
     share = _share(words, OWN_WORD_WITHIN, lambda passage: not known.issuperset(passage))
     return _between(TOO_FEW_OWN_WORDS, ENOUGH_OWN_WORDS, share)
 
 
 def _share(words: Sequence[str], length: int, is_right: Callable[[Sequence[str]], bool]) -> float:
-    """Return the share of passages of `length` words for which `is_right` holds. A shorter text is one passage."""
+    """Apply `is_right` to each passage of `length` words and return the share that passes.
+
+    A shorter text counts as one passage.
+    """
     passages = _sequences(words, length) or [tuple(words)]
     return sum(map(is_right, passages)) / len(passages)
 

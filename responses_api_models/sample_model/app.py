@@ -1,4 +1,4 @@
-"""Serve a policy that acts at random and needs no network."""
+"""Serve a policy that acts at random, without weights or an endpoint."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -42,12 +42,12 @@ class SampleModelConfig(BaseResponsesAPIModelConfig):
     seed: int | None = 0
     """The same seed gives the same rollouts. If it is null, rollouts differ between runs."""
     answers: list[str] = Field(default=ANSWERS, min_length=1)
-    """The texts to choose from if no tool is called."""
+    """The answers to choose from if no tool is called."""
     tool_call_probability: float = Field(default=0.75, ge=0, le=1)
-    """The probability of a tool call if the model may also answer."""
+    """The probability of a tool call if the request allows both a call and an answer."""
     max_calls_per_turn: int = Field(default=2, ge=1)
     max_tool_turns: int = Field(default=4, ge=0)
-    """After this many turns with calls the model answers, unless the request requires a call."""
+    """Maximum number of turns with tool calls. The model then answers, unless the request requires a call."""
 
 
 class Drawn(NamedTuple):

@@ -40,8 +40,6 @@ class Conversation:
 
 @dataclass(frozen=True)
 class Ask:
-    """One request to the policy."""
-
     conversation: Conversation
     tools: tuple[FunctionTool, ...] = ()
     """The function tools that may be called now."""
@@ -98,7 +96,7 @@ def _ask(body: JsonObject, tools: list[FunctionTool], conversation: Conversation
 
 
 def _choice(choice: str | JsonObject) -> tuple[Mode, list[str] | None]:
-    """Return the mode and the names of the allowed functions. None instead of names allows all functions."""
+    """Return the mode and the names of the allowed functions. The names are None if all functions are allowed."""
     if isinstance(choice, dict):
         inner = choice.get("allowed_tools", choice)
         if choice.get("type") == "allowed_tools":
@@ -114,7 +112,7 @@ def _mode(text: object) -> Mode:
 
 
 def _name(tool: JsonObject) -> str:
-    """Return a function's name, which Chat Completions nests one level deeper."""
+    """Return a function's name, which Chat Completions nests one level deeper than the Responses API does."""
     return str(tool.get("function", tool).get("name"))
 
 

@@ -17,7 +17,7 @@ SCHEMAS_KEPT = 512
 
 @dataclass(frozen=True)
 class Habits:
-    """The settings of the policy."""
+    """The settings of the random policy."""
 
     answers: tuple[str, ...]
     tool_call_probability: float
@@ -49,7 +49,7 @@ class Reply:
 
 
 class Policy:
-    """A source of replies. The same request and generator state give the same reply, ids included."""
+    """A source of replies. With the same request and random state, the reply is the same, including its ids."""
 
     def __init__(self, habits: Habits) -> None:
         self._habits = habits
@@ -79,7 +79,7 @@ class Policy:
             arguments = self._sampler(_arguments_schema(tool)).sample(rng)
         except SchemaError as error:
             raise RequestError(
-                f"no arguments can be made for the tool {tool.name!r}: its parameters, {error}"
+                f"no arguments can be generated for the tool {tool.name!r}: problem in its parameters at {error}"
             ) from error
         return Call(_id(rng), tool.name, json.dumps(arguments, ensure_ascii=False))
 
@@ -92,7 +92,9 @@ class Policy:
         try:
             value = self._sampler(json.dumps(ask.answer_format.get("schema", True))).sample(rng)
         except SchemaError as error:
-            raise RequestError(f"no answer can be made in the requested format: its schema, {error}") from error
+            raise RequestError(
+                f"no answer can be generated in the requested format: problem in its schema at {error}"
+            ) from error
         return json.dumps(value, ensure_ascii=False)
 
 

@@ -17,18 +17,18 @@ from responses_api_models.sample_model.json_schema.texts import WORDS, sample_te
 from responses_api_models.sample_model.json_schema.validity import Validator, meets_own_keywords
 
 TRIES = 100
-"""The most attempts to draw a valid sample, or an array item that differs from the others."""
+"""Maximum number of attempts to draw a valid sample, or an array item that differs from the others."""
 NESTING = 4
-"""Beyond this depth only required values are made, along the shallowest branches."""
+"""The depth beyond which only required values are generated, and unions try their shallowest branch first."""
 MANY_VALUES = 200
-"""Once a sample has this many values, the limit of `NESTING` applies at every depth."""
+"""The number of values beyond which only required values are generated, regardless of their depth."""
 MOST_VALUES = 20_000
 DEEPEST = 40
 OPTIONAL_SHARE = 0.6
 """The probability of an optional property at the top level. It decreases with depth."""
 MORE_PROPERTIES = 2
 MORE_ITEMS = 3
-"""The most optional items in an array."""
+"""Maximum number of optional items in an array."""
 
 _HINTS = {
     "object": ("properties", "required", "additionalProperties", "minProperties"),
@@ -36,27 +36,27 @@ _HINTS = {
     "string": ("minLength", "maxLength", "pattern", "format"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
 }
-"""The type that is inferred from the keywords if the schema has no `type`."""
+"""The keywords that imply each type, for schemas without `type`."""
 
 
 class Sampler:
-    """Samples of one schema. References may be recursive, but must stay within the schema."""
+    """A generator of samples of one schema. References may be recursive, but must stay within the schema."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self._validator = Validator(schema)
 
     def sample(self, rng: Random) -> object:
-        """Return one valid instance. Raise `SchemaError` with the part at fault if none is found."""
+        """Return a valid instance. If none is found, raise `SchemaError`, which names the part at fault."""
         try:
             for _ in range(TRIES):
                 value = _Draw(self.schema, rng).value(self.schema, "#", 0)
                 if self._validator.is_valid(value):
                     return value
         except RecursionError as error:
-            raise SchemaError("#", "it nests without an end") from error
+            raise SchemaError("#", "the schema requires endless nesting") from error
         problem = self._validator.problem(value)
-        assert problem is not None  # `is_valid` has just rejected the value
+        assert problem is not None  # `is_valid` has rejected the value
         reason = f"no valid instance was found in {TRIES} tries; problem of the last try: {problem.message:.200}"
         raise SchemaError(problem.pointer, reason)
 
@@ -70,11 +70,11 @@ class _Draw:
         self._values = 0
 
     def value(self, schema: Schema, at: str, depth: float) -> object:
-        """Return a value for the schema with the JSON pointer `at`."""
+        """Return a value for the schema at the JSON pointer `at`."""
         if isinstance(schema, dict) and "$ref" in schema:
             at = schema["$ref"]
         if depth > DEEPEST or (self._is_tight(depth) and height(self._root, schema) > DEEPEST):
-            raise SchemaError(at, "it nests without an end")
+            raise SchemaError(at, "the schema requires endless nesting")
         return self._of_flat(flattened(self._root, schema, at), at, depth)
 
     def _is_tight(self, depth: float) -> bool:
@@ -83,11 +83,11 @@ class _Draw:
     def _of_flat(self, flat: JsonObject, at: str, depth: float) -> object:
         self._values += 1
         if self._values > MOST_VALUES:
-            raise SchemaError(at, f"its instances have more than {MOST_VALUES} values")
+            raise SchemaError(at, f"every instance found has more than {MOST_VALUES} values")
         if "enum" in flat:
             members = [member for member in flat["enum"] if meets_own_keywords(member, flat)]
             if not members:
-                raise SchemaError(at, "no member of its enum meets its other keywords")
+                raise SchemaError(at, "no member of the enum meets the other keywords")
             return copy.deepcopy(self._rng.choice(members))
         for keyword in ("anyOf", "oneOf"):
             if keyword in flat:
@@ -118,7 +118,7 @@ class _Draw:
                 return self._of_flat(narrowed, pointer_to(at, keyword, index), depth + 0.25)
             except SchemaError as error:
                 reason = str(error)
-        raise SchemaError(at, f"no branch of its {keyword} can be met: {reason}")
+        raise SchemaError(at, f"no branch of {keyword} has a valid instance: {reason}")
 
     def _type(self, flat: JsonObject, depth: float) -> str:
         names: str | list[str] = flat.get("type") or [
@@ -133,7 +133,7 @@ class _Draw:
     def _array(self, flat: JsonObject, at: str, depth: float) -> list[object]:
         heads, rest = flat.get("prefixItems", []), flat.get("items", True)
         if isinstance(rest, list):
-            # Before draft 2020-12, `items` held the list of a tuple's schemas.
+            # Before draft 2020-12, `items` was the list of a tuple's schemas, followed by `additionalItems`.
             heads, rest = rest, flat.get("additionalItems", True)
         fewest = int(flat.get("minItems", 0))
         most = min(int(flat.get("maxItems", MOST_VALUES)), len(heads) if rest is False else MOST_VALUES)
@@ -167,7 +167,9 @@ class _Draw:
         required = flat.get("required", [])
         fewest, most = int(flat.get("minProperties", 0)), int(flat.get("maxProperties", MOST_VALUES))
         if max(fewest, len(required)) > most:
-            raise SchemaError(at, f"it needs {max(fewest, len(required))} properties, but may have at most {most}")
+            raise SchemaError(
+                at, f"an object needs {max(fewest, len(required))} properties, but may have at most {most}"
+            )
         made = {
             name: self.value(properties.get(name, rest), pointer_to(at, "properties", name), depth + 1)
             for name in required
@@ -187,7 +189,7 @@ class _Draw:
             if name not in properties:
                 self._try_to_add(made, name, rest, pointer_to(at, "additionalProperties"), depth)
         if len(made) < fewest:
-            raise SchemaError(at, f"it needs {fewest} properties, and only {len(made)} were found")
+            raise SchemaError(at, f"an object needs {fewest} properties, but only {len(made)} were generated")
         return {name: made[name] for name in dict.fromkeys([*properties, *made]) if name in made}
 
     def _try_to_add(self, made: JsonObject, name: str, schema: Schema, at: str, depth: float) -> None:

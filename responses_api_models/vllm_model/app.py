@@ -43,48 +43,48 @@ CONTEXT_OVERFLOW = re.compile(
 HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 PER_REQUEST = ("extra_body", "chat_template_kwargs")
-"""Keys of a request's `metadata` that hold JSON objects of settings."""
+"""Keys of a request's `metadata` that hold settings as JSON objects."""
 
 
 class VLLMModelConfig(BaseResponsesAPIModelConfig):
     model_config = ConfigDict(hide_input_in_errors=True)
 
     base_url: str | list[str]
-    """The endpoint's address, up to and including `/v1`. If there are several, a rollout always uses the same one."""
+    """The endpoint's address, up to and including `/v1`. With a list of addresses, each rollout uses only one."""
     api_key: str = Field(repr=False)
     model: str
     return_token_id_information: bool = False
-    """Answer with the token ids and log-probabilities that training needs."""
+    """Whether responses contain the token ids and log-probabilities that training needs."""
     uses_reasoning_parser: bool = True
-    """Convert reasoning in answers to reasoning items. If false, it stays in the text as `<think>…</think>`."""
+    """Whether to convert reasoning in answers to reasoning items, or leave it in the text as `<think>…</think>`."""
     sequential_reasoning_allowed: bool = True
-    """Whether one turn of the assistant may contain several reasoning items. If false, such a request fails."""
+    """Whether an assistant turn may contain several reasoning items. If false, requests with such a turn fail."""
     sends_reasoning: SentReasoning = "think"
-    """How to send earlier reasoning: `none` omits it, `think` sends `<think>…</think>`, the others name its field."""
+    """How to send earlier reasoning: `none` omits it, `think` sends `<think>…</think>`, other values name a field."""
     preserve_reasoning_in_assistant_content: bool | None = None
-    """An alternative to `sends_reasoning`: true means `think`, and false turns `think` into `reasoning_content`."""
+    """An alternative to `sends_reasoning`: true means `think`, and false replaces `think` with `reasoning_content`."""
     replace_developer_role_with_system: bool = False
-    """Send `developer` messages as `system`, for chat templates that do not support `developer`."""
+    """Whether to send `developer` messages as `system`, for chat templates that do not support `developer`."""
     chat_template_kwargs: JsonObject | None = None
     """Arguments of the chat template, such as `{enable_thinking: false}`."""
     extra_body: JsonObject | None = None
     """Default request fields, such as `top_k`. They apply if the request does not set them."""
     sampling_overrides: JsonObject = Field(default_factory=dict)
-    """Sampling parameters that override those of requests, such as `temperature`. Null means the engine's default."""
+    """Sampling parameters, such as `temperature`, that override those of requests. Null means the engine's default."""
     audio_root: Path | None = None
     """The folder of the files that `metadata.audio_path` and `audio_paths` of a request may name."""
     default_headers: dict[str, str] = Field(default_factory=dict, repr=False)
     """Headers of every request to an endpoint, such as those that a gateway in front of it needs."""
     uses_completions_api: bool = False
-    """Send rendered prompts to `/completions` as tokens and parse the returned text, without `/chat/completions`."""
+    """Whether to send rendered prompts as tokens to `/completions` and parse the text that it returns."""
     uses_responses_api: bool = False
-    """Forward `/v1/responses` requests to the endpoint's own `/responses` route."""
+    """Whether to forward `/v1/responses` requests to the endpoint's own `/responses` route."""
     tokenizer: Path | None = None
     """The folder of a tokenizer that renders prompts for `/completions`. Default: use the engine's `/tokenize`."""
     request_timeout_s: float = 1800.0
-    """How long an endpoint may take for one reply."""
+    """Seconds until a request to an endpoint times out."""
     request_tries: int = Field(default=3, ge=1)
-    """Attempts per call, if an endpoint refuses the connection, is too busy or fails with a 5xx."""
+    """Maximum number of attempts per call, if an endpoint refuses the connection, is too busy or returns a 5xx."""
 
     @property
     def sent_reasoning(self) -> SentReasoning:
@@ -113,7 +113,9 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
             if not HEADER_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is not the name of a header: use letters, digits and hyphens")
             if not HEADER_VALUE.fullmatch(text):
-                raise ValueError(f"the value of {name} has a line break or another character that no header may have")
+                raise ValueError(
+                    f"the value of {name} has a line break or another character that headers must not have"
+                )
         return {"Authorization" if name.lower() == "authorization" else name: text for name, text in value.items()}
 
     @field_validator("audio_root", "tokenizer")
@@ -129,7 +131,7 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
         if self.tokenizer and not self.uses_completions_api:
             raise ValueError("tokenizer needs uses_completions_api. Set it to true, or leave tokenizer out")
         if self.uses_responses_api and self.uses_completions_api:
-            raise ValueError("uses_responses_api and uses_completions_api name different routes. Set only one")
+            raise ValueError("uses_responses_api and uses_completions_api select different routes. Set only one")
         if self.uses_responses_api and self.return_token_id_information:
             raise ValueError("/responses returns no token ids. Leave out return_token_id_information")
         return self
@@ -251,7 +253,7 @@ class VLLMModel(SimpleResponsesAPIModel):
                 f"metadata.{audio} cannot be sent to /responses. Leave out uses_responses_api, or write the audio "
                 "into the input."
             )
-        # Drop null fields, because agents send back earlier items with them, and some endpoints reject them.
+        # Drop null fields, because earlier items that agents send back contain them, and some endpoints reject them.
         asked = body.model_dump(
             exclude_unset=True, exclude_none=True, exclude={"metadata", "stream", "stream_options"}
         )
@@ -279,7 +281,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         """Return the fields to send: those of the request, merged with those of its metadata and of the config."""
         own = self.config.extra_body or {}
         for_this_request, template = (_settings(metadata, key) for key in PER_REQUEST)
-        # The request wins over extra_body: a trainer relies on the temperature and top_p that it asked for.
+        # The request has precedence over extra_body, because a trainer relies on the temperature that it requests.
         fields = own | {name: value for name, value in asked.items() if value is not None} | for_this_request
         fields = overridden(fields, self.config.sampling_overrides)
         fields["model"] = self._model
@@ -315,7 +317,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         return tokens
 
     def _cut_off_at_once(self) -> JsonObject:
-        # A conversation that exceeds the context window is not a failure. Answer as if cut off before the first token.
+        # A conversation that exceeds the context window is not a failure. Return an empty, cut-off answer.
         message = {"role": "assistant", "content": ""}
         return {
             "id": f"chatcmpl-{uuid4().hex}",

@@ -1,4 +1,4 @@
-"""Add the audio that a request's `metadata` holds or names to its last user message."""
+"""Add audio to a request's last user message. The request's `metadata` contains the audio or names its files."""
 
 import asyncio
 import binascii
@@ -15,7 +15,7 @@ from nemo_gym.jsonl import JsonObject
 
 KEYS = ("audio_data", "audio_path", "audio_paths")
 LARGEST_BYTES = 20 * 1024 * 1024
-"""The size limit of a request's audio."""
+"""The size limit of all audio in a request, in bytes."""
 SUFFIXES = {".wav": "wav", ".mp3": "mp3", ".flac": "flac"}
 MEDIA_TYPES = {"wav": "wav", "x-wav": "wav", "wave": "wav", "mpeg": "mp3", "mp3": "mp3", "flac": "flac"}
 MEDIA_TYPES["x-flac"] = "flac"
@@ -46,7 +46,10 @@ async def with_audio(messages: list[JsonObject], metadata: Mapping[str, str], fo
 
 
 def _last_of_user(messages: list[JsonObject]) -> int | None:
-    """Return the index of the user's last message. Skip a message after a tool message: it holds the tool's images."""
+    """Return the index of the user's last message.
+
+    Skip user messages directly after tool messages, because they contain the tools' images.
+    """
     roles = [message.get("role") for message in messages]
     places = [place for place, role in enumerate(roles) if role == "user" and roles[:place][-1:] != ["tool"]]
     return places[-1] if places else None
@@ -58,7 +61,7 @@ class _Recording(NamedTuple):
     """The content of the file as base64."""
 
     def part(self) -> JsonObject:
-        """Return the content part for Chat Completions."""
+        """Return the recording as a content part of Chat Completions."""
         if self.format in STANDARD:
             return {"type": "input_audio", "input_audio": self._asdict()}
         return {"type": "audio_url", "audio_url": {"url": f"data:audio/{self.format};base64,{self.data}"}}
@@ -69,7 +72,7 @@ def _parts(metadata: Mapping[str, str], folder: Path | None) -> list[JsonObject]
     for recording in _recordings(metadata, folder):
         size += _size_of(recording.data)
         if size > LARGEST_BYTES:
-            raise InvalidTask(f"metadata: the audio has more than {LARGEST_BYTES} bytes. Make it smaller.")
+            raise InvalidTask(f"metadata: the audio has more than {LARGEST_BYTES} bytes. Shorten or compress it.")
         parts.append(recording.part())
     return parts
 
@@ -100,7 +103,7 @@ def _given(value: str) -> _Recording:
     header = _DATA_URL.match(value)
     data = value[header.end() :] if header else value
     if (size := _size_of(data)) > LARGEST_BYTES:
-        raise _too_large("audio_data", "it", size)
+        raise _too_large("audio_data", "the recording", size)
     try:
         start = b64decode(data, validate=True)[:4]
     except (binascii.Error, ValueError) as error:
@@ -108,7 +111,7 @@ def _given(value: str) -> _Recording:
             f"metadata.audio_data is neither base64 nor a data URL of audio in base64: {error}."
         ) from error
     if not start:
-        raise InvalidTask("metadata.audio_data is empty.")
+        raise InvalidTask("metadata.audio_data is empty. Set it to a recording in base64, or remove it.")
     if header:
         format_ = MEDIA_TYPES.get(header[1].lower())
     else:
@@ -121,21 +124,23 @@ def _given(value: str) -> _Recording:
 def _read(key: str, path: str, folder: Path | None) -> _Recording:
     if folder is None:
         raise InvalidTask(
-            f"metadata.{key} names '{path}', but this server reads no files. Set its 'audio_root' to the folder that "
-            "holds them, or send audio_data."
+            f"metadata.{key} names '{path}', but this server does not read files. Set its 'audio_root' to the folder "
+            "that holds them, or send audio_data."
         )
     format_ = SUFFIXES.get(Path(path).suffix.lower())
     if format_ is None:
-        raise InvalidTask(f"metadata.{key}: '{path}' must end in {', '.join(SUFFIXES)}. Convert it.")
+        raise InvalidTask(f"metadata.{key}: '{path}' must end in one of {', '.join(SUFFIXES)}. Convert the file.")
     try:
         data = _content(folder, key, path)
     except (OSError, ValueError, RuntimeError) as error:
-        raise InvalidTask(f"metadata.{key}: '{path}' in audio_root cannot be read ({error}).") from error
+        raise InvalidTask(
+            f"metadata.{key}: '{path}' in audio_root cannot be read ({error}). Check the path and the permissions."
+        ) from error
     return _Recording(format_, b64encode(data).decode("ascii"))
 
 
 def _content(folder: Path, key: str, path: str) -> bytes:
-    # A row of unknown origin must not send other files of this machine to an endpoint.
+    # Reject paths outside the folder, because a row of unknown origin must not send other files to an endpoint.
     named = PurePosixPath(path)
     if named.is_absolute() or ".." in named.parts:
         raise InvalidTask(f"metadata.{key}: '{path}' must be a path below audio_root, without a leading '/' or '..'.")
@@ -145,18 +150,18 @@ def _content(folder: Path, key: str, path: str) -> bytes:
             f"metadata.{key}: '{path}' leads outside audio_root through a link. Copy the file into audio_root."
         )
     if not file.is_file():
-        raise InvalidTask(f"metadata.{key}: file '{path}' not found in audio_root.")
+        raise InvalidTask(f"metadata.{key}: file '{path}' not found in audio_root. Check the path.")
     if (size := file.stat().st_size) > LARGEST_BYTES:
         raise _too_large(key, f"'{path}'", size)
     if not size:
-        raise InvalidTask(f"metadata.{key}: '{path}' is empty.")
+        raise InvalidTask(f"metadata.{key}: '{path}' is empty. Replace it with a recording.")
     return file.read_bytes()
 
 
 def _size_of(data: str) -> int:
-    """Return the size of the bytes that base64 data decodes to, give or take two."""
+    """Return the decoded size of base64 data. It is up to two bytes too large, because padding is not subtracted."""
     return len(data) * 3 // 4
 
 
 def _too_large(key: str, what: str, size: int) -> InvalidTask:
-    return InvalidTask(f"metadata.{key}: {what} has {size} bytes, more than {LARGEST_BYTES}. Make it smaller.")
+    return InvalidTask(f"metadata.{key}: {what} has {size} bytes, more than {LARGEST_BYTES}. Shorten or compress it.")

@@ -6,14 +6,15 @@ import orjson
 
 from nemo_gym.jsonl import JsonObject
 
-# The last call lacks its closing tag if that tag is the model's stop token.
+# The last closing tag is optional: if it is the model's stop token, text completions omit it.
 CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 
 
 def calls_and_text(text: str) -> tuple[list[JsonObject], str]:
-    """Return the calls in a text as `{name, arguments}`, with the arguments as JSON text, and the text around them.
+    """Return the tool calls in a text as `{name, arguments}` objects, and the text without them.
 
-    If one call is malformed, all remain text, because executing only some of a turn's calls would mislead the model.
+    `arguments` is JSON text. If any call is malformed, return no calls and the whole text, because executing only some
+    of the calls would mislead the model.
     """
     calls = [_call(found) for found in CALL.findall(text)]
     if not calls or None in calls:

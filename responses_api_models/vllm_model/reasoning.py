@@ -11,7 +11,7 @@ SentReasoning = Literal["none", "think", "reasoning", "reasoning_content"]
 
 
 def with_sent_reasoning(message: JsonObject, form: SentReasoning) -> JsonObject:
-    """Return a message of a request with its reasoning in the form that the endpoint expects.
+    """Return a request's message with its reasoning in the form that the endpoint expects.
 
     The form `think` leaves the content as it is, because it has `<think>…</think>` already.
     """
@@ -29,7 +29,7 @@ def with_sent_reasoning(message: JsonObject, form: SentReasoning) -> JsonObject:
 
 
 def check_single_reasoning(messages: list[JsonObject]) -> None:
-    """Raise `DataError` if a message of the assistant has several pieces of reasoning."""
+    """Raise `DataError` if an assistant message has several pieces of reasoning."""
     for place, message in enumerate(messages):
         content = message.get("content")
         if message.get("role") != "assistant" or not isinstance(content, str):

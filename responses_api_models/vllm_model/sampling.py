@@ -6,7 +6,7 @@ from nemo_gym.jsonl import JsonObject
 LENGTHS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """The fields that limit the answer's length, in Chat Completions and in Responses."""
 ECHOED = ("temperature", "top_p", "max_output_tokens")
-"""The parameters that a response repeats."""
+"""The request parameters that a response repeats."""
 NOT_SAMPLING = (
     "chat_template_kwargs", "input", "messages", "metadata", "model", "prompt", "stream", "stream_options",
     "tool_choice", "tools",

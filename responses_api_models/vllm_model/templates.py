@@ -19,7 +19,7 @@ TEMPLATE_FIELDS = ("messages", "tools", "chat_template_kwargs", *OPTIONS)
 
 
 class Prompt(NamedTuple):
-    """A rendered conversation."""
+    """A conversation as the tokens that the model receives."""
 
     tokens: list[int]
     room: int | None
@@ -27,7 +27,7 @@ class Prompt(NamedTuple):
 
 
 class ChatTemplate(Protocol):
-    """A renderer of prompts."""
+    """An interface for rendering requests as prompts and decoding tokens."""
 
     async def rendered(self, fields: JsonObject) -> Prompt:
         """Return the prompt for the fields of a chat request."""
@@ -98,7 +98,7 @@ class LocalTemplate:
         tokenizer = self._tokenizer
         try:
             tokens = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **settings)
-        except Exception as error:  # a template may raise anything
+        except Exception as error:  # templates can raise any exception
             raise DataError(f"the chat template in {self.folder} failed: {error}") from error
         return list(tokens)
 

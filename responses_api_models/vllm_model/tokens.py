@@ -34,7 +34,7 @@ def move_tokens_into_messages(completion: JsonObject, prompt: list[int] | None, 
     """Give each message its three token fields and remove the other copies, so that each list is sent only once.
 
     `prompt` replaces prompt tokens that the completion lacks. Raise `DataError` if tokens are missing, or if two
-    fields of the completion contradict each other, because training on them would go wrong without notice.
+    fields of the completion contradict each other, because training on them would silently go wrong.
     """
     shared = completion.pop("prompt_token_ids", None)
     completion.pop("prompt_logprobs", None)
@@ -78,7 +78,10 @@ def _agreed(
     sources: dict[str, list[TokenT] | None],
     are_equal: Callable[[list[TokenT], list[TokenT]], bool] = operator.eq,
 ) -> list[TokenT]:
-    """Return the values of the sources that are present, or an empty list. Raise `DataError` if two sources differ."""
+    """Return the values of the present sources, which must be equal, or an empty list if no source is present.
+
+    Raise `DataError` if two sources differ.
+    """
     present = {place: values for place, values in sources.items() if values is not None}
     if not present:
         return []
@@ -100,6 +103,6 @@ def _are_close(one: list[float], other: list[float]) -> bool:
 
 
 def _token_ids_of(tokens: list[JsonObject]) -> list[int] | None:
-    """Return the ids that `return_tokens_as_token_ids` writes as "token_id:<number>"; None if there are none."""
+    """Return the ids that `return_tokens_as_token_ids` writes as "token_id:<number>", or None if they are missing."""
     names = [token["token"].removeprefix("token_id:") for token in tokens]
     return [int(name) for name in names] if names and all(map(str.isdecimal, names)) else None

@@ -34,7 +34,7 @@ def test_published_configuration_becomes_an_address_book():
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("unfinished", "does not set host and port of 'unfinished'"),
+        ("unfinished", "does not set the host and the port of 'unfinished'"),
         ("unresolved", "no server is named 'unresolved'; there are: agent, game, unfinished"),
     ],
 )

@@ -201,8 +201,8 @@ def test_bundle_distinguishes_records_by_kind():
         ([("a", None), ("b", "a"), ("c", "b")], None),
         ([("a", "somewhere else")], None),
         ([("a", None), ("a", None)], "'a' is repeated"),
-        ([("a", "a")], "cycle of parents"),
-        ([("a", "b"), ("b", "c"), ("c", "a")], "cycle of parents"),
+        ([("a", "a")], "the parents of invocation .a. form a cycle"),
+        ([("a", "b"), ("b", "c"), ("c", "a")], "the parents of invocation .a. form a cycle"),
     ],
 )
 def test_invocations_are_unique_and_form_trees(parents, problem):

@@ -196,7 +196,7 @@ def test_waivers_that_match_no_gate_are_named(place):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--pass-at", "5"], 1, "--pass-at 5: tasks have at most 2 rollouts in both runs"),
+        (["--pass-at", "5"], 1, "--pass-at 5: no task has more than 2 rollouts in both runs"),
         (["--json", "--markdown"], 2, "--json and --markdown: pass only one of them"),
     ],
 )

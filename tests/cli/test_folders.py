@@ -33,7 +33,7 @@ def test_missing_pytest_is_reported_with_remedy(workplace, monkeypatch):
     folder(workplace, "good", GOOD)
     # `make demo` does not install it.
     monkeypatch.setitem(sys.modules, "pytest_asyncio", None)
-    with pytest.raises(LaunchError, match=r"lacks pytest-asyncio, .*\. Install it with make dev in a clone"):
+    with pytest.raises(LaunchError, match=r"lacks pytest-asyncio, .*\. Run make dev in a clone"):
         run_tests(workplace.folder / "resources_servers" / "good")
 
 

@@ -72,10 +72,10 @@ def test_help_starts_with_both_command_names(shared_workplace):
     [
         "--split train|validation|benchmark|example The type of the agents' datasets to collect. "
         "[+split: train|validation|benchmark|example, default benchmark]",
-        "--concurrency INT, --num-samples-in-parallel INT How many rollouts may run at once. auto adapts the number "
-        "to the measured throughput. [+num_samples_in_parallel: int|auto, default 1024]",
-        "--resume (=force), --resume-from-cache (=force) Resume an earlier run of the same output. force: even if "
-        "its rows or its model have changed. [+resume_from_cache: bool|force, default false]",
+        "--concurrency INT, --num-samples-in-parallel INT The maximum number of rollouts at once. With auto, it "
+        "adapts to the measured throughput. [+num_samples_in_parallel: int|auto, default 1024]",
+        "--resume (=force), --resume-from-cache (=force) Resume the earlier run with this output. With force, "
+        "resume it even if its rows or its model have changed. [+resume_from_cache: bool|force, default false]",
         "--temperature FLOAT The sampling temperature. [+responses_create_params.temperature: float, default: the "
         "row's value]",
     ],

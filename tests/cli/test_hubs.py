@@ -404,4 +404,4 @@ def test_migrate_rejects_redundant_delete_setting(workplace, gitlab):
     words = (*UPLOAD, "+dataset_name=sums", "+delete_from_gitlab=true")
     finished = workplace.run("ng_gitlab_to_hf_dataset", *words)
     assert finished.code == 1
-    assert finished.err.startswith("Error: delete_from_gitlab: ng_gitlab_to_hf_dataset always deletes.")
+    assert finished.err.startswith("Error: delete_from_gitlab: ng_gitlab_to_hf_dataset always deletes the package.")

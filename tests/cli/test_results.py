@@ -88,7 +88,7 @@ def test_output_is_replaced_only_if_asked(serving, shards):
     refused = serving.run("ng_aggregate_rollouts", *words)
     assert (refused.code, read(serving, "there.jsonl")) == (1, [done(5, 0, 1.0)])
     assert refused.err == (
-        "Error: there.jsonl already contains rollouts. Add --overwrite to replace it, or choose another.\n"
+        "Error: there.jsonl already contains rollouts. Add --overwrite to replace it, or choose another file.\n"
     )
     assert digests.exists()
     assert serving.run("ng_aggregate_rollouts", *words, "+overwrite=true").code == 0
@@ -115,7 +115,7 @@ def test_agent_that_is_not_running_is_reported(serving):
             [done(0, 0, 1.0)],
             ("--shards", "kept/*.jsonl"),
             2,
-            "shards: listed.jsonl already contains the whole rollouts",
+            "shards: listed.jsonl already contains the rollouts themselves. Leave out --shards.",
         ),
         ([{**done(0, 0, 1.0), "_ng_shard": ELSEWHERE}], (), 1, "1 rollout not found: 1 in node2:/kept/x.jsonl."),
         ([{**done(0, 0, 1.0), "_ng_shard": ELSEWHERE}], ("--shards", "kept/*"), 1, "shards: 'kept/*' does not match"),
@@ -174,7 +174,7 @@ def test_agent_missing_from_config_is_reported(workplace):
     assert aggregated(workplace, "+input_glob=run.jsonl", config, "+config_paths=[agent.yaml]") == (
         1,
         "",
-        f"Error: no file of this config defines {AGENT['name']}, the agent of the rollouts. Agents of the config: "
+        f"Error: no file of this config defines the rollouts' agents ({AGENT['name']}). Agents of the config: "
         "counted_agent. Pass the config of the original collection.\n",
     )
 
@@ -189,7 +189,7 @@ def test_duplicate_rollouts_are_reported_with_their_locations(workplace):
     finished = aggregated(workplace, "+input_glob='[ab].jsonl'")
     assert finished.code == 1
     assert finished.err.startswith(
-        "Error: 1 rollout (task:rollout) of one agent found twice: 0:1 (a.jsonl:2 and b.jsonl:1). "
+        "Error: 1 rollout found twice for the same agent (task:rollout): 0:1 (a.jsonl:2 and b.jsonl:1). "
     )
     assert not (workplace.folder / "out.jsonl").exists()
 
@@ -201,7 +201,7 @@ def test_duplicate_rollouts_are_reported_with_their_locations(workplace):
         ("a.jsonl,b.jsonl", "Error: input_glob: 'b.jsonl' does not match any rollout file "),
         ("torn.jsonl", "Error: torn.jsonl:1:2: not valid JSON "),
         ("a*_failures.jsonl", "Error: input_glob: 'a*_failures.jsonl' does not match any rollout file "),
-        ("empty.jsonl", "Error: empty.jsonl: no rollouts found."),
+        ("empty.jsonl", "Error: empty.jsonl: no rollouts found. Pass the output of a collection."),
         ("out.jsonl", "Error: out.jsonl is both the output and one of the files to merge."),
     ],
 )

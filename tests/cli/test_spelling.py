@@ -254,8 +254,12 @@ def test_environment_in_search_dir_is_tested_by_name(workplace):
     [
         ("evns", "--search-dir evns: there is no such folder. Did you mean 'envs'?"),
         ("envs/own", "--search-dir envs/own: there is no such folder."),
-        ("envs/resources_servers", "--search-dir envs/resources_servers: name the folder above it, 'envs'."),
-        ("envs/x.txt", "--search-dir envs/x.txt: it is not a folder."),
+        (
+            "envs/resources_servers",
+            "--search-dir envs/resources_servers: this folder only has servers of one type. Name the folder above it, "
+            "'envs'.",
+        ),
+        ("envs/x.txt", "--search-dir envs/x.txt: this is a file, not a folder. Name a folder."),
     ],
 )
 @pytest.mark.parametrize("words", [("ng_test", "+entrypoint=resources_servers/mine"), ("ng", "list", "agents")])
@@ -386,6 +390,6 @@ def test_resume_and_overwrite_exclude_each_other(shared_workplace, words):
     assert shared_workplace.run("ng", *words, *config, "-o", "out.jsonl", "--resume", "--overwrite") == (
         2,
         "",
-        "Error: --resume (resume_from_cache) continues an earlier run, --overwrite (overwrite) replaces it; leave one "
-        "out. --help lists all settings.\n",
+        "Error: --resume (resume_from_cache) continues an earlier run, but --overwrite (overwrite) replaces it. Use "
+        "only one. --help lists all settings.\n",
     )

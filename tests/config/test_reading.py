@@ -41,7 +41,7 @@ def test_empty_file_is_an_empty_mapping(project):
         ("a: *b", "main.yaml:1:4:", "Define the anchor"),
         ("a: 1\n---\nb: 1", "main.yaml:2:1:", "Keep one document per file"),
         ("a: !thing 1", "main.yaml:1:4:", "'!thing'"),
-        ("a: 1\nb: {{x}}", "main.yaml:2:", "Quote text in {braces}"),
+        ("a: 1\nb: {{x}}", "main.yaml:2:", "Put text that contains {braces}"),
         ("a: &a\n  b: *a", "main.yaml:1:", "alias to itself"),
         ("- a\n- b", "main.yaml:1:", "but is a list"),
         ("hello", "main.yaml:1:", "but is a single value"),

@@ -114,7 +114,9 @@ def test_unreadable_file_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch)
         raise PermissionError(13, "Permission denied", file)
 
     monkeypatch.setattr(Path, "read_bytes", fail)
-    with pytest.raises(DataError, match=r"image_path: .*a\.PNG' cannot be read \(Permission denied\)"):
+    with pytest.raises(
+        DataError, match=r"image_path: .*a\.PNG' cannot be read \(Permission denied\)\. Make it readable\."
+    ):
         with_media(with_media_dir(row_of(image("images/a.PNG")), folder))
 
 

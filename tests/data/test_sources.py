@@ -181,7 +181,8 @@ def test_broken_record_is_reported(fake_hub: FakeHub, tmp_path: Path) -> None:
 def test_mirror_without_scheme_is_named(fake_hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEMO_GYM_MIRROR", "foo")
     with pytest.raises(
-        DataError, match=r"^NEMO_GYM_MIRROR: 'foo' is not an http\(s\) URL\. Set it to one, or unset it"
+        DataError,
+        match=r"^NEMO_GYM_MIRROR: 'foo' is not an http\(s\) URL\. Set the variable to a mirror's URL, or unset it",
     ):
         fetch(Url("https://example.org/a.bin"), folder=tmp_path)
     assert fake_hub.requests == []

@@ -43,7 +43,11 @@ BASE = {
         (("--target", "compose"), 2, "--target compose writes a Compose file and the config: add --output FOLDER."),
         (("--input", "tasks.jsonl"), 2, "--input tasks.jsonl: the file does not exist. A file in the volume"),
         (("--target", "kuberay", *ROWS), 2, "--input: a RayJob collects only datasets of the config, not a file."),
-        (("--split", "example"), 2, "--split: with --target kubernetes, name the rows to collect with --input FILE."),
+        (
+            ("--split", "example"),
+            2,
+            "--split: not available with --target kubernetes. Name the rows with --input FILE.",
+        ),
         (("+only=mcqa",), 2, "only: the manifest decides which container starts which server. Remove this setting."),
         (("+join=http://head:11000",), 2, "join: the manifest decides"),
         ((*ROWS, "+max_seconds=soon"), 2, "max_seconds: it must be a valid number"),
@@ -90,7 +94,7 @@ def test_input_that_is_not_text_is_rejected(tmp_path):
     (tmp_path / "tasks.jsonl").write_bytes(b"\xff\xfe")
     done = render(*MCQA, "--input", "tasks.jsonl", cwd=tmp_path)
     assert done.returncode == 2
-    assert "--input tasks.jsonl: it cannot be read as UTF-8" in done.stderr
+    assert "--input tasks.jsonl: the file cannot be read as UTF-8" in done.stderr
 
 
 def test_header_stays_a_comment():

@@ -44,7 +44,7 @@ def test_recordings_arrive_as_chat_completions(collect):
     assert [row["reward"] for row in scored] == [1.0] * (ROWS + 1)
     # The server's `audio_root` is not set.
     assert [row["_ng_failure_class"] for row in failed] == ["invalid_task"]
-    assert "this server reads no files" in failed[0]["_ng_failure_message"]
+    assert "this server does not read files" in failed[0]["_ng_failure_message"]
 
 
 def test_recordings_arrive_as_responses(collect):

@@ -70,7 +70,7 @@ def test_column_names_ignore_case(tmp_path: Path) -> None:
         ("q.xlsx", "no zip", "not a readable Excel file"),
         ("q.txt", "a", "a table must be one of .csv"),
         ("q.jsonl", "", "the file is empty"),
-        ("q.jsonl", '{"a": {"b": 1}}', r"q.jsonl:1: a: expected a text, a number or a list"),
+        ("q.jsonl", '{"a": {"b": 1}}', r"q.jsonl:1: a: expected text, a number or a list"),
     ],
 )
 def test_mistakes_name_the_row(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:

@@ -115,7 +115,7 @@ def test_other_bodies_are_no_exchange(request_, answer):
 
 def test_unreadable_conversation_is_an_error():
     seen = exchange(CHAT, {"messages": [{"role": "tool", "content": "?"}]}, CHAT_ANSWER)
-    with pytest.raises(DataError, match="the program's last call of the model cannot be read"):
+    with pytest.raises(DataError, match="the program's last model call cannot be read"):
         seen.response(None)
 
 

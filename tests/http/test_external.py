@@ -141,7 +141,7 @@ def test_text_with_malformed_tokens_is_not_passed_on():
 
 async def test_slow_endpoint_times_out(endpoint, seen):
     client = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1", api_key=KEY, timeout_s=0.2)
-    with pytest.raises(EndpointError, match=r"(did not answer within|said nothing for) 0\.2 s$"):
+    with pytest.raises(EndpointError, match=r"(did not answer within|sent nothing for) 0\.2 s$"):
         await client.create_chat_completion(model="slow:5", messages=HELLO)
     await client.aclose()
     assert len(seen()) == 1

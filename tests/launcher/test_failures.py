@@ -87,8 +87,8 @@ def test_missing_package_is_reported_with_advice(workplace, requirements):
         ("x = 1\n", "no server class is defined here. Derive one from SimpleResourcesServer."),
         (
             CLASS + CLASS.replace("Broken", "Other"),
-            "several server classes are defined here (Broken, Other). Start the one to serve at the end of the "
-            "file: if __name__ == '__main__': Other.run_webserver()",
+            "several server classes are defined here (Broken, Other). At the end of the file, start the class to "
+            "serve: if __name__ == '__main__': Other.run_webserver()",
         ),
         (FORGETS_VERIFY, "Broken must define verify."),
     ],
@@ -149,7 +149,7 @@ def test_start_timeout_shows_the_servers_log(workplace):
     assert finished.code == 1
     process = "slow"
     assert finished.err == (
-        f"Error: not ready after 1.5 s: {process}. +ready_timeout_s=… gives servers longer to start.\n"
+        f"Error: servers are not ready after 1.5 s: {process}. +ready_timeout_s=… gives servers longer to start.\n"
         f"The last lines of {process}'s log:\n"
         "    loading\n"
     )

@@ -590,5 +590,5 @@ async def test_too_few_places_for_a_group_are_refused():
             Helper(client=client()).run_examples(by_repeats(), semaphore=asyncio.Semaphore(2))
     assert str(error.value) == (
         "run_examples: the semaphore lets 2 rollouts run at once, but the 3 rollouts of a task are verified together. "
-        "Allow 3 or more."
+        "Raise this limit to 3 or more."
     )

@@ -31,7 +31,7 @@ FAILURES = {
     "not JSON": ({"act": "answer", "bytes": "<html>oops"}, "agent_failed", "sound", "not valid JSON (unexpected"),
     "nothing": ({"act": "answer", "bytes": ""}, "agent_failed", "sound", "not valid JSON"),
     "a list": ({"act": "answer", "bytes": "[]"}, "agent_failed", "sound", "returned a list, not an object"),
-    "too deep": (reward(f'1.0, "deep": {"[" * 300}{"]" * 300}'), "agent_failed", "sound", "nests brackets more than"),
+    "too deep": (reward(f'1.0, "deep": {"[" * 300}{"]" * 300}'), "agent_failed", "sound", "is nested more than 200"),
     "no reward": ({"act": "answer", "bytes": "{}"}, "environment_failed", "sound", "the reward None"),
     "null": (reward("null"), "environment_failed", "sound", "the reward None"),
     "a text": (reward('"1"'), "environment_failed", "sound", "the reward '1'"),

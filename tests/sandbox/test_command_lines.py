@@ -165,7 +165,7 @@ async def test_apptainer_instance_from_start_to_stop(apptainer, tmp_path):
         await sandbox.download(f"{tmp_path}/in/side", tmp_path / "back")
         apptainer.answers("instance list", f"NAME PID\n{name} 7\n")
         assert await sandbox.status() == "running"
-        with pytest.raises(SandboxError, match="no network"):
+        with pytest.raises(SandboxError, match=r"does not have a network\. Set has_network: true"):
             await sandbox.endpoint(80)
     assert (tmp_path / "back").read_text() == "given"
     words, _, inside = apptainer.calls[0]

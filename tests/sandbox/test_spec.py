@@ -54,7 +54,10 @@ def test_resources_are_converted_from_a_mapping(mapping, resources):
 
 @each_case(
     ("mapping", "message"),
-    [({"cpus": 2}, "unknown cpus. Use cpu, memory_mib"), ({"memory_mib": "4 GB"}, "memory_mib must be a number")],
+    [
+        ({"cpus": 2}, "these keys are unknown: cpus. Use cpu, memory_mib"),
+        ({"memory_mib": "4 GB"}, "memory_mib must be a number"),
+    ],
 )
 def test_wrong_resources_are_named(mapping, message):
     with pytest.raises(ValueError, match=message):

@@ -126,7 +126,7 @@ def test_published_spelling_is_an_alias(capsys, tmp_path):
         (("--place", "mcq=head"), "place: there is no server 'mcq'. Did you mean 'mcqa'?"),
         (("--place", "mcqa"), "place: 'mcqa' is not NAME=WHERE"),
         (("--place", "mcqa=3"), "names node 3, but the last of 1 nodes is 0"),
-        (("--place", "mcqa=2-1"), "must name nodes as head, others, all"),
+        (("--place", "mcqa=2-1"), "the nodes must be head, others, all"),
         (("--place", "mcqa=others"), "matches no node"),
         (
             ("--nodes", "2", "--place", "mcqa=head", "--place", "mcqa_simple_agent=head"),

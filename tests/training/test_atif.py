@@ -184,7 +184,7 @@ def test_dropped_rollouts_are_counted(export):
     assert (len(trajectories), report.kept, report.read) == (1, 1, 8)
     assert report.dropped == {
         "unsupported: an image of type 'image/svg+xml' (atif)": 1,
-        "unsupported: an image that is not base64 (atif)": 1,
+        "unsupported: an image with invalid base64 data (atif)": 1,
         "unsupported: content of type 'input_audio' (atif)": 1,
         "unsupported: a tool result without its call (atif)": 1,
         "masked (mask_sample)": 1,

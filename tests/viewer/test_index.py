@@ -261,7 +261,7 @@ def test_damage_while_open_is_a_clear_error(run: Path) -> None:
     index = index_of(run)
     with sqlite3.connect(index.path) as db:
         db.execute("DROP TABLE titles")
-    with pytest.raises(DataError, match="the index was damaged and is made again"):
+    with pytest.raises(DataError, match="the index was damaged and will be rebuilt"):
         index.select(Filter())
     complete(index)
     assert len(keys(index)) == 6

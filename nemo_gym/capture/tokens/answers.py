@@ -1,4 +1,4 @@
-"""Read the tokens from the return value of a model server's method, which may have several forms."""
+"""Read sampled tokens from the return value of a model server's method: a model, a dict, bytes or an HTTP response."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SampledAnswer(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the answer was cut off before its first token."""
+        """Whether the answer has no text, refusal or tool call, because it was cut off at once."""
         return not any(_is_said(item) for item in self.items)
 
 
@@ -66,14 +66,14 @@ def _plain(value: object) -> JsonObject:
     if isinstance(value, BaseModel):
         return {**value.__dict__, **(value.model_extra or {})}
     if not isinstance(value, dict):
-        raise ValueError(f"the answer is {type(value).__name__}, not an object")
+        raise ValueError(f"the answer is of type {type(value).__name__}, not an object")
     return value
 
 
 def _of_items(items: list[Any], model: str | None) -> SampledAnswer:
     found = [(index, tokens) for index, item in enumerate(items) if (tokens := _tokens_of(item))]
     if len(found) > 1:
-        raise ValueError("the answer has tokens in several items")
+        raise ValueError("the answer has tokens in several items, but only one item may have them")
     index, tokens = found[0] if found else (len(items) - 1, {})
     return SampledAnswer([_without_tokens(item) for item in items], index, tokens, model)
 

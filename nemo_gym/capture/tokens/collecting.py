@@ -23,7 +23,7 @@ SHOWN_REASONS = 3
 
 
 class TokenCollector:
-    """Collector of the tokens of a run's rollouts. Methods may block and may be called from several threads."""
+    """Collector of the tokens of a run's rollouts. Its methods can block, and several threads may call them."""
 
     def __init__(self, source: TokenSource, config: TokenCaptureConfig) -> None:
         self._source = source
@@ -31,26 +31,26 @@ class TokenCollector:
         self._lock = Lock()
         self._rollouts = self._masked = 0
         self._reasons: deque[str] = deque(maxlen=SHOWN_REASONS)
-        """Why the last rollouts were masked."""
+        """One reason for each of the last masked rollouts."""
 
     def check(self) -> None:
-        """Raise `DataError` if too many rollouts had to be masked."""
+        """Raise `DataError` if more than `max_mask_fraction` of the rollouts are masked."""
         limit, count, masked = self._config.max_mask_fraction, self._rollouts, self._masked
         if limit is not None and count >= self._config.mask_fraction_min_samples and masked > limit * count:
             reasons = "; ".join(dict.fromkeys(self._reasons))
             raise DataError(
                 f"token_id_capture.max_mask_fraction: {masked} of {count} rollouts ({masked / count:.0%}) lack tokens "
-                f"and are masked, but only {limit:.0%} may. The last reasons: {reasons}. What was collected is kept; "
-                "fix the cause, then continue with --resume."
+                f"and are masked, but only {limit:.0%} may. The last reasons: {reasons}. The collected rollouts are "
+                "kept. Fix the cause, then continue with --resume."
             )
 
     def end(self, rollout_id: str, result: JsonObject, *, has_failed: bool) -> None:
-        """Add the recorded tokens to a rollout's result, unless it has failed. Then delete the record."""
+        """Delete the token record of a rollout. If the rollout has not failed, first add the tokens to its result."""
         if not has_failed:
             try:
                 reasons = _finalize(result, rollout_id, self._source, self._config.rebuild_response).mask_reasons
             except Exception as error:
-                # The source may be a user's class, and the result comes from an agent, so any error may occur.
+                # Catch every error, because the source may be a user's class, and the result comes from an agent.
                 logger.exception("rollout %s: its tokens could not be added to the result", rollout_id)
                 reasons = (f"the recorded tokens could not be added to the result: {error!r}",)
                 result[TOKEN_CAPTURE_RESULT_KEY] = {
@@ -67,7 +67,6 @@ class TokenCollector:
             logger.warning("rollout %s: the record of its tokens could not be deleted: %s", rollout_id, error)
 
     def close(self) -> None:
-        """Release the source."""
         self._source.close()
 
 
@@ -87,11 +86,11 @@ def finalize_rollout_token_capture(
 
 
 def _finalize(result: JsonObject, rollout_id: str, source: TokenSource, rebuild_response: bool) -> TokenTrajectories:
-    """Add the tokens as `orjson.Fragment` instead of lists, for a result that is only written as JSON."""
+    """Like `finalize_rollout_token_capture`, but add tokens as `orjson.Fragment`, only for writing as JSON."""
     result.pop(TOKEN_CAPTURE_RESULT_KEY, None)
     frozen = source.freeze(rollout_id)
     if frozen == FrozenTokens() and _has_tokens(result):
-        # Nothing to add: the agent passed on the tokens itself and made no recorded call.
+        # Add nothing, because the agent passed on the tokens itself and made no recorded call.
         return TokenTrajectories(())
     found = trajectories_for_rollout(frozen)
     order = {call.model_call_id: number for number, call in enumerate(frozen.entries)}
@@ -116,7 +115,7 @@ def _finalize(result: JsonObject, rollout_id: str, source: TokenSource, rebuild_
 
 
 def retire_rollout_token_capture(rollout_id: str, source: TokenSource) -> None:
-    """Delete the record of a rollout when its result has the tokens."""
+    """Delete the token record of a rollout. Call this after the tokens were added to the result."""
     source.drop(rollout_id)
 
 
@@ -143,7 +142,7 @@ def _rebuild(response: JsonObject, calls: Sequence[TokenEntry]) -> JsonObject:
 
 
 def _placed(output: list[object], calls: Sequence[TokenEntry]) -> list[object] | None:
-    """Return the agent's own items with the tokens in them, or None if the items of a call are not found in order."""
+    """Return the agent's items with the tokens added, or None if they do not include each call's item in order."""
     placed, begin = list(output), 0
     for call in calls:
         wanted = _said(call.output_items[call.token_item_index])
@@ -172,7 +171,7 @@ def _is_result(item: JsonObject) -> bool:
 
 
 def _said(item: object) -> object:
-    """Return the content of an output item that is compared to find the item of a recorded call."""
+    """Return the part of an output item by which it is matched with the item of a recorded call."""
     if not isinstance(item, dict) or item.get("role", "assistant") != "assistant":
         return None
     if item.get("type") == "function_call":
@@ -197,7 +196,7 @@ def _routing(call: TokenEntry) -> JsonObject:
 
 
 def _turns_of(calls: Sequence[TokenEntry]) -> list[JsonObject]:
-    """Return one entry per call of a sequence, whose context is the prompt tokens added since the previous call."""
+    """Return one entry per call of a sequence. `context_ids` are the prompt tokens that follow the previous call."""
     turns: list[JsonObject] = []
     known = 0
     for call in calls:

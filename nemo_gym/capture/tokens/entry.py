@@ -21,24 +21,23 @@ class TokenEntry:
     rollout_id: str
     model_call_id: str
     prompt_token_ids: Numbers
-    """The whole prompt."""
+    """The token ids of the whole prompt."""
     generation_token_ids: Numbers
-    """The sampled tokens."""
     generation_log_probs: Numbers
     """The natural logarithm of the policy's probability for each sampled token."""
     routed_experts: object = None
-    """The choices of a mixture-of-experts router, as sent by the engine; None if it sent none."""
+    """The choices of a mixture-of-experts router, as sent by the engine; None if it did not send any."""
     output_items: list[JsonObject] = field(default_factory=list)
     """The answer as items of the Responses API, without tokens."""
     token_item_index: int = 0
-    """The index of the output item that carries the tokens."""
+    """The index of the output item that had the tokens."""
     model: str | None = None
     created_at: float = 0.0
-    """When the answer was complete, in seconds since the epoch."""
+    """The time at which the answer was complete, in seconds since the epoch."""
     schema_version: int = 1
 
     def check(self, *, prompt: bool = True) -> None:
-        """Raise `ValueError` if the sampled tokens are unusable or, if `prompt` is true, the prompt's tokens."""
+        """Raise `ValueError` if tokens are unusable. The prompt's tokens are checked only if `prompt` is true."""
         if len(self.generation_token_ids) != len(self.generation_log_probs):
             sampled, known = len(self.generation_token_ids), len(self.generation_log_probs)
             raise ValueError(f"{sampled} sampled tokens, but {known} log-probabilities")
@@ -53,19 +52,19 @@ class TokenEntry:
 
 
 class FrozenTokens(NamedTuple):
-    """All that was recorded of a rollout."""
+    """All recorded tokens of a rollout, and the gaps in the record."""
 
     entries: tuple[TokenEntry, ...] = ()
     """The calls in the order in which they were completed."""
     gaps: tuple[str, ...] = ()
-    """Descriptions, for people, of the tokens that are missing. A rollout with gaps must not be trained on."""
+    """Readable descriptions of the missing tokens. A rollout with gaps must not be trained on."""
 
 
 class TokenSink(Protocol):
-    """Receiver of the tokens of calls in a model server's process. Methods may block; they run in a thread."""
+    """A store for the tokens of calls, used in a model server's process. Its methods may block."""
 
     def put(self, entry: TokenEntry) -> None:
-        """Store a call before its answer is passed on. Raise `RolloutFrozen` if the rollout is frozen."""
+        """Store a call before its answer is passed on. Raise `RolloutFrozen` if the tokens were already collected."""
 
     def mark_incomplete(self, rollout_id: str, reason: str) -> None:
         """Record that a call of the rollout is missing."""
@@ -75,13 +74,13 @@ class TokenSink(Protocol):
 
 
 class TokenSource(Protocol):
-    """Provider of the tokens of rollouts to the collector. Methods may block; they run in a thread."""
+    """A source from which the collector reads the tokens of rollouts. Methods run in a thread, so they may block."""
 
     def freeze(self, rollout_id: str) -> FrozenTokens:
-        """Return everything that was recorded of a rollout, and reject its later calls."""
+        """Return everything that was recorded for a rollout, and reject later model calls of the rollout."""
 
     def drop(self, rollout_id: str) -> None:
-        """Delete everything about a rollout, and reject its later calls until `close`."""
+        """Delete everything about a rollout, and reject later calls of the rollout until `close`."""
 
     def close(self) -> None:
         """Release the source's resources, such as open files."""

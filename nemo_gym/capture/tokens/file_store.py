@@ -26,10 +26,10 @@ HEAD_BYTES = len(HEAD_BEGIN) + ID_DIGITS + len(HEAD_END)
 class FileTokenStore:
     """A `TokenSink` and `TokenSource` in a folder.
 
-    Each line of a rollout's file is a call, a gap, or the mark that the rollout is frozen. A call stores only those
-    tokens of its prompt that no earlier call contains, so a file grows with the number of tokens. A line is in the
-    file when `put` returns, and survives the end of any process. It is not forced to the disk, because a machine that
-    stops also ends the rollout.
+    Each line of a rollout's file is a call, a gap, or the mark that the rollout is frozen. The line of a call
+    leaves out the part of its prompt that an earlier call contains, so a file grows only with the number of new
+    tokens. A line is in the file when `put` returns, and survives the end of any process. It is not synced to the
+    disk, because the rollout is lost anyway if the machine stops.
     """
 
     def __init__(self, dir: str | os.PathLike[str]) -> None:
@@ -39,7 +39,7 @@ class FileTokenStore:
         self._lock = threading.Lock()
 
     def put(self, entry: TokenEntry) -> None:
-        """Store a call. Raise `RolloutFrozen`, `OSError`, or `ValueError` for unusable tokens."""
+        """Store a call. Raise `RolloutFrozen` if the rollout is frozen, and `ValueError` for unusable tokens."""
         entry.check(prompt=False)
         with locked_log(self._path(entry.rollout_id)) as log, self._lock:
             name = _name_of(log, entry.rollout_id)
@@ -50,13 +50,13 @@ class FileTokenStore:
             self._prefixes.remember(name, placed.added)
 
     def mark_incomplete(self, rollout_id: str, reason: str) -> None:
-        """Record a gap. Raise `RolloutFrozen` or `OSError`."""
+        """Record that tokens are missing, and why. Raise `RolloutFrozen` if the rollout is frozen."""
         with locked_log(self._path(rollout_id)) as log:
             _name_of(log, rollout_id)
             log.append(dump_line({"gap": reason}))
 
     def freeze(self, rollout_id: str) -> FrozenTokens:
-        """Return the calls and gaps of a rollout, and refuse later ones."""
+        """Return the calls and gaps of a rollout, and reject later ones."""
         with locked_log(self._path(rollout_id)) as log:
             content = log.content()
             if not _is_frozen(log):
@@ -64,7 +64,7 @@ class FileTokenStore:
         return _read(rollout_id, content)
 
     def drop(self, rollout_id: str) -> None:
-        """Empty a rollout's file. It stays, to refuse later calls, until this store is closed."""
+        """Empty a rollout's file. The file is kept until this store is closed, so that later calls are rejected."""
         path = self._path(rollout_id)
         with locked_log(path) as log:
             log.clear()
@@ -81,7 +81,7 @@ class FileTokenStore:
 
 
 def _line_of(entry: TokenEntry, known: Prefix | None) -> JsonObject:
-    # The known part was checked when it was stored.
+    # Check only the tokens to store. The rest of the prompt was checked when an earlier call stored it.
     prompt = entry.prompt_token_ids
     own = (Numbers(prompt.text[known.length :]) if known else prompt).checked(are_ids=True)
     return {
@@ -100,11 +100,11 @@ def _line_of(entry: TokenEntry, known: Prefix | None) -> JsonObject:
 
 
 def _name_of(log: LogFile, rollout_id: str) -> bytes:
-    """Return the unique name of a record, and begin it if necessary. Raise `RolloutFrozen`."""
+    """Return the unique name of a log; an empty log gets one first. Raise `RolloutFrozen` if the rollout has ended."""
     if _is_frozen(log):
         raise RolloutFrozen(f"rollout {rollout_id} has ended, so no more tokens can be recorded for it")
     if not log.size:
-        # A rollout of the same id may be recorded again after the store was closed.
+        # Choose a new name, because a rollout with the same id may be recorded again after the store has been closed.
         log.append(HEAD_BEGIN + uuid4().hex.encode() + HEAD_END)
     return log.beginning(HEAD_BYTES)
 
@@ -140,7 +140,7 @@ def _entry_of(rollout_id: str, fields: JsonObject, known: dict[str, TokenEntry])
     if continues := fields["continues"]:
         earlier = known[continues["model_call_id"]]
         known_parts = [earlier.prompt_token_ids]
-        # A prompt continues all tokens of the earlier call, or only its prompt.
+        # The prompt begins with the whole prompt of the earlier call, and may go on with the tokens sampled after it.
         if continues["tokens"] > len(earlier.prompt_token_ids):
             known_parts.append(earlier.generation_token_ids)
         prompt = Numbers.joined([*known_parts, prompt])

@@ -13,9 +13,9 @@ _SPACES = (b" ", b"\n", b"\r", b"\t")
 
 
 class Numbers(Sequence[Any]):
-    """A list of numbers, kept as text. Two of them are compared and joined without parsing.
+    """A list of numbers, kept as text, so that lists are compared and joined without parsing.
 
-    In `text`, a comma follows each number, so that the text of a prompt's beginning is a beginning of its text.
+    In `text`, a comma follows each number. The text of a list therefore begins with the text of each of its prefixes.
     """
 
     __slots__ = ("_length", "_values", "text")
@@ -32,7 +32,7 @@ class Numbers(Sequence[Any]):
             return value
         written = orjson.dumps(value)
         if written[:1] != b"[" or written[-1:] != b"]":
-            raise ValueError(f"not an array: {written[:60]!r}")
+            raise ValueError(f"the value is not an array: {written[:60]!r}")
         if any(space in written for space in _SPACES):
             written = written.translate(None, b"".join(_SPACES))
         numbers = cls(b"".join((memoryview(written)[1:-1], b",")) if len(written) > len(b"[]") else b"")
@@ -42,13 +42,14 @@ class Numbers(Sequence[Any]):
 
     @classmethod
     def joined(cls, parts: Sequence[Numbers]) -> Self:
-        """Return the numbers of all parts in their order."""
         return cls(b"".join([part.text for part in parts]), sum(map(len, parts)))
 
     def checked(self, *, are_ids: bool) -> Self:
-        """Return the numbers themselves. Raise `ValueError` if one is malformed, infinite, or not a token id."""
+        """Return this object. Raise `ValueError` if a number is not finite, or, with `are_ids`, not a token id."""
         if self.text.translate(None, _DIGITS if are_ids else _NUMERIC):
-            raise ValueError(f"not an array of {'token ids' if are_ids else 'numbers'}: {self.text[:60]!r}")
+            raise ValueError(
+                f"the value is not an array of {'token ids' if are_ids else 'numbers'}: {self.text[:60]!r}"
+            )
         self.tolist()
         return self
 
@@ -59,11 +60,11 @@ class Numbers(Sequence[Any]):
         return self._values
 
     def fragment(self) -> orjson.Fragment:
-        """Return the array for `orjson.dumps`."""
+        """Return the array in a form that `orjson.dumps` writes unchanged."""
         return orjson.Fragment(self._array())
 
     def _array(self) -> bytes:
-        # One copy of the text, which may be long.
+        # Join in one step, so that the text, which may be long, is copied only once.
         return b"".join((b"[", memoryview(self.text)[:-1], b"]"))
 
     def __len__(self) -> int:

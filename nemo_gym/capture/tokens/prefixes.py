@@ -10,7 +10,7 @@ from typing import NamedTuple
 from nemo_gym.capture.tokens.numbers import Numbers
 
 MOST_PREFIXES = 131_072
-"""Maximum number of prefixes that a process remembers, which take about 40 MB.
+"""Maximum number of prefixes that a process remembers. They take about 40 MB.
 
 If the prefixes of a rollout are forgotten, its next prompt is stored completely.
 """
@@ -30,7 +30,7 @@ class Prefix(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """The prefixes that a call shares with recorded calls, and those that it adds."""
+    """The longest recorded prefix of a call's prompt, and the prefixes that the call itself adds."""
 
     longest: Prefix | None
     """The longest recorded prefix with which the call's prompt begins."""
@@ -39,7 +39,7 @@ class Placement(NamedTuple):
 
 
 class Prefixes:
-    """The prefixes of all rollouts that this process records."""
+    """The known prefixes of the prompts of all rollouts that this process records."""
 
     def __init__(self, most: int = MOST_PREFIXES) -> None:
         self._most = most
@@ -47,7 +47,7 @@ class Prefixes:
         self._known: OrderedDict[bytes, list[Prefix]] = OrderedDict()
 
     def place(self, log: bytes, model_call_id: str, prompt: Numbers, sampled: Numbers) -> Placement:
-        """Return the longest prefix with which a prompt begins, and the prefixes that the call itself adds.
+        """Return the longest known prefix of a call's prompt, and the prefixes that the call itself adds.
 
         `log` is the unique name of the rollout's record.
         """
@@ -59,7 +59,7 @@ class Prefixes:
                 break
             if each.length and text[each.length - 1] != _COMMA:
                 continue
-            # All prefixes are checked in one pass over the prompt.
+            # Continue the hash of the previous prefix, so that one pass over the prompt checks all prefixes.
             hashed.update(text[begin : each.length])
             begin = each.length
             if hashed.digest()[:DIGEST_BYTES] == each.digest:
@@ -81,6 +81,6 @@ class Prefixes:
         for each in added:
             insort(known, each)
         self._count += len(added)
-        # Forget the least recent rollouts. This call's rollout is kept, even if it alone exceeds the limit.
+        # Forget the least recently used rollouts. This call's rollout is kept, even if it alone exceeds the limit.
         while self._count > self._most and len(self._known) > 1:
             self._count -= len(self._known.popitem(last=False)[1])

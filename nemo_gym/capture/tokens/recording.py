@@ -1,4 +1,4 @@
-"""Record the tokens of model calls in a model server. They are stored before the answer is passed on."""
+"""Record the tokens of model calls in a model server. The tokens are stored before the answer is passed on."""
 
 from __future__ import annotations
 
@@ -29,20 +29,19 @@ NO_TOKENS = "a call has no token ids: serve the model with return_token_id_infor
 
 
 class TokenRecording:
-    """The recording of one call in progress."""
+    """The recording of the tokens of one model call."""
 
     def __init__(self, sink: TokenSink, rollout_id: str) -> None:
         self._sink = sink
         self._rollout_id = rollout_id
-        # `FileTokenStore` validates entries itself, and skips the part of a prompt that it has validated before.
+        # Leave the check to `FileTokenStore`, because it skips the part of a prompt that it has checked before.
         self._checks_itself = isinstance(sink, FileTokenStore)
         self.is_done = False
 
     async def record(self, answer: object) -> None:
         """Store the tokens that the policy sampled, or a gap if the tokens are missing or unusable.
 
-        `answer` is the return value of the model server's method. Raise `ModelFailed` if not even a gap could be
-        stored.
+        `answer` is the return value of the model server's method. Raise `ModelFailed` if not even a gap can be stored.
         """
         self.is_done = True
         try:
@@ -59,10 +58,10 @@ class TokenRecording:
             await self.mark_incomplete(NO_TOKENS)
             return
         if self._checks_itself:
-            # Without a thread, because writing a line to the system's cache is faster than switching threads.
+            # Store without a thread, because writing a line to the system's cache is faster than switching threads.
             self._put(entry)
         else:
-            # Shielded, because a caller that hangs up cancels this task, but the entry must still be stored.
+            # Shield the write, because a caller that hangs up cancels this task, but the entry must still be stored.
             await asyncio.shield(asyncio.to_thread(self._put, entry))
 
     def skip(self) -> None:
@@ -70,7 +69,7 @@ class TokenRecording:
         self.is_done = True
 
     async def mark_incomplete(self, reason: str) -> None:
-        """Store the gap that a call is missing. Raise `ModelFailed` if the gap cannot be stored."""
+        """Record that a call is missing. Raise `ModelFailed` if that cannot be stored."""
         self.is_done = True
         logger.warning("rollout %s: %s", self._rollout_id, reason)
         await asyncio.shield(asyncio.to_thread(self._mark, reason))
@@ -99,7 +98,7 @@ class TokenRecording:
             logger.warning("rollout %s: %s: %s", self._rollout_id, UNUSABLE, error)
             self._mark(f"{UNUSABLE}: {error}")
         except Exception as error:
-            # The sink may be a user's class, which may raise anything.
+            # Catch every error, because the sink may be a user's class, which may raise anything.
             logger.exception("rollout %s: the tokens of a call could not be stored", self._rollout_id)
             self._mark(f"the tokens of a call could not be stored: {error!r}")
 
@@ -109,7 +108,7 @@ class TokenRecording:
         except RolloutFrozen:
             raise
         except Exception as error:
-            # Without a record of the gap, the rollout would be trained on as if it were complete.
+            # Fail the call. Otherwise the rollout would be trained on as if its record were complete.
             raise ModelFailed(f"token_id_capture: {reason}. This gap could not be recorded: {error!r}") from error
 
 
@@ -124,7 +123,7 @@ class TokenCaptureMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        # An outer layer may have removed the prefix already.
+        # Remove the rollout prefix from the path, unless an outer layer has already removed it.
         move_rollout_id(scope)
         if not wants_tokens(scope) or scope["path"] not in MODEL_PATHS or scope["method"] != "POST":
             await self.app(scope, receive, send)

@@ -1,4 +1,4 @@
-"""Join the model calls of a conversation to sequences, in which each prompt begins with all tokens before it."""
+"""Join a conversation's model calls into sequences. In them, each prompt begins with all tokens of the call before."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 TokensT = TypeVar("TokensT", list[int], bytes)
-"""Token ids, or the text of `Numbers`: both can be cut, joined and compared."""
+"""A list of token ids, or the `text` of such a list as `Numbers`."""
 
 
 def parents_of(calls: Iterable[tuple[TokensT, TokensT]]) -> list[int | None]:
@@ -40,7 +40,7 @@ def sequences_of_calls(parents: Sequence[int | None]) -> list[list[int]]:
     """Return the indices of the calls of each sequence.
 
     A call continues the sequence that ends with its parent. It begins a new sequence if it has no parent, or if
-    another call has continued the parent already. Its whole prompt is then context. No call is in two sequences.
+    another call has continued the parent already. No call is in two sequences.
     """
     sequences: list[list[int]] = []
     for index, parent in enumerate(parents):

@@ -10,14 +10,14 @@ from nemo_gym.capture.tokens.sequences import parents_of, sequences_of_calls
 
 
 class TokenTrajectories(NamedTuple):
-    """The sequences of a rollout."""
+    """A rollout's training sequences, with the reasons not to train on them, if any."""
 
     sequences: tuple[tuple[TokenEntry, ...], ...]
-    """Each prompt begins with all tokens of the calls before it in its sequence. No call is in two sequences."""
+    """The calls of each sequence. Each prompt begins with all tokens of the calls before it in the sequence."""
     mask_reasons: tuple[str, ...] = ()
-    """Why the rollout must not be trained on; empty if it may be."""
+    """The reasons why the rollout must not be trained on; empty if it can be used."""
     retries: int = 0
-    """The number of calls that were left out, because another answer to the same prompt was used or was equal."""
+    """The number of calls left out because another answer to the same prompt was used or has the same tokens."""
 
 
 def trajectories_for_rollout(frozen: FrozenTokens) -> TokenTrajectories:
@@ -27,7 +27,7 @@ def trajectories_for_rollout(frozen: FrozenTokens) -> TokenTrajectories:
     one prompt, only those that a later call continues are kept. If no answer is continued and the answers differ, it
     is unknown which of them the agent used. All are then kept, and the rollout must not be trained on.
     """
-    # A call that was cut off before its first token has nothing to train on.
+    # Leave out calls that were cut off before their first token, because they have nothing to train on.
     entries = [each for each in frozen.entries if each.generation_token_ids]
     parents = _parents_of(entries)
     kept, undecidable = _without_retries(entries, parents)
@@ -47,7 +47,10 @@ def _parents_of(entries: list[TokenEntry]) -> list[int | None]:
 
 
 def _without_retries(entries: list[TokenEntry], parents: list[int | None]) -> tuple[list[TokenEntry], list[int]]:
-    """Return the calls to keep, and the number of answers to each prompt for which the used answer is unknown."""
+    """Return the calls to keep.
+
+    For each prompt, if it is unknown which of its answers the agent used, also return the number of answers.
+    """
     continued = set(parents)
     answers = defaultdict(list)
     for index, entry in enumerate(entries):

@@ -18,7 +18,7 @@ ANSWER_S = 10.0
 
 
 class NotListening(UserError):
-    """A collection that does not exist, or does not answer."""
+    """The error for a collection that does not exist or does not answer."""
 
 
 def find(name: str | None) -> Collection:
@@ -31,7 +31,10 @@ def find(name: str | None) -> Collection:
     if len(found) == 1:
         return found[0]
     if not running:
-        raise NotListening(f"{name or 'no name was given'}: no collection is running on this machine for this user.")
+        raise NotListening(
+            f"{name or 'ng eval'}: no collection is running on this machine for this user. Run this command "
+            "where the collection runs, as the same user."
+        )
     wanted = "is running" if name is None else f"matches '{name}'"
     problem = f"no collection {wanted}" if not found else f"more than one collection {wanted}"
     raise NotListening(f"{problem}. Name one by its output or id: {_listed(found or running)}.")
@@ -52,7 +55,7 @@ def ask(
     try:
         line = _exchange(collection.socket, request, timeout_s)
     except (TimeoutError, BlockingIOError) as error:
-        # A `BlockingIOError` means that too many requests are already waiting.
+        # Connecting raises `BlockingIOError` if too many requests are already waiting.
         problem = f"process {collection.pid} did not answer within {timeout_s:g} s, but may still apply the request"
         raise NotListening(
             f"{collection.output}: {problem}. Check the collection with 'ng eval ctl {collection.output} status'."
@@ -61,7 +64,10 @@ def ask(
         problem = f"no rollouts are running, because process {collection.pid} is starting or ending"
         raise NotListening(f"{collection.output}: {problem}. Try again.") from error
     if not line.endswith(b"\n"):
-        raise NotListening(f"{collection.output}: process {collection.pid} ended before it answered.")
+        raise NotListening(
+            f"{collection.output}: process {collection.pid} ended before it answered. The run's record shows how it "
+            "ended."
+        )
     answer: JsonObject = orjson.loads(line)
     if "error" in answer:
         raise Refused(f"{collection.output}: {answer['error']}.")

@@ -19,7 +19,7 @@ from nemo_gym.rollouts.timeline import Point
 from nemo_gym.schemas.row import Row, TaskKey, rows_in
 
 MOST_AT_ONCE = 16_384
-"""The upper limit of the concurrency if it is `auto`."""
+"""The upper limit of an adaptive (`auto`) concurrency."""
 OLDEST_SHOWN = 10
 RATE_OVER_S = 10.0
 STOP_AFTER_S = 0.05
@@ -29,19 +29,19 @@ DRAINED = "drain: asked for with 'ng eval ctl'"
 
 
 class Refused(UserError):
-    """A verb that this collection cannot carry out."""
+    """The error for a control request that this collection cannot carry out."""
 
 
 class Ended(NamedTuple):
-    """An ended rollout without a score, which may be requeued."""
+    """An ended rollout that has no score and may be requeued."""
 
     attempts: int
     cause: str | None
-    """The failure class; None for a result that asked not to be stored."""
+    """The failure class; None if the result was marked with `_ng_no_persist`."""
 
 
 class Running:
-    """A running rollout. If a user cancels it, its `with` block raises `RolloutCancelled`, not `CancelledError`."""
+    """The context manager of a running rollout. It raises `RolloutCancelled` if a user cancels the rollout."""
 
     __slots__ = ("_all", "_key", "_task", "attempt", "began_at", "is_cancelled")
 
@@ -75,41 +75,41 @@ class Floor(NamedTuple):
     """Functions of the collector that `Control` calls while rollouts can still start."""
 
     is_open: Callable[[], bool]
-    """Returns whether any worker still runs."""
+    """Returns whether any worker is still running."""
     widen: Callable[[], None]
     """Starts as many workers as the limit allows."""
     spawn: Callable[..., object]
-    """Starts an asyncio task that must be done before the collection ends."""
+    """Starts an asyncio task. The collection does not end before this task has ended."""
     more_rows: Callable[[], None]
-    """Called when requeued rows are ready to start."""
+    """Lets rollouts start again, because requeued rows are ready."""
     no_more_rows: Callable[[], None]
-    """Called when no further row may start."""
+    """Records that no further row may start."""
 
 
 class Control:
-    """The state that verbs change and that the collector follows. Use it only in the collector's event loop."""
+    """The state that control requests change and the collector follows. Use it only in the collector's event loop."""
 
     def __init__(self, run: OpenRun, on_stop: Callable[[], None] | None = None) -> None:
-        """`on_stop` ends the collection at once; None if it cannot be stopped from outside."""
+        """`on_stop` ends the collection at once. It is None if a request cannot stop the collection."""
         self._run = run
         self.head_server: str | None = None
         """The address of the head server of the run's servers."""
         self._on_stop = on_stop
         self.limit: FixedLimit | AdaptiveLimit = FixedLimit(1)
         self.allowed: Callable[[int], int] = int
-        """Returns how many rollouts may run at once if the given number is wanted."""
+        """Returns the given number of rollouts to run at once, or the largest possible number if that is lower."""
         self.continues_a_group: Callable[[], bool] = lambda: False
-        """Returns whether rollouts of a group that has begun wait for the next rollout, so that it must start."""
+        """Returns whether the next rollout must start, even during a pause or drain, because its group has begun."""
         self.is_draining = False
         self.floor: Floor | None = None
-        """Set by the collector when the first rollouts start."""
+        """The collector's functions; None until the first rollouts start."""
         self._going = asyncio.Event()
         self._going.set()
         self._running: dict[TaskKey, Running] = {}
         self._cancelled: set[tuple[int, int | None]] = set()
         """The (task, repeat) pairs that may not start. A repeat of None means the whole task."""
         self._reopened: set[TaskKey] = set()
-        """Rollouts that run again although their task was cancelled before."""
+        """Requeued rollouts, which may start even if their task was cancelled before."""
         self._ended: dict[TaskKey, Ended] = {
             key: Ended(failures.attempts, failures.cause) for key, failures in run.earlier.given_up()
         }
@@ -117,7 +117,7 @@ class Control:
         self._loading = 0
         self._samples: deque[tuple[float, int]] = deque([(time.monotonic(), run.summary.finished)])
 
-    # For the collector
+    # Methods for the collector
 
     async def may_start(self) -> bool:
         """Wait while the collection is paused. Return whether another rollout may start."""
@@ -168,20 +168,20 @@ class Control:
         return Point(round(now - summary.began_at, 1), summary.finished, len(self._running))
 
     def note(self, entry: JsonObject) -> None:
-        """Add an answered request to the run's record."""
+        """Add an answered control request to the run's record."""
         self._run.record.note_control(entry)
 
-    # Verbs
+    # Methods that carry out the control requests
 
     def pause(self) -> JsonObject:
-        """Start no further rollout until `resume`. Running ones go on."""
+        """Start no further rollout until `resume`. Running rollouts continue."""
         was = not self._going.is_set()
         self._check_open()
         self._going.clear()
         return {"changed": not was}
 
     def resume(self) -> JsonObject:
-        """Start rollouts again."""
+        """Let new rollouts start again after `pause`."""
         was = self._going.is_set()
         self._going.set()
         return {"changed": not was}
@@ -189,7 +189,8 @@ class Control:
     def set_concurrency(self, wanted: int | None) -> JsonObject:
         """Set how many rollouts run at once; None adapts the number to the measured throughput.
 
-        If the number is lowered, running rollouts are not cancelled. The surplus ones are not replaced when they end.
+        If the number is lowered, running rollouts are not cancelled. Others start only when fewer than the new number
+        are running.
         """
         floor = self._check_open()
         group = self._run.largest_group
@@ -219,7 +220,7 @@ class Control:
         return {"running": len(found)}
 
     def requeue(self, task: int | None = None, repeat: int | None = None) -> JsonObject:
-        """Run rollouts without a score again: all, those of a task, or one repeat. Each counts as a new attempt."""
+        """Run rollouts without a score again, as new attempts: all of the run, those of a task, or one repeat."""
         floor = self._check_open()
         if self.is_draining:
             raise Refused("the collection is ending, because it was drained. Resume the collection after it has ended")
@@ -248,14 +249,14 @@ class Control:
         return {"changed": not was, "running": len(self._running)}
 
     def stop(self) -> JsonObject:
-        """End at once, as an interrupt does. Running rollouts stay unresolved."""
+        """End the collection at once, as an interrupt does. Running rollouts stay unresolved."""
         if self._on_stop is None:
             raise Refused("this collection can only be stopped by the program that runs it")
         asyncio.get_running_loop().call_later(STOP_AFTER_S, self._on_stop)
         return {"running": len(self._running)}
 
     def status(self) -> JsonObject:
-        """Return the state, the outcomes so far, and the rollouts that have been running for longest."""
+        """Return the state, the outcomes so far, and the rollouts that have been running the longest."""
         summary, now = self._run.summary, time.monotonic()
         failed = summary.failed_by_cause + summary.failed_before
         began_at, before = self._samples[0]

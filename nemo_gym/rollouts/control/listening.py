@@ -29,7 +29,7 @@ MOST_CONNECTIONS = 128
 
 @asynccontextmanager
 async def listening(control: Control, collection: Collection | None) -> AsyncIterator[None]:
-    """Answer requests on the collection's socket, which only its user may open, until the block ends."""
+    """Answer requests on the collection's socket until the `with` block ends. Only this user may connect."""
     if collection is None:
         logger.warning("this user has no private folder for a socket, so 'ng eval ctl' cannot reach this collection")
         yield
@@ -62,7 +62,7 @@ async def listening(control: Control, collection: Collection | None) -> AsyncIte
 
 
 def _bound(path: Path) -> socket.socket:
-    """Return a socket with this path, which only the user may open."""
+    """Return a socket that is bound to this path. Only this user may connect to it."""
     path.unlink(missing_ok=True)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -86,7 +86,7 @@ async def _answer_all(control: Control, reader: asyncio.StreamReader, writer: as
                 await writer.drain()
         writer.close()
     except (TimeoutError, ValueError, OSError):
-        # The connection was idle, a line was too long, or the client has left.
+        # Close without an answer: the connection was idle, a line was too long, or the client has disconnected.
         pass
     finally:
         # Abort instead of closing, which would wait until the client has read its answers. A client that does not read

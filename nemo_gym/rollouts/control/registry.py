@@ -1,4 +1,4 @@
-"""The collections of this user on this machine, as their processes recorded them."""
+"""A registry of this user's running collections on this machine, with one file for each process."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Collection(BaseModel):
     """A process that collects rollouts into one output."""
 
     run_id: str
-    """The id of the run, which stays the same when it is resumed."""
+    """The run's id. It stays the same when the run is resumed."""
     output: Path
     """The absolute path of the scored rollouts."""
     pid: int
     started_at: float
-    """Seconds since the epoch."""
+    """The start time of the collection, in seconds since the epoch."""
     folder: Path
     """The folder of this record and of its socket."""
     beginning: int | None = None
-    """When the process began, as returned by `beginning_of`."""
+    """The start time of the process, as returned by `beginning_of`."""
 
     @classmethod
     def of(cls, files: RunFiles, run_id: str, folder: Path) -> Self:
-        """Return the record of a collection by this process."""
+        """Return the record of a collection that this process runs."""
         output = files.results.absolute()
         pid = os.getpid()
         beginning = beginning_of(pid)
@@ -44,7 +44,6 @@ class Collection(BaseModel):
 
     @property
     def path(self) -> Path:
-        """The file of this record."""
         return self.folder / f"{self.run_id[:8]}-{self.pid}.json"
 
     @property
@@ -54,7 +53,6 @@ class Collection(BaseModel):
 
     @property
     def files(self) -> RunFiles:
-        """The files of the run."""
         return RunFiles(results=self.output)
 
     @property
@@ -87,7 +85,7 @@ def _same_file(one: Path, other: Path) -> bool:
 
 @contextlib.contextmanager
 def registered(files: RunFiles, run_id: str) -> Iterator[Collection | None]:
-    """Record a collection of this process until the block ends. Yield None if this user has no folder for records."""
+    """Register this process's collection until the `with` block ends. Yield None without a folder for records."""
     folder = _folder()
     if folder is None:
         yield None
@@ -105,7 +103,7 @@ def registered(files: RunFiles, run_id: str) -> Iterator[Collection | None]:
 
 @contextlib.contextmanager
 def address_of(path: Path) -> Iterator[str]:
-    """Yield an address of a socket that is short enough for the system, which may reject long paths."""
+    """Yield a short address of the socket at `path`, because the system may reject long paths."""
     if len(os.fsencode(path)) <= LONGEST_ADDRESS or not os.path.isdir("/proc/self/fd"):
         yield str(path)
         return

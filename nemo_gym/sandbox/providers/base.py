@@ -22,15 +22,15 @@ HIGHEST_PORT = 65_535
 
 
 class SandboxError(NemoGymError, RuntimeError):
-    """A sandbox could not carry out a request."""
+    """The error for a request that a sandbox could not carry out."""
 
 
 class SandboxCreateError(SandboxError):
-    """A sandbox could not be created."""
+    """The error for a sandbox that could not be created."""
 
 
 class SandboxCreateVerificationError(SandboxCreateError):
-    """A sandbox was created, but its readiness probe did not succeed."""
+    """The error for a sandbox that was created, but whose readiness probe did not succeed."""
 
 
 class SandboxStatus(StrEnum):
@@ -62,11 +62,13 @@ class SandboxResources:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any] | None) -> Self:
-        """Convert a config block such as `{cpu: 2, memory_mib: "4096"}`. Raise `ValueError` on an unknown key."""
+        """Convert a config block such as `{cpu: 2, memory_mib: "4096"}`. Raise `ValueError` for bad keys or values."""
         given = dict(mapping or {})
         names = [each.name for each in fields(cls)]
         if unknown := sorted(map(str, set(given) - set(names))):
-            raise ValueError(f"sandbox resources: unknown {', '.join(unknown)}. Use {', '.join(names)}.")
+            raise ValueError(
+                f"sandbox resources: these keys are unknown: {', '.join(unknown)}. Use {', '.join(names)}."
+            )
         return cls(**{name: None if value is None else _resource(name, value) for name, value in given.items()})
 
 
@@ -94,7 +96,7 @@ class SandboxSpec:
 
     image: str | None = None
     ttl_s: float | None = None
-    """Seconds after which the sandbox is stopped in any case."""
+    """Seconds after which the sandbox is stopped, even if it is in use."""
     ready_timeout_s: float | None = None
     """Seconds that the start may take; None for the provider's default."""
     workdir: str | None = None
@@ -120,7 +122,7 @@ class SandboxSpec:
             raise TypeError(f"ports of a sandbox must be a list or a tuple, not {self.ports!r}")
         ports = tuple(map(_port, self.ports))
         if len(set(ports)) < len(ports):
-            raise ValueError(f"ports of a sandbox must differ: {', '.join(map(str, ports))}")
+            raise ValueError(f"ports of a sandbox must be different, not {', '.join(map(str, ports))}")
         object.__setattr__(self, "ports", ports)
         if self.entrypoint is not None:
             words = [self.entrypoint] if isinstance(self.entrypoint, str) else list(self.entrypoint)
@@ -176,7 +178,7 @@ class SandboxEndpoint:
 class SandboxProvider(Protocol):
     """A provider of sandboxes. Methods raise `SandboxError` if they fail.
 
-    `AsyncSandbox` writes the files of a spec with `upload_file`, and passes its `workdir` to `exec`.
+    `AsyncSandbox` itself writes a spec's `files` with `upload_file`, and passes the spec's `workdir` to `exec`.
     """
 
     name: str
@@ -200,10 +202,10 @@ class SandboxProvider(Protocol):
         """Copy a local file into the sandbox, creating parent folders."""
 
     async def download_file(self, handle: SandboxHandle, source_path: str, target_path: str | Path) -> None:
-        """Copy a file of the sandbox to a local path, creating parent folders."""
+        """Copy a file from the sandbox to a local path, creating parent folders."""
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """Return the status of the sandbox."""
+        """Return the current status of the sandbox; `unknown` if it cannot be determined."""
 
     async def close(self, handle: SandboxHandle) -> None:
         """Stop the sandbox and remove its files. Idempotent."""
@@ -217,7 +219,7 @@ class SupportsSandboxEndpoint(Protocol):
     """A provider whose sandboxes can be reached over the network."""
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
-        """Return the URL of a port of the sandbox."""
+        """Return the URL of a port of the sandbox. Raise `SandboxError` if it cannot be reached."""
 
 
 @runtime_checkable
@@ -230,7 +232,7 @@ class ConnectableProvider(Protocol):
         """Return a JSON object for `connect`. The meaning of `scope` is specific to the provider."""
 
     def connect(self, descriptor: Mapping[str, Any]) -> SandboxHandle | Awaitable[SandboxHandle]:
-        """Return a handle of the running sandbox."""
+        """Return a handle of the running sandbox that `serialize_handle` described."""
 
 
 @runtime_checkable
@@ -242,7 +244,7 @@ class ListensInside(Protocol):
 
 
 def words_of(command: str | Sequence[str], shell: str | None = None) -> list[str]:
-    """Return the program and arguments of a command. A command line runs in bash, or in sh if there is no bash."""
+    """Return a command's program and arguments. A command line runs in `shell`, by default in bash or else sh."""
     if isinstance(command, str):
         return [shell, "-c", command] if shell else ["/bin/sh", "-c", _SHELL, "sh", command]
     words = [str(word) for word in command]

@@ -1,4 +1,4 @@
-"""Run a program such as `docker` with bounded time and output, for providers that use a command line."""
+"""Run a program such as `docker`, with limits on its time and output, for providers that use a command line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEFAULT_OUTPUT_BYTES = 4 * 2**20
 
 
 class Ended(NamedTuple):
-    """How a program ended. The return code is negative if a signal ended it, as in `subprocess`."""
+    """The result of a program. The return code is negative if a signal ended the program, as in `subprocess`."""
 
     return_code: int
     stdout: str
@@ -69,10 +69,10 @@ async def ran(
     stdin: IO[bytes] | None = None,
     stdout: IO[bytes] | None = None,
 ) -> Ended:
-    """Run a program to its end or its timeout. If the awaiting task is cancelled, kill the whole process group.
+    """Run a program until it ends. After a timeout or a cancellation, kill its whole process group.
 
-    The middle of an output of more than `DEFAULT_OUTPUT_BYTES` is omitted. `env` is added to the environment of this
-    process.
+    If stdout or stderr exceeds `DEFAULT_OUTPUT_BYTES`, its middle is omitted. `env` is added to this process's
+    environment variables.
     """
     loop = asyncio.get_running_loop()
     transport, watch = await loop.subprocess_exec(
@@ -95,7 +95,7 @@ async def ran(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(transport.get_pid(), signal.SIGKILL)
             await watch.exited.wait()
-        # Wait for the rest of the output, but not for long: a background process may hold the pipes open for ever.
+        # Wait for the rest of the output, but not for long: a background process may hold the pipes open forever.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_OUTPUT_S):
                 await watch.drained.wait()
@@ -105,7 +105,7 @@ async def ran(
 
 
 class _Watch(asyncio.SubprocessProtocol):
-    """The output of a program, with events for its end."""
+    """A collector of a program's output. `exited` is set when the program ends, and `drained` when its pipes close."""
 
     def __init__(self) -> None:
         self.outputs = {1: Kept(DEFAULT_OUTPUT_BYTES), 2: Kept(DEFAULT_OUTPUT_BYTES)}
@@ -119,13 +119,13 @@ class _Watch(asyncio.SubprocessProtocol):
         self.exited.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Signal that the process has ended and all its pipes are closed."""
+        """Set `drained`, because the process has ended and all its pipes are closed."""
         self.drained.set()
 
 
 @contextlib.contextmanager
 def written_to(target: str | Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing that replaces the target only if the block succeeds."""
+    """Yield a temporary file to write to. If the `with` block succeeds, this file replaces the target."""
     path = Path(target)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():

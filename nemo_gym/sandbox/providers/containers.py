@@ -1,4 +1,4 @@
-"""The base of providers that control sandboxes with a program such as `docker`: start them and copy files."""
+"""A base class for providers that start sandboxes and copy files with a program such as `docker`."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ COPY_S = 600.0
 
 
 class CreateConfig(BaseModel):
-    """Options of new sandboxes."""
+    """The `create` options of a container provider, which define how it starts a sandbox."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     program: str
     image: str | None = None
-    """The default image."""
+    """The image for specs that do not name one."""
     image_rewrites: Any = None
     """Rewrites of image names, in a form that `rewrite_image` accepts."""
     start_timeout_s: float = Field(default=600.0, gt=0)
@@ -47,7 +47,7 @@ class CreateConfig(BaseModel):
 
 
 class ExecConfig(BaseModel):
-    """Options of commands."""
+    """The `exec` options of a container provider, which define how it runs a command in a sandbox."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -66,9 +66,9 @@ Group = BaseModel | Mapping[str, object] | None
 
 
 class ContainerProvider(SandboxProvider, Generic[Config, Exec]):
-    """A provider that runs a program such as `docker` for each request.
+    """A sandbox provider that runs a program such as `docker` for each operation.
 
-    It takes three groups of options: `create`, `exec` and `probe`. The fields of `create` may also be passed as
+    It takes three groups of options: `create`, `exec` and `probe`. The fields of `create` can also be passed as
     keyword arguments.
     """
 
@@ -84,11 +84,11 @@ class ContainerProvider(SandboxProvider, Generic[Config, Exec]):
 
     @abstractmethod
     async def _started(self, handle: SandboxHandle, spec: SandboxSpec, config: Config, image: str) -> Ended:
-        """Run the command that starts a sandbox."""
+        """Run the command that starts a sandbox. A return code other than 0 means that the start failed."""
 
     @abstractmethod
     def _inside(self, handle: SandboxHandle) -> list[str]:
-        """Return the arguments that precede a command in the sandbox. The command can read stdin."""
+        """Return the arguments to put before a command so that it runs in the sandbox and can read stdin."""
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
         config = options_of(self.create_options, self.name, self.create_config, spec.provider_options)

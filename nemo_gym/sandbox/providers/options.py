@@ -1,4 +1,4 @@
-"""Parse the options of a provider from a config and a spec."""
+"""Validate a sandbox provider's options, which come from the config and from a sandbox's spec."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Options = TypeVar("Options", bound=BaseModel)
 def options_of(
     kind: type[Options], provider: str, given: BaseModel | Mapping[str, object] | None, more: Mapping[str, object]
 ) -> Options:
-    """Validate the given options, overridden by `more`, and return them as a `kind`.
+    """Validate the given options, overridden by `more`, and return them as an instance of `kind`.
 
     Raise `SandboxOptionError`, a `TypeError`, that names the first invalid key.
     """

@@ -1,4 +1,4 @@
-"""Wait until a new sandbox is ready: run a probe command until it succeeds, or succeeds several times in a row."""
+"""The readiness probe of a new sandbox: a command that must succeed once, or several times in a row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from nemo_gym.sandbox.providers.base import LOST, SandboxCreateVerificationError, SandboxExecResult
 
 PAUSE_S = 0.2
-"""The pause after an attempt that did not succeed."""
+"""Seconds between a failed attempt and the next one."""
 SHOWN = 500
 
 
@@ -37,14 +37,14 @@ class ProbeConfig(BaseModel):
     @model_validator(mode="after")
     def _has_a_command(self) -> Self:
         if self.command is None and self.expected_stdout is not None:
-            raise ValueError("expected_stdout needs a command")
+            raise ValueError("expected_stdout needs a command that prints this text; set `command`")
         return self
 
 
 async def until_ready(
     run: Callable[[str, float], Awaitable[SandboxExecResult]], probe: ProbeConfig, start_timeout_s: float
 ) -> None:
-    """Run the probe until it succeeds. Raise `SandboxCreateVerificationError` if it does not in time."""
+    """Run the probe until it succeeds. Raise `SandboxCreateVerificationError` if it does not succeed in time."""
     if probe.command is None:
         return
     deadline_s = probe.deadline_s or start_timeout_s
@@ -60,7 +60,7 @@ async def until_ready(
             times = f"{probe.stable_count} times in a row " if probe.stable_count > 1 else ""
             raise SandboxCreateVerificationError(
                 f"the sandbox was not ready after {deadline_s:g} s: the probe `{probe.command}` did not succeed "
-                f"{times}(last attempt: {_described(result)})."
+                f"{times}(last attempt: {_described(result)}). Correct the command, or raise `deadline_s`."
             )
         await asyncio.sleep(probe.stable_delay_s if passed else PAUSE_S)
 

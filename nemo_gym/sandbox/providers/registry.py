@@ -1,4 +1,4 @@
-"""The registry of sandbox providers by name. A provider that is not registered is given as `module:Class`."""
+"""The registry of sandbox providers by name. Other providers can be used under the name `module:Class`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ProviderClass = Callable[..., SandboxProvider]
 ENTRY_POINTS = "nemo_gym.sandbox_providers"
 """The group of entry points by which installed packages offer providers."""
 ABSENT = ("daytona", "e2b", "ecs_fargate", "enroot", "opensandbox", "openshell")
-"""Published names of providers that are not part of this package."""
+"""Providers of the published NeMo Gym that this package does not include. Configs may still name them."""
 
 _known: dict[str, str | ProviderClass] = {
     "apptainer": "nemo_gym.sandbox.providers.apptainer:ApptainerProvider",
@@ -28,7 +28,7 @@ _known: dict[str, str | ProviderClass] = {
 
 
 class AbsentProvider:
-    """A placeholder for a published provider that is not part of this package.
+    """A placeholder for a provider of the published NeMo Gym that this package does not include.
 
     Configs with such a provider still load. Creating the provider raises `UnknownImplementationError`.
     """
@@ -58,7 +58,7 @@ def list_providers() -> list[str]:
 
 
 def is_provider(name: str) -> bool:
-    """Return whether a name is registered or has the form `module:Class`."""
+    """Return whether a name is one of `list_providers()` or has the form `module:Class`."""
     return _found(name) is not None
 
 
@@ -87,7 +87,9 @@ def _imported(provider: str) -> ProviderClass:
     try:
         imported: ProviderClass = getattr(importlib.import_module(module), class_name)
     except (ImportError, AttributeError) as error:
-        raise UnknownImplementationError(f"the sandbox provider '{provider}' cannot be imported: {error}.") from error
+        raise UnknownImplementationError(
+            f"the sandbox provider '{provider}' cannot be imported: {error}. Install its package, or correct the name."
+        ) from error
     return imported
 
 
@@ -104,7 +106,9 @@ def create_provider(
     except ConfigError:
         raise
     except TypeError as error:
-        raise SandboxOptionError(f"the sandbox provider '{name}' does not accept these options: {error}.") from error
+        raise SandboxOptionError(
+            f"the sandbox provider '{name}' does not accept these options: {error}. Correct the options."
+        ) from error
 
 
 def named_options(config: str | Mapping[str, object]) -> tuple[str, JsonObject]:

@@ -1,4 +1,4 @@
-"""A tool's output as the content blocks of MCP."""
+"""Conversion of a tool's output to MCP content blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DATA_URL = re.compile(r"data:(?P<type>[\w.+/-]+);base64,(?P<data>.+)", re.DOTAL
 
 
 def content_of(output: ToolOutput) -> list[JsonObject]:
-    """Convert a tool's output. A part without a matching MCP block, such as an image at a URL, becomes JSON text."""
+    """Convert a tool's output to MCP blocks. A part without an MCP form, such as an image URL, becomes JSON text."""
     return [text_block(output)] if isinstance(output, str) else [_block(part) for part in output]
 
 

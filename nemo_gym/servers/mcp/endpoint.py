@@ -1,4 +1,4 @@
-"""A resources server's tools at `/mcp`: the same calls, on the same rollout's state, as over plain HTTP."""
+"""Offer a resources server's tools over MCP at `/mcp`. MCP calls use the same routes and state as plain HTTP calls."""
 
 from __future__ import annotations
 
@@ -33,19 +33,21 @@ from nemo_gym.web.session_cookies import lost_with_earlier_life, session_cookie
 
 MCP_PATH = "/mcp"
 PROBLEM_META_KEY = "nemo_gym/problem"
-"""Key in the `_meta` of a tool's result for the tool's failure, so that an agent can abandon the rollout."""
+"""The key in a tool result's `_meta` that contains the tool's failure, so that an agent can abandon the rollout."""
 
 
 def expose_if_asked(server: SimpleServer, app: FastAPI) -> None:
     """Serve a server's tools at `/mcp` too if its settings contain `expose_tools_over_mcp: true`.
 
-    Raises `ConfigError` if the MCP SDK is missing, and `SignatureError` for a route that cannot be a tool.
+    Raise `ConfigError` if the MCP SDK is missing, and `SignatureError` for a route that cannot be a tool.
     """
     if not getattr(server.config, "expose_tools_over_mcp", False) or getattr(app.state, "has_mcp", False):
         return
     cls = type(server).__name__
     if not isinstance(server, SimpleResourcesServer):
-        raise SignatureError(f"expose_tools_over_mcp: only a SimpleResourcesServer has tools, and {cls} is not one")
+        raise SignatureError(
+            f"expose_tools_over_mcp: only a SimpleResourcesServer has tools, and {cls} is not one. Remove the setting"
+        )
     if any(getattr(route, "path", None) == MCP_PATH for route in app.routes):
         raise SignatureError(
             f"expose_tools_over_mcp: {cls} already has a route {MCP_PATH}. Give the route another path"
@@ -54,7 +56,7 @@ def expose_if_asked(server: SimpleServer, app: FastAPI) -> None:
     own = {path.removeprefix("/") for path in getattr(app.router.routes, "taken", ())}
     found = harvest(app, listed_tools(server), not_tools=server.NOT_TOOLS - own)
     tools = by_name(server.mcp_tools(found.tools, found.catch_all), cls, reserved=RESERVED_NAMES - own)
-    # All servers of a run share a secret, so the key includes a name to make a token valid for only one of them.
+    # All servers of a run share a secret. The server's name in the key makes a token valid for this server only.
     context = context_of(server)
     tokens = SessionTokens(f"{server.get_session_middleware_key()} {context.cookie_secret}", context.life)
     app.state.admits = partial(_admits, tokens)
@@ -63,7 +65,7 @@ def expose_if_asked(server: SimpleServer, app: FastAPI) -> None:
 
 
 def _admits(tokens: SessionTokens, scope: Scope) -> bool:
-    """Return whether a call is admitted without the run token: an MCP call with a session token of this server."""
+    """Return whether a call is an MCP call with a session token of this server. Such a call needs no run token."""
     if not str(scope["path"]).endswith(MCP_PATH):
         return False
     wanted = SESSION_TOKEN_HEADER.lower().encode()
@@ -71,7 +73,7 @@ def _admits(tokens: SessionTokens, scope: Scope) -> bool:
 
 
 class _McpEndpoint:
-    """MCP over Streamable HTTP: no state between requests, and responses as JSON."""
+    """An ASGI app for MCP over Streamable HTTP, without state between requests and with JSON responses."""
 
     def __init__(
         self, server: SimpleResourcesServer, app: FastAPI, tools: dict[str, McpTool], tokens: SessionTokens
@@ -81,7 +83,7 @@ class _McpEndpoint:
         self.tools = tools
         self.tokens = tokens
         self._sdk_server = sdk_server(server.config.name, self._list_tools, self._call_tool, self._schema_of)
-        # Otherwise the SDK logs each request three times.
+        # Raise the log level, because the SDK logs each request three times at the level INFO.
         logging.getLogger("mcp").setLevel(logging.WARNING)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,7 +117,7 @@ class _McpEndpoint:
     async def _call_tool(self, request: Request, name: str, arguments: JsonObject) -> JsonObject:
         session = self._session_of(request)
         if session is None:
-            # Return a result, because clients show its text but may hide the text of a protocol error.
+            # Return the problem as a tool result, because clients may hide the text of a protocol error.
             return _text(self._lacks_token(request), is_error=True)
         tool = self.tools.get(name)
         if tool is None or not session.may_call(tool.name):
@@ -167,6 +169,6 @@ def _text(text: str, *, is_error: bool) -> JsonObject:
 
 
 def _failed(tool: McpTool, failure: RolloutError) -> JsonObject:
-    # The cause goes to the agent in `_meta`, not to the model in the text, because the model cannot fix it.
+    # Put the cause into `_meta` for the agent, not into the text for the model, because the model cannot fix it.
     result = _text(f"The tool {tool.name} does not work. This attempt will not be graded.", is_error=True)
     return {**result, "_meta": {PROBLEM_META_KEY: Problem.of_error(failure).model_dump(mode="json")}}

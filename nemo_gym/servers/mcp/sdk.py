@@ -1,4 +1,4 @@
-"""Adapter for versions 1 and 2 of the MCP SDK. Handlers return JSON objects, as in the protocol."""
+"""Adapter for versions 1 and 2 of the MCP SDK. Handlers return the protocol's results as JSON objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sdk_server(name: str, list_tools: ListTools, call_tool: CallTool, schema_of:
             f"{name}: expose_tools_over_mcp is true, but the MCP SDK (mcp>=1.28.1,<3) is not installed: pip install "
             "'nemo-gym[mcp]'"
         ) from error
-    has_decorators = hasattr(Server, "list_tools")  # only version 1 has them
+    has_decorators = hasattr(Server, "list_tools")  # Only version 1 of the SDK has decorators.
     make = _of_version_1 if has_decorators else _of_version_2
     return make(name, list_tools, call_tool, schema_of)
 
@@ -61,7 +61,7 @@ def _of_version_1(name: str, list_tools: ListTools, call_tool: CallTool, _: Sche
         result = await call_tool(server.request_context.request, params.name, params.arguments or {})
         return result_of(types.CallToolResult.model_validate(result))
 
-    # Do not use the SDK's decorators, because they check arguments themselves and turn our errors into results.
+    # Do not use the SDK's decorators, because they check arguments and turn the handlers' errors into results.
     server.request_handlers |= {types.ListToolsRequest: on_list, types.CallToolRequest: on_call}
     return server  # type: ignore[no-any-return]
 

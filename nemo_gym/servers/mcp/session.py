@@ -27,7 +27,7 @@ SEED_PATH = "/seed_session"
 
 @dataclass(frozen=True)
 class McpSession:
-    """A rollout's session, as its token for MCP describes it."""
+    """A rollout's session, as encoded in an MCP session token."""
 
     session_id: str
     allowed: frozenset[str] | None
@@ -42,7 +42,7 @@ class McpSession:
 class SessionTokens:
     """The tokens that an agent sends with each MCP request instead of a cookie.
 
-    `life` identifies this start of the process. If it is set, a token contains it after the session id.
+    `life` identifies the current start of the server process. If it is set, tokens contain it after the session id.
     """
 
     def __init__(self, secret: str, life: str | None = None) -> None:
@@ -55,7 +55,7 @@ class SessionTokens:
         return str(self._serializer.dumps({"sid": marked, "tools": tools}))
 
     def read(self, token: str) -> McpSession | None:
-        """Return the session of a token; None if this server did not issue it."""
+        """Return the session of a token; None if this server did not issue the token."""
         try:
             content = self._serializer.loads(token)
         except itsdangerous.BadData:
@@ -102,7 +102,7 @@ class McpSessionMiddleware:
             metadata = MCPServerMetadata(server_name=self.server.config.name, headers={SESSION_TOKEN_HEADER: token})
             return answer.with_body(orjson.dumps({**seeded, MCP_METADATA_KEY: metadata.model_dump()}))
         except BaseException:
-            # Drop the state here, because the agent never receives this session's cookie and cannot close it.
+            # Drop the state here, because the agent never receives this session's cookie and cannot close the session.
             await store_of(self.server).drop(session_id)
             raise
 
@@ -143,7 +143,7 @@ class McpSessionMiddleware:
 def _typed_row(server: SimpleResourcesServer, row: JsonObject) -> object:
     """Return the row as an instance of the class that `mcp_allowed_tools_for_session` takes.
 
-    If the method does not declare a class, use the one that `seed_session` takes. Without either, return the row.
+    If the method does not declare a class, use the one that `seed_session` takes. If neither does, return the row.
     """
     for method in (server.mcp_allowed_tools_for_session, server.seed_session):
         for parameter in Handler.of(method).open_parameters:
@@ -173,7 +173,7 @@ def _rename_calls(body: JsonObject, own_name: Callable[[str], str]) -> dict[int,
 
 
 def _calls_of(body: JsonObject) -> list[JsonObject]:
-    """Return the tool calls in a response's output. The route itself rejects output of another shape."""
+    """Return the tool calls in a body's `response`. Skip malformed parts, because `/verify` itself rejects them."""
     response = body.get("response")
     output = response.get("output") if isinstance(response, dict) else None
     return [

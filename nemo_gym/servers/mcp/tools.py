@@ -28,18 +28,18 @@ class McpTool:
     name: str
     description: str
     parameters: JsonObject
-    """The JSON Schema of the arguments, whose type is `object`."""
+    """The JSON Schema of the arguments. Its type is `object`."""
     path: str
 
 
 @dataclass(frozen=True)
 class CatchAll:
-    """A route that takes calls of any tool, such as `/{tool_name}`. Only its author knows the tools."""
+    """A route such as `/{tool_name}` that handles calls of any tool. Only the route's author knows the tools."""
 
     path: str
 
     def tool(self, name: str, description: str = "", parameters: Mapping[str, object] | None = None) -> McpTool:
-        """Return a tool that this route handles."""
+        """Return a tool called `name` whose calls this route handles."""
         schema = {"type": "object", "properties": {}, **(parameters or {})}
         return McpTool(name, description, schema, CATCH_ALL.sub(f"/{name}", self.path))
 
@@ -52,10 +52,10 @@ class Harvest(NamedTuple):
 
 
 def harvest(app: FastAPI, own: Sequence[Tool], *, not_tools: Collection[str]) -> Harvest:
-    """Return every POST route of an app as a tool, except those in `not_tools`. `own` are the `@tool` methods.
+    """Return the POST routes of an app as tools, except those in `not_tools`. `own` has the tools marked with `@tool`.
 
-    A tool's name is the path, its description the docstring, and its arguments the body. Raises `SignatureError` for
-    a route that cannot be a tool, such as one with a query parameter.
+    A tool gets its name from the path, its description from the docstring, and its arguments from the body. Raise
+    `SignatureError` for a route that cannot be a tool, such as one with a query parameter.
     """
     try:
         document = get_openapi(title="tools", version="", routes=app.routes)
@@ -82,7 +82,7 @@ def harvest(app: FastAPI, own: Sequence[Tool], *, not_tools: Collection[str]) ->
 
 
 def by_name(tools: Iterable[McpTool], server: str, *, reserved: Collection[str]) -> dict[str, McpTool]:
-    """Index the tools by name. Raises `SignatureError` for an invalid, reserved or duplicate name."""
+    """Index the tools by name. Raise `SignatureError` for an invalid, reserved or duplicate name."""
     found: dict[str, McpTool] = {}
     for each in tools:
         if not NAME_PATTERN.fullmatch(each.name) or each.name in reserved:
@@ -103,7 +103,7 @@ def by_name(tools: Iterable[McpTool], server: str, *, reserved: Collection[str])
 def _tool_of(path: str, operation: JsonObject, shared: JsonObject) -> McpTool:
     name = path.removeprefix("/")
     if not NAME_PATTERN.fullmatch(name):
-        raise _rejected(path, "its path must be one segment of at most 64 letters, digits, '_' and '-'")
+        raise _rejected(path, "the path must be one segment of at most 64 letters, digits, '_' and '-'")
     _check_parameters(path, operation)
     return McpTool(name, operation.get("description", ""), _arguments(path, operation, shared), path)
 
@@ -112,7 +112,7 @@ def _check_parameters(path: str, operation: JsonObject) -> None:
     for parameter in operation.get("parameters", []):
         place, name = parameter["in"], parameter["name"]
         if place == "query" or (place in ("header", "cookie") and parameter.get("required")):
-            raise _rejected(path, f"it has the {place} parameter '{name}', but a tool call has only a body")
+            raise _rejected(path, f"the route has the {place} parameter '{name}', but a tool call has only a body")
 
 
 def _arguments(path: str, operation: JsonObject, shared: JsonObject) -> JsonObject:
@@ -120,15 +120,15 @@ def _arguments(path: str, operation: JsonObject, shared: JsonObject) -> JsonObje
         return {"type": "object", "properties": {}}
     body = operation["requestBody"]["content"].get("application/json")
     if body is None:
-        raise _rejected(path, f"its body is {', '.join(operation['requestBody']['content'])}, not JSON")
+        raise _rejected(path, f"the body is {', '.join(operation['requestBody']['content'])}, not JSON")
     schema = _self_contained(body.get("schema", {}), shared)
     if schema.get("type") != "object":
-        raise _rejected(path, "its body is not a model, but a call's arguments are one JSON object")
+        raise _rejected(path, "the body must be a pydantic model, because a tool call's arguments are a JSON object")
     return schema
 
 
 def _self_contained(schema: JsonObject, shared: JsonObject) -> JsonObject:
-    """Return a schema that contains all schemas that it refers to, and whose root is not a reference."""
+    """Return a copy of a schema, with all schemas that it refers to. The copy's root is not a reference."""
     definitions: JsonObject = {}
 
     def moved(node: object) -> object:

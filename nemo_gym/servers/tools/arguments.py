@@ -1,4 +1,4 @@
-"""Arguments of a tool, checked by the types of its signature or by a JSON Schema from data."""
+"""Arguments of a tool, checked against the types of its signature or against a JSON Schema from data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.servers.tools.json_schema import without_titles
 
 MAX_PROBLEMS = 10
-"""Further problems are only counted, to save the model's context."""
+"""The maximum number of problems in a message. Further ones are only counted, to save the model's context."""
 
 
 class WrongArguments(NemoGymError):
@@ -23,7 +23,7 @@ class WrongArguments(NemoGymError):
 
 
 class Arguments(Protocol):
-    """The arguments of one tool."""
+    """The interface of a tool's arguments: their JSON Schema, and the check of a call's arguments."""
 
     @property
     def schema(self) -> JsonObject:
@@ -34,7 +34,7 @@ class Arguments(Protocol):
 
 
 class TypedArguments:
-    """Arguments from a signature: one for each typed parameter."""
+    """Arguments that a method's signature declares: one for each typed parameter."""
 
     def __init__(self, name: str, where: str, parameters: Sequence[inspect.Parameter]) -> None:
         """Raise `SignatureError` for a parameter without a JSON Schema. `where` names the method in the message."""
@@ -46,7 +46,7 @@ class TypedArguments:
                 raise SignatureError(f"{where}: arguments are passed by name. Remove the '/' after '{parameter.name}'")
             if parameter.annotation is inspect.Parameter.empty:
                 raise SignatureError(f"{where}: the argument '{parameter.name}' does not have a type. Annotate it")
-            # Prefixed, because names such as `schema` or `_id` clash with pydantic's own.
+            # Add a prefix, because names such as `schema` or `_id` clash with pydantic's own names.
             fields[f"arg_{parameter.name}"] = _field_of(parameter)
         self._names = [parameter.name for parameter in parameters]
         try:
@@ -70,10 +70,10 @@ class TypedArguments:
 
 
 class SchemaArguments:
-    """Arguments from a JSON Schema. The method receives all of them as one mapping."""
+    """Arguments that a JSON Schema declares. The method receives all of them as one mapping."""
 
     def __init__(self, where: str, parameters: Sequence[inspect.Parameter], schema: Mapping[str, object]) -> None:
-        """Raise `SignatureError` if the method does not take one mapping, or if the schema is invalid."""
+        """Raise `SignatureError` if the method does not take exactly one parameter, or if the schema is invalid."""
         if len(parameters) != 1:
             raise SignatureError(
                 f"{where}: a tool that is created from a JSON Schema must take exactly one parameter, a dict of its "
@@ -91,7 +91,7 @@ class SchemaArguments:
 
 
 def _validator(where: str, schema: JsonObject) -> Callable[[JsonObject], list[str]]:
-    # Imported here, because few servers have tools from data.
+    # Import this here, because few servers need it: those that create tools from a JSON Schema.
     import jsonschema_rs
 
     try:

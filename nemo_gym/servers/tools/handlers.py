@@ -1,4 +1,4 @@
-"""FastAPI endpoints made from an author's methods, which receive the rollout's state and the request."""
+"""FastAPI endpoints for an author's methods. The methods may receive the rollout's state and the request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KindT = TypeVar("KindT")
 Method = Callable[..., Any]
 Endpoint = Callable[..., Awaitable[object]]
 Respond = Callable[[Request, dict[str, object]], Awaitable[object]]
-"""Handles a request with the parsed arguments of an author's method."""
+"""A function that handles a request with the parsed arguments of an author's method."""
 
 OF_EVERY_ROLLOUT = {
     "/seed_session": "BaseSeedSessionRequest",
@@ -31,12 +31,12 @@ OF_EVERY_ROLLOUT = {
     "/step": "BaseStepRequest",
     "/run": "BaseRunRequest",
 }
-"""Paths that every rollout calls with its row as the body and without a query, and our class for each body."""
+"""The paths that every rollout calls with its row as the body and without a query, and the base class of each body."""
 
 
 @dataclass(frozen=True)
 class Handler:
-    """An author's method, and which of its parameters we fill in instead of the caller."""
+    """An author's method, and its parameters that the server fills in: the rollout's state and the request."""
 
     method: Method
     signature: inspect.Signature
@@ -49,9 +49,9 @@ class Handler:
 
     @classmethod
     def of(cls, method: Method) -> Handler:
-        """Read a bound method's signature. Annotations written as strings are resolved in its module.
+        """Read a bound method's signature. Annotations written as strings are resolved in the method's module.
 
-        Raises `SignatureError` for a `SessionState` that cannot be created on first use.
+        Raise `SignatureError` if a `SessionState` cannot be created on first use.
         """
         signature = inspect.signature(method, eval_str=True)
         kinds = {name: bare(parameter.annotation) for name, parameter in signature.parameters.items()}
@@ -68,7 +68,7 @@ class Handler:
 
     @property
     def open_parameters(self) -> list[inspect.Parameter]:
-        """The parameters that a caller fills: neither state nor request."""
+        """The parameters that the caller fills in, without those for the state and the request."""
         filled_in = {*self.states, self.request_parameter}
         return [parameter for name, parameter in self.signature.parameters.items() if name not in filled_in]
 
@@ -123,7 +123,7 @@ def with_signature(
     endpoint: Endpoint, parameters: Iterable[inspect.Parameter], *, returns: object, name: str, doc: str | None
 ) -> Endpoint:
     """Return an endpoint with the signature, name and docstring that FastAPI reads."""
-    # Keyword-only, so that a parameter with a default may precede one without.
+    # Make all parameters keyword-only, so that one with a default may precede one without a default.
     by_name = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     endpoint.__signature__ = inspect.Signature(by_name, return_annotation=returns)  # type: ignore[attr-defined]
     endpoint.__name__, endpoint.__doc__ = name, doc
@@ -131,10 +131,10 @@ def with_signature(
 
 
 def check_bodies(server: object, app: FastAPI) -> None:
-    """Raise `SignatureError` if a method that every rollout calls would not receive its row.
+    """Raise `SignatureError` if a method that every rollout calls would not receive the row.
 
-    FastAPI reads a parameter from the query instead of the body if the parameter has no annotation, or if its type is
-    not a JSON object. Then every call would fail.
+    FastAPI reads a parameter from the query instead of the body if the parameter has no annotation, or a simple type
+    such as `str`. Then every call would fail.
     """
     checked: set[str] = set()
     for route in app.routes:
@@ -148,7 +148,7 @@ def check_bodies(server: object, app: FastAPI) -> None:
             with placed_at(getattr(server, route.name, route.endpoint)):
                 raise SignatureError(
                     f"{type(server).__name__}.{route.name}: the parameter '{wrong[0]}' would not receive the row. "
-                    f"Annotate it with {OF_EVERY_ROLLOUT[path]}, or with your subclass of it that adds the row's "
+                    f"Annotate it with {OF_EVERY_ROLLOUT[path]}, or with your own subclass that adds the row's "
                     "fields"
                 )
 
@@ -170,7 +170,7 @@ def place_of(method: object) -> str | None:
 
 
 def bare(annotation: Any) -> Any:
-    """Return the type in an `Annotated`, or any other annotation unchanged."""
+    """Return the type inside `Annotated[…]`. Return any other annotation unchanged."""
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
@@ -180,7 +180,7 @@ def is_class_of(annotation: object, base: type[KindT]) -> TypeGuard[type[KindT]]
 
 
 def _optional(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Give a parameter a default if it is a body whose fields all have one. Return any other parameter unchanged."""
+    """Give a parameter a default if it is a body whose fields all have defaults. Return others unchanged."""
     kind = parameter.annotation
     if parameter.default is not parameter.empty or not is_class_of(kind, BaseModel):
         return parameter
@@ -198,4 +198,4 @@ def _check_state(kind: object, where: str) -> None:
                 f"a default ({', '.join(required)})"
             )
     elif any(is_class_of(bare(each), SessionState) for each in get_args(kind)):
-        raise SignatureError(f"{where} is {kind}. Annotate it with the SessionState alone: it is always present")
+        raise SignatureError(f"{where} is {kind}. Annotate it with the SessionState alone: a state is always present")

@@ -30,7 +30,7 @@ def _without_titles_under(key: str, value: object) -> object:
 def type_words(schema: object, shared: JsonObject) -> str:
     """Describe the values of a schema in a few words. `shared` holds the schemas that a `$ref` may name."""
     if not isinstance(schema, dict):
-        # `true` and `false` are schemas too.
+        # A schema may also be `true` or `false`, which do not name a type.
         return "any"
     if "$ref" in schema:
         name = schema["$ref"].removeprefix("#/$defs/")

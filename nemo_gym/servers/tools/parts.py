@@ -11,14 +11,14 @@ from nemo_gym.jsonl import dump_json
 from nemo_gym.schemas.items import InputAudio, InputFile, InputImage, InputText, InputVideo
 
 PARTS_HEADER = "x-nemo-gym-content-parts"
-"""Header of a tool's response whose body is a list of content parts instead of text."""
+"""Header that marks a tool's response as a list of content parts instead of text."""
 
 ToolOutput = str | list[object]
 """The `output` of a `function_call_output` item."""
 
 
 def parts_response(result: object) -> Response | None:
-    """Return the response for a list of content parts; None for any other result of a tool."""
+    """Return the response for a tool's result if it is a list of content parts, or None for any other result."""
     kinds = (InputText, InputImage, InputFile, InputAudio, InputVideo)
     if not isinstance(result, list) or not result or not all(isinstance(part, kinds) for part in result):
         return None

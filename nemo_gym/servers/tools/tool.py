@@ -28,7 +28,7 @@ from nemo_gym.web.json_response import WrittenJson
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
 RESERVED_MCP_TOOL_NAMES = frozenset({"verify", "seed_session", "aggregate_metrics", "mcp"})
-"""Names that the published nemo_gym package also reserves."""
+"""Tool names that the published nemo_gym package also reserves."""
 RESERVED_NAMES = RESERVED_MCP_TOOL_NAMES | {"close_session", "reverify_mode", "tools"}
 """Routes of a resources server that are not tools. Tools must not have these names, and models must not call them.
 
@@ -41,7 +41,7 @@ INDEPENDENT_TOOLS_HEADER = "x-nemo-gym-independent-tools"
 """Header of `GET /tools`: the tools whose calls in one turn may run at the same time, separated by commas."""
 
 LONG_NUMBER = re.compile(rb"\d{19}")
-"""Matches every integer beyond 64 bits. orjson would round it to a float, `json` does not."""
+"""A regular expression for 19 digits in a row, as in all integers beyond 64 bits. orjson would round such integers."""
 
 _MARK = "__nemo_gym_tool__"
 
@@ -95,10 +95,10 @@ class Tool:
         description: str | None = None,
         parameters: Mapping[str, object] | None = None,
     ) -> Tool:
-        """Create a tool from a method: schema from its signature, description from its docstring.
+        """Create a tool from a method. Its schema comes from the signature, its description from the docstring.
 
         If the JSON Schema `parameters` is given, the method receives the checked arguments as one dict. Use this for
-        tools that are known only from data. Raises `SignatureError` if the method cannot be a tool.
+        tools that are known only from data. Raise `SignatureError` if the method cannot be a tool.
         """
         where = f"@tool {getattr(method, '__qualname__', method)}"
         with placed_at(method):
@@ -126,7 +126,10 @@ class Tool:
 
     @property
     def is_independent(self) -> bool:
-        """Whether calls of one rollout may run at the same time, because the method does not see the session."""
+        """Whether calls of one rollout may run at the same time.
+
+        True if the method uses neither the session nor the request.
+        """
         return not self.handler.states and self.handler.request_parameter is None
 
     @property
@@ -136,7 +139,7 @@ class Tool:
         return {"type": "function", **described, "strict": False}
 
     async def call(self, request: Request, store: SessionStore, body: bytes) -> Response:
-        """Run one call. Wrong arguments and `ToolError` are returned to the model with status 422."""
+        """Run one call. For wrong arguments and `ToolError`, return a message for the model, with status 422."""
         try:
             given = orjson.loads(body or b"{}")
         except orjson.JSONDecodeError as error:
@@ -204,7 +207,7 @@ def add_tool_routes(app: FastAPI, tools: Sequence[Tool], store: SessionStore) ->
     independent = ",".join(each.name for each in tools if each.is_independent)
 
     async def list_tools(response: Response) -> list[JsonObject]:
-        """Return the server's tools as a request lists them. A header names those whose calls may run in any order."""
+        """Return the tools as a request lists them. A header names the tools whose calls may run at the same time."""
         response.headers[INDEPENDENT_TOOLS_HEADER] = independent
         return definitions
 
@@ -233,7 +236,7 @@ def _answer(result: object) -> Response:
     try:
         written = orjson.dumps(result, default=_json_default, option=PLAIN_VALUES)
     except orjson.JSONEncodeError:
-        # orjson rejects integers beyond 64 bits, and a tool may return one.
+        # Use `json` instead, because orjson rejects integers beyond 64 bits.
         written = json.dumps(result, default=_json_default).encode()
     return WrittenJson(written)
 
@@ -241,4 +244,7 @@ def _answer(result: object) -> Response:
 def _json_default(value: object) -> object:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
-    raise TypeError(f"a tool returned {with_article(type(value).__name__)}, which is not JSON-serializable")
+    raise TypeError(
+        f"a tool returned {with_article(type(value).__name__)}, which is not JSON-serializable. Return text or plain "
+        "data"
+    )

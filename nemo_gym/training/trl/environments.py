@@ -1,4 +1,4 @@
-"""An `environment_factory` for TRL, which offers the tools of a resources server as methods of TRL's environment."""
+"""An `environment_factory` for TRL. Its environments have the tools of a resources server as methods."""
 
 from __future__ import annotations
 
@@ -36,10 +36,13 @@ def environment(
 ) -> EnvironmentFactory:
     """Return an `environment_factory` for `GRPOTrainer`.
 
-    `sources` is the folder of an environment, or its config files. Then its resources server is started with the
-    models of its judges, but without agents and policy. `overrides` are config overrides as on the command line. Or
-    `sources` is the address of a running head server (`http://…` or `https://…`). `server` selects one of several
-    resources servers.
+    `sources` is one of these:
+
+    - the folder of an environment, or its config files. Its resources server and the models of its judges are started,
+      but no agents and no policy. `overrides` are config overrides as on the command line.
+    - the address of a running head server (`http://…` or `https://…`).
+
+    `server` selects one of several resources servers.
 
     The tools are those that the server lists. If the server lists none, pass the tools of its rows as `tools`.
     `call_timeout_s` limits each call to the server.
@@ -50,7 +53,7 @@ def environment(
 
 
 class Environment:
-    """An environment of TRL, which runs one rollout after another. A subclass has the server's tools as methods."""
+    """A TRL environment that runs one rollout after another. In its subclass, each tool is a method."""
 
     _factory: ClassVar[EnvironmentFactory]
     _episode: Episode | None = None
@@ -68,19 +71,19 @@ def _call_tool(environment: Environment, name: str, arguments: JsonObject) -> st
 
 def _row_of(prompt: Completion, columns: Mapping[str, object]) -> JsonObject:
     row = {} if isinstance(prompt, str) else row_of(prompt)
-    # Leave out None, with which a dataset fills the columns that a row lacks.
+    # Leave out None, because datasets use it to fill the columns that a row lacks.
     fields = {name: value for name, value in columns.items() if value is not None}
     return {PARAMS_KEY: {"input": prompt}, **(row or {}), **fields}
 
 
 class EnvironmentFactory:
-    """A factory of environments of one resources server, which also grades their rollouts.
+    """A factory of TRL environments for one resources server. The factory also grades their rollouts.
 
-    `close` or the end of the process stops the servers that were started for it.
+    `close` or the end of the process stops the servers that were started for the factory.
     """
 
     def __init__(self, server: OpenServer, tools: Sequence[JsonObject] | None, call_timeout_s: float) -> None:
-        """Use the tools of `server`, or `tools` if given. `environment` describes the arguments."""
+        """Use the tools of `server`, or `tools` if given. The function `environment` describes the arguments."""
         self._server = server
         self._call_timeout_s = call_timeout_s
         self.loop = LoopThread()
@@ -115,9 +118,10 @@ class EnvironmentFactory:
     def reward(
         self, completions: Sequence[Completion], environments: Sequence[object], **_: object
     ) -> list[float | None]:
-        """Return the verifier's rewards; None for a failed rollout and for environments of another factory.
+        """Return the verifier's reward for the rollout of each environment.
 
-        Pass it as `GRPOTrainer(reward_funcs=…)`.
+        The reward is None if the rollout failed or is masked, or if the environment belongs to another factory. Pass
+        this method as `GRPOTrainer(reward_funcs=…)`.
         """
         own = [each._episode if isinstance(each, self._class) else None for each in environments]
         rewards = self.loop.result_of(_graded(own, completions))
@@ -129,7 +133,7 @@ class EnvironmentFactory:
         return rewards
 
     def begin(self, before: Episode | None, row: JsonObject) -> Episode:
-        """End the previous episode and begin that of a row. Raise `InvalidTask` if the server rejects the row."""
+        """End the episode `before`, if any, and begin one with `row`. Raise `InvalidTask` if the row is rejected."""
         self._server.check()
         episode = Episode(self._server.client, self._server.name, row, self._tools, self._call_timeout_s)
         self.loop.result_of(_begun(before, episode))

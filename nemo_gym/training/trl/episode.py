@@ -21,7 +21,7 @@ from nemo_gym.schemas.row import Row
 from nemo_gym.servers.conversation import Conversation, cookies_of
 
 Completion = str | Sequence[JsonObject]
-"""The policy's part of a conversation in TRL: a text, or chat messages with the results of tool calls."""
+"""The policy's part of a conversation in TRL: a string, or chat messages with the results of tool calls."""
 
 
 class Episode:
@@ -46,7 +46,7 @@ class Episode:
         self._conversation.session = cookies_of(reply)
 
     async def call(self, name: str, arguments: JsonObject) -> str:
-        """Return a tool's output for the model. If the call fails, raise `RolloutError`, also in all later calls."""
+        """Call a tool and return its output for the model. Raise `RolloutError` if this or an earlier call failed."""
         if self.failure is not None:
             raise self.failure
         self._calls += 1
@@ -104,7 +104,7 @@ def response_of(completion: Completion, tools: list[JsonObject]) -> Response:
     unanswered: list[str] = []
     for message in given:
         if message["role"] == "tool":
-            # TRL's tool results name the tool, but not the call. They are in the order of the calls.
+            # Match tool results with calls by their order, because TRL's results name the tool, but not the call.
             messages.append({**message, "tool_call_id": unanswered.pop(0)})
             continue
         calls = [_with_id(call) for call in message.get("tool_calls") or []]

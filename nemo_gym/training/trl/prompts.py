@@ -1,4 +1,4 @@
-"""Convert rows to prompts for TRL: lists of chat messages, of which the first message carries the whole row."""
+"""Convert rows to TRL prompts (lists of chat messages). The first message of a prompt carries the whole row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 ROW_KEY = "nemo_gym_row"
-"""The key of a prompt's first message that has the row as JSON.
+"""The key of the JSON row in a prompt's first message.
 
 The row is in the prompt, because TRL passes only prompts to a `rollout_func`."""
 
@@ -35,7 +35,7 @@ def dataset(rows: Iterable[JsonObject]) -> Dataset:
 
 
 def prompt_of(row: JsonObject, number: int) -> list[JsonObject]:
-    """Return the chat messages of a row's prompt. The first of them carries the row."""
+    """Return the chat messages of a row's prompt. The first message carries the row."""
     try:
         params = ResponseCreateParams.model_validate(row.get(PARAMS_KEY))
         messages = chat_params(params, keeps_tokens=False).messages

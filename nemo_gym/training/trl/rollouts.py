@@ -33,10 +33,10 @@ class Rollouts:
         sampling: Mapping[str, object] | None = None,
         **settings: Any,
     ) -> None:
-        """Set the run. `settings` are those of `TrainingClient`, except that failed rollouts cannot be dropped.
+        """Take the arguments of `TrainingClient` as `settings`, but reject `failed_rollouts="drop"`.
 
-        `sampling` overrides sampling parameters of each request. Their defaults are the trainer's `temperature` and
-        `top_p`, and its `max_completion_length` as the limit of each turn.
+        `sampling` overrides sampling parameters of each request. By default, requests have the trainer's `temperature`
+        and `top_p`, and each turn is limited to the trainer's `max_completion_length`.
         """
         if settings.get("failed_rollouts") == "drop":
             raise UsageError("failed_rollouts='drop': TRL needs one rollout for each prompt. Use 'mask' or 'raise'.")
@@ -55,8 +55,7 @@ class Rollouts:
 
         A failed or masked rollout has a mask of zeros and the reward None, so it does not change the policy.
         """
-        # Run each prompt as a separate task. TRL gives each process a part of the batch, so a group of the same prompt
-        # may be divided between processes.
+        # Run each prompt as a separate task, because TRL may divide a group of equal prompts between processes.
         rows = [_row_of(prompt) for prompt in prompts]
         places = {id(row): place for place, row in enumerate(rows)}
         found: dict[int, JsonObject] = {}
@@ -73,7 +72,7 @@ class Rollouts:
 
     @staticmethod
     def reward(env_reward: list[float | None], **_: object) -> list[float | None]:
-        """Return the verifier's rewards. Pass it as `GRPOTrainer(reward_funcs=…)`."""
+        """Return the verifier's rewards. Pass this function as `GRPOTrainer(reward_funcs=…)`."""
         return env_reward
 
 
@@ -96,7 +95,7 @@ def _sampling_of(trainer: GRPOTrainer) -> dict[str, object]:
 
 
 def _fields_of(rollout: Rollout) -> tuple[JsonObject, str | None]:
-    """Return the fields of a rollout, and the reason if it must not be trained on, or else None."""
+    """Return a rollout's fields for TRL, and the reason why the rollout must not be trained on (None if it may be)."""
     first, *others = rollout.sequences()
     if others:
         problem = (
@@ -108,7 +107,7 @@ def _fields_of(rollout: Rollout) -> tuple[JsonObject, str | None]:
 
 
 def _filled(fields: JsonObject, filler: int) -> JsonObject:
-    """Add a filler token to an empty prompt or completion, on which TRL would fail. The mask excludes the filler."""
+    """Fill an empty prompt or completion with a token that the mask excludes, because TRL fails without tokens."""
     if not fields["completion_ids"]:
         fields = {**fields, "completion_ids": [filler], "logprobs": [0.0], "env_mask": [0]}
     return fields if fields["prompt_ids"] else {**fields, "prompt_ids": [filler]}

@@ -1,4 +1,4 @@
-"""The resources server of TRL's environments: one of an existing run, or one that is started and watched here."""
+"""The resources server of TRL's environments: part of an existing run, or started and supervised by this process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OpenServer:
     """A running resources server, for use until `close`."""
 
     def __init__(self, name: str, client: ServerClient, started: RunningServers | None = None) -> None:
-        """Use a server. If it was started here (`started`), restart it when it dies, and stop it in `close`."""
+        """Use a running server. If `started` is given, restart the server when it dies, and stop it in `close`."""
         self.name = name
         self.client = client
         self._started = started
@@ -42,7 +42,7 @@ class OpenServer:
             raise self._failure
 
     def close(self) -> None:
-        """Stop the server if it was started here. A second call does nothing."""
+        """Stop the server if it was started for this object. A second call does nothing."""
         self._is_closing.set()
         if self._started is not None:
             self._watching.join()
@@ -65,8 +65,8 @@ def running(address: str, server: str | None, run_token: str | None) -> OpenServ
 
 
 def started(sources: Sequence[str | Path], server: str | None, overrides: Sequence[str]) -> OpenServer:
-    """Start a resources server that a folder or config files define, with the servers that it calls."""
-    # Use any free port for the head server. No command looks for it, and other runs may need the default port.
+    """Start a resources server from a folder or config files, together with the servers that it calls."""
+    # Use any free port for the head server. No command needs to find it, and other runs may need the default port.
     words = ["+head_server.port=0", *overrides]
     run = graders_of(load_for_grading([_config_of(source) for source in sources], words))
     name = _chosen([each.name for each in run.servers_of(RESOURCES_TIER)], server)
@@ -89,6 +89,6 @@ def _chosen(names: Sequence[str], wanted: str | None) -> str:
     if wanted is None and len(names) == 1:
         return names[0]
     if wanted is None:
-        raise UsageError(f"environment: choose a server with server=…. The resources servers are: {', '.join(names)}.")
+        raise UsageError(f"environment: choose one of the resources servers with server='NAME': {', '.join(names)}.")
     hint = did_you_mean_or_all(wanted, names, "servers")
     raise UsageError(f"environment: no resources server is named '{wanted}'.{hint}")

@@ -89,7 +89,7 @@ def hint_of(schema: object, shared: JsonObject) -> Any:
 
 
 def _docstring(description: str, properties: JsonObject) -> str:
-    # Cut off sections of the author, because an `Args:` section of the author would hide the generated one.
+    # Remove docstring sections from the description, because its `Args:` section would hide the generated one.
     summary = _SECTION.split(f"{description}\n")[0].strip()
     if not properties:
         return summary

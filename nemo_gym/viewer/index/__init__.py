@@ -1,1 +1,1 @@
-"""The index of one run: where each rollout is, and the values by which the pages filter and sort."""
+"""The index of one run: the place of each rollout in the files, and the values by which pages filter and sort."""

@@ -19,7 +19,7 @@ from nemo_gym.viewer.index.fields import Fields, FieldTables
 from nemo_gym.viewer.index.lines import Cursor, FileLine, digest_at, is_same_file, lines_from
 
 SLICE_S = 0.25
-"""A slice ends after this time, so that other viewers can write, and readers see the progress."""
+"""Seconds after which a slice ends, so that other viewers can write and readers see the progress."""
 SLICE_LINES = 2000
 SLICE_BYTES = 16 << 20
 MOST_PROBLEMS = 100
@@ -35,7 +35,7 @@ def paths_of(files: RunFiles) -> dict[int, Path]:
 
 
 class Progress(NamedTuple):
-    """The number of indexed bytes of a run's files, and the total size of the files."""
+    """The progress of indexing a run: the number of indexed bytes, and the total size of the run's files."""
 
     bytes: int
     of: int
@@ -80,7 +80,7 @@ class Slice:
     toolsets: Toolsets
     read: list[Read] = field(default_factory=list)
     planned: list[tuple[int, ...]] = field(default_factory=list)
-    """Rows for the table `planned`. The rows in `attempts` are for the table of that name."""
+    """Rows to insert into the table `planned`."""
     attempts: list[tuple[int, ...]] = field(default_factory=list)
     titles: dict[int, str] = field(default_factory=dict)
     """The title of each task, by task index."""
@@ -90,7 +90,6 @@ class Slice:
     model: str | None = None
 
     def add(self, line: FileLine, entry: Entry) -> None:
-        """Add the rollout of a line."""
         number, times, tools = id_of(entry.key), entry.times, entry.tools
         if entry.problem:
             self.problems.append((self.file, line.number, entry.problem))
@@ -177,7 +176,7 @@ def _size_of(path: Path) -> int:
 
 
 def _index_lines(db: sqlite3.Connection, path: Path, file: int, cursor: Cursor) -> bool:
-    """Index the next lines of a file. Return whether there were any."""
+    """Index the next lines of a file. Return False if there are no new lines."""
     part = Slice(file, int(str(store.fact(db, "changed"))) + 1, Toolsets(db))
     with path.open("rb", buffering=READ_BYTES) as opened:
         end = _read(db, part, lines_from(opened, cursor), cursor)
@@ -213,7 +212,7 @@ def _read(db: sqlite3.Connection, part: Slice, lines: Iterator[FileLine], cursor
 
 
 def _is_json(line: FileLine) -> bool:
-    """Return whether a line without a newline is complete. A truncated JSON object is never valid JSON."""
+    """Return whether a line without a newline is complete, which is the case if it is a valid JSON object."""
     try:
         return line.is_whole and isinstance(orjson.loads(line.raw), dict)
     except orjson.JSONDecodeError:
@@ -232,7 +231,7 @@ def _parse(part: Slice, line: FileLine) -> None:
 
 
 def _parse_planned(db: sqlite3.Connection, part: Slice, lines: list[FileLine]) -> None:
-    """Parse the planned rows whose rollouts are not in the index yet. Of the others, keep only the position."""
+    """Parse the planned rows whose rollouts are not in the index yet. For other rows, keep only the file position."""
     numbers = [(line, numbers_at_end(line.raw)) for line in lines]
     known = existing(db, [id_of(key) for _, key in numbers if key is not None])
     for line, key in numbers:
@@ -243,20 +242,20 @@ def _parse_planned(db: sqlite3.Connection, part: Slice, lines: list[FileLine]) -
 
 
 def existing(db: sqlite3.Connection, ids: Sequence[int]) -> dict[int, str]:
-    """Return the outcome of each of these rollouts that is in the index, by id."""
+    """Return the outcomes of these rollouts, by id. Rollouts that are not in the index are left out."""
     wanted = orjson.dumps(ids).decode()
     return dict(db.execute("SELECT id, outcome FROM rollouts WHERE id IN (SELECT value FROM json_each(?))", (wanted,)))
 
 
 class Writer:
-    """A writer of one slice to the index."""
+    """A writer that stores one slice in the index."""
 
     def __init__(self, db: sqlite3.Connection, part: Slice) -> None:
         self._db = db
         self._part = part
 
     def write(self) -> None:
-        """Write the new current record of each rollout, and the positions of all planned rows and failed attempts."""
+        """Store the slice: current records of rollouts, and positions of planned rows and failed attempts."""
         part, db = self._part, self._db
         db.executemany("INSERT OR REPLACE INTO planned VALUES (?, ?, ?, ?)", part.planned)
         db.executemany("INSERT INTO attempts VALUES (?, ?, ?, ?, ?)", part.attempts)
@@ -288,7 +287,7 @@ class Writer:
             store.set_fact(db, "model", part.model)
 
     def _count_attempts(self, ids: list[int]) -> None:
-        """Store how many failed attempts precede the current record, for the rollouts that have failed attempts."""
+        """For each of these rollouts with failed attempts, store how many of them precede the current record."""
         wanted = orjson.dumps(ids).decode()
         self._db.execute(
             "UPDATE rollouts SET attempts = (SELECT COUNT(*) FROM attempts WHERE attempts.id = rollouts.id)"
@@ -307,7 +306,7 @@ class Writer:
 
 
 def _replaces(file: int, outcome: str | None) -> bool:
-    """Return whether a record of a file replaces the current record of its rollout, which has this outcome."""
+    """Return whether a record from `file` replaces the current record, whose outcome is `outcome` (or None)."""
     if outcome is None or file == RESULTS:
         return True
     return file == FAILURES and outcome != Outcome.SCORED

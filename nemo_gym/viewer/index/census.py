@@ -33,7 +33,6 @@ class Census:
 
 
 def census_of(db: sqlite3.Connection) -> Census:
-    """Count the rollouts of an index."""
     census = Census()
     toolsets = {number: orjson.loads(names) for number, names in db.execute("SELECT id, names FROM toolsets")}
     # Count in Python, because GROUP BY would sort all rollouts, which takes twice as long.
@@ -58,10 +57,10 @@ def census_of(db: sqlite3.Connection) -> Census:
 
 
 def pass_rates(db: sqlite3.Connection) -> dict[str, float] | None:
-    """Return pass@k, between 0 and 1, for each power of two and for the largest k. The keys are texts.
+    """Return pass@k, between 0 and 1, for each power of two and for the largest k. The keys are strings.
 
-    Return None unless all rewards are 0 or 1. The largest k is the number of rewards of the task with the fewest, so
-    that all values are means over the same tasks. Tasks without a reward do not count.
+    Return None unless all rewards are 0 or 1. The largest k is the smallest number of rewards per task, so that all
+    values are means over the same tasks. Tasks without a reward do not count.
     """
     if db.execute("SELECT 1 FROM rollouts WHERE reward NOT IN (0, 1) LIMIT 1").fetchone():
         return None

@@ -22,7 +22,7 @@ SORT_COLUMNS = {
     "attempts": "attempts", "steps": "steps", "tool_calls": "tool_calls", "input_tokens": "input_tokens",
     "output_tokens": "output_tokens", "seconds": "seconds", "bytes": "bytes",
 }  # fmt: skip
-"""The column of each `SortKey` of api.ts."""
+"""The database column for each `SortKey` in api.ts."""
 Value = str | int | float
 
 
@@ -41,12 +41,11 @@ class Selected:
             self.tables += join
 
     def add(self, condition: str, *values: Value) -> None:
-        """Add a condition."""
         self.conditions.append(condition)
         self.values.extend(values)
 
     def add_any(self, column: str, wanted: Iterable[Value]) -> None:
-        """Require that a column has one of these values. An empty list requires nothing."""
+        """Require that a column has one of these values. If the list is empty, require nothing."""
         values = list(wanted)
         if values:
             self.add(f"{column} IN ({', '.join('?' * len(values))})", *values)
@@ -90,7 +89,7 @@ class Order(NamedTuple):
 
 
 def order_of(sort: str, fields: Mapping[str, Field], *, is_descending: bool) -> Order:
-    """Return the order by a column or a field. Raise `UsageError` for an unknown name."""
+    """Return the sort order for a column or a field. Raise `UsageError` for an unknown name."""
     if sort in SORT_COLUMNS:
         return Order(SORT_COLUMNS[sort], None, is_descending)
     if sort in fields:
@@ -151,7 +150,7 @@ def _add_fields(found: Selected, filter: Filter, fields: Mapping[str, Field]) ->
 
 
 def _values_of(text: str, kind: str) -> Iterable[Value]:
-    """Yield the stored values that a text in a query may mean: itself, a boolean or a number."""
+    """Yield the stored values that a string in a query may mean: the string itself, a boolean or a number."""
     yield text
     if kind != "number" and text in ("true", "false"):
         yield int(text == "true")

@@ -35,16 +35,16 @@ from nemo_gym.viewer.index.times import Times, times_of
 LONGEST_TEXT = 200
 LONGEST_TITLE = 120
 LONGEST_PARSED = 8 << 20
-"""A line with more than this many bytes, besides token ids, is not parsed, because that takes too much memory."""
+"""The maximum number of bytes of a parsed line, not counting token ids. Parsing longer ones takes too much memory."""
 WITH_TOKENS = 16 << 10
 REPEAT_BITS = 20
 LARGEST_REWARD = 1e100
-"""A reward beyond this limit is reported as a problem, because sums of squares of such rewards overflow."""
+"""The limit beyond which a reward is reported as a problem, because sums of squares would overflow."""
 MOST_TASKS = 1 << 43
 UNLISTED = frozenset({
     PARAMS_KEY, "response", "reward", AGENT_REF_KEY, "ng_model_call_capture", "ng_trajectory", "ng_agent_observations",
 })  # fmt: skip
-"""Fields of a record that cannot be columns of the table."""
+"""Fields of a record that are not offered as columns of the table."""
 UNLISTED_FAILURE = UNLISTED | {KIND_KEY, REASON_KEY}
 NOT_THE_MODEL = ("user", "system", "developer", "tool")
 COMPONENTS = "reward_components."
@@ -70,7 +70,7 @@ class Entry(NamedTuple):
     server: str | None = None
     steps: int | None = None
     tools: tuple[str, ...] | None = None
-    """The name of the called tool, for each call in order."""
+    """The names of the called tools, one for each call, in the order of the calls."""
     input_tokens: int | None = None
     output_tokens: int | None = None
     times: Times = Times()
@@ -85,12 +85,12 @@ class Entry(NamedTuple):
 
 
 def id_of(key: TaskKey) -> int:
-    """Return the id of a rollout in the index. Ids are in the order of task and repeat."""
+    """Return the id of a rollout in the index. Ids increase with the task and, within a task, with the repeat."""
     return key.task << REPEAT_BITS | key.repeat
 
 
 def key_of(number: int) -> TaskKey:
-    """Return the key of the rollout with this id in the index."""
+    """Return the key (task and repeat) that belongs to the id of a rollout in the index."""
     return TaskKey(number >> REPEAT_BITS, number & ((1 << REPEAT_BITS) - 1))
 
 
@@ -178,7 +178,7 @@ class _Turns(NamedTuple):
 
 
 def _turns_in(items: object) -> _Turns:
-    """Count the model's turns, and name the tools that it called."""
+    """Return the number of the model's turns and the names of the tools that the model called."""
     if not isinstance(items, list):
         return _Turns()
     steps, is_model, has_tokens, tools = 0, False, False, []
@@ -220,7 +220,7 @@ def _one_line(text: str) -> str:
 
 
 def _scalars(fields: JsonObject) -> Fields:
-    """Return the scalar fields of a row, and those of its nested objects, that can be columns of the table."""
+    """Return the scalar fields of a row and of its nested objects, if they can be columns of the table."""
     unlisted = UNLISTED_FAILURE if FAILURE_CLASS_KEY in fields else UNLISTED
     found: dict[str, Scalar] = {}
     for name, value in fields.items():
@@ -246,7 +246,7 @@ def _is_scalar(value: object) -> bool:
 
 
 def numbers_at_end(raw: bytes) -> TaskKey | None:
-    """Return the task and repeat of a planned row if they are its last fields, as the collector writes them."""
+    """Return the task and repeat numbers of a planned row. Return None if they are not at the end of the row."""
     found = _AT_END.search(raw, max(0, len(raw) - 128))
     return TaskKey(int(found[1]), int(found[2])) if found else None
 
@@ -257,7 +257,7 @@ _AT_END = re.compile(
 
 
 def _scanned(line: FileLine, outcome: Outcome) -> Entry:
-    """Return the entry of a line that is too long to be parsed, from fields near its two ends."""
+    """Return the entry of a line that is too long to be parsed. Use only fields near the line's start and end."""
     task, repeat = _found(line, TASK_INDEX_KEY), _found(line, ROLLOUT_INDEX_KEY)
     key = _checked(line.number - 1 if task is None else int(task), int(repeat or 0))
     reward = _reward(_found(line, "reward")) if outcome is Outcome.SCORED else None
@@ -271,7 +271,7 @@ def _scanned(line: FileLine, outcome: Outcome) -> Entry:
 
 
 def _found(line: FileLine, name: str) -> float | None:
-    # Skip a match after a backslash, because its quote is escaped, so it is inside a string and not a key.
+    # Skip a match after a backslash. The backslash escapes the quote, so the match is inside a string and not a key.
     found = list(re.finditer(rb'(?<!\\)"%b"\s*:\s*%b' % (name.encode(), _NUMBER), _ends_of(line)))
     number = float(found[-1][1]) if found else math.nan
     return number if math.isfinite(number) else None
@@ -284,6 +284,6 @@ def _found_text(line: FileLine, inner: bytes, name: str) -> str | None:
 
 
 def _ends_of(line: FileLine) -> bytes:
-    """Return the two ends of a line. Fields in its middle are not found."""
+    """Return the start and the end of a line, joined. Fields in the middle of a long line are not found."""
     size = 64 << 10
     return line.raw if len(line.raw) <= 2 * size else line.raw[:size] + line.raw[-size:]

@@ -11,9 +11,9 @@ import orjson
 
 MOST_FIELDS = 400
 FIELDS_PER_TABLE = 8
-"""One table per field would make writing slow. A single table would make reading one field slow."""
+"""The number of fields per table. A larger number slows reading one field, and a smaller one slows writing."""
 MOST_VALUES = 1000
-"""If a field has more than this many distinct values, they are not counted. A list would be too long."""
+"""The maximum number of distinct values that are counted per field. If a field has more, none are counted."""
 KINDS = {bool: "bool", int: "number", float: "number", str: "text"}
 
 Scalar = str | int | float | bool
@@ -29,12 +29,12 @@ class Field(NamedTuple):
 
     @property
     def table(self) -> str:
-        """The table with the values of the field."""
+        """The name of the table with the field's values."""
         return f"fields_{self.id // FIELDS_PER_TABLE}"
 
     @property
     def column(self) -> str:
-        """The column of the field in that table."""
+        """The name of the field's column in `table`."""
         return f"v{self.id % FIELDS_PER_TABLE}"
 
 
@@ -72,7 +72,7 @@ class FieldTables:
 
     def add(self, rollouts: Sequence[tuple[int, Fields]]) -> None:
         """Add the values of rollouts. None of these rollouts may have values in the tables yet."""
-        # Unlike a set, a dict keeps the order of the fields in the rows.
+        # Use a dict because, unlike a set, it keeps the order of the fields in the rows.
         for name in dict.fromkeys(name for _, fields in rollouts for name in fields):
             if name not in self._fields:
                 self._make(name)

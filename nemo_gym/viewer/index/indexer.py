@@ -19,7 +19,7 @@ class Indexed(Protocol):
     """Something to be indexed, such as a run."""
 
     def index_some(self, seconds: float) -> bool:
-        """Index for about this many seconds. Return whether more is left to index."""
+        """Index for about `seconds` seconds. Return whether more lines are left to index."""
 
     def cannot_index(self, problem: str | None) -> None:
         """Record why indexing failed. `problem` is None if indexing works again."""

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 LONGEST_LINE = 32 << 20
-"""Of a line with more than this many bytes, only the start and the end are kept in memory."""
+"""The number of bytes from which a line is too long: only its start and its end are kept in memory."""
 END_BYTES = 64 << 10
 HEAD_BYTES = 4096
-"""A rewritten file is recognized by this many bytes at its start, and as many before the cursor."""
+"""The number of bytes to compare at the start of a file and before the cursor, to recognize a rewritten file."""
 
 
 class FileLine(NamedTuple):
@@ -23,7 +23,7 @@ class FileLine(NamedTuple):
     offset: int
     bytes: int
     raw: builtins.bytes
-    """The content. Only the first and the last `END_BYTES` if the line is longer than `LONGEST_LINE`."""
+    """The content, or only its first and last `END_BYTES` if the line has at least `LONGEST_LINE` bytes."""
     is_complete: bool
     """Whether the line ends with a newline in the file."""
 
@@ -34,7 +34,7 @@ class FileLine(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """The part of a file that has been read, with its digest."""
+    """The position up to which a file has been read, with a digest that reveals a rewritten file."""
 
     bytes: int = 0
     lines: int = 0
@@ -57,7 +57,7 @@ def lines_from(file: BinaryIO, cursor: Cursor) -> Iterator[FileLine]:
 
 
 def _ends(file: BinaryIO, beginning: bytes) -> tuple[bytes, int]:
-    """Read the rest of a long line. Return its start and its end, joined, and its size."""
+    """Read the rest of a long line. Return the line's start and end, joined, and the line's size."""
     head, tail, size = beginning[:END_BYTES], beginning[-END_BYTES:], len(beginning)
     while more := file.readline(1 << 20):
         size += len(more)
@@ -76,7 +76,7 @@ def digest_at(file: BinaryIO, size: int) -> str:
 
 
 def is_same_file(path: Path, cursor: Cursor) -> bool:
-    """Return whether the part of a file before the cursor is unchanged. True if nothing has been read yet."""
+    """Return whether the part of a file before the cursor is unchanged, or True if nothing has been read yet."""
     if not cursor.bytes:
         return True
     try:

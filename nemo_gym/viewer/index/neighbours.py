@@ -1,4 +1,4 @@
-"""The rollouts before and after another one in the filtered and sorted table."""
+"""Find the rollouts before and after a rollout in the filtered and sorted table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nemo_gym.viewer.index.entry import id_of, key_of
 def next_to(
     db: sqlite3.Connection, key: TaskKey, selected: Selected, order: Order, *, is_before: bool
 ) -> TaskKey | None:
-    """Return the selected rollout directly before or after `key`, or None. `key` itself need not be selected."""
+    """Return the selected rollout before or after `key`, or None at either end. `key` itself need not be selected."""
     there = replace(
         selected,
         tables=selected.tables + order.join,
@@ -40,7 +40,7 @@ def _value_of(db: sqlite3.Connection, key: TaskKey, order: Order) -> Value | Non
 
 
 def _add_beyond(there: Selected, order: Order, value: Value | None, number: int, *, is_before: bool) -> None:
-    """Require that a rollout comes before or after this value and id. Rollouts without a value are last."""
+    """Select only rollouts that come before or after this value and id. Rollouts without a value are last."""
     column, tie = order.column, "<" if is_before else ">"
     if value is None:
         same = f"({column} IS NULL AND id {tie} ?)"

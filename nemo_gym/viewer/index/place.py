@@ -39,5 +39,5 @@ class Place(NamedTuple):
         return raw
 
     def read(self) -> JsonObject:
-        """Parse the line. Raise `DataError` if it cannot be read, or is not a JSON object because the file changed."""
+        """Parse the line. Raise `DataError` if the file cannot be read, or has changed so that the line is invalid."""
         return parse_row(self.raw(), self.path, self.line)

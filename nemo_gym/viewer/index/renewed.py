@@ -9,11 +9,11 @@ from typing import Generic, TypeVar
 
 V = TypeVar("V")
 REST = 5.0
-"""The pause after a computation, as a multiple of its duration, because a growing run changes constantly."""
+"""The pause after a computation, as a multiple of its duration. It limits the load that a growing run causes."""
 
 
 class Renewed(Generic[V]):
-    """The latest value of a slow computation. Thread-safe: only one thread computes it at a time."""
+    """The latest value of a slow computation. Thread-safe: only one thread at a time computes the value."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -22,7 +22,7 @@ class Renewed(Generic[V]):
         self._rests_until = 0.0
 
     def of(self, state: object, compute: Callable[[], V]) -> V:
-        """Return the value for `state`. During the pause after a computation, return the older value."""
+        """Return the value for `state`. During the pause after a computation, return the last computed value."""
         with self._lock:
             if self._value is None or (state != self._state and time.monotonic() >= self._rests_until):
                 began_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""The rollouts of one run, found by key, filter and order."""
+"""Queries over the rollouts of one run: by key, or filtered and sorted."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from nemo_gym.viewer.index.words import Cancelled, search_of
 from nemo_gym.viewer.notes import Note
 
 DEEP = 10_000
-"""For pages from this row on, the sorted ids are cached. Sorting for each page takes 1 s per million rows."""
+"""Pages from this row on use cached sorted ids, because sorting for each page takes 1 s per million rows."""
 ORDERS_KEPT = 4
 COUNTS_KEPT = 64
 RESULTS_KEPT = 8
 LOOK_EVERY = 1_000_000
-"""SQLite checks after this many instructions, some milliseconds, whether the client has disconnected."""
+"""The number of SQLite instructions (a few milliseconds) between checks whether the client has disconnected."""
 V = TypeVar("V")
 ROW = (
     "agent, outcome, reward, failure, tier, server, attempts, steps, tool_calls, input_tokens, output_tokens, seconds,"
@@ -46,28 +46,26 @@ ROW = (
 
 
 class Page(NamedTuple):
-    """Some rows of the filtered and sorted table."""
+    """A page of the filtered and sorted table."""
 
     total: int
     rows: list[JsonObject]
-    """Each is a `RolloutRow` of api.ts."""
+    """The page's rollouts, each a `RolloutRow` of api.ts."""
 
 
 class Summary(NamedTuple):
-    """The facts about a whole run. The counts may be slightly older than the index of a growing run."""
+    """The facts about a run that the list of runs shows. The counts of a growing run may be slightly out of date."""
 
     census: Census
     planned: int | None
     pass_at: dict[str, float] | None
     model: str | None
-    """The model that the first response names."""
+    """The model name in the first response."""
     indexed: JsonObject
     has: JsonObject
 
 
 class Score(NamedTuple):
-    """The outcome and the reward of one rollout."""
-
     key: TaskKey
     agent: str | None
     outcome: Outcome
@@ -93,7 +91,7 @@ class RunIndex:
         notes: Callable[[], Mapping[TaskKey, Note]],
         allows: Callable[[Path], bool],
     ) -> None:
-        """Keep the index of a run in `folder`. A file for which `allows` returns False is not read."""
+        """Store the index in `folder`. A file for which `allows` returns False is not read."""
         self.allows = allows
         self._files = files
         self._store = store.Store(files.results, folder)
@@ -108,16 +106,15 @@ class RunIndex:
 
     @property
     def path(self) -> Path:
-        """The file of the index."""
         return self._store.path
 
     def index_some(self, seconds: float) -> bool:
-        """Index what was appended to the files, for about this many seconds. Return whether more is left to index."""
+        """Index appended lines of the files for about `seconds` seconds. Return whether more lines are left."""
         with self._store.open() as db:
             return builder.index_some(db, self._paths(), time.monotonic() + seconds)
 
     def summary(self, *, is_running: bool) -> Summary:
-        """Return the facts about the whole run that the list of runs shows.
+        """Return the facts about the run that the list of runs shows.
 
         If the run has ended, an incomplete last line counts as indexed, because it will not be completed.
         """
@@ -141,7 +138,7 @@ class RunIndex:
             )
 
     def census(self) -> Census:
-        """Return the counts over all rollouts, which may be slightly older than the index of a growing run."""
+        """Return the counts over all rollouts. While the run grows, they may lag slightly behind the index."""
         with self.reading() as db:
             return self._census_in(db)
 
@@ -163,7 +160,7 @@ class RunIndex:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Open the index in a read transaction, so that all queries in the block see the same state."""
         with self._store.open() as db:
-            # Keep the cache small, because most queries read a whole table once and gain nothing from it.
+            # Keep SQLite's cache small, because most queries read a whole table once.
             db.execute("PRAGMA cache_size = -2000")
             db.execute("BEGIN")
             yield db
@@ -189,7 +186,7 @@ class RunIndex:
         return [Place(path, line, offset, size, key, Outcome.FAILED, attempt) for line, offset, size, attempt in found]
 
     def planned(self, key: TaskKey) -> Place | None:
-        """Return the position of a rollout's planned row in the materialized file."""
+        """Return the position of a rollout's row in the materialized file, or None if the row is not indexed."""
         with self._store.open() as db:
             found = db.execute("SELECT line, offset, bytes FROM planned WHERE id = ?", (id_of(key),)).fetchone()
         if found is None:
@@ -231,7 +228,7 @@ class RunIndex:
         columns: Sequence[str] = (),
         is_cancelled: Callable[[], bool] = never,
     ) -> Page:
-        """Return some rows of the table. Raise `UsageError` if `sort` is neither a `SortKey` nor a field's name."""
+        """Return a page of the table. Raise `UsageError` if `sort` is neither a `SortKey` nor a field's name."""
         with self.selection(filter, is_cancelled) as (db, selected):
             fields = fields_in(db)
             order = order_of(sort, fields, is_descending=is_descending)
@@ -240,7 +237,6 @@ class RunIndex:
             return Page(self._count(db, selected), rows)
 
     def count(self, filter: Filter, is_cancelled: Callable[[], bool] = never) -> int:
-        """Return the number of selected rollouts."""
         with self.selection(filter, is_cancelled) as (db, selected):
             return self._count(db, selected)
 
@@ -283,13 +279,13 @@ class RunIndex:
     def kept(
         self, db: sqlite3.Connection, selected: Selected, name: str, compute: Callable[[], JsonObject]
     ) -> JsonObject:
-        """Return the cached result of `compute` for a selection. It may be slightly older than the index."""
+        """Return the cached result of `compute` for a selection. The result may be slightly older than the index."""
         generation, changed = self.state(db)
         cache_key = (generation, name, selected.clause, tuple(selected.values))
         return self._renewed(self._kept, cache_key, RESULTS_KEPT).of(changed, compute)
 
     def _renewed(self, cache: OrderedDict[object, Renewed[V]], cache_key: object, most: int) -> Renewed[V]:
-        """Return the entry of a cache for a key, and evict the least recently used entries."""
+        """Return a key's cache entry. If there are more than `most` entries, evict the least recently used ones."""
         with self._lock:
             found = cache.setdefault(cache_key, Renewed())
             cache.move_to_end(cache_key)
@@ -301,7 +297,7 @@ class RunIndex:
         return self._census.of(self.state(db), lambda: census_of(db))
 
     def _paths(self) -> dict[int, Path]:
-        """Return the files that may be read."""
+        """Return the paths of the files that may be read, by file number."""
         return {file: path for file, path in builder.paths_of(self._files).items() if self.allows(path)}
 
     def _place(self, found: Sequence[object]) -> Place:
@@ -323,7 +319,8 @@ class RunIndex:
 
     def _ids(self, db: sqlite3.Connection, selected: Selected, order: Order, offset: int, limit: int) -> list[int]:
         if order.table and not selected.conditions:
-            # Sort only the table of the field, which is much smaller. Most rollouts have a value in it.
+            # Sort only the table of the field, which is much smaller than the table of rollouts. Its rows suffice for
+            # most pages, because rollouts without a value come last.
             there = f"FROM {order.table} AS sorted WHERE {order.column} IS NOT NULL {order.clause}"
             ids = [number for (number,) in db.execute(f"SELECT id {there} LIMIT ? OFFSET ?", (limit, offset))]
             if len(ids) == limit:
@@ -352,7 +349,7 @@ _PLACE = "id, file, line, offset, bytes, outcome, attempt"
 
 
 def _joined(selected: Selected, order: Order) -> str:
-    """Return the FROM and WHERE clauses with the table of the sorted field."""
+    """Return a query's FROM and WHERE clauses, with the table of the field to sort by if there is one."""
     return Selected(selected.tables + order.join, selected.conditions).clause
 
 

@@ -18,7 +18,7 @@ from nemo_gym.errors import DataError
 logger = logging.getLogger(__name__)
 
 CONTENT = 1
-"""Increase this number if the tables stay the same, but what is stored in them changes."""
+"""The version of the content. Increase it if the content of the tables changes but `SCHEMA` does not."""
 UNUSED_DAYS = 60
 BUSY_S = 30.0
 DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_MISMATCH}
@@ -44,10 +44,10 @@ CREATE TABLE facts (name PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE searches (id INTEGER PRIMARY KEY, words, scope, changed, used_at);
 CREATE TABLE hits (search, id, PRIMARY KEY (search, id)) WITHOUT ROWID;
 """
-"""`rollouts` has narrow rows, because filtering and sorting read all of them. The fields of the records are in the
-tables of `FieldTables`."""
+"""The tables of an index. The rows of `rollouts` are short, because filtering and sorting read all of them. The fields
+of the records are in the tables of `FieldTables`."""
 VERSION = zlib.crc32(f"{CONTENT} {SCHEMA}".encode()) & 0x7FFFFFFF
-"""Part of the file's name, so that viewers of two releases do not remake each other's indexes."""
+"""A part of an index file's name, so that viewers of two releases do not rebuild each other's indexes."""
 
 
 def cache_folder() -> Path:
@@ -68,7 +68,7 @@ def forget_unused(folder: Path) -> None:
 
 
 def delete(path: Path) -> None:
-    """Delete an index. Other viewers keep what they have opened, and notice the new file at their next request."""
+    """Delete an index. Other viewers keep the opened file and notice the new file at their next request."""
     for each in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
         each.unlink(missing_ok=True)
 
@@ -83,7 +83,7 @@ class Store:
 
     @contextmanager
     def open(self) -> Iterator[sqlite3.Connection]:
-        """Open the index for the duration of the block. If it is damaged, it is deleted and made again.
+        """Open the index for the duration of the block. If the index is damaged, delete and rebuild it.
 
         Raise `IndexLost` if the damage is found inside the block. Raise `DataError` if the index cannot be used.
         """
@@ -95,11 +95,12 @@ class Store:
                 db.close()
         except sqlite3.DatabaseError as error:
             if _is_damage(error):
-                logger.warning("%s is damaged and will be made again (%s)", self.path, error)
+                logger.warning("%s is damaged and will be rebuilt (%s)", self.path, error)
                 delete(self.path)
-                raise IndexLost(f"{self.path}: the index was damaged and is made again. Reload the page.") from error
+                raise IndexLost(f"{self.path}: the index was damaged and will be rebuilt. Reload the page.") from error
             raise DataError(
-                f"{self.path}: the index cannot be used ({error}). Check the disk of the cache."
+                f"{self.path}: the index cannot be used ({error}). Check that this file is writable and that its disk "
+                "is not full."
             ) from error
 
     def _opened(self) -> sqlite3.Connection:
@@ -109,7 +110,7 @@ class Store:
             except sqlite3.DatabaseError as error:
                 if not _is_damage(error):
                     raise
-                logger.warning("%s is damaged and will be made again (%s)", self.path, error)
+                logger.warning("%s is damaged and will be rebuilt (%s)", self.path, error)
                 delete(self.path)
                 return self._connect()
 
@@ -135,11 +136,11 @@ class Store:
 
 
 class IndexLost(DataError):
-    """The error if an index in use is damaged. The index was deleted, and is made again at the next request."""
+    """The error for an index that was damaged and has been deleted. The next request builds a new index."""
 
 
 def _make(db: sqlite3.Connection) -> None:
-    """Make the tables, unless another process has made them meanwhile."""
+    """Create the tables, unless another process has created them meanwhile."""
     db.execute("BEGIN IMMEDIATE")
     if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
         drop_all(db)
@@ -152,7 +153,7 @@ def _make(db: sqlite3.Connection) -> None:
 
 
 def drop_all(db: sqlite3.Connection) -> None:
-    """Drop every table, inside a transaction."""
+    """Drop every table. The caller must have begun a transaction."""
     names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     for name in names:
         if not name.startswith("sqlite_"):
@@ -161,7 +162,7 @@ def drop_all(db: sqlite3.Connection) -> None:
 
 
 def remake(db: sqlite3.Connection) -> None:
-    """Empty the index, inside a transaction, because the results were rewritten."""
+    """Empty the index, because the results were rewritten. The caller must have begun a transaction."""
     drop_all(db)
     for statement in SCHEMA.split(";\n"):
         if statement.strip():
@@ -170,25 +171,24 @@ def remake(db: sqlite3.Connection) -> None:
 
 
 def new_generation(db: sqlite3.Connection) -> None:
-    """Give the content of the index a new identity, by which cached results are recognized as old."""
+    """Give the index a new generation id, so that cached results for the old content are not used."""
     facts = [("generation", os.urandom(8).hex()), ("changed", 0)]
     db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
 
 
 def fact(db: sqlite3.Connection, name: str) -> object:
-    """Return a stored value, or None if it is not stored."""
+    """Return the value stored under a name, or None if the name is unknown."""
     found = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
     return found[0] if found else None
 
 
 def set_fact(db: sqlite3.Connection, name: str, value: object) -> None:
-    """Store a value."""
     db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
     code = getattr(error, "sqlite_errorcode", None)
-    # A missing table or column counts as damage, because the file was then written by another program.
+    # Treat a missing table or column as damage, because another program must have changed the file.
     return code is not None and (
         code & 0xFF in DAMAGED or "no such table" in str(error) or "no such column" in str(error)
     )

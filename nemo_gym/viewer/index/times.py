@@ -9,7 +9,7 @@ from nemo_gym.schemas.row import CAPTURE_KEY, SECONDS_KEY, TRAJECTORY_KEY
 from nemo_gym.viewer.recorded import objects_in, seconds_of
 
 PLAUSIBLE = 1e9
-"""Times before 2001 are ignored, because they are placeholders in replies without a real time."""
+"""The earliest plausible time, in 2001. Earlier times are placeholders in replies without a real time."""
 
 
 class Times(NamedTuple):
@@ -26,7 +26,6 @@ UNKNOWN = Times()
 
 
 def times_of(row: JsonObject, response: JsonObject) -> Times:
-    """Return the times of a record."""
     seconds, created_at = _number(row.get(SECONDS_KEY)), _moment(response.get("created_at"))
     capture, trajectory = row.get(CAPTURE_KEY), row.get(TRAJECTORY_KEY)
     if not isinstance(capture, dict) and not isinstance(trajectory, dict):

@@ -32,24 +32,24 @@ from nemo_gym.viewer.index.fields import fields_in
 from nemo_gym.viewer.index.lines import LONGEST_LINE
 
 PIECE_BYTES = 1 << 20
-"""The bytes that are searched at once. Small, because other requests wait while a piece is searched."""
+"""The number of bytes to search at once. It is small, because other requests wait during the search."""
 LONGEST_GAP = 64 << 10
 SEARCHES_KEPT = 16
 WORTH_A_SCOPE = 0.5
-"""If the other filters select more than this share of the run, search all of it, so that any filter can use it."""
+"""If a filter selects at least this share of the bytes, search the whole run, so that other filters reuse the hits."""
 SKIPPED = frozenset({
     "id", "type", "role", "status", "call_id", "image_url", "file_data", "data", "input_audio", "encrypted_content",
     "prompt_token_ids", "generation_token_ids", "generation_log_probs", "logprobs", "annotations",
 })  # fmt: skip
-"""Fields of items that are not text of the conversation."""
+"""Fields of items that do not contain text of the conversation."""
 
-# Characters that a writer of JSON may escape.
+# A regular expression for characters whose form in the raw text is unknown, because a JSON serializer may escape them.
 _UNSAFE = re.compile(r"[^\x20-\x7e]|[\"\\/<>&']")
 _ESCAPED_ASCII = re.compile(rb"\\u00[2-7]")
 
 
 class Cancelled(Exception):
-    """The error if a search or a query was cancelled."""
+    """The error for a cancelled search or query."""
 
 
 class _Rows(NamedTuple):
@@ -66,11 +66,11 @@ def search_of(
 ) -> int:
     """Search for the filter's words, and return the id of the stored search.
 
-    If there is a stored search, search only what has changed since. Raise `Cancelled` if
+    If this search is stored already, search only the records that have changed since. Raise `Cancelled` if
     `is_cancelled` returns True during the search.
     """
     words = (filter.words or "").lower()
-    # Ignore the filters of notes, because notes can change without a change of the index.
+    # Ignore filters by stars, tags and comments, because these can change without a change of the index.
     others = replace(filter, words=None, star=None, tag=(), commented=None)
     db.execute("BEGIN")
     try:
@@ -144,14 +144,14 @@ def _forget_old(db: sqlite3.Connection) -> None:
 
 
 class Needle:
-    """Words to find, regardless of case."""
+    """The words to find, regardless of case."""
 
     def __init__(self, words: str) -> None:
         self._words = words.lower()
         self._fragments = _fragments_of(self._words)
 
     def positions(self, piece: bytes, end_of_row: Callable[[int], int]) -> Iterator[int]:
-        """Yield a position in each row that may contain the words. `end_of_row` returns a row's end."""
+        """Yield a position in each row that may contain the words. `end_of_row` maps a position to its row's end."""
         lowered = piece.lower()
         if not self._fragments:
             position = 0
@@ -175,7 +175,7 @@ class Needle:
 
 
 def _fragments_of(words: str) -> tuple[bytes, ...]:
-    """Return lower-case byte strings. Any JSON text with these words contains at least one of them.
+    """Return lower-case byte strings, at least one of which occurs in every lower-cased JSON text with these words.
 
     If no such strings are known, return an empty tuple. Every row must then be parsed.
     """
@@ -186,7 +186,7 @@ def _fragments_of(words: str) -> tuple[bytes, ...]:
     if letter is None:
         return ()
     forms = {letter, letter.upper(), letter.title()}
-    # `bytes.lower` changes only ASCII letters, such as hexadecimal digits of escapes. Other UTF-8 is unchanged.
+    # `bytes.lower` changes only ASCII letters, such as hexadecimal digits of escapes. Other characters are unchanged.
     return tuple({each for form in forms for each in (form.encode("utf-8", "replace"), _escaped(form))})
 
 
@@ -202,7 +202,7 @@ def _hits_in(rows: _Rows, needle: Needle, is_cancelled: Callable[[], bool]) -> I
             if is_cancelled():
                 raise Cancelled
             start, size = rows.offsets[first], rows.offsets[end - 1] + rows.sizes[end - 1] - rows.offsets[first]
-            # Of a line longer than `LONGEST_LINE`, only the start is searched, and it is not parsed.
+            # Search only the start of a line longer than `LONGEST_LINE`. A match there counts without parsing.
             piece = os.pread(file.fileno(), min(size, LONGEST_LINE), start)
 
             def row_at(position: int, start: int = start) -> int:
@@ -250,7 +250,7 @@ def _contains(raw: bytes, size: int, needle: Needle) -> bool:
 
 
 def _conversation_of(row: JsonObject) -> list[object]:
-    """Return the parts of a record's conversation: of its prompt, its response or its failure."""
+    """Return the parts of a record's conversation from the prompt, the response and the failure."""
     params, response, failure = row.get(PARAMS_KEY), row.get("response"), row.get(FAILURE_CONVERSATION_KEY)
     parts: list[object] = []
     if isinstance(params, dict):
@@ -263,7 +263,7 @@ def _conversation_of(row: JsonObject) -> list[object]:
 
 
 def _contains_text(waiting: list[object], words: str) -> bool:
-    """Return whether a text in these values contains `words`, which must be in lower case. Empty the list."""
+    """Return whether a string in `waiting`, at any depth, contains the lower-case text `words`. Modify `waiting`."""
     # Do not recurse, because a hostile row may be nested too deeply.
     while waiting:
         value = waiting.pop()

@@ -186,7 +186,7 @@ def test_only_complete_rewarded_conversations_become_rows(tmp_path, complete_and
     (row,) = read_rows(prepare(tmp_path / "rows.jsonl", rollouts=path))
     assert row["exp_cal_state"] == first["exp_cal_state"]
     write_rows(path, rollouts[1:])
-    with pytest.raises(DataError, match="no rollout earned its reward"):
+    with pytest.raises(DataError, match="no rollout has the reward 1 and a user that followed its script"):
         prepare(tmp_path / "none.jsonl", rollouts=path)
     assert not (tmp_path / "none.jsonl").exists()
 

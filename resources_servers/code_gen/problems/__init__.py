@@ -1,1 +1,1 @@
-"""Generated programming problems: families of them, their tests and their wording."""
+"""Families of generated programming problems, with their tests and wording."""

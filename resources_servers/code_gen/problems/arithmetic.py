@@ -10,7 +10,7 @@ COPRIME = "[d for d in range(1, n + 1) if gcd(d, n) == 1]"
 
 
 def recurrence(chance: random.Random) -> Problem:
-    """Draw a problem: compute a distant term of a linear recurrence."""
+    """Draw a problem about computing a distant term of a linear recurrence."""
     first, second = chance.randint(0, 9), chance.randint(1, 9)
     a, b, c = chance.randint(1, 7), chance.randint(1, 7), chance.randint(0, 9)
     modulus = chance.choice((10, 97, 1000, 1009, 65_537, 1_000_003))
@@ -42,7 +42,7 @@ def member(n):
 
 
 def steps(chance: random.Random) -> Problem:
-    """Draw a problem: count the steps of a process on a number."""
+    """Draw a problem about repeatedly applying a rule to a number."""
     divisor, factor, plus = chance.randint(2, 4), chance.randint(2, 6), chance.randint(1, 9)
     cap = chance.choice((50, 100, 200))
     finish, result = chance.choice(
@@ -75,7 +75,7 @@ def follow(n):
 
 
 def counted(chance: random.Random) -> Problem:
-    """Draw a problem: count the numbers of a range that have certain properties."""
+    """Draw a problem about counting the numbers in a range that have certain properties."""
     a, b = sorted(chance.sample(range(2, 13), 2))
     digit, other, total = chance.randint(1, 9), chance.randint(0, 9), chance.randint(4, 14)
     properties = (
@@ -115,7 +115,7 @@ def search(low, high):
 
 
 def notation(chance: random.Random) -> Problem:
-    """Draw a problem: convert a number to or from a notation with invented digits."""
+    """Draw a problem about converting numbers to or from a notation with made-up digits."""
     base = chance.randint(3, 9)
     digits = "".join(chance.sample("abcdefghjkmnpqrstuvwxyz", base))
     if chance.random() < 0.5:
@@ -155,7 +155,7 @@ def read(text):
 
 
 def clocks(chance: random.Random) -> Problem:
-    """Draw a problem: add durations on a planet's clock."""
+    """Draw a problem about adding durations to the time on a fictional planet."""
     hours, minutes = chance.choice((9, 10, 18, 20, 28, 30)), chance.choice((24, 40, 45, 50, 80, 100))
     back = chance.random() < 0.5
     code = f"""\

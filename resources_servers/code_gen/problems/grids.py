@@ -11,19 +11,19 @@ CORNERS = {"up-left": (-1, -1), "up-right": (-1, 1), "down-left": (1, -1), "down
 
 
 def grid(draw: random.Random, letters: str, most: int = 8) -> list[str]:
-    """Return a grid whose rows are equally long."""
+    """Return a random grid whose rows are equally long."""
     height, width = draw.randint(1, most), draw.randint(1, most)
     return ["".join(draw.choice(letters) for _ in range(width)) for _ in range(height)]
 
 
 def table(draw: random.Random, low: int = -9, high: int = 30, most: int = 6) -> list[list[int]]:
-    """Return a table whose rows are equally long."""
+    """Return a random table whose rows are equally long."""
     height, width = draw.randint(1, most), draw.randint(1, most)
     return [[draw.randint(low, high) for _ in range(width)] for _ in range(height)]
 
 
 def life(chance: random.Random) -> Problem:
-    """Draw a problem: play steps of a cellular automaton."""
+    """Draw a problem about simulating steps of a cellular automaton."""
     born, kept = (sorted(chance.sample(range(1, 6), chance.randint(1, 3))) for _ in range(2))
     alive, dead, steps = chance.choice("#@Xo"), chance.choice(".-_"), chance.randint(1, 3)
     code = f"""\
@@ -63,7 +63,7 @@ def play(grid):
 
 
 def regions(chance: random.Random) -> Problem:
-    """Draw a problem: measure the connected regions of a grid."""
+    """Draw a problem about measuring the connected regions of a grid."""
     land, sea = chance.sample("#.~oXw", 2)
     corners = chance.random() < 0.5
     moves = [*SIDES.values(), *(CORNERS.values() if corners else ())]
@@ -115,7 +115,7 @@ def measure(grid):
 
 
 def shortest_path(chance: random.Random) -> Problem:
-    """Draw a problem: find the shortest path of a piece with special moves."""
+    """Draw a problem about finding the shortest path of a piece with special moves."""
     kinds = (
         ("one cell to a side", list(SIDES.values())),
         ("one cell to a side or diagonally", [*SIDES.values(), *CORNERS.values()]),
@@ -186,7 +186,7 @@ TURNS = (
 
 
 def turned(chance: random.Random) -> Problem:
-    """Draw a problem: apply several changes to a table, one after another."""
+    """Draw a problem about applying several changes to a table, one after another."""
     steps = chance.sample(TURNS, 3)
     lines = "\n".join(f"    table = {code}" for _, code in steps)
     finish, gives, result = chance.choice(
@@ -209,7 +209,7 @@ def turned(chance: random.Random) -> Problem:
 
 
 def best_path(chance: random.Random) -> Problem:
-    """Draw a problem: find the best sum along a path through a table."""
+    """Draw a problem about finding the best sum along a path through a table."""
     moves = dict(chance.sample([("right", (0, 1)), ("down", (1, 0)), ("diagonally down-right", (1, 1))], 2))
     most = chance.random() < 0.5
     toll = chance.randint(0, 6)
@@ -238,7 +238,7 @@ def best_sum(table):
 
 
 def blocks(chance: random.Random) -> Problem:
-    """Draw a problem: measure rectangles of a fixed size in a table."""
+    """Draw a problem about measuring rectangles of a fixed size in a table."""
     height, width = chance.randint(1, 3), chance.randint(2, 3)
     what, code_of = chance.choice(
         (

@@ -1,4 +1,4 @@
-"""Problems about lists of integers: keep some, change them, return something about the rest."""
+"""Problems about filtering, mapping and reducing lists of integers, and about their windows and pairs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Step(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """The last part of a pipeline, the type of its result, and helper code."""
+    """The last step of a pipeline, with the type of its result and with helper code."""
 
     text: str
     code: str
@@ -159,7 +159,7 @@ def xor_all(values):
 
 
 def pipeline(chance: random.Random) -> Problem:
-    """Draw a problem: filter, map and reduce a list."""
+    """Draw a problem about filtering, mapping and reducing a list."""
     keep, change, finish = _keep(chance), _change(chance), _finish(chance)
     code = f"""\
 {finish.helper}def solve_list(numbers):
@@ -183,7 +183,7 @@ def pipeline(chance: random.Random) -> Problem:
 
 
 def numbers(draw: random.Random, most: int = 14, low: int = -40, high: int = 99) -> list[int]:
-    """Return a list of integers, often with repeated ones."""
+    """Return a list of random integers, often with repetitions."""
     count = draw.randint(1, most)
     if draw.random() < 0.4:
         few = [draw.randint(low, high) for _ in range(3)]
@@ -192,7 +192,7 @@ def numbers(draw: random.Random, most: int = 14, low: int = -40, high: int = 99)
 
 
 def windows(chance: random.Random) -> Problem:
-    """Draw a problem: measure each window of a fixed length."""
+    """Draw a problem about measuring each window of a fixed length in a list."""
     size = chance.randint(2, 6)
     what, code = chance.choice(
         (
@@ -233,7 +233,7 @@ def measure_windows(numbers):
 
 
 def pairs_with_property(chance: random.Random) -> Problem:
-    """Draw a problem: count the pairs of a list that have a property."""
+    """Draw a problem about counting the pairs of list elements that have a property."""
     k, m = chance.randint(2, 40), chance.randint(2, 9)
     text, code = chance.choice(
         (

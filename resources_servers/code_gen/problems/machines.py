@@ -1,4 +1,4 @@
-"""Problems that follow a list of commands: machines, robots, queues and accounts."""
+"""Problems about executing a list of commands: machines, robots, queues and accounts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VERBS = (
 
 
 def stack_machine(chance: random.Random) -> Problem:
-    """Draw a problem: run a stack machine whose commands have invented names."""
+    """Draw a problem about a stack machine whose commands have made-up names."""
     operations = (
         ("pops two numbers, b and then a, and pushes a + b", 2, "stack.append(a + b)"),
         ("pops two numbers, b and then a, and pushes a - b", 2, "stack.append(a - b)"),
@@ -75,7 +75,7 @@ def run(commands):
 
 
 def robot(chance: random.Random) -> Problem:
-    """Draw a problem: follow a robot on a board."""
+    """Draw a problem about a robot that moves on a board."""
     width, height = chance.randint(3, 9), chance.randint(3, 9)
     left, right, ahead, back = chance.sample("abcdefgLRFBxyz", 4)
     edge, rule = chance.choice(
@@ -138,7 +138,7 @@ def walk(moves):
 
 
 def accounts(chance: random.Random) -> Problem:
-    """Draw a problem: book the entries of an account with special rules."""
+    """Draw a problem about an account that posts entries under special rules."""
     start, limit, fee = chance.randint(0, 60), chance.choice((0, 20, 50)), chance.randint(1, 9)
     refused, bonus = chance.choice(("skipped", "counted")), chance.randint(40, 90)
     finish, gives, result = chance.choice(
@@ -184,7 +184,7 @@ def book(entries):
 
 
 def cache(chance: random.Random) -> Problem:
-    """Draw a problem: simulate a cache."""
+    """Draw a problem about simulating a cache."""
     size = chance.randint(2, 5)
     rule, touch, out = chance.choice(
         (
@@ -230,7 +230,7 @@ def simulate(pages):
 
 
 def service_queue(chance: random.Random) -> Problem:
-    """Draw a problem: serve customers at several counters."""
+    """Draw a problem about serving customers at several counters."""
     counters, pause = chance.randint(1, 4), chance.randint(0, 3)
     shortest = chance.random() < 0.5
     order = "the shortest first, and the earlier one in a tie" if shortest else "in this order"

@@ -1,4 +1,4 @@
-"""A generated problem: its statement, its reference solution and inputs to test it with."""
+"""Generated problems, each with a statement, a reference solution and test inputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Kind:
     show: str = "print({})"
     """The statement that prints a value."""
     to_text: Callable[[Any], str] = str
-    """The function that writes a value as a part of the input."""
+    """The function that formats a value for the input."""
 
     def to_output(self, value: object) -> str:
         """Return the text that `show` prints for a value."""
@@ -93,11 +93,11 @@ class Problem:
     code: str
     draw: Callable[[random.Random], Sequence[Any]]
     edges: Sequence[Sequence[Any]] = ()
-    """Arguments of edge cases, which are always among the tests."""
+    """Arguments of edge cases. The tests always contain these cases."""
 
 
 class Case(NamedTuple):
-    """The arguments of one test and the result that the reference returns, as JSON."""
+    """The arguments of one test and the result of the reference solution, both as JSON."""
 
     arguments: tuple[str, ...]
     result: str
@@ -110,7 +110,8 @@ Family = Callable[[random.Random], Problem]
 def cases_of(problem: Problem, chance: random.Random) -> list[Case] | None:
     """Return the tests of a problem, starting with two typical tests that have different results.
 
-    Return None if a program that returns a constant or one of its arguments would pass too many tests.
+    Return None if there are too few tests, or if a program that returns a constant or one of its arguments would pass
+    too many of them.
     """
     names: dict[str, Any] = {}
     exec(compile(problem.code, f"<{problem.name}>", "exec", dont_inherit=True), names)

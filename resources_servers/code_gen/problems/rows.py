@@ -36,7 +36,7 @@ def generated_rows(seed: int) -> Iterator[dict[str, Any]]:
 
 
 def task_of(row: dict[str, Any]) -> str:
-    """Return the reference function, which identifies the task whether it asks for a function or for a program."""
+    """Return the reference function's code as the task's id. A function row and a program row may share a task."""
     reference: str = row["verifier_metadata"]["reference"]
     return reference.partition("\nlines = iter(")[0].strip()
 

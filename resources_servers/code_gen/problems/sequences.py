@@ -10,7 +10,7 @@ from resources_servers.code_gen.problems.problem import INT, NUMBERS, TABLE, TEX
 
 
 def coins(chance: random.Random) -> Problem:
-    """Draw a problem: pay amounts with given coins."""
+    """Draw a problem about paying amounts with given coins."""
     values = sorted(chance.sample(range(1, 25), chance.randint(2, 4)))
     if chance.random() < 0.5:
         modulus = chance.choice((1000, 9973, 1_000_007))
@@ -47,7 +47,7 @@ def pay(amount):
 
 
 def spaced_choice(chance: random.Random) -> Problem:
-    """Draw a problem: choose numbers that are far enough apart."""
+    """Draw a problem about choosing numbers that are far enough apart."""
     gap, price, most = chance.randint(2, 5), chance.randint(0, 9), chance.choice((None, 2, 3))
     cost = f" Each chosen number costs {price}, which is subtracted." if price else ""
     bound = f" At most {most} numbers may be chosen." if most else ""
@@ -79,7 +79,7 @@ def best_total(numbers):
 
 
 def chains(chance: random.Random) -> Problem:
-    """Draw a problem: find the longest subsequence with a property."""
+    """Draw a problem about finding the longest subsequence with a property."""
     k, m = chance.randint(1, 12), chance.randint(2, 7)
     text, code_of = chance.choice(
         (
@@ -126,7 +126,7 @@ def longest_chain(numbers):
 
 
 def stretches(chance: random.Random) -> Problem:
-    """Draw a problem: count or measure contiguous parts of a list."""
+    """Draw a problem about counting or measuring contiguous parts of a list."""
     k, m, few = chance.randint(5, 60), chance.randint(2, 9), chance.randint(1, 4)
     text, condition = chance.choice(
         (
@@ -169,7 +169,7 @@ def examine(numbers):
 
 
 class Task(NamedTuple):
-    """A task about bookings: its wording, the type of its result, and the body of the reference."""
+    """A task about bookings: its wording, the type of its result, and the body of the reference solution."""
 
     text: str
     gives: Kind
@@ -242,7 +242,7 @@ def _rejected(chance: random.Random) -> Task:
 
 
 def intervals(chance: random.Random) -> Problem:
-    """Draw a problem: combine or choose intervals."""
+    """Draw a problem about combining or choosing intervals."""
     task = chance.choice((_joined, _busy_days, _most_bookings, _rejected))(chance)
 
     def draw(chance: random.Random) -> list[list[list[int]]]:
@@ -264,7 +264,7 @@ def intervals(chance: random.Random) -> Problem:
 
 
 def common_part(chance: random.Random) -> Problem:
-    """Draw a problem: score what two texts have in common."""
+    """Draw a problem about scoring a matching between the letters of two texts."""
     double, loss = "".join(sorted(chance.sample("abcd", 2))), chance.randint(0, 2)
     high = chance.randint(2, 6)
     minus = f" Each letter of either text that is not matched costs {loss}." if loss else ""
@@ -295,7 +295,7 @@ def score(left, right):
 
 
 def packing(chance: random.Random) -> Problem:
-    """Draw a problem: pack a bag under special rules."""
+    """Draw a problem about packing a bag under special rules."""
     kind, bonus, size = chance.randrange(3), chance.randint(2, 9), chance.randint(2, 5)
     rule = (
         "each item may be taken once",

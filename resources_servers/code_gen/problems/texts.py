@@ -50,7 +50,7 @@ VOWELS = "aeiou"
 
 
 def words(draw: random.Random, most: int = 10) -> list[str]:
-    """Return words in lower case, often with repeated ones."""
+    """Return random lowercase words, often with repetitions."""
     return [draw.choice(POOL) for _ in range(draw.randint(1, most))]
 
 
@@ -137,7 +137,7 @@ def _finish(chance: random.Random) -> Finish:
 
 
 def pipeline(chance: random.Random) -> Problem:
-    """Draw a problem: filter, map and reduce a list of words."""
+    """Draw a problem about filtering, mapping and reducing a list of words."""
     keep, change, finish = _keep(chance), _change(chance), _finish(chance)
     code = f"""\
 def solve_words(words):
@@ -154,7 +154,7 @@ def solve_words(words):
 
 
 def run_lengths(chance: random.Random) -> Problem:
-    """Draw a problem: encode the runs of a text."""
+    """Draw a problem about run-length encoding."""
     fewest, mark = chance.randint(2, 4), chance.choice(("*", "#", "~", "^"))
     front = chance.random() < 0.5
     form = f"its length, '{mark}' and the letter" if front else f"the letter, '{mark}' and its length"
@@ -183,7 +183,7 @@ def encode(text):
 
 
 def brackets(chance: random.Random) -> Problem:
-    """Draw a problem: check or measure invented brackets."""
+    """Draw a problem about nested brackets. Pairs of letters, such as `b` and `d`, may count as brackets, too."""
     pairs = chance.sample(("()", "[]", "{}", "<>", "bd", "pq", "uv", "LJ", "/\\", "AV"), chance.randint(2, 3))
     named = ", ".join(f"'{left}' closed by '{right}'" for left, right in pairs)
     rule = f"The brackets are {named}. A text is balanced if each bracket is closed in the right order"
@@ -237,7 +237,7 @@ def check_brackets(text):
 
 
 def edits(chance: random.Random) -> Problem:
-    """Draw a problem: compute a weighted edit distance."""
+    """Draw a problem about computing a weighted edit distance."""
     insert, delete, replace = chance.randint(1, 5), chance.randint(1, 5), chance.randint(1, 7)
     code = f"""\
 def edit_cost(source, target):
@@ -264,7 +264,7 @@ def edit_cost(source, target):
 
 
 def wrapped(chance: random.Random) -> Problem:
-    """Draw a problem: break words into lines."""
+    """Draw a problem about wrapping words into lines."""
     width, mark = chance.randint(9, 24), chance.choice((".", "_", "-", "*"))
     align = chance.choice(("left", "right"))
     pad = f"line.ljust({width}, '{mark}')" if align == "left" else f"line.rjust({width}, '{mark}')"

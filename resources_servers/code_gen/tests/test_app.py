@@ -450,7 +450,7 @@ async def test_answer_without_complete_block_earns_nothing(server, answer):
 @pytest.mark.parametrize(
     ("tests", "message"),
     [
-        ({}, "no tests"),
+        ({}, "tests are missing"),
         ({"inputs": ["1"], "outputs": []}, "1 inputs and 0 outputs"),
         ({"check": "assert True"}, "fn_name is missing"),
         ({**DOUBLE_CHECK, "check": "assert double(2) = 4"}, "check is not Python: "),

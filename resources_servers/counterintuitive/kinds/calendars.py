@@ -1,4 +1,4 @@
-"""Custom calendars: weeks, months, leap years and clocks with other lengths."""
+"""Tasks with custom calendars: weeks, months, years and clock hours of unusual lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corrections during a conversation: cancelled ones, changed rules, and people who are not allowed to correct."""
+"""Tasks about corrections: some are cancelled, some change a rule, and some come from a person without permission."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CANCEL = (
 )
 CANCELLED_AT_LAST = ("pcx", "pccxx", "pcxcx", "pccx", "pcccxx", "pccxcx", "pcccx", "pccccxx", "pcccxcx")
 NAMED_AT_LAST = ("pc", "pcc", "pcxc", "pccxc")
-"""Histories of a price: p names it, c corrects it, x cancels the latest correction.
+"""Histories of a price: p names the price, c corrects it, and x cancels the latest correction.
 
 In `CANCELLED_AT_LAST`, the first price and the first and second correction are equally often the final price.
 """
@@ -46,7 +46,7 @@ PLANS = (
 
 
 def price(rng: random.Random, is_twisted: bool) -> Draft:
-    """Draw a task that calculates with a price, some of whose corrections were cancelled."""
+    """Draw a task about a price that is corrected one or more times. Corrections can be cancelled, too."""
     history = rng.choice(CANCELLED_AT_LAST if is_twisted else NAMED_AT_LAST)
     goods, count = rng.choice(CRATES), rng.randint(3, 15)
     fresh = iter(rng.sample(range(11, 99), len(history)))
@@ -109,7 +109,7 @@ def authority(rng: random.Random, is_twisted: bool) -> Draft:
         f"You keep {place(rng, (scene,))}. Several people write; each message begins with the sender's name. You keep "
         f"one figure: {thing}. {rights}. Acknowledge every message, but act only on valid changes."
     )
-    # In half of the tasks, a guest's change is the valid one, so that ignoring all guests does not pay.
+    # In half of the tasks, a guest's change is the valid one, so that a policy that ignores all guests fails.
     is_by_guest = rng.random() < 0.5
     while True:
         turns = list(_turns(rng, people, values))
@@ -133,7 +133,7 @@ class Turn(NamedTuple):
 
 
 def _last_valid(turns: list[Turn]) -> Turn:
-    """Return the last change by the first speaker, or by a guest of that person."""
+    """Return the last change by the first speaker or by a guest with the first speaker's permission."""
     allowed, valid = {turns[0].speaker}, turns[0]
     for turn in turns:
         if turn.guest is None:
@@ -144,14 +144,15 @@ def _last_valid(turns: list[Turn]) -> Turn:
 
 
 def _turns(rng: random.Random, people: list[str], values: tuple[int, int]) -> Iterator[Turn]:
-    """Yield changes and permissions. The first person has the right to both, and the last turn is a change."""
+    """Yield turns that set the figure or allow a guest to change it. The first and the last turn set it."""
     count = rng.randint(3, 5)
     figures = rng.sample(range(*values), count)
     yield Turn(people[0], figures[0])
     for figure in figures[1:]:
         speaker = rng.choice(people)
         if rng.random() < 0.6:
-            # Only the first person may give permissions. Choose from two people, so that half of them are invalid.
+            # Only the first person may give permissions. Choose from two people, so that half of the permissions are
+            # invalid.
             host = rng.choice(people[:2])
             guest = rng.choice([each for each in people[1:] if each != host])
             yield Turn(host, 0, guest)

@@ -1,4 +1,4 @@
-"""Inverted formats: swapped boxes, planted mistakes, lists from the end, columns under the wrong heading."""
+"""Tasks with inverted formats: swapped boxes, planted mistakes, reversed lists, columns under the wrong heading."""
 
 from __future__ import annotations
 

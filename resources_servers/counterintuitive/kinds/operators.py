@@ -1,4 +1,4 @@
-"""Redefined operators: signs with another meaning, another order of calculation, other comparisons."""
+"""Tasks that redefine operators: signs with other meanings, another order of calculation, other comparisons."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def comparison(rng: random.Random, is_twisted: bool) -> Draft:
 
 
 def _lines(rng: random.Random, meanings: Mapping[str, str], count: int) -> list[tuple[int, str, int]]:
-    """Draw comparisons such that each number of true ones, from none to all, is equally likely."""
+    """Draw comparisons such that each number of true comparisons, from none to all, is equally likely."""
     lines: list[tuple[int, str, int]] = []
     true = rng.randint(0, count)
     while len(lines) < count:
@@ -113,7 +113,7 @@ def _lines(rng: random.Random, meanings: Mapping[str, str], count: int) -> list[
 def _redefined(
     rng: random.Random, usual: Mapping[str, str], meanings: list[str], *, is_twisted: bool
 ) -> dict[str, str]:
-    """Return the meaning of each sign. If `is_twisted`, at least one sign has an unusual meaning."""
+    """Return a meaning for each operator sign. If `is_twisted`, at least one sign has an unusual meaning."""
     changed = rng.sample(list(usual), rng.randint(1, len(usual))) if is_twisted else []
     return {
         sign: rng.choice([each for each in meanings if each != meaning]) if sign in changed else meaning

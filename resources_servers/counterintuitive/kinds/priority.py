@@ -1,4 +1,4 @@
-"""Priority: rules over wishes, instructions over documents, and sources that contradict each other."""
+"""Tasks about priority: rules over requests, instructions over documents, and sources that contradict each other."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ READ_LAST = "the document"
 
 
 def quote(rng: random.Random, is_twisted: bool) -> Draft:
-    """Draw a task: quote a price for a customer who declines charges, some of which are mandatory."""
+    """Draw a task about a quote for a customer who declines charges, some of which are mandatory."""
     charges = {name: rng.randint(2, 19) for name in rng.sample(CHARGES, 4)}
     rules, defaults = list(charges)[:2], list(charges)[2:]
     refused = [*(rng.sample(rules, rng.randint(1, 2)) if is_twisted else []), *rng.sample(defaults, rng.randint(0, 1))]
@@ -60,7 +60,7 @@ def quote(rng: random.Random, is_twisted: bool) -> Draft:
 
 
 def note(rng: random.Random, is_twisted: bool) -> Draft:
-    """Draw a task: add up figures from a document that asks for another result."""
+    """Draw a task about adding up figures from a document that asks for another result."""
     stock = {goods: rng.randint(3, 90) for goods in rng.sample(GOODS, 5)}
     wanted = rng.sample(list(stock), rng.randint(2, 3))
     name = f"stock_{rng.randint(100, 999)}.txt"
@@ -91,7 +91,7 @@ def note(rng: random.Random, is_twisted: bool) -> Draft:
 
 
 def sources(rng: random.Random, is_twisted: bool) -> Draft:
-    """Draw a task: fill in a contract from three sources. The document was read last and has all values."""
+    """Draw a task about a contract with three sources. The source that is read last, a document, has all values."""
     order = rng.sample(SOURCES, 3)
     while (order[0] == READ_LAST) == is_twisted:
         rng.shuffle(order)

@@ -1,4 +1,4 @@
-"""Custom units: other money, other dozens, other conversions, other ways to write numbers."""
+"""Tasks with custom units: unusual money, dozens, conversions and number notations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OTHER_COUNTS = {"dozen": (10, 11, 13, 14), "score": (16, 18, 22, 25), "gross": (
 
 
 class Conversion(NamedTuple):
-    """A unit, the smaller unit into which it is divided, and factors between them: the usual one and others."""
+    """A unit, the smaller unit into which it is divided, and the factors between them: the usual and unusual ones."""
 
     large: str
     small: str

@@ -1,4 +1,4 @@
-"""Redefined words: actions, directions and grades that mean something else here."""
+"""Tasks that redefine words: actions, directions and grades get an unusual meaning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from resources_servers.counterintuitive.drafts import (
 
 
 class Desk(NamedTuple):
-    """A team that uses one of three words to decide about everything that arrives."""
+    """A team that chooses one of three words, such as `approve`, for each thing that arrives."""
 
     scene: str
     thing: str

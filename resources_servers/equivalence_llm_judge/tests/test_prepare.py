@@ -67,5 +67,5 @@ def test_made_splits_are_distinct_and_disjoint(tmp_path):
 
 
 def test_split_of_a_converted_file_is_rejected(tmp_path):
-    with pytest.raises(UsageError, match="only made rows have splits"):
+    with pytest.raises(UsageError, match="only generated rows have splits"):
         prepare(tmp_path / "rows.jsonl", written(tmp_path, LINE), split="train")

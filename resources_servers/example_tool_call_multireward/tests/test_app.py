@@ -126,7 +126,7 @@ async def test_row_tools_use_their_own_schema(server):
 
 @pytest.mark.parametrize("items", [[call("count"), "Done."], [RIGHT, "Done."], [""]])
 async def test_invalid_tool_schema_fails_the_rollout(server, items):
-    with pytest.raises(InvalidTask, match="the row's tool 'count': its parameters are not a JSON Schema"):
+    with pytest.raises(InvalidTask, match="the parameters of the row's tool 'count' are not a JSON Schema"):
         await graded(server, *items, **tools({"type": "many"}))
 
 

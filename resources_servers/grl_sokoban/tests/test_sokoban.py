@@ -206,7 +206,7 @@ async def test_three_consecutive_unreadable_answers_end_the_game(server):
     ("row", "problem"),
     [
         ({"level": "@$"}, "the row's level: the level has 1 boxes for 0 goals"),
-        ({"level": "#@*#"}, "the row's level: it is already solved"),
+        ({"level": "#@*#"}, "the row's level: the level is already solved"),
         ({"seed": 1, "num_boxes": 9}, "num_boxes"),
         ({"seed": 1, "dim_room": [2, 90]}, "4 to 16 squares"),
         ({"seed": 1, "dim_room": [4, 4], "num_boxes": 6}, "Use a larger room or fewer boxes"),

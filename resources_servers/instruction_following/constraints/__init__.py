@@ -1,8 +1,9 @@
-"""Constraints on the form of a text that a program can check: those of IFEval, 56 of IFBench's 58, and more.
+"""Programmatically checkable constraints on a text's form: all of IFEval's, 56 of IFBench's 58, and others.
 
-Ids and arguments are those of the public data (`keywords:frequency` with `keyword`, `frequency` and `relation`); the
-checks are our own. Each check is a function `(text, *, its arguments) -> bool`, listed under its ids in its module's
-`CHECKS`. Every check takes linear time, even for a hostile text.
+The ids and arguments are the same as in the public data, such as `keywords:frequency` with the arguments `keyword`,
+`frequency` and `relation`. The implementations are nemo_gym's own. Each check is a function
+`(text, *, arguments) -> bool`. Each module maps ids to its checks in `CHECKS`. Every check takes linear time, even for
+an adversarial text.
 """
 
 from resources_servers.instruction_following.constraints.registry import (

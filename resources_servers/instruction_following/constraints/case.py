@@ -14,17 +14,15 @@ _SMALL_IN_TITLES = frozenset({
 
 
 def capital_word_frequency(text: str, *, capital_frequency: Count, capital_relation: Relation = "at least") -> bool:
-    """Require a number of words in capitals."""
+    """Compare the number of words in capitals with `capital_frequency`."""
     return compare(sum(word.isupper() for word in words(text)), capital_relation, capital_frequency)
 
 
 def english_capital(text: str) -> bool:
-    """Require English in capitals only."""
     return text.isupper() and is_in_language(text, "en")
 
 
 def english_lowercase(text: str) -> bool:
-    """Require English in lower case only."""
     return text.islower() and is_in_language(text, "en")
 
 
@@ -40,17 +38,14 @@ def title_case(text: str) -> bool:
 
 
 def no_comma(text: str) -> bool:
-    """Forbid commas."""
     return "," not in text
 
 
 def no_dot(text: str) -> bool:
-    """Forbid full stops."""
     return "." not in text
 
 
 def no_exclamation(text: str) -> bool:
-    """Forbid exclamation marks."""
     return "!" not in text
 
 

@@ -1,4 +1,4 @@
-"""Constraints to repeat some or all of the prompt."""
+"""Constraints that require the prompt, or a part of it, to be repeated."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _LONGEST_PHRASE = 200
 
 
 def repeat_prompt(text: str, *, prompt_to_repeat: Text) -> bool:
-    """Require the prompt, word for word, at the beginning."""
+    """Require the prompt at the beginning of the text. Case is ignored."""
     return text.strip().lower().startswith(prompt_to_repeat.strip().lower())
 
 
 def copying(text: str, *, prompt_to_repeat: Text) -> bool:
-    """Require the prompt and nothing else."""
+    """Require the prompt and nothing else. Case is ignored."""
     return text.strip().lower() == prompt_to_repeat.strip().lower()
 
 
@@ -28,7 +28,7 @@ def copying_multiple(text: str, *, prompt_to_repeat: Text, N: Count) -> bool:  #
 
 
 def copy_span(text: str, *, prompt_to_repeat: Text, n_start: Count, n_end: Count) -> bool:
-    """Require the characters `n_start` to `n_end` of the prompt, counted from 0. The last character is optional."""
+    """Require the characters `n_start` to `n_end` of the prompt, counted from 0. Character `n_end` is optional."""
     given = text.strip().lower()
     prompt = prompt_to_repeat.lower()
     return given in (prompt[n_start:n_end].strip(), prompt[n_start : n_end + 1].strip())
@@ -52,13 +52,13 @@ def repeat_change(text: str, *, prompt_to_repeat: Text) -> bool:
 
 
 def repeat_span(text: str, *, prompt_to_repeat: Text, n_start: Count, n_end: Count) -> bool:
-    """Require the words `n_start` to `n_end` of the prompt, counted from 0. The last word is optional."""
+    """Require the words `n_start` to `n_end` of the prompt, counted from 0. Word `n_end` is optional."""
     given, wanted = text.lower().split(), prompt_to_repeat.lower().split()
     return bool(given) and given in (wanted[n_start:n_end], wanted[n_start : n_end + 1])
 
 
 def repeat_simple(text: str) -> bool:
-    """Require the one sentence that the public data's prompts ask for, and nothing else."""
+    """Require exactly the sentence `_ONLY_THIS`, which the prompts of the public data ask for."""
     return text.strip().lower() == _ONLY_THIS.lower()
 
 

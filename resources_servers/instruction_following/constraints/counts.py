@@ -1,4 +1,4 @@
-"""Constraints on counts and shares: numbers, pronouns, conjunctions, kinds of sentences, punctuation."""
+"""Constraints on counts and shares, for example of numbers, pronouns, kinds of sentences and punctuation marks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NAMES = frozenset({
     "Mason", "Matthew", "Mia", "Nathan", "Nicholas", "Noah", "Nora", "Olivia", "Owen", "Penelope", "Ryan",
     "Samuel", "Scarlett", "Sophia", "Stella", "Thomas", "Victoria", "Zoe",
 })  # fmt: skip
-"""The names in the public data."""
+"""The first names that are counted, as in the public data."""
 _TOLERATED_POINTS = 2
 _INTERROBANGS = ("?!", "!?", "‽")
 
@@ -50,7 +50,7 @@ Percentage = Annotated[float, Field(ge=0, le=100)]
 
 
 def numbers(text: str, *, N: Count) -> bool:  # noqa: N803 - the data's name
-    """Require exactly `N` numbers in digits; `1,000`, `2.5` and `3rd` are one each."""
+    """Require exactly `N` numbers in digits. `1,000`, `2.5` and `3rd` count as one each."""
     return sum(len(_NUMBER.findall(word)) for word in bare_words(text)) == N
 
 
@@ -60,29 +60,29 @@ def conjunctions(text: str, *, small_n: Count) -> bool:
 
 
 def pronouns(text: str, *, N: Count) -> bool:  # noqa: N803 - the data's name
-    """Require at least `N` personal, possessive or reflexive pronouns; `she/her` are two."""
+    """Require at least `N` personal, possessive or reflexive pronouns. `she/her` counts as two."""
     return sum(word in _PRONOUNS for word in bare_words(text.lower().replace("/", " "))) >= N
 
 
 def person_names(text: str, *, N: Count) -> bool:  # noqa: N803 - the data's name
-    """Require at least `N` different names from a list of fifty first names."""
+    """Require at least `N` different names from `_NAMES`."""
     return len(_NAMES.intersection(tokens(text))) >= N
 
 
 def trigram_overlap(text: str, *, reference_text: Text, percentage: Percentage) -> bool:
-    """Require `percentage` % of the text's distinct character trigrams to be in the reference, within 2 points."""
+    """Require `percentage` ± 2 percent of the text's distinct character trigrams to occur in the reference text."""
     ours, theirs = _trigrams(text), _trigrams(reference_text)
     return bool(ours) and abs(100 * len(ours & theirs) / len(ours) - percentage) <= _TOLERATED_POINTS
 
 
 def punctuation(text: str) -> bool:
-    """Require an interrobang, and outside of it each of . , ! ? ; : as well."""
+    """Require an interrobang and, apart from it, each of the marks . , ! ? ; : at least once."""
     interrobang = next((mark for mark in _INTERROBANGS if mark in text), None)
     return interrobang is not None and all(mark in text.replace(interrobang, "", 1) for mark in ".,!?;:")
 
 
 def stop_words(text: str, *, percentage: Percentage) -> bool:
-    """Allow at most this percentage of stop words, such as `the`, `of` and `is`."""
+    """Require at most `percentage` % of the words to be stop words, such as `the`, `of` and `is`."""
     found = [word.lower() for word in tokens(text)]
     return bool(found) and 100 * sum(word in _STOP_WORDS for word in found) <= percentage * len(found)
 
@@ -100,13 +100,12 @@ def sentence_balance(text: str) -> bool:
 
 
 def equal_sentences(text: str) -> bool:
-    """Require three sentences with the same number of characters and without a repeated word."""
+    """Require three sentences of the same length in characters. No word may be repeated in the text."""
     found = sentences(text)
     return len(found) == 3 and len(set(map(len, found))) == 1 and unique_words(text)
 
 
 def unique_words(text: str) -> bool:
-    """Forbid repeated words."""
     found = [word.lower() for word in words(text)]
     return len(set(found)) == len(found)
 
@@ -116,7 +115,7 @@ def _trigrams(text: str) -> set[str]:
 
 
 def _kinds(text: str) -> dict[str, int]:
-    """Count the sentences that end with each mark."""
+    """Count the sentences that end with `.`, `?` and `!`."""
     kinds = {".": 0, "?": 0, "!": 0}
     for sentence in sentences(text):
         mark = sentence.rstrip("\"'”’)]*_»")[-1:]

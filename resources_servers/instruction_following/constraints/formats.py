@@ -1,4 +1,4 @@
-"""Constraints that require marks and parts in a text: titles, lists, sections, placeholders, JSON."""
+"""Constraints on the format of a text: titles, lists, sections, placeholders and JSON."""
 
 from __future__ import annotations
 
@@ -20,39 +20,38 @@ _ASTERISKS = "******"
 _EDGES = string.punctuation + string.whitespace
 _LETTERED = re.compile(r"\W*[aA]\W*[bB]\W*[cC]\W*")
 _NEAR = 40
-"""The number of characters on each side of a sentence's end that are searched for its emoji."""
+"""The number of characters that are searched for an emoji before and after the end of a sentence."""
 _AFTER_EMOJI = " .!?…\"'”’)*_\ufe0f\u200d"
 
 
 def number_placeholders(text: str, *, num_placeholders: Count) -> bool:
-    """Require at least this many placeholders such as `[address]`."""
+    """Require at least `num_placeholders` placeholders, such as `[address]`."""
     return len(_PLACEHOLDER.findall(text)) >= num_placeholders
 
 
 def postscript(text: str, *, postscript_marker: Text) -> bool:
-    """Require a postscript that starts with its marker."""
     pattern = _POSTSCRIPTS.get(postscript_marker.strip())
     lower = text.lower()
     return postscript_marker.strip().lower() in lower if pattern is None else pattern.search(lower) is not None
 
 
 def number_bullet_lists(text: str, *, num_bullets: Count) -> bool:
-    """Require exactly this many bullet points: lines that begin with `*` or `-`, except rules such as `---`."""
+    """Require exactly `num_bullets` lines that begin with `*` or `-`. Rules such as `---` do not count."""
     return sum(map(_is_bullet, text.split("\n"))) == num_bullets
 
 
 def constrained_response(text: str) -> bool:
-    """Require one of three answers, word for word."""
+    """Require one of the sentences in `_CONSTRAINED_ANSWERS`, word for word."""
     return any(answer in text for answer in _CONSTRAINED_ANSWERS)
 
 
 def number_highlighted_sections(text: str, *, num_highlights: Count) -> bool:
-    """Require at least this many highlights, `*like this*` or `**like this**`."""
+    """Require at least `num_highlights` highlights, `*like this*` or `**like this**`."""
     return sum(bool((match[1] or match[2]).strip()) for match in _HIGHLIGHT.finditer(text)) >= num_highlights
 
 
 def multiple_sections(text: str, *, section_spliter: Text, num_sections: Count) -> bool:
-    """Require at least this many sections that start with `section_spliter` and a number, such as `Section 1`."""
+    """Require at least `num_sections` sections that start with `section_spliter` and a number, such as `Section 1`."""
     return len(re.findall(rf"{re.escape(section_spliter.strip())}\s?[0-9]+", text)) >= num_sections
 
 
@@ -199,7 +198,7 @@ def _deepest(text: str, opening_of: dict[str, str]) -> int:
         if character in opening_of.values():
             open_.append(character)
         elif character in opening_of and open_ and open_[-1] == opening_of[character]:
-            # Count only brackets that are closed again.
+            # Measure the depth at closing brackets, so that brackets that are never closed do not count.
             deepest = max(deepest, len(open_))
             open_.pop()
         elif character in opening_of:

@@ -21,17 +21,17 @@ from resources_servers.instruction_following.constraints.texts import (
 
 
 def existence(text: str, *, keywords: list[Text]) -> bool:
-    """Require every keyword, as a word or within one."""
+    """Require every keyword, as a word or within a longer word."""
     return all(occurrences(keyword, text) for keyword in keywords)
 
 
 def frequency(text: str, *, keyword: Text, frequency: Count, relation: Relation = "at least") -> bool:
-    """Require a number of occurrences of the keyword, as a word or within one."""
+    """Compare the number of the keyword's occurrences with `frequency`. Occurrences in longer words count, too."""
     return compare(occurrences(keyword.strip(), text), relation, frequency)
 
 
 def frequency_by_default_exact(text: str, *, keyword: Text, frequency: Count, relation: Relation = "exactly") -> bool:
-    """Do the same as `frequency`, but require the exact number if there is no relation."""
+    """Check the same as `frequency`, but require the exact number by default."""
     return compare(occurrences(keyword.strip(), text), relation, frequency)
 
 
@@ -41,17 +41,16 @@ def forbidden_words(text: str, *, forbidden_words: list[Text]) -> bool:
 
 
 def letter_frequency(text: str, *, letter: Text, let_frequency: Count, let_relation: Relation = "at least") -> bool:
-    """Require a number of occurrences of the letter, in either case."""
+    """Compare the number of times that the letter occurs, in upper or lower case, with `let_frequency`."""
     return compare(occurrences(letter.strip() or letter, text), let_relation, let_frequency)
 
 
 def letter_counting(text: str, *, N: Count, relation: Relation = "at least") -> bool:  # noqa: N803 - the data's name
-    """Require a total number of letters."""
+    """Compare the total number of letters with `N`."""
     return compare(sum(character.isalpha() for character in text), relation, N)
 
 
 def word_once(text: str, *, keyword: Text) -> bool:
-    """Require the keyword exactly once."""
     return count_word(keyword, text) == 1
 
 
@@ -63,7 +62,7 @@ def count_increment_word(text: str, *, keyword1: Text, keyword2: Text) -> bool:
 def keywords_multiple(
     text: str, *, keyword1: Text, keyword2: Text, keyword3: Text, keyword4: Text, keyword5: Text
 ) -> bool:
-    """Require the keywords once, twice, three, five and seven times, as words or within them."""
+    """Require `keyword1` to `keyword5` exactly 1, 2, 3, 5 and 7 times. Occurrences in longer words count, too."""
     wanted = zip((keyword1, keyword2, keyword3, keyword4, keyword5), (1, 2, 3, 5, 7), strict=True)
     return all(occurrences(keyword.strip(), text) == count for keyword, count in wanted)
 
@@ -95,7 +94,7 @@ def keyword_in_sentence(text: str, *, word: Text, N: Count) -> bool:  # noqa: N8
 
 
 def start_end(text: str) -> bool:
-    """Require the first word again at the very end."""
+    """Require the last word to be the same as the first. No punctuation may follow the last word."""
     found = words(text)
     return len(found) > 1 and found[0].lower() == found[-1].lower() and text.rstrip().endswith(found[-1])
 
@@ -106,12 +105,12 @@ def palindrome(text: str) -> bool:
 
 
 def ten_palindromes(text: str) -> bool:
-    """Require ten palindromes of five letters or digits or more. They may be the same."""
+    """Require ten palindromes of at least five letters or digits. The same palindrome may be repeated."""
     return sum(len(word) >= 5 and word == word[::-1] for word in bare_words(text.lower())) >= 10
 
 
 def no_adjacent_consecutive(text: str) -> bool:
-    """Forbid neighbouring words whose first letters are neighbours in the alphabet, in that order."""
+    """Forbid neighbouring words whose first letters are consecutive in the alphabet, such as `big cat`."""
     initials = [ord(word[0].lower()) for word in words(text)]
     return all(after != before + 1 for before, after in itertools.pairwise(initials))
 

@@ -17,7 +17,7 @@ Language = Literal[
 ]  # fmt: skip
 
 READ_FROM = 20_000
-"""The number of characters that are examined. The rest is assumed to be in the same language."""
+"""The number of characters that are examined. The rest of the text is assumed to be in the same language."""
 
 _SCRIPTS: dict[str, frozenset[str]] = {
     "bn": frozenset({"BENGALI"}), "el": frozenset({"GREEK"}), "gu": frozenset({"GUJARATI"}),
@@ -85,8 +85,9 @@ def japanese_words(text: str, *, N: Annotated[int, Field(ge=1)]) -> bool:  # noq
 
 
 def is_in_language(text: str, language: Language) -> bool:
-    """Return whether half of the letters are in the language's script and no other language has more function words.
+    """Return whether a text is in a language.
 
+    At least half of the letters must be in the language's script, and no other language may have more function words.
     A text without letters passes for any language. A text without function words passes for any language of its
     script.
     """

@@ -12,7 +12,7 @@ _DOUBLE_QUOTE = re.compile(r'["“”]')
 
 
 def end_checker(text: str, *, end_phrase: Text) -> bool:
-    """Require the phrase at the end. Case and quotes around the whole text are ignored."""
+    """Require the phrase at the end of the text. Case and quotes around the whole text are ignored."""
     return text.strip().strip('"').strip().lower().endswith(end_phrase.strip().lower())
 
 
@@ -23,24 +23,20 @@ def quotation(text: str) -> bool:
 
 
 def first_word_of_answer(text: str, *, first_word: Text) -> bool:
-    """Require `first_word` as the first word of the text."""
     found = words(text[:1_000])
     return bool(found) and found[0].lower() == first_word.strip().lower()
 
 
 def first_word_of_sentences(text: str, *, first_word: Text) -> bool:
-    """Require this word at the beginning of each sentence."""
     return all(words(sentence)[0].lower() == first_word.strip().lower() for sentence in sentences(text))
 
 
 def last_word_of_answer(text: str, *, last_word: Text) -> bool:
-    """Require `last_word` as the last word of the text."""
     found = words(text[-1_000:])
     return bool(found) and found[-1].lower() == last_word.strip().lower()
 
 
 def last_word_of_sentences(text: str, *, last_word: Text) -> bool:
-    """Require this word at the end of each sentence."""
     return all(words(sentence)[-1].lower() == last_word.strip().lower() for sentence in sentences(text))
 
 
@@ -51,7 +47,7 @@ def last_first(text: str) -> bool:
 
 
 def paragraph_last_first(text: str) -> bool:
-    """Require each line with words to end with its first word."""
+    """Require each line that contains words to begin and end with the same word."""
     found = [words(line.lower()) for line in lines(text)]
     return any(found) and all(inside[0] == inside[-1] for inside in found if inside)
 
@@ -63,7 +59,7 @@ def sentence_hyphens(text: str) -> bool:
 
 
 def word_per_line(text: str) -> bool:
-    """Require one word per line. Marks without letters, such as a bullet, do not count."""
+    """Require at most one word per line. Marks without letters, such as bullets, are not words."""
     return all(len(bare_words(line)) <= 1 for line in lines(text))
 
 
@@ -95,7 +91,7 @@ def nested_quotes(text: str) -> bool:
 
 
 def explained_quotes(text: str) -> bool:
-    """Require text between quotations, and words after the last one."""
+    """Require text between quotations, and words after the last quotation."""
     after = _DOUBLE_QUOTE.split(text)[2::2]
     return all(each.strip() for each in after) and (not after or any(map(str.isalpha, after[-1])))
 

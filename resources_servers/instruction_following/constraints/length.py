@@ -24,32 +24,31 @@ _MARKS = ".,?!'\""
 
 
 def number_words(text: str, *, num_words: Count, relation: Relation = "at least") -> bool:
-    """Require a number of words; `don't` counts as two."""
+    """Compare the number of words with `num_words`. A word such as `don't` counts as two."""
     return compare(len(tokens(text)), relation, num_words)
 
 
 def word_count_range(text: str, *, min_words: Count, max_words: Count) -> bool:
-    """Require a number of words in this range, including both ends; `don't` counts as two."""
+    """Require from `min_words` to `max_words` words. A word such as `don't` counts as two."""
     return min_words <= len(tokens(text)) <= max_words
 
 
 def unique_word_count(text: str, *, N: Count) -> bool:  # noqa: N803 - the data's name
-    """Require at least `N` different words, written between spaces: `and/or` is one."""
+    """Require at least `N` different words, split at whitespace: `and/or` is one word."""
     return len({bare for word in text.lower().split() if (bare := word.strip(string.punctuation))}) >= N
 
 
 def number_sentences(text: str, *, num_sentences: Count, relation: Relation = "at least") -> bool:
-    """Require a number of sentences."""
     return compare(len(sentences(text)), relation, num_sentences)
 
 
 def number_paragraphs(text: str, *, num_paragraphs: Count) -> bool:
-    """Require this many paragraphs, not empty and separated by the divider `***`."""
+    """Require exactly `num_paragraphs` non-empty paragraphs, separated by the divider `***`."""
     return len(_divided(text)) == num_paragraphs and all(_divided(text))
 
 
 def two_divided_paragraphs(text: str) -> bool:
-    """Require two paragraphs, separated by the divider `***`."""
+    """Require two non-empty paragraphs, separated by the divider `***`."""
     return number_paragraphs(text, num_paragraphs=2)
 
 
@@ -59,7 +58,7 @@ def two_paragraphs(text: str) -> bool:
 
 
 def nth_paragraph_first_word(text: str, *, num_paragraphs: Count, nth_paragraph: Count, first_word: Text) -> bool:
-    """Require this many paragraphs separated by blank lines, and a first word for one of them (counted from 1)."""
+    """Require `num_paragraphs` paragraphs between blank lines. The `nth_paragraph`-th must begin with `first_word`."""
     found = paragraphs(text)
     if len(found) != num_paragraphs or not 1 <= nth_paragraph <= num_paragraphs:
         return False
@@ -72,7 +71,7 @@ def nth_paragraph_first_word(text: str, *, num_paragraphs: Count, nth_paragraph:
 
 
 def counting_composition(text: str, *, n_sent: Count, n_words: Count) -> bool:
-    """Require three paragraphs with dividers `* * *`, each of `n_sent` sentences of `n_words` words."""
+    """Require three paragraphs, separated by `***`, each with `n_sent` sentences of `n_words` words."""
     found = _divided(text)
     return len(found) == 3 and all(
         len(inside := sentences(each)) == n_sent and all(len(words(sentence)) == n_words for sentence in inside)
@@ -87,7 +86,7 @@ def sentence_increment(text: str, *, small_n: Count) -> bool:
 
 
 def _divided(text: str) -> list[str]:
-    """Return the parts between dividers, without an empty first or last part."""
+    """Split a text at dividers. An empty first or last part is removed."""
     parts = [part.strip() for part in _DIVIDER.split(text)]
     if len(parts) > 1 and not parts[0]:
         del parts[0]

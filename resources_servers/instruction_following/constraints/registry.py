@@ -33,7 +33,7 @@ UNSUPPORTED = {
     "words:start_verb": "it needs a tagger of parts of speech",
     "words:odd_even_syllables": "it needs a dictionary of syllables",
 }
-"""Public constraints that are not supported, with the reason."""
+"""Constraints of the public data that are not supported, each with the reason."""
 
 _CLOSE_ENOUGH = 0.5
 _BLANK_LETTERS = "\u115f\u1160\u2800\u3164\uffa0"
@@ -42,7 +42,7 @@ _BLANK_LETTERS = "\u115f\u1160\u2800\u3164\uffa0"
 
 @dataclass(frozen=True)
 class Constraint:
-    """A constraint and its arguments."""
+    """A check and the arguments for it."""
 
     id: str
     arguments: Mapping[str, Any]
@@ -55,7 +55,7 @@ class Constraint:
 def constraint(id_: str, arguments: Mapping[str, Any] | None = None) -> Constraint:
     """Return the constraint with this id. An argument that is None counts as missing, as in the public data.
 
-    Raises `InvalidTask` for invalid arguments and for an unknown id, for which the message suggests similar ids.
+    Raises `InvalidTask` for invalid arguments and for an unknown id. The message suggests similar ids.
     """
     if id_ in UNSUPPORTED:
         raise InvalidTask(f"constraint '{id_}' is not supported: {UNSUPPORTED[id_]}. Leave out the row.")
@@ -81,7 +81,7 @@ def constraint_ids() -> list[str]:
 
 
 def _is_visible(character: str) -> bool:
-    # Spaces, format characters such as U+200B, and marks without a letter are not visible on their own.
+    # Exclude combining marks, spaces and format characters such as U+200B, because they are invisible on their own.
     return unicodedata.category(character)[0] in "LNPS" and character not in _BLANK_LETTERS
 
 

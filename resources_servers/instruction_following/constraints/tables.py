@@ -19,7 +19,7 @@ def cities(text: str) -> bool:
 
 
 def products(text: str) -> bool:
-    """Require CSV with 14 rows, `ProductID,Category,Brand,Price,Stock`, and a symbol in one of its quoted fields."""
+    """Require CSV with 14 rows, the header `ProductID,Category,Brand,Price,Stock`, and a symbol in a quoted field."""
     _, _, body = text.strip().partition("\n")
     in_quotes = (match[0][1:-1] for match in _IN_QUOTES.finditer(body))
     return _is_table(_rows(text), _PRODUCTS, 14) and any(map(_has_sign, in_quotes))

@@ -1,4 +1,4 @@
-"""Constraints that are small tasks, such as a list in a given order or a reversed text."""
+"""Constraints that require a small task, such as to order a list or to reverse a text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QUESTIONS, _OPTIONS = 4, 5
 _QUESTION = re.compile(r"Question\s*[0-9]*\s*[.:;)|]?\s*")
 _OPTION = re.compile(r"[A-Ea-e][.)]\s*\w")
 _FEWEST_COUNTRIES = 52
-"""The fewest countries in a list of all African countries, because published lists differ in two or three."""
+"""Minimum length of a list of all African countries. Published lists differ by two or three countries."""
 _AROUND_NAMES = string.punctuation + string.digits + string.whitespace
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _YEARS_OF_NAPOLEON = range(1769, 1822)
@@ -27,7 +27,7 @@ _NORTHERN_CAPITALS = (
 )  # fmt: skip
 """Capitals of Europe north of 45°, from north to south, as the public benchmark lists them."""
 _OPTIONAL_CAPITAL = ("kyiv", "prague")
-"""A capital that the public list lacks, and the listed capital that it may precede."""
+"""A capital that the public list lacks but an answer may have, and the capital that must follow it directly."""
 
 
 def multiples(text: str) -> bool:
@@ -36,7 +36,7 @@ def multiples(text: str) -> bool:
 
 
 def questions(text: str) -> bool:
-    """Require four questions, each labelled `Question`, longer than the last, and with five options `A)` to `E)`."""
+    """Require four questions labelled `Question`, each with five options and longer than the previous question."""
     lengths: list[int] = []
     options: list[int] = []
     for line in map(str.strip, lines(text)):
@@ -64,7 +64,7 @@ def northern_capitals(text: str) -> bool:
 
 
 def african_countries(text: str) -> bool:
-    """Require 52 lines or more in reverse alphabetical order, starting with Zimbabwe. Accents are ignored."""
+    """Require at least 52 lines in reverse alphabetical order, starting with Zimbabwe. Accents are ignored."""
     names = [name for line in lines(text) if (name := _plain(line))]
     start = next((place for place, name in enumerate(names) if "zimbabwe" in name), len(names))
     listed = names[start:]

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 Relation = Literal["at least", "less than", "at most", "more than", "exactly"]
-"""The relations of a count to a limit. The public data only use the first two."""
+"""The relations of a count to a limit. The public data uses only the first two."""
 
 Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -48,7 +48,7 @@ def words(text: str) -> list[str]:
 
 
 def bare_words(text: str) -> list[str]:
-    """Return the words between spaces, without ASCII punctuation: `don't` becomes `dont`. IFBench often uses them."""
+    """Split a text at whitespace and remove ASCII punctuation: `don't` becomes `dont`. Many IFBench checks use it."""
     return text.translate(_WITHOUT_PUNCTUATION).split()
 
 
@@ -97,7 +97,7 @@ def _ends_sentence(text: str, start: int, mark: re.Match[str]) -> bool:
 
 
 def paragraphs(text: str) -> list[str]:
-    """Return the parts between blank lines."""
+    """Split a text into paragraphs at blank lines."""
     found: list[list[str]] = [[]]
     for line in text.split("\n"):
         if line.strip():
@@ -113,12 +113,12 @@ def lines(text: str) -> list[str]:
 
 
 def occurrences(phrase: str, text: str) -> int:
-    """Count a phrase in a text, also within words. Case is ignored."""
+    """Count the occurrences of a phrase in a text, including those within words. Case is ignored."""
     return text.lower().count(phrase.lower())
 
 
 def has_word(word: str, text: str) -> bool:
-    """Return whether a text contains a word or phrase, not as part of a longer word. Case is ignored."""
+    """Return whether a text contains a word or phrase, except as part of a longer word. Case is ignored."""
     return count_word(word, text) > 0
 
 

@@ -1,4 +1,4 @@
-"""Check one text against several constraints, strictly and loosely."""
+"""Check a text against several constraints, both strictly and loosely."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import NamedTuple
 from resources_servers.instruction_following.constraints.registry import Constraint
 
 LONGEST_TEXT = 1_000_000
-"""The most characters of a text. A longer text is not checked and counts as following no constraint."""
+"""Maximum number of characters in a text. A longer text is not checked and fails every constraint."""
 
 
 class Followed(NamedTuple):
-    """For each constraint, whether the text follows it, and whether one of its `loose_variants` does."""
+    """The result of a check: for each constraint, whether the text follows it strictly, and whether loosely."""
 
     strict: list[bool]
     loose: list[bool]
 
 
 def followed(text: str, constraints: Sequence[Constraint]) -> Followed:
-    """Check a text against each constraint. The loose check tolerates a first line, a last line and asterisks."""
+    """Check a text against each constraint. The loose check also passes if one of the text's variants passes."""
     if len(text) > LONGEST_TEXT:
         return Followed([False] * len(constraints), [False] * len(constraints))
     strict = [each.holds_for(text) for each in constraints]
@@ -32,7 +32,10 @@ def followed(text: str, constraints: Sequence[Constraint]) -> Followed:
 
 
 def loose_variants(text: str) -> Iterator[str]:
-    """Yield the text, then without its first line, last line and both. Yield each of these also without asterisks."""
+    """Yield the text as is, without its first line, without its last line, and without both.
+
+    After a variant that contains asterisks, also yield this variant without asterisks.
+    """
     lines = text.split("\n")
     parts = ([*lines], lines[1:], lines[:-1], lines[1:-1])
     for part in parts:

@@ -12,7 +12,7 @@ _PRIMES = frozenset({2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53,
 
 
 def alphabet(text: str) -> bool:
-    """Require the first letters of the words to follow the alphabet; a comes after z."""
+    """Require each word to start with the next letter of the alphabet. The letter after z is a."""
     places = [ord(word[0].lower()) - ord("a") for word in bare_words(text)]
     return all(0 <= place < 26 for place in places) and all(
         after == (before + 1) % 26 for before, after in itertools.pairwise(places)
@@ -20,7 +20,7 @@ def alphabet(text: str) -> bool:
 
 
 def three_vowels(text: str) -> bool:
-    """Allow at most three of the five vowels, in a single paragraph."""
+    """Require a single paragraph that uses at most three of the five vowels."""
     return "\n" not in text.strip() and len(_VOWELS & set(text.lower())) <= 3
 
 
@@ -47,7 +47,7 @@ def alliteration_increment(text: str) -> bool:
 
 
 def _alliterating(found: list[str]) -> int:
-    # Count words, not pairs: a run of three has two pairs but three words.
+    # Count words and not pairs, because a run of three alliterating words has only two pairs.
     is_same = [before[0] == after[0] for before, after in itertools.pairwise(found)]
     return sum(before or after for before, after in itertools.pairwise([False, *is_same, False]))
 

@@ -57,9 +57,9 @@ async def test_distractors_are_counted_and_earn_nothing():
         ({"expected_answer": "many", "grader": "number"}, "grader.*'many' is not a number"),
         ({"expected_answer": ["1"], "grader": "number"}, "grader.*'number' does not fit the expected_answer"),
         ({"expected_answer": "1", "grader": "list"}, "grader.*'list' does not fit the expected_answer"),
-        ({"expected_answer": [], "grader": "list"}, "expected_answer.*it has an empty answer"),
-        ({"expected_answer": ["A", " "], "grader": "list"}, "expected_answer.*it has an empty answer"),
-        ({"expected_answer": "  ", "grader": "text"}, "expected_answer.*it has an empty answer"),
+        ({"expected_answer": [], "grader": "list"}, "expected_answer.*answers must not be empty"),
+        ({"expected_answer": ["A", " "], "grader": "list"}, "expected_answer.*answers must not be empty"),
+        ({"expected_answer": "  ", "grader": "text"}, "expected_answer.*answers must not be empty"),
         ({**CITED, "sources": []}, "sources.*at least 1 item"),
     ],
 )

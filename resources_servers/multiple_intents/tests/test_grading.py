@@ -174,10 +174,10 @@ SAME = {"name": WIN.name, "arguments": LOSE_AGAIN.arguments}
     [
         ([{"kind": "add", "calls": [UNKNOWN]}], "wishes[0].calls: 'email_burn' is not a tool"),
         ([ROW["wishes"][0], {"kind": "cancel", "calls": [MISSING]}], "wishes[1].calls: There is no event_id"),
-        ([{"kind": "change", "calls": [SAME]}], "wishes[0].calls: nothing remains of their effects"),
+        ([{"kind": "change", "calls": [SAME]}], "wishes[0].calls: the calls have no lasting effect"),
         (
             [{"kind": "change", "calls": truth(each)} for each in (MOVE, update(EVENT, "event_start", "x"))],
-            "wishes[0].calls: nothing remains of their effects",
+            "wishes[0].calls: the calls have no lasting effect",
         ),
     ],
 )  # fmt: skip

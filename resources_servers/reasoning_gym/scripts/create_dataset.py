@@ -1,4 +1,4 @@
-"""Make rows as `prepare.py` does, with the command line of the published package.
+"""Generate the same rows as `prepare.py`, with the command line of the published script.
 
 python resources_servers/reasoning_gym/scripts/create_dataset.py --task maze --size 100 --seed 42 --output <rows.jsonl>
 """
@@ -27,8 +27,8 @@ def create_dataset(
 
     task: a generator's name
     tasks: the names of several generators, separated by commas
-    category: all generators of a category of the package, such as logic, but the generous five
-    all_tasks: all generators but the generous five
+    category: all generators of a category, such as logic, except the five that reward wrong answers
+    all_tasks: all generators except the five that reward wrong answers
     size: number of rows
     config: the settings of --task as a JSON object
 
@@ -51,7 +51,7 @@ def _settings(config: str) -> dict[str, object]:
     try:
         settings = json.loads(config)
     except json.JSONDecodeError as error:
-        raise DataError(f"--config: not JSON ({error}).") from error
+        raise DataError(f"--config: not valid JSON ({error}). Write the settings of --task as JSON.") from error
     if not isinstance(settings, dict):
         raise DataError(f"--config: must be a JSON object with the settings of --task, found {config}.")
     return settings

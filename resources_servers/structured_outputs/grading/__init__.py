@@ -1,7 +1,7 @@
 """Validate a document in JSON, YAML, XML, TOML or CSV with a JSON Schema, and report the first problem.
 
-jsonschema-rs does the validation. Documents are limited in size and depth, and no format can load external data. A
-hostile text may still take seconds to parse, so run `first_problem` in a `WorkerPool` for long ones.
+jsonschema-rs does the validation. Documents are limited in size and depth, and no format can load external data. An
+adversarial text can still take seconds to parse, so run `first_problem` for long texts in a `WorkerPool`.
 """
 
 from resources_servers.structured_outputs.grading.conformance import (

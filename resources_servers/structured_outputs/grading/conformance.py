@@ -31,14 +31,14 @@ _PLAIN_READERS = {"json": read_json, "yaml": read_yaml, "toml": read_toml}
 
 
 class Problem(NamedTuple):
-    """A problem with a document, and its path."""
+    """A problem with a document, and its path in the document."""
 
     kind: str
     """`parse_error`, `schema_violation` or `too_large`."""
     message: str
-    """One line of at most 500 characters. It begins with the path, if there is one."""
+    """One line of at most 500 characters. It begins with the path if `path` is not empty."""
     path: str = ""
-    """The place in the document, such as `$.items[2].name`; empty if the text could not be parsed."""
+    """The place in the document, such as `$.items[2].name`. It is empty if the text could not be parsed."""
 
 
 class SchemaUnusable(ValueError):
@@ -56,13 +56,13 @@ def first_problem(
     """Return the first problem of a document, or None if it conforms.
 
     `schema_text` is a JSON Schema as JSON. It is made strict: every property that it names is required, and no other
-    is allowed. CSV is a list of objects; a schema of one object applies to every row. Raises `SchemaUnusable` if the
-    schema is invalid.
+    property is allowed. A CSV document is a list of objects. If the schema describes an object, it applies to each
+    row. Raises `SchemaUnusable` if the schema is invalid.
     """
     schema = _schema_of(schema_text)
     validator = _validator_of(schema)
     if len(text) > LONGEST_DOCUMENT:
-        return Problem(TOO_LARGE, f"{len(text)} characters; the limit is {LONGEST_DOCUMENT}")
+        return Problem(TOO_LARGE, f"the document has {len(text)} characters; the limit is {LONGEST_DOCUMENT}")
     try:
         text.encode()
         readings = list(_readings(text, format_, schema, xml_coerce_types))
@@ -75,7 +75,7 @@ def first_problem(
 
 
 def _readings(text: str, format_: DocumentFormat, schema: Any, coerces: bool) -> Iterator[list[_Instance]]:
-    """Yield each possible interpretation of a text: the list of values that must conform to the schema."""
+    """Yield the possible interpretations of a text. Each is a list of values that must all conform to the schema."""
     described = Described(schema, schema)
     if format_ == "xml":
         for value in read_xml(text, described, coerces_types=coerces):
@@ -89,14 +89,14 @@ def _readings(text: str, format_: DocumentFormat, schema: Any, coerces: bool) ->
         header, rows = read_csv(text, described.items)
         # Check the columns, because any single line of text would otherwise count as a valid, empty list.
         if not rows and not (described.items.properties and _allows_names(schema, header)):
-            raise Unreadable(f"{NO_ROW}, and its columns are not those of the schema")
+            raise Unreadable(f"{NO_ROW}, and its columns do not match the schema")
         yield [_Instance((), rows)]
     else:
         yield [_Instance((), _PLAIN_READERS[format_](text))]
 
 
 def _allows_names(schema: Any, header: list[str]) -> bool:
-    """Return whether an item of a strict schema's list can have these property names."""
+    """Return whether a list's items can have these property names. `schema` is the strict schema of the list."""
     return _violation(_validator_of(names_only(schema)), [_Instance((), [dict.fromkeys(header)])]) is None
 
 
@@ -105,7 +105,7 @@ def _schema_of(schema_text: str) -> Any:
         schema = orjson.loads(schema_text)
     except (orjson.JSONDecodeError, RecursionError) as error:
         raise SchemaUnusable(f"the schema is not JSON: {error}") from error
-    # Validate the original first: only a valid schema can be made strict, and errors must refer to the original.
+    # Validate the original schema first, because error messages must refer to it and not to the strict copy.
     _validator_of(schema)
     return strict_schema(schema)
 
@@ -114,7 +114,7 @@ def _validator_of(schema: Any) -> jsonschema_rs.Validator:
     import jsonschema_rs
 
     if not isinstance(schema, (dict, bool)):
-        raise SchemaUnusable(f"a JSON Schema is an object, not of type {type(schema).__name__}")
+        raise SchemaUnusable(f"a JSON Schema must be an object or a boolean, not of type {type(schema).__name__}")
     try:
         return jsonschema_rs.validator_for(schema, retriever=_refuse)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Look up types, properties and items in a JSON Schema, to convert text into the values that it expects."""
+"""Look up types, properties and items in a JSON Schema, to convert texts to the types that the schema expects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TYPE_NAMES = {bool: "boolean", int: "integer", float: "number", str: "string", 
 
 
 class Described:
-    """A location in a schema, with all subschemas that describe a value there."""
+    """All subschemas that describe the same value, such as a schema, its `allOf`, and the target of its `$ref`."""
 
     def __init__(self, root: Any, schema: Any) -> None:
         self._root = root
@@ -23,7 +23,7 @@ class Described:
 
     @property
     def types(self) -> set[str]:
-        """The JSON types that the schema names; empty if it does not name any."""
+        """The JSON types that the schema expects. The set is empty if the schema does not restrict the type."""
         found: set[str] = set()
         for way in self._ways:
             named = way.get("type")
@@ -48,13 +48,13 @@ class Described:
         return found
 
     def at(self, name: str) -> Described:
-        """Return the location of a property. If the schema does not name the property, use `additionalProperties`."""
+        """Return a property's subschemas. For a property that is not named, use those in `additionalProperties`."""
         open_ = next((way["additionalProperties"] for way in self._ways if "additionalProperties" in way), True)
         return Described(self._root, self.properties.get(name, open_))
 
     @property
     def items(self) -> Described:
-        """The location that describes the items of a list."""
+        """The subschemas that describe the items of a list."""
         return Described(self._root, next((way["items"] for way in self._ways if "items" in way), True))
 
     def value_of(self, text: str) -> Any:
@@ -76,7 +76,10 @@ class Described:
         return text
 
     def json_of(self, text: str) -> Any:
-        """Convert a CSV cell, in which a list or an object is written as JSON. Raises `Unreadable`."""
+        """Convert a CSV cell to a type that the schema allows. A list or an object is written as JSON.
+
+        Raises `Unreadable` if the JSON repeats a key or exceeds the limits.
+        """
         if self.types & {"array", "object"} and text[:1] in ("[", "{"):
             try:
                 orjson.loads(text)
@@ -87,7 +90,7 @@ class Described:
 
 
 def _ways(root: Any, schema: Any, references_left: int) -> Iterator[dict[str, Any]]:
-    """Yield a schema and all its parts. At most `references_left` references are followed."""
+    """Yield a schema and all subschemas that describe the same value. Follow at most `references_left` references."""
     if not isinstance(schema, dict) or references_left <= 0:
         return
     yield schema

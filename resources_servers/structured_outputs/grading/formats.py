@@ -15,17 +15,17 @@ import yaml
 DocumentFormat = Literal["json", "yaml", "xml", "toml", "csv"]
 
 LONGEST_DOCUMENT = 200_000
-"""The most characters of a document."""
+"""Maximum number of characters in a document."""
 DEEPEST = 100
-"""The most levels of nested objects and lists."""
+"""Maximum number of levels of nested objects and lists."""
 MOST_VALUES = 100_000
-"""The most values of one document. The target of a YAML alias counts each time."""
+"""Maximum number of values in a document. Each YAML alias counts as a copy of its target."""
 
 _LONGEST_NUMBER = 1_000
 
 
 class Unreadable(ValueError):
-    """An error for a text that is not a document of the expected format. The message describes the problem."""
+    """An error for a text that is not a valid document in the expected format. The message describes the problem."""
 
 
 def read_json(text: str) -> Any:
@@ -39,7 +39,7 @@ def read_json(text: str) -> Any:
 
 
 def check_keys(text: str) -> None:
-    """Raise `Unreadable` if an object of a JSON text has a key twice, because parsers keep only the last value."""
+    """Raise `Unreadable` if a JSON object repeats a key. Other parsers would silently keep only the last value."""
     # Keep numbers as text, because Python rejects integers with too many digits.
     try:
         json.loads(text, object_pairs_hook=_unique_keys, parse_int=str, parse_float=str)
@@ -77,7 +77,7 @@ def read_yaml(text: str) -> Any:
     Merge keys (`<<`) are rejected.
     """
     try:
-        # Check the depth on events first, because composing a tree recurses in C without a limit.
+        # Check the depth of the parser's events first, because composing a tree recurses in C without a limit.
         depth = 0
         for event in yaml.parse(text, Loader=_Loader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -93,12 +93,12 @@ def read_yaml(text: str) -> Any:
 
 
 def bounded(value: Any) -> Any:
-    """Convert dates and integer keys to strings. Raises `Unreadable` for non-JSON values and beyond the limits."""
+    """Convert dates and integer keys to strings. Raises `Unreadable` for non-JSON values or exceeded limits."""
     return _Bounds().plain(value, 0)
 
 
 class _Bounds:
-    """A counter of visited values, because nested aliases make a small text huge."""
+    """A counter of visited values, which limits the size. Nested YAML aliases can expand a small text enormously."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -106,7 +106,7 @@ class _Bounds:
     def plain(self, value: Any, depth: int) -> Any:
         self._count += 1
         if self._count > MOST_VALUES:
-            raise Unreadable(f"more than {MOST_VALUES} values")
+            raise Unreadable(f"the document has more than {MOST_VALUES} values")
         if depth > DEEPEST:
             raise Unreadable(_too_deep())
         if isinstance(value, dict):
@@ -149,7 +149,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
                     problem="merge keys (<<) are not supported", problem_mark=key.start_mark
                 )
             if key.tag == "tag:yaml.org,2002:bool":
-                # `on` and `no` are booleans as values, but strings as property names.
+                # Keep property names such as `on` and `no` as strings, although YAML 1.1 defines them as booleans.
                 key.tag = "tag:yaml.org,2002:str"
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML reads it from the class
@@ -178,7 +178,7 @@ _Loader.add_implicit_resolver(
 
 
 def number_of(text: str) -> int | float | None:
-    """Parse a number such as `-3` or `1.5e3`. Return None if the text is not a JSON number."""
+    """Parse a decimal number such as `-3`, `+.5` or `1.5e3`. Return None for other texts and for too long ones."""
     if len(text) > _LONGEST_NUMBER:
         return None
     if _INTEGER.fullmatch(text):
@@ -192,7 +192,7 @@ _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?
 
 
 def _too_deep() -> str:
-    return f"nested more than {DEEPEST} levels deep"
+    return f"the document is nested more than {DEEPEST} levels deep"
 
 
 def _one_line(message: str) -> str:

@@ -1,9 +1,9 @@
 """Parse XML into JSON values with the help of the schema, because XML itself has neither lists nor numbers.
 
-An element with children or attributes is an object; any other is a text. A list is a repeated element with the name
-of its property, or one element of that name that contains the items. Attributes are properties, named `@name` if the
-schema does so; the text of an element with attributes is `#text`. The name of the root is ignored, unless the schema
-expects an object with one property of that name.
+An element with children or attributes is an object, and any other element is a text. A list is written as repeated
+elements with the property's name, or as one element of this name that contains the items. Attributes are properties.
+Their names begin with `@` if the schema names them so. The text of an element with attributes is the property `#text`.
+The name of the root is ignored, unless the schema expects an object with one property of this name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from resources_servers.structured_outputs.grading.formats import DEEPEST, MOST_V
 
 @dataclass
 class Element:
-    """An XML element. Its texts are joined."""
+    """An XML element. `text` is its character data, without that of its children."""
 
     tag: str
     attributes: dict[str, str]
@@ -29,8 +29,8 @@ class Element:
 def read_xml(text: str, described: Described, *, coerces_types: bool) -> list[Any]:
     """Return the possible values of an XML text, the most likely first. Raises `Unreadable` if it is invalid.
 
-    With `coerces_types`, texts become the numbers, booleans or nulls that the schema expects. Without it, all leaves
-    are texts.
+    With `coerces_types`, strings become the numbers, booleans or nulls that the schema expects. Without it, all
+    leaves are strings.
     """
     root = parse_xml(text)
     reader = _Reader(coerces_types)
@@ -41,7 +41,7 @@ def read_xml(text: str, described: Described, *, coerces_types: bool) -> list[An
 
 
 def parse_xml(text: str) -> Element:
-    """Return the root element. A DTD is rejected, because its entities can expand a small text without limit."""
+    """Parse XML and return the root element. DTDs are rejected, because their entities can expand enormously."""
     builder = _Builder()
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
@@ -71,9 +71,9 @@ class _Builder:
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         self._count += 1 + len(attributes)
         if self._count > MOST_VALUES:
-            raise Unreadable(f"more than {MOST_VALUES} values")
+            raise Unreadable(f"the document has more than {MOST_VALUES} values")
         if len(self._open) > DEEPEST:
-            raise Unreadable(f"nested more than {DEEPEST} levels deep")
+            raise Unreadable(f"the document is nested more than {DEEPEST} levels deep")
         plain = {name: value for name, value in attributes.items() if name.split(":")[0] != "xmlns"}
         element = Element(tag, plain)
         self._open[-1].children.append(element)
@@ -94,7 +94,6 @@ class _Reader:
     coerces_types: bool
 
     def value(self, element: Element, described: Described) -> Any:
-        """Return the value of one element."""
         text = element.text.strip()
         types = described.types
         if "array" in types and self._holds_items(element, types, text):

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 
 def referenced(root: Any, reference: Any) -> Any:
-    """Return the part of a schema that a reference such as `#/$defs/node` points to, or None."""
+    """Return the part of a schema to which a reference such as `#/$defs/node` points, or None if it does not exist."""
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None
     place = root

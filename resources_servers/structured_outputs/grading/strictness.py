@@ -1,4 +1,4 @@
-"""Make a JSON Schema strict: every property that it names is required, and nothing else is allowed."""
+"""Make a JSON Schema strict: every property that it names is required, and other properties are forbidden."""
 
 from __future__ import annotations
 
@@ -10,33 +10,35 @@ from resources_servers.structured_outputs.grading.references import referenced
 _OF_SCHEMAS = ("items", "additionalItems", "additionalProperties", "unevaluatedItems", "contains", "propertyNames")
 _OF_MAPPINGS = ("properties", "patternProperties", "$defs", "definitions")
 _OF_ONE_OBJECT = ("allOf", "anyOf", "oneOf", "then", "else", "dependentSchemas")
-"""Keywords whose subschemas describe the same object as the schema itself. `$ref` does so, too."""
+"""Keywords, apart from `$ref`, whose subschemas describe the same object as the schema that contains the keyword."""
 
 _OF_THE_ORIGINAL = ("$schema", "$id", "$anchor", "$defs", "definitions")
-"""Keywords that open copies leave out: identifiers, and definitions, which are referenced by path."""
+"""Keywords for identifiers and definitions, which the copy of a referenced subschema must not repeat."""
 
 _OF_NAMES = (
     *("$schema", "$id", "$anchor", "$ref", "$dynamicRef", "$recursiveRef"),
     *("type", "required", "propertyNames", "minProperties", "maxProperties"),
 )
-"""Keywords that do not depend on the values of properties."""
+"""JSON Schema keywords whose meaning does not depend on the values of an object's properties."""
 
 _OLD_DRAFTS = ("draft-04", "draft-06", "draft-07")
 _FIRST_THAT_CLOSES_A_WHOLE = "https://json-schema.org/draft/2019-09/schema"
 
 
 def strict_schema(schema: Any) -> Any:
-    """Return a strict copy. An object without named properties stays as open as it was.
+    """Return a strict copy of a schema.
+
+    If the schema does not name an object's properties, the object may still have any properties.
 
     Several parts may name properties of one object, for example `allOf`, or a reference next to `properties`. Then
-    the whole object is closed, because each part alone would reject the properties of the others. Schemas under `not`
-    and `if` are unchanged, because they are conditions and not descriptions.
+    other properties are forbidden for the whole object, because each part alone would reject the properties of the
+    others. Schemas under `not` and `if` are unchanged, because they are conditions and not descriptions.
     """
     return _Strictness(schema).whole()
 
 
 def names_only(schema: Any) -> Any:
-    """Return a copy of a strict schema that allows any values, as long as the property names conform."""
+    """Return a copy of a strict schema. The copy checks only property names, and allows any values."""
     if isinstance(schema, list):
         return [names_only(each) for each in schema]
     if not isinstance(schema, dict):
@@ -50,7 +52,7 @@ def names_only(schema: Any) -> Any:
         kept[name] = {key: names_only(each) for key, each in _mapping(schema, name).items()}
     if "items" in schema:
         kept["items"] = names_only(schema["items"])
-    # Which alternative applies depends on values, so the names of any of them are allowed.
+    # Allow the property names of all alternatives, because the values of properties decide which alternative applies.
     alternatives = [schema[name] for name in ("anyOf", "oneOf") if name in schema]
     if "then" in schema or "else" in schema:
         alternatives.append([schema.get("then", True), schema.get("else", True)])
@@ -59,13 +61,13 @@ def names_only(schema: Any) -> Any:
 
 
 class _Strictness:
-    """The conversion of one schema."""
+    """The conversion of one schema to a strict schema."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
         self._needs_newer_draft = False
         self._open_copies: dict[str, str] = {}
-        """For each reference to a part of an object, the name of its open copy under `$defs`."""
+        """The names of copies under `$defs` that allow other properties, by the reference to the copied subschema."""
 
     def whole(self) -> Any:
         strict = self._strict(self._root, is_closed=True)
@@ -89,7 +91,7 @@ class _Strictness:
 
     def _strict(self, schema: Any, *, is_closed: bool) -> Any:
         if not isinstance(schema, dict):
-            # In older drafts `items` can be a list of schemas.
+            # Convert lists, too, because `items` can be a list of schemas in older drafts.
             return [self._strict(each, is_closed=True) for each in schema] if isinstance(schema, list) else schema
         is_named = isinstance(schema.get("properties"), dict)
         is_of_parts = len(self._naming(schema)) > 1
@@ -108,7 +110,7 @@ class _Strictness:
         return strict
 
     def _rewrite_limits(self, strict: dict[str, Any]) -> None:
-        """Convert the boolean `exclusiveMinimum` and `exclusiveMaximum` of draft 4."""
+        """Convert the boolean `exclusiveMinimum` and `exclusiveMaximum` of draft 4 to the numbers of newer drafts."""
         for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
             if isinstance(strict.get(exclusive), bool):
                 self._needs_newer_draft = True
@@ -138,14 +140,17 @@ class _Strictness:
         return name
 
     def _naming(self, schema: dict[str, Any]) -> list[str]:
-        """Return the keywords that name properties of a schema's object. Alternatives count as one."""
+        """Return the keywords under which a schema names its object's properties.
+
+        Include `allOf` once for each of its parts that names properties.
+        """
         found = ["properties"] if isinstance(schema.get("properties"), dict) else []
         for name, parts in self._parts_of(schema):
             found += [name] * any(map(self._names_any, parts))
         return found
 
     def _names_any(self, schema: Any) -> bool:
-        """Return whether a part of an object names properties, directly or in nested parts."""
+        """Return whether a schema names properties of its object, directly or in nested parts."""
         waiting, seen = [schema], set()
         while waiting:
             part = waiting.pop()
@@ -158,7 +163,10 @@ class _Strictness:
         return False
 
     def _parts_of(self, schema: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-        """Yield the parts of one object. Alternatives are yielded together."""
+        """Yield pairs of a keyword and a list of subschemas that describe the same object as the schema.
+
+        Each part of `allOf` has its own pair. Alternatives, such as those of `anyOf`, share one pair.
+        """
         if "$ref" in schema:
             yield "$ref", [referenced(self._root, schema["$ref"])]
         yield from (("allOf", [part]) for part in schema.get("allOf", []))
@@ -168,6 +176,6 @@ class _Strictness:
 
 
 def _mapping(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the mapping under a keyword, or an empty one, because older drafts allow other values."""
+    """Return the mapping under a keyword, or an empty one for other values, which older drafts allow."""
     found = schema.get(name)
     return found if isinstance(found, dict) else {}

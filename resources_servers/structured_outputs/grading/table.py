@@ -11,7 +11,7 @@ from resources_servers.structured_outputs.grading.formats import MOST_VALUES, Un
 
 
 class Table(NamedTuple):
-    """The column names, and one object per row."""
+    """A parsed CSV document: the column names, and one object per row."""
 
     header: list[str]
     rows: list[dict[str, Any]]
@@ -20,7 +20,8 @@ class Table(NamedTuple):
 def read_csv(text: str, row: Described) -> Table:
     """Parse a CSV text with a header line. Raises `Unreadable` if it is invalid.
 
-    Cells become numbers, booleans or nulls if the schema expects them in the column. Lists and objects are JSON.
+    Cells become numbers, booleans or nulls if the schema expects them in the column. Lists and objects must be written
+    as JSON.
     """
     reader = csv.reader(io.StringIO(text.strip("\r\n"), newline=""), strict=True)
     rows: list[dict[str, Any]] = []
@@ -33,10 +34,10 @@ def read_csv(text: str, row: Described) -> Table:
             elif cells:
                 if len(cells) != len(header):
                     raise Unreadable(
-                        f"not CSV: line {reader.line_num} has {len(cells)} cells, the header {len(header)}"
+                        f"not CSV: line {reader.line_num} has {len(cells)} cells, but the header has {len(header)}"
                     )
                 if len(rows) * len(header) > MOST_VALUES:
-                    raise Unreadable(f"more than {MOST_VALUES} values")
+                    raise Unreadable(f"the document has more than {MOST_VALUES} values")
                 values = [column.json_of(cell) for column, cell in zip(columns, cells, strict=True)]
                 rows.append(dict(zip(header, values, strict=True)))
     except csv.Error as error:
@@ -50,5 +51,5 @@ def _header(names: list[str]) -> list[str]:
     if len(set(names)) < len(names):
         raise Unreadable("not CSV: two columns have the same name")
     if len(names) > MOST_VALUES:
-        raise Unreadable(f"more than {MOST_VALUES} values")
+        raise Unreadable(f"the document has more than {MOST_VALUES} values")
     return names

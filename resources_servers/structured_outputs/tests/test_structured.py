@@ -339,7 +339,7 @@ def test_list_in_a_csv_cell_is_json():
 def test_invalid_schema_raises_schema_unusable():
     cases = [
         ("{", "not JSON"),
-        ("[]", "is an object"),
+        ("[]", "a JSON Schema must be an object or a boolean, not of type list"),
         ('{"type": "nope"}', "not a JSON Schema"),
         ('{"allOf": 3}', "not a JSON Schema"),
         ('{"$ref": "http://127.0.0.1:9/x"}', "are not fetched"),

@@ -102,6 +102,6 @@ def test_missing_pillow_is_named(tmp_path):
     finished = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert finished.returncode == 1
     assert finished.stderr == (
-        "visual_reasoning: Pillow is not installed, and draws the pictures. Install it: pip install "
+        "visual_reasoning: Pillow, which draws the pictures, is not installed. Install it: pip install "
         "'nemo-gym[vision]'\n"
     )

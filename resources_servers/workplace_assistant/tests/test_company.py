@@ -94,7 +94,9 @@ def test_company_round_trips_through_files(tmp_path):
     [
         ("emails.csv", None, "cannot be read (No such file or directory)"),
         ("emails.csv", "", "email_id, inbox/outbox, "),
-        ("calendar_events.csv", "event_id,event_name,event_start,duration\n", "1: participant_email missing"),
+        ("calendar_events.csv",
+         "event_id,event_name,event_start,duration\n",
+         "1: missing columns: participant_email. Columns found: event_id, event_name, event_start, duration."),
         ("project_tasks.csv", TASK_HEADER + "1,2\n", "2: 2 values for 6"),
         ("project_tasks.csv", TASK_HEADER + "x,b,c,d,e,f\n", "2: task_id: 'x' is not a number"),
         ("project_tasks.csv", TASK_HEADER + "1,b,c,d,e,f\n1,b,c,d,e,f\n", "3: task_id: 1 is already used"),

@@ -69,9 +69,9 @@ def test_query_becomes_a_row(tmp_path):
 @pytest.mark.parametrize(
     ("query", "problem"),
     [
-        (("", GOOD[1], GOOD[2]), "query missing"),
-        ((GOOD[0], "", GOOD[2]), "answer missing"),
-        ((GOOD[0], GOOD[1], ""), "domains missing"),
+        (("", GOOD[1], GOOD[2]), "missing query. A line needs the query, its answer and its domains."),
+        ((GOOD[0], "", GOOD[2]), "missing answer. A line needs the query, its answer and its domains."),
+        ((GOOD[0], GOOD[1], ""), "missing domains. A line needs the query, its answer and its domains."),
         ((GOOD[0], "[", GOOD[2]), "answer: '[' is not a list"),
         ((GOOD[0], "'a'", GOOD[2]), "answer: \"'a'\" is not a list"),
         ((GOOD[0], "[1]", GOOD[2]), "answer: '[1]' is not a list"),
@@ -140,7 +140,10 @@ def test_splits_have_no_errand_in_common(tmp_path):
     ("options", "problem"),
     [
         ({"split": "validation", "count": 901}, "count: 901 is not between 1 and 900"),
-        ({"split": "train", "input": [Path("queries.csv")]}, "split: 'train' applies only to errands in our own"),
+        (
+            {"split": "train", "input": [Path("queries.csv")]},
+            "split: 'train' applies only to errands in the environment's own",
+        ),
     ],
 )
 def test_impossible_splits_are_rejected(tmp_path, options, problem):

@@ -1,4 +1,4 @@
-"""The tools of the workplace, by the names shown to the model."""
+"""The tools of the workplace, by the names that the model uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from resources_servers.workplace_assistant.toolkits import (
 )
 
 Function = Callable[..., Any]
-"""A tool as a plain function that takes the database, then keyword arguments, and may raise `ToolError`."""
+"""A tool function, which takes the database and keyword arguments. It may raise `ToolError`."""
 
 
 def _named(toolkit: ModuleType) -> dict[str, Function]:

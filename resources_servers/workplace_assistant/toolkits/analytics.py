@@ -1,4 +1,4 @@
-"""Count and plot the visits of the company's web site."""
+"""Count and plot the visits to the company's web site."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _visits(database: Database, time_min: str, time_max: str) -> list[Row]:
 
 
 def _count_of(visits: list[Row], counted: list[Row]) -> dict[str, int]:
-    """Return the number of counted visits on each day with visits, even if it is 0."""
+    """Count the visits in `counted` on each day on which any of `visits` took place. A count may be 0."""
     counts = Counter(visit["date_of_visit"] for visit in counted)
     return {day: counts[day] for day in sorted({visit["date_of_visit"] for visit in visits})}
 

@@ -1,4 +1,4 @@
-"""Parsing and validation of the tools' arguments: texts, choices, dates and pages."""
+"""Parse and validate the tools' arguments, such as texts, choices, dates and pages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _text(value: Any) -> Any:
 
 
 Text = Annotated[str, BeforeValidator(_text)]
-"""The type of all tool arguments. Numbers become their digits, and null counts as a missing argument."""
+"""The type of all tool arguments. Numbers are converted to text, and null counts as a missing argument."""
 
 
 def check_given(**arguments: str) -> None:
@@ -45,7 +45,7 @@ def row_of(table: Table, row_id: str) -> Row:
 
 
 def field_of(table: Table, row_id: str, field: str) -> dict[str, str]:
-    """Return one field of the row with this id."""
+    """Return `{field: value}` of the row with this id. Raises `ToolError` for an unknown id or field."""
     row = row_of(table, row_id)
     check_field(field, table.start.columns)
     return {field: row[field]}
@@ -58,7 +58,7 @@ def check_field(field: str, known: Sequence[str]) -> None:
 
 
 def one_of(name: str, value: str, known: Sequence[str]) -> str:
-    """Return the value if it is one of `known`, in the same case. Raises `ToolError` otherwise."""
+    """Return the value if `known` contains it. Case matters. Raises `ToolError` otherwise."""
     if value in known:
         return value
     raise ToolError(f"{name} {value[:40]!r} is not valid; choose one of {', '.join(known)}.")
@@ -81,8 +81,8 @@ def words_of(query: str) -> set[str]:
 def moment(name: str, value: str, day: str = DAY_BEGINS) -> str:
     """Normalise a date, with or without a time, to `YYYY-MM-DD HH:MM:SS`, which sorts chronologically.
 
-    A date without a time means its first second, or its last second if `day` is `DAY_ENDS`. Raises `ToolError` if the
-    value is not a date.
+    A date without a time becomes the first second of the day, or the last second if `day` is `DAY_ENDS`. Raises
+    `ToolError` if the value is not a date.
     """
     try:
         read = datetime.fromisoformat(value.strip())
@@ -99,12 +99,12 @@ def day_of(name: str, value: str) -> str:
 
 
 def contains(row: Row, wanted: dict[str, str]) -> bool:
-    """Return whether each of these columns contains its text, ignoring case."""
+    """Return whether each column in `wanted` contains its wanted text. Case is ignored."""
     return all(text.lower() in row[column].lower() for column, text in wanted.items())
 
 
 def page_of(kind: str, found: Iterable[Row], page: str, page_size: str) -> dict[str, Any]:
-    """Return one page of the found rows, under the key `kind`, and the total count."""
+    """Return one page of the found rows under the key `kind`, and the page and total counts under `pagination`."""
     rows = list(found)
     number = _counting("page", page or "1")
     size = min(_counting("page_size", page_size or "5"), LARGEST_PAGE)

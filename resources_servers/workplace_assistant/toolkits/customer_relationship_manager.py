@@ -121,7 +121,7 @@ def delete_customer(database: Database, *, customer_id: Text) -> str:
 
 
 def _keeps(value: str, bound: str, day: str) -> bool:
-    """Return whether a date is within its bound. An empty date never is."""
+    """Return whether a date is within its bound. An empty date is outside of every bound."""
     return bool(value) and (value >= day if bound.endswith("_min") else value <= day)
 
 

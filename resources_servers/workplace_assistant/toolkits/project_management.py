@@ -89,7 +89,10 @@ def _checked(database: Database, field: str, value: str) -> str:
 
 
 def _member(database: Database, email: str) -> str:
-    """Return a team member's address. Only initial tasks count, so the order of the calls does not matter."""
+    """Return the address if it belongs to a team member. Raises `ToolError` otherwise.
+
+    Only colleagues with initial tasks are members, so that the order of the calls does not matter.
+    """
     return one_of("assigned_to_email", email.lower(), sorted(database.company.tasks.values("assigned_to_email")))
 
 

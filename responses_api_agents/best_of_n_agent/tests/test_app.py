@@ -257,7 +257,7 @@ async def test_responses_route_asks_for_a_row():
 
 @pytest.mark.parametrize(
     ("settings", "problem"),
-    [({"attempts": 1}, "attempts"), ({"max_steps": 5}, "max_steps: set it in the block of 'inner'")],
+    [({"attempts": 1}, "attempts"), ({"max_steps": 5}, "max_steps cannot be set here. Set it in .* 'inner'")],
 )
 def test_invalid_settings_are_rejected(settings, problem):
     with pytest.raises(Exception, match=problem):

@@ -1,4 +1,4 @@
-"""An agent of OpenAI's Agents SDK (`pip install openai-agents`), with the environment's tools over MCP."""
+"""An agent program with OpenAI's Agents SDK (`pip install openai-agents`) that calls the environment's MCP tools."""
 
 import asyncio
 import os
@@ -21,6 +21,6 @@ async def answer(task: str) -> str:
 
 
 if __name__ == "__main__":
-    # Traces would go to OpenAI, which the sandbox cannot reach.
+    # Disable tracing, because the SDK would send traces to OpenAI, which the sandbox cannot reach.
     set_tracing_disabled(True)
     sys.stdout.write(asyncio.run(answer(Path(sys.argv[1]).read_text())) + "\n")

@@ -1,7 +1,7 @@
-"""A small agent program without dependencies: the model thinks, calls tools, sees their results, and answers.
+"""A small agent program: the model thinks, calls tools, sees their results, and answers.
 
-It does not depend on nemo_gym. It uses a chat completions API, tools over MCP if there are any, and a shell in its own
-folder.
+The program uses only the standard library. It calls a chat completions API. Its tools are a shell in the working
+folder and the tools of an MCP server, if there is one.
 """
 
 import json

@@ -217,7 +217,7 @@ model(json.dumps(found))
         ("model('a'); sys.exit('no disk')", {}, "ended with exit code 1: no disk"),
         ("model('a'); os.kill(os.getpid(), 9)", {}, "ended with exit code 137"),
         ("model('a'); import time; time.sleep(600)", {"timeout_s": 2.0}, "did not end within 2 s and was killed"),
-        ("print('hello')", {}, "ended without a call of the model: hello"),
+        ("print('hello')", {}, "ended without calling the model: hello"),
     ],
 )
 async def test_failed_programs_get_no_reward(program, settings, problem):

@@ -126,7 +126,7 @@ async def test_unread_invalid_response_is_a_model_failure(arena, skip_verificati
         SimpleAgent, servers=[arena, policy], resources_server=ARENA, skip_verification=skip_verification
     )
     async with serving(agent):
-        with pytest.raises(ModelFailed, match="the answer is not a response") as failed:
+        with pytest.raises(ModelFailed, match="the reply is not a valid response") as failed:
             await run(agent, responses_create_params={"input": "Play."})
         assert failed.value.server == "policy_model"
         assert len(arena.sessions) == 0
@@ -146,8 +146,8 @@ async def test_missing_resources_server_is_an_environment_failure(arena):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ({"not": "a response"}, "policy_model: the answer is not a response"),
-        ({"output": [{"type": "function_call", "name": "score"}]}, "policy_model: the answer is not a response"),
+        ({"not": "a response"}, "policy_model: the reply is not a valid response"),
+        ({"output": [{"type": "function_call", "name": "score"}]}, "policy_model: the reply is not a valid response"),
     ],
 )
 async def test_invalid_response_is_a_model_failure(arena, answer, message):

@@ -213,9 +213,9 @@ CUT = {**reply("I wa").model_dump(), "incomplete_details": {"reason": "max_outpu
     [
         (ModelFailed("the endpoint is gone", server="user_model"), "the endpoint is gone"),
         (RuntimeError("out of paper"), "out of paper"),
-        ("", "its answer is empty"),
-        ("<think>what now", "its answer is empty"),
-        (reply(), "its answer is empty"),
+        ("", "the model's answer is empty"),
+        ("<think>what now", "the model's answer is empty"),
+        (reply(), "the model's answer is empty"),
         (NeMoGymResponse.model_validate(CUT), r"cut off \(max_output_tokens\)"),
     ],
 )
@@ -237,7 +237,7 @@ async def test_missing_user_model_is_named(arena):
 
 async def test_user_without_opening_message_fails_rollout(arena):
     agent = agent_on(arena, model("policy_model", "x"), model("user_model", "###STOP###"), user_model_server=USER)
-    with pytest.raises(Exception, match="no message to begin the conversation with"):
+    with pytest.raises(Exception, match="the first message of the simulated user is empty"):
         await run(agent, responses_create_params={"input": []}, user={})
 
 

@@ -170,7 +170,7 @@ def test_known_provider_sets_address_and_dialect():
     [
         ("openruoter", "Did you mean 'openrouter'"),
         ("zzzzzz", "The known providers are baseten, cerebras"),
-        (None, "name a provider, such as openrouter, or set base_url"),
+        (None, "Name a provider, such as openrouter, or set base_url"),
     ],
 )
 def test_unknown_provider_is_reported_with_suggestions(name, advice):

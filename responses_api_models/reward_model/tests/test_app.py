@@ -324,7 +324,7 @@ def config(**settings):
         ({"api": "plain", "model": "m"}, "api: plain needs base_url"),
         ({"api": "vllm"}, "'vllm_score', 'vllm_classify', 'vllm_pooling', 'plain' or 'embedded'"),
         ({"api": "embedded", "model": "m"}, "list that file after the one that includes the embedded model"),
-        ({"api": "embedded", "message_template": "{role}"}, "needs {content}"),
+        ({"api": "embedded", "message_template": "{role}"}, "the template must contain {content}"),
         ({"api": "embedded", "special_tokens": ["#"]}, "'#' is too short"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Flatten a JSON Schema: replace references and `allOf` by one merged schema."""
+"""Flatten a JSON Schema: replace references and `allOf` with one merged schema."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_STEPS = 12
 
 
 def flattened(root: Schema, schema: Schema, at: str) -> JsonObject:
-    """Return the schema as one dict without `$ref`, `allOf` and `const`. `at` is its JSON pointer."""
+    """Return the schema as one dict without `$ref`, `allOf` and `const`. `at` is the schema's JSON pointer."""
     if not isinstance(schema, dict):
         if schema is False:
             raise SchemaError(at, "no value is allowed here, because the schema is false")
@@ -39,7 +39,7 @@ def branch(root: Schema, flat: JsonObject, keyword: str, index: int, at: str) ->
 def height(
     root: Schema, schema: Schema, steps: int = MOST_STEPS, known: dict[tuple[int, int], float] | None = None
 ) -> float:
-    """Return a lower bound for the nesting depth of instances: 0 for a number, 1 for `{}`, `inf` if it is endless."""
+    """Return a lower bound for the nesting depth of instances: 0 for a number, 1 for `{}`, `inf` if none is finite."""
     known = {} if known is None else known
     key = (id(schema), steps)
     if key not in known:

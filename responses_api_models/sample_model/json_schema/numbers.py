@@ -10,13 +10,13 @@ from nemo_gym.jsonl import JsonObject
 from responses_api_models.sample_model.json_schema.references import SchemaError
 
 REACH = 100
-"""The width of the range that a number is drawn from if the schema bounds one side only."""
+"""The default width of the range that a number is drawn from, if the schema has fewer than two bounds."""
 
 
 def sample_number(schema: JsonObject, rng: Random, at: str, *, is_integer: bool) -> float:
     """Return a random number within the bounds. A non-integer has two decimals if the bounds allow that."""
     step = _exact(schema.get("multipleOf", 1 if is_integer else 0.01))
-    # The integers among the multiples of 5/2 are the multiples of 5.
+    # If `multipleOf` is a fraction, such as 5/2, integers must be multiples of its numerator.
     step = Fraction(step.numerator) if is_integer else step
     lows, highs = _bounds(schema, "minimum", "exclusiveMinimum"), _bounds(schema, "maximum", "exclusiveMaximum")
     reach = REACH * max(step, Fraction(1))
@@ -30,7 +30,7 @@ def sample_number(schema: JsonObject, rng: Random, at: str, *, is_integer: bool)
     if first <= last:
         number = rng.randint(first, last) * step
     elif is_integer or "multipleOf" in schema or low > high or (low == high and (is_low_open or is_high_open)):
-        raise SchemaError(at, f"no {'integer' if is_integer else 'number'} lies within its bounds")
+        raise SchemaError(at, f"no {'integer' if is_integer else 'number'} is within the bounds")
     else:
         number = low + (high - low) * Fraction(rng.randint(1, 999), 1000)
     return int(number) if is_integer else float(number)

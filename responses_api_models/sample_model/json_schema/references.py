@@ -1,4 +1,4 @@
-"""References within a JSON Schema, and the error for schemas without instances."""
+"""References within a JSON Schema, and the error for unusable schemas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Schema = JsonObject | bool
 
 
 class SchemaError(ValueError):
-    """An error for a schema for which no instance was found. `pointer` is the JSON pointer to the faulty part."""
+    """An error for an invalid schema, or one for which no instance was found. `pointer` points to the faulty part."""
 
     def __init__(self, pointer: str, reason: str) -> None:
         super().__init__(f"{pointer}: {reason}")
@@ -20,14 +20,14 @@ class SchemaError(ValueError):
 
 
 def pointer_to(parent: str, *tokens: str | int) -> str:
-    """Return the JSON pointer to a part of `parent`."""
+    """Append tokens to a JSON pointer, with `~` and `/` escaped."""
     return "/".join([parent, *[str(token).replace("~", "~0").replace("/", "~1") for token in tokens]])
 
 
 def resolve(root: Schema, reference: str) -> Schema:
     """Return the part of the schema that a `$ref` such as `#/$defs/Node` names."""
     if reference != "#" and not reference.startswith("#/"):
-        raise SchemaError(reference, "only JSON pointers within the schema, such as '#/$defs/Node', are followed")
+        raise SchemaError(reference, "only JSON pointers within the schema are supported, such as '#/$defs/Node'")
     found = root
     for token in unquote(reference).split("/")[1:]:
         key = token.replace("~1", "/").replace("~0", "~")

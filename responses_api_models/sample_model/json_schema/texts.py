@@ -1,4 +1,4 @@
-"""Random texts that meet the lengths, the format and the pattern of a schema."""
+"""Random strings that match the length limits, the format and the pattern of a schema."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ FORMATS: dict[str, Callable[[Random], str]] = {
 
 
 def sample_text(schema: JsonObject, rng: Random, at: str) -> str:
-    """Return a random text. The `default` and each of the `examples` are as likely as each generated kind of text."""
+    """Return a random string: a generated one, the schema's `default`, or one of its `examples`."""
     shortest = int(schema.get("minLength", 0))
     longest = int(schema.get("maxLength", max(shortest, LONGEST_TEXT)))
     if longest < shortest:
-        raise SchemaError(at, f"no text has at least {shortest} and at most {longest} characters")
+        raise SchemaError(at, f"no string has at least {shortest} and at most {longest} characters")
     if shortest > LONGEST_TEXT:
-        raise SchemaError(at, f"texts of more than {LONGEST_TEXT} characters are not made")
+        raise SchemaError(at, f"at most {LONGEST_TEXT} characters can be generated; lower minLength")
 
     def words(rng: Random) -> str:
         text = " ".join(rng.sample(WORDS, rng.randint(1, 3)))
@@ -77,4 +77,4 @@ def sample_text(schema: JsonObject, rng: Random, at: str) -> str:
         text = rng.choice(kinds)(rng)
         if meets_own_keywords(text, schema):
             return text
-    raise SchemaError(at, "no text with its pattern, format and length was found; give it an enum or examples")
+    raise SchemaError(at, "no string with the pattern, format and length was found; add an enum or examples")

@@ -23,11 +23,11 @@ class Problem(NamedTuple):
 
 
 class Validator:
-    """A compiled schema. It checks formats, too."""
+    """A compiled validator for one schema. It checks `format` keywords, too."""
 
     def __init__(self, schema: Schema) -> None:
-        """Raise `SchemaError` if the schema itself is invalid."""
-        # Import it here, because the import takes 20 ms, and servers without tools need no schema.
+        """Compile the schema. Raise `SchemaError` if it is invalid."""
+        # Import the library only here, because the import takes 20 ms and servers without tools do not need it.
         import jsonschema_rs
 
         try:
@@ -38,7 +38,6 @@ class Validator:
             raise SchemaError("#", f"not a JSON Schema: {error}") from error
 
     def is_valid(self, value: object) -> bool:
-        """Return whether the value meets the schema."""
         return self._validator.is_valid(value)
 
     def problem(self, value: object) -> Problem | None:
@@ -48,7 +47,7 @@ class Validator:
 
 
 def meets_own_keywords(value: object, schema: JsonObject) -> bool:
-    """Return whether a value meets the type, the range, the lengths, the pattern and the format."""
+    """Return whether a value meets the type, range, length, pattern and format keywords of a schema."""
     return _validator_of_text(json.dumps({key: schema[key] for key in schema if key in _OWN_KEYWORDS})).is_valid(value)
 
 

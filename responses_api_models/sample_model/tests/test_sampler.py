@@ -183,7 +183,7 @@ def test_endless_schema_is_rejected_soon():
         "type": "object", "required": ["left", "right"],
         "properties": {"left": {"$ref": "#/$defs/a"}, "right": {"$ref": "#/$defs/a"}}}}}  # fmt: skip
     started = time.process_time()
-    with pytest.raises(SchemaError, match="without an end"):
+    with pytest.raises(SchemaError, match="requires endless nesting"):
         Sampler(schema).sample(Random(0))
     assert time.process_time() - started < 5
 

@@ -129,8 +129,8 @@ WRONG = [
     ({"audio_path": "no\0.wav"}, "in audio_root cannot be read"),
     ({"audio_path": "folder.wav"}, "file 'folder.wav' not found in audio_root"),
     ({"audio_path": "missing.wav"}, "file 'missing.wav' not found in audio_root"),
-    ({"audio_path": ""}, "'' must end in .wav, .mp3, .flac"),
-    ({"audio_path": "a.txt"}, "'a.txt' must end in .wav, .mp3, .flac"),
+    ({"audio_path": ""}, "'' must end in one of .wav, .mp3, .flac. Convert the file."),
+    ({"audio_path": "a.txt"}, "'a.txt' must end in one of .wav, .mp3, .flac. Convert the file."),
     ({"audio_path": "empty.wav"}, "'empty.wav' is empty"),
     ({"audio_path": "large.wav"}, f"'large.wav' has {LARGEST_BYTES + 1} bytes, more than {LARGEST_BYTES}"),
     ({"audio_paths": '["half.wav", "half.wav"]'}, f"the audio has more than {LARGEST_BYTES} bytes"),
@@ -171,7 +171,8 @@ async def test_paths_need_the_key_audio_root(ask, seen):
     for answer in await ask([{"input": "Who?", "metadata": each} for each in metadata]):
         assert answer.status_code == 422
         assert (
-            "this server reads no files. Set its 'audio_root' to the folder that holds them" in answer.json()["detail"]
+            "this server does not read files. Set its 'audio_root' to the folder that holds them"
+            in answer.json()["detail"]
         )
     assert seen() == []
 

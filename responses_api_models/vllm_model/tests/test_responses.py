@@ -87,7 +87,7 @@ async def test_failure_of_endpoint_or_request_is_reported(endpoint, model, asked
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        ({"uses_completions_api": True}, "uses_responses_api and uses_completions_api name different routes"),
+        ({"uses_completions_api": True}, "uses_responses_api and uses_completions_api select different routes"),
         ({"return_token_id_information": True}, "returns no token ids. Leave out return_token_id_information"),
     ],
 )

@@ -56,7 +56,7 @@ async def test_rejected_own_header_names_the_request(server):
 @each_case("url", ["https://127.0.0.1/x", "127.0.0.1:80/x", "http:///x", "ftp://127.0.0.1/x"])
 async def test_external_url_is_rejected(url):
     async with InternalClient() as client:
-        with pytest.raises(ValueError, match="between our own servers"):
+        with pytest.raises(ValueError, match="between nemo_gym's servers"):
             await client.request_url("GET", url)
 
 

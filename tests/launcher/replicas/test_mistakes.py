@@ -28,7 +28,7 @@ class Failing(SimpleResourcesServer):
         *(
             (
                 (f"+replicas={given}",),
-                f"command line: +replicas={given}: replicas must be a number of processes from 1",
+                f"command line: +replicas={given}: replicas must be the number of processes (1 or more)",
             )
             for given in ("0", "two", "1.5", "true")
         ),

@@ -147,7 +147,7 @@ def test_killed_collection_is_reported_as_killed(terminal):
         (("x.jsonl", "concurrency", "0"), "To start no further rollout, use pause"),
         (("x.jsonl", "cancel"), "cancel needs a task"),
         (("x.jsonl", "cancel", "1:x"), "'1:x' is not a task"),
-        (("x.jsonl", "pause", "now"), "unexpected 'now'"),
+        (("x.jsonl", "pause", "now"), "unexpected argument 'now'"),
         (("x.jsonl", "pause", "--failed"), "--failed can be used only with requeue"),
     ],
 )

@@ -164,9 +164,9 @@ async def test_progress_over_time_is_recorded(begin, make_task, agent):
     ("verb", "arguments", "problem"),
     [
         ("explode", {}, "verb"),
-        ("cancel", {}, "cancel needs a task"),
+        ("cancel", {}, "cancel needs a task. Set `task` to the task's index"),
         ("cancel", {"task": -1}, "task"),
-        ("requeue", {"repeat": 1}, "a repeat needs a task"),
+        ("requeue", {"repeat": 1}, "a repeat needs a task. Set `task` to the task's index"),
         ("concurrency", {"wanted": 0}, "wanted"),
         ("pause", {"until": "tomorrow"}, "until"),
     ],

@@ -1,4 +1,4 @@
-"""Sandboxes as apptainer instances."""
+"""Sandboxes that run as Apptainer instances."""
 
 from nemo_gym.sandbox.providers.apptainer.provider import ApptainerCreateConfig, ApptainerExecConfig, ApptainerProvider
 

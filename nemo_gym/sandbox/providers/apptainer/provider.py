@@ -1,4 +1,4 @@
-"""Sandboxes as apptainer instances, controlled through its command line."""
+"""Sandboxes as apptainer instances, controlled through apptainer's command line."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ FAILED_CODE = 255
 
 
 class ApptainerCreateConfig(CreateConfig):
-    """Options of new instances. Their image is a file, a folder, a URL, or the name of a docker image."""
+    """Options for new apptainer instances, whose image is a file, a folder, a URL, or the name of a docker image."""
 
     program: str = "apptainer"
     """The program to run: apptainer, or singularity, which has the same command line."""
     has_network: bool = True
     """Whether instances share this machine's network. False requires permission to create network namespaces."""
     is_writable: bool = True
-    """Whether all files are writable for the instance's lifetime; otherwise only /tmp and the home folder are."""
+    """Whether all files are writable for the instance's lifetime. If not, only /tmp and the home folder are."""
     binds: list[str] = Field(default_factory=list)
-    """Files and folders of this machine to mount in the instance, as `source:target`. One may be given as a string."""
+    """Files and folders of this machine to mount in the instance, as `source:target`. One string is also accepted."""
     mount_point: str | None = "/sandbox"
-    """The path at which a writable host folder is mounted, a new one for each instance; None for no such folder."""
+    """The path at which each instance gets a new, writable folder of this machine; None for no such folder."""
     extra_start_args: list[str] = Field(default_factory=list)
     """Additional options of `apptainer instance start`."""
 
@@ -53,10 +53,10 @@ class ApptainerCreateConfig(CreateConfig):
 
 
 class ApptainerExecConfig(ExecConfig):
-    """Options of commands in instances."""
+    """Options for commands that run in apptainer instances."""
 
     fakeroot_for_root: bool = True
-    """Whether commands for the user `root` get `--fakeroot`. Otherwise they run as the user of this process."""
+    """Whether commands for the user `root` run with `--fakeroot`. If not, they run as the user of this process."""
     default_binds: list[str] = Field(default_factory=list)
     """Additional `binds`. They are mounted at the start, because a running instance cannot get new mounts."""
 
@@ -118,7 +118,10 @@ class ApptainerProvider(ContainerProvider[ApptainerCreateConfig, ApptainerExecCo
         Raise `SandboxError` if the instance does not have a network.
         """
         if not self.create_config.has_network:
-            raise SandboxError(f"port {port} cannot be reached: the instance {handle.sandbox_id} has no network.")
+            raise SandboxError(
+                f"port {port} cannot be reached: the instance {handle.sandbox_id} does not have a network. "
+                "Set has_network: true."
+            )
         return SandboxEndpoint(f"http://127.0.0.1:{port}")
 
     async def close(self, handle: SandboxHandle) -> None:
@@ -148,7 +151,7 @@ class ApptainerProvider(ContainerProvider[ApptainerCreateConfig, ApptainerExecCo
         return ["exec", f"instance://{handle.sandbox_id}"]
 
     async def _ran(self, words: Sequence[str], env: Mapping[str, str], timeout_s: float | None) -> Ended:
-        # Apptainer sets a variable in the sandbox if its own environment has the variable with this prefix.
+        # Add this prefix, so that Apptainer sets the environment variables inside the sandbox.
         variables = {f"APPTAINERENV_{key}": str(value) for key, value in env.items()}
         return await ran([self.create_config.program, *words], env=variables, timeout_s=timeout_s)
 

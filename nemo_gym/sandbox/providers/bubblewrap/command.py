@@ -1,4 +1,4 @@
-"""The options of new sandboxes, and the command that starts one."""
+"""The options of bubblewrap sandboxes, and the command that starts one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/s
 
 
 class BubblewrapConfig(BaseModel):
-    """The defaults for the sandboxes of a provider."""
+    """Default options for sandboxes of the bubblewrap provider."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -35,9 +35,10 @@ class BubblewrapConfig(BaseModel):
     workspaces: str | None = None
     """The folder for the workspaces; the system's temporary folder by default."""
     output_bytes: int = Field(default=DEFAULT_OUTPUT_BYTES, gt=0)
-    """The maximum size of each output of a command. The middle of a longer output is omitted."""
+    """The maximum size of a command's output, per stream. The middle of a longer output is omitted."""
     allow_unconfined: bool = False
-    """If commands cannot be confined, run them as this process's user, with access to its files and network."""
+    """Whether to run commands even if this machine cannot confine them. Such commands have the file and
+    network access of this process's user."""
 
 
 def checked_workdir(workdir: str | None) -> str:
@@ -78,5 +79,5 @@ def confined_command(
 
 
 def _parents(path: str) -> list[str]:
-    """Return the options that create a path's parents, except the existing /tmp and /dev/shm, which stay writable."""
+    """Return the options that create a path's parent folders. /tmp and /dev/shm already exist and stay writable."""
     return parents_of(path, without=SCRATCH)

@@ -1,4 +1,4 @@
-"""The folders of sandboxes on this machine, and the removal of orphaned ones."""
+"""Create the folders of sandboxes on this machine, and remove those that dead processes have left."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Home:
 
 
 def remove_leftovers(parent: str | None) -> None:
-    """Remove the folders of sandboxes whose creator has ended."""
+    """Remove the sandbox folders in `parent` whose creating process has ended."""
     for folder in Path(parent or tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             about = folder.lstat()
@@ -57,7 +57,7 @@ def _remove(folder: Path) -> None:
 
 
 def _again_with_rights(act: Callable[..., object], path: str, _: object) -> None:
-    """Restore the permissions and retry, because a sandboxed command may have removed its folders' permissions."""
+    """Restore permissions and retry, because a sandboxed command may have removed the permissions of its folders."""
     with contextlib.suppress(OSError):
         os.chmod(os.path.dirname(path), 0o700)
         if os.path.isdir(path) and not os.path.islink(path):

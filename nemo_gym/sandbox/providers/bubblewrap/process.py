@@ -1,4 +1,4 @@
-"""The owner's side of one sandbox: its first process and the commands sent to it."""
+"""Control one sandbox: start its first process, send it commands and stop it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from nemo_gym.sandbox.providers.base import SandboxError
 ESCAPED_BYTE = 6
 """The maximum number of bytes that one byte of output takes in a JSON string."""
 REPLY_GRACE_S = 15.0
-"""Additional time for a busy machine to end a command and reply."""
+"""Seconds to wait for a reply after the command's timeout, because a busy machine may kill the command late."""
 GOING_S = 5.0
 SAID_BYTES = 2_000
 
 
 class Reply(NamedTuple):
-    """How a command ended."""
+    """The result of a command in the sandbox."""
 
     is_out_of_time: bool
     code: int
@@ -34,7 +34,7 @@ class Reply(NamedTuple):
 
 
 class SandboxProcess:
-    """The first process of a running sandbox. Its control group ends with it."""
+    """The first process of a running sandbox. `stop` also removes the control group of the sandbox."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class SandboxProcess:
     async def start(
         cls, command: Sequence[str], settings: Settings, group: ControlGroup | None, output_bytes: int
     ) -> Self:
-        """Start the process, but do not wait until it accepts commands. Raise `OSError` if the program cannot run."""
+        """Start the process, but do not wait until it accepts commands. Raise `OSError` if it cannot be started."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
@@ -81,7 +81,10 @@ class SandboxProcess:
     async def run(
         self, command: Sequence[str], env: Mapping[str, str], *, cwd: str | None, timeout_s: float | None
     ) -> Reply:
-        """Run a command to its end or timeout; cancelling kills it. Raise `SandboxError` if the sandbox is gone."""
+        """Run a command until it ends or times out. Raise `SandboxError` if the sandbox is gone.
+
+        Cancelling this call kills the command.
+        """
         request = Request(act="run", command=list(command), env=dict(env), cwd=cwd, timeout_s=timeout_s)
         return await self._asked(request, [])
 
@@ -102,7 +105,7 @@ class SandboxProcess:
             with theirs:
                 reply = await self._asked(Request(act="listen", port=port, timeout_s=timeout_s), [theirs.fileno()])
             if reply.code != 0 or reply.is_out_of_time:
-                raise SandboxError(f"port {port} of the sandbox cannot be listened on: {reply.stderr.strip()}")
+                raise SandboxError(f"the sandbox cannot listen on port {port}: {reply.stderr.strip()}")
             ours.setblocking(False)
             [listener] = socket.recv_fds(ours, 1, 1)[1]
         return socket.socket(fileno=listener)
@@ -118,7 +121,7 @@ class SandboxProcess:
                 await writer.drain()
                 size = int.from_bytes(await reader.readexactly(HEADER_BYTES), "big")
                 if size > 2 * ESCAPED_BYTE * self._output_bytes + SAID_BYTES:
-                    raise SandboxError("the reply of the sandbox is longer than allowed.")
+                    raise SandboxError("the reply of the sandbox exceeds the output limit.")
                 reply = json.loads(await reader.readexactly(size))
         except (OSError, EOFError) as error:
             # This also handles the timeout, because `TimeoutError` is an `OSError`.
@@ -155,13 +158,13 @@ class SandboxProcess:
         return ""
 
     async def stop(self) -> None:
-        """End the sandbox and all its processes."""
+        """End all processes of the sandbox and remove its control group."""
         with contextlib.suppress(OSError):
-            # Unlike close(), this reaches the peer even if a fork of this process holds the socket open.
+            # Call shutdown() before close(): it reaches the peer even if a fork of this process holds the socket open.
             self._control.shutdown(socket.SHUT_RDWR)
         self._control.close()
         with contextlib.suppress(TimeoutError):
-            # Without a namespace, the process needs a moment to find all its descendants.
+            # Do not kill the process at once. Without a PID namespace, it must first find and kill its descendants.
             async with asyncio.timeout(GOING_S):
                 await self._process.wait()
         with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Bubblewrap sandboxes, each with its own processes, network, user and workspace, on this machine's system."""
+"""Bubblewrap sandboxes. They share this machine's system files, but by default not its processes or network."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ logger = logging.getLogger(__name__)
 
 COPY_S = 600.0
 THE_USER = ("root", "sandbox", "0")
-"""The names that `exec` accepts for the only user of a sandbox. The system is read-only for this user."""
+"""The names that `exec` accepts for a sandbox's only user. Even as `root`, this user cannot change system files."""
 
 
 class BubblewrapProvider:
-    """A provider of bubblewrap sandboxes. It starts a probe sandbox to find out how far this machine can confine them.
+    """A provider of bubblewrap sandboxes. It starts a probe sandbox to find out how far this machine can confine code.
 
     If sandboxes cannot be confined, `create` raises `SandboxCreateError`, unless `allow_unconfined` is set.
     """
@@ -54,7 +54,7 @@ class BubblewrapProvider:
         self._level: Level | None = None
 
     async def level(self) -> Level:
-        """Return how far sandboxes are confined."""
+        """Return how far sandboxes are confined. The first call starts a probe sandbox to find this out."""
         async with self._probing:
             if self._level is None:
                 self._level = await self._probe()
@@ -62,7 +62,7 @@ class BubblewrapProvider:
             return self._level
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
-        """Start a sandbox. The image of the spec is ignored in favour of this machine's system."""
+        """Start a sandbox. The image of the spec is ignored: the sandbox uses this machine's system files."""
         level = await self.level()
         config = self._config_of(spec)
         if not level.is_confined and not config.allow_unconfined:
@@ -108,22 +108,22 @@ class BubblewrapProvider:
         return SandboxExecResult(reply.stdout, reply.stderr, reply.code, TIMED_OUT if reply.is_out_of_time else None)
 
     async def upload_file(self, handle: SandboxHandle, source_path: str | Path, target_path: str) -> None:
-        """Copy a local file to the workspace or to /tmp."""
+        """Copy a local file into the workspace or the /tmp of the sandbox."""
         with opened(source_path) as file:
             await self._sandbox(handle).process.put(file.fileno(), str(target_path), timeout_s=COPY_S)
 
     async def download_file(self, handle: SandboxHandle, source_path: str, target_path: str | Path) -> None:
-        """Copy a file of the workspace or of /tmp to a local path."""
+        """Copy a file from the workspace or the /tmp of the sandbox to a local path."""
         with written_to(target_path) as file:
             await self._sandbox(handle).process.get(str(source_path), file.fileno(), timeout_s=COPY_S)
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """Return "running", or "stopped" if the sandbox was closed or its `ttl_s` is over."""
+        """Return "running", or "stopped" if the sandbox was closed or its `ttl_s` has expired."""
         sandbox = self._sandboxes.get(handle.sandbox_id)
         return SandboxStatus.RUNNING if sandbox and sandbox.process.is_running else SandboxStatus.STOPPED
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
-        """Return the URL of the same port on this machine. Raise `SandboxError` if the network is not shared."""
+        """Return the URL of `port` on this machine. Raise `SandboxError` if the sandbox has its own network."""
         if not self._sandbox(handle).has_network:
             raise SandboxError(
                 f"port {port} of the sandbox cannot be reached, because the sandbox has its own network. Use the port "
@@ -149,7 +149,7 @@ class BubblewrapProvider:
         return self._sandboxes[handle.sandbox_id]
 
     def _config_of(self, spec: SandboxSpec) -> BubblewrapConfig:
-        """Merge the provider's config with the options of a spec, which cannot change the confinement."""
+        """Return the config for a spec. Raise `SandboxCreateError` if the spec would change the confinement."""
         options = dict(spec.provider_options)
         for key in ("allow_unconfined", "has_network", "readable", "workspaces"):
             if key in options:

@@ -30,7 +30,7 @@ class RunningSandbox:
     uid: int | None
     has_network: bool
     workdir: str | None
-    """The workspace's path in the spec. If the sandbox is not confined, the actual path is a different one."""
+    """The path that the spec sets for the workspace. A sandbox without confinement uses another folder."""
 
     async def end(self) -> None:
         """Kill all processes of the sandbox and remove its workspace."""
@@ -61,7 +61,7 @@ async def started(spec: SandboxSpec, config: BubblewrapConfig, level: Level, uid
 
 
 def _base_environment(home: str) -> dict[str, str]:
-    """Return the default environment variables of commands. None is inherited from this process."""
+    """Return the default environment variables of commands. Variables of this process are not inherited."""
     path = f"/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:{os.path.dirname(Interpreter.base().path)}"
     return {"PATH": path, "HOME": home, "USER": "sandbox", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -71,7 +71,9 @@ async def _until_ready(process: SandboxProcess, env: dict[str, str], timeout_s: 
         async with asyncio.timeout(timeout_s):
             reply = await process.run(["/bin/sh", "-c", ":"], env, cwd=None, timeout_s=None)
     except TimeoutError:
-        raise SandboxCreateError(f"the sandbox was not ready after {timeout_s:g} s.") from None
+        raise SandboxCreateError(
+            f"the sandbox was not ready after {timeout_s:g} s. Raise its ready_timeout_s."
+        ) from None
     except SandboxError as error:
         await process.stop()
         output = (await process.startup_errors()).strip()
@@ -107,7 +109,7 @@ def _settings(
 
 
 def _group(name: str, spec: SandboxSpec, config: BubblewrapConfig) -> ControlGroup:
-    # Add the sizes of /tmp and of a workspace with a size limit to the memory, because both are kept in memory.
+    # Add the size of /tmp, and the size limit of the workspace, to the memory limit, because both are kept in memory.
     disk_mib = int((spec.resources.disk_gib or 0) * GIBIBYTE_IN_MIB)
     memory_mib, processes = config.memory_mib + config.scratch_mib + disk_mib, config.pids + OWN_PROCESSES
     try:

@@ -16,7 +16,7 @@ FOREVER = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
 
 
 class DockerCreateConfig(CreateConfig):
-    """Options of new containers."""
+    """The `create` options of the docker provider: how to start a container."""
 
     program: str = "docker"
     """The program to run: docker, or another program with the same command line, such as podman."""
@@ -24,7 +24,7 @@ class DockerCreateConfig(CreateConfig):
     """When to pull the image: `missing`, `always` or `never`."""
     platform: str | None = None
     network: str | None = None
-    """A docker network, or `none`; docker's default if omitted."""
+    """The name of a docker network, or `none`. The default is docker's default network."""
     user: str | None = None
     volumes: list[str] = Field(default_factory=list)
     use_init: bool = True
@@ -39,18 +39,18 @@ class DockerCreateConfig(CreateConfig):
     """The address of this machine at which the `ports` of a spec are published, each on a free host port."""
     keepalive_shell: str = "sh"
     keepalive_cmd: str = FOREVER
-    """The command line that keeps a container without `entrypoint` alive; the shell runs it."""
+    """The command line that keeps a container without `entrypoint` alive. `keepalive_shell` runs it."""
     extra_run_args: list[str] = Field(default_factory=list)
-    """Additional options of `docker run`."""
+    """Additional options of `docker run` for all sandboxes."""
     run_args: list[str] = Field(default_factory=list)
     """Additional options of `docker run` for one sandbox, to be set in the `provider_options` of its spec."""
 
 
 class DockerExecConfig(ExecConfig):
-    """Options of commands in containers."""
+    """The `exec` options of the docker provider: how to run a command in a container."""
 
     exec_shell: str | None = None
-    """The shell of command lines; by default bash if the image has it, otherwise sh."""
+    """The shell that runs command lines. The default is bash if the image has it, otherwise sh."""
 
 
 def run_options(name: str, spec: SandboxSpec, config: DockerCreateConfig) -> list[str]:

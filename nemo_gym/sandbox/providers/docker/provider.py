@@ -1,4 +1,4 @@
-"""Sandboxes as containers, controlled through the command line of docker."""
+"""Sandboxes as containers, controlled with the `docker` command."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from nemo_gym.sandbox.providers.docker.command import (
 )
 
 _NUMBERED = 'echo "nemo_gym-process:$$" >&2; [ -z "$1" ] || cd "$1" || exit 126; shift; exec "$@"'
-"""A script that prints its PID and becomes the command. At a timeout, the provider kills the command by this PID.
+"""A script that prints its PID and then executes the command under the same PID.
 
-Killing the docker client would not end the process in the container."""
+At a timeout, the provider kills the process with this PID. Killing the docker client would not end that process."""
 _NUMBER = re.compile(r"^nemo_gym-process:(\d+)\n", re.MULTILINE)
 _STATES = {
     "created": SandboxStatus.STARTING,
     "running": SandboxStatus.RUNNING,
     "exited": SandboxStatus.STOPPED,
-    # Podman reports this state until it has cleaned up.
+    # Only podman has this state: the container has ended, but is not cleaned up yet.
     "stopped": SandboxStatus.STOPPED,
 }
 

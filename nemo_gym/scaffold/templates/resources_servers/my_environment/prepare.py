@@ -1,4 +1,4 @@
-"""Make rows, each with a hidden number and a limit on the guesses.
+"""Generate rows, each with a hidden number and a limit on the guesses.
 
 python resources_servers/my_environment/prepare.py --count 100 --output <rows.jsonl>
 """

@@ -1,4 +1,4 @@
-"""Make rows, each with words to put into alphabetical order.
+"""Generate rows, each with words to put into alphabetical order.
 
 python environments/my_environment/prepare.py --count 100 --output <rows.jsonl>
 """
