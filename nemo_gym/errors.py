@@ -1,4 +1,4 @@
-"""All errors that nemo_gym raises, grouped by audience.
+"""The errors that nemo_gym raises, grouped by audience.
 
 - The user: `UserError`, shown as one paragraph without a traceback. The exit code is 1, or 2 for a `UsageError`.
   - `ConfigError`: a mistake in the YAML or on the command line.

@@ -38,7 +38,7 @@ class ModelCallRecord(BaseModel):
     completed_at: float | None = None
     """Seconds since the epoch."""
     tokens_in: int | None = None
-    """The number of tokens in the prompt, including cached ones. Counts that the answer does not report are None."""
+    """The number of tokens in the prompt, including cached ones. None if the answer does not report it."""
     tokens_out: int | None = None
     """The number of tokens in the answer."""
     tokens_reasoning: int | None = None

@@ -1,7 +1,6 @@
 """Resolve `${…}` interpolations and explain the ones that cannot be resolved.
 
-OmegaConf is imported inside functions. Every server process imports this package, and OmegaConf takes longer to import
-than everything else in the package.
+OmegaConf is imported inside functions, because importing it is slow, and only values with interpolations need it.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class DatasetConfig(Frozen):
     num_repeats: int = Field(default=1, ge=1)
     """The number of rollouts per row."""
     license: str | None = Field(default=None, validate_default=True)
-    """The license. It must be one of `LICENSES` for training data, and is not checked for other types."""
+    """The license. For `train` and `validation`, it must be one of `LICENSES`. It is not checked for other types."""
     source: DatasetSource | None = None
     """The location from which the file is downloaded."""
     huggingface_identifier: DatasetSource | None = None

@@ -105,7 +105,7 @@ class BaseRunServerConfig(BaseServerConfig):
     advertised_port: int | None = Field(default=None, ge=1, le=65535)
     """The port by which other machines reach the server, if that is not `port`."""
     isolated: bool = False
-    """Whether to run the server in its own virtual environment, with the packages of its requirements.txt."""
+    """Whether to run the server in its own virtual environment, with the packages that its folder requires."""
     ray: RayNeeds = RayNeeds()
     """The resources and nodes for each process of the server, if `launcher` is `ray`."""
     workers: int | None = Field(default=None, ge=1)

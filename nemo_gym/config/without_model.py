@@ -91,7 +91,7 @@ def load_for_grading(paths: Sequence[str], overrides: Sequence[str]) -> RunConfi
 
 
 def graders_of(run: RunConfig) -> RunConfig:
-    """Return the run with only its graders and their models. Remove agents and the placeholder of the policy model.
+    """Return the run without its agents and without the placeholder of the policy model.
 
     Raise a `ConfigError` if no server is left, or if a grader refers to a server that was removed.
     """

@@ -45,7 +45,7 @@ def run_script(script: Script, arguments: Mapping[str, object]) -> Path:
 def _own_python(program: Path, dependencies: Sequence[str], log: Path) -> Path | None:
     """Return the Python of an environment with these dependencies, or None if this process has all of them.
 
-    If the dependencies cannot be installed, write the installer's output to the log and raise `DataError`.
+    If the dependencies cannot be installed, write the end of the installer's output to the log and raise `DataError`.
     """
     if not dependencies:
         return None
@@ -65,7 +65,7 @@ def _own_python(program: Path, dependencies: Sequence[str], log: Path) -> Path |
         reason = str(error).strip().splitlines()[-1].strip()
         raise DataError(
             f"{program}: {SETTING}: {', '.join(dependencies)} could not be installed: {reason} Check the names and "
-            f"the network, or install them here: pip install {' '.join(dependencies)}. The whole output is in {log}."
+            f"the network, or install them here: pip install {' '.join(dependencies)}. The end of the output is in {log}."
         ) from error
 
 

@@ -23,7 +23,7 @@ LONGEST_TEXT = 20_000
 LONGEST_ANSWER = 200
 """A text without a marked answer is itself the answer if it is a number of at most this many characters."""
 LONGEST_EXPRESSION = 2_000
-"""The maximum length of an expression in characters. Longer ones count as not equal, because they block a worker."""
+"""The maximum length, in characters, of an answer that math-verify compares. A longer one could block a worker."""
 
 _OPEN_BOX = re.compile(r"\\boxed\s*\{")
 _HASHES = re.compile(r"^####(.*\S)", re.MULTILINE)

@@ -25,7 +25,7 @@ async def call_judge(
     """Post to a judge's server and parse its reply as `response_model`. Raise `JudgeFailed` for any failure."""
     left_s = time_left_s()
     try:
-        # Set the judge's deadline before the verifier's own, so that time is left to report a failure of the judge.
+        # Give the judge an earlier deadline than the verifier, so that time is left to report a failure of the judge.
         with deadline_in(None if left_s is None else time_left_for_callee(left_s)):
             reply = await server_client.post(server_name=server_name, url_path=url_path, json=json)
         if not reply.ok:

@@ -344,7 +344,7 @@ def parsed(text: bytes) -> JsonObject | None:
 
 
 def as_written(text: bytes) -> bytes | None:
-    """Return the text if it begins like a JSON object and its token arrays are valid, else None. Do not parse it."""
+    """Return the text, unparsed, if it begins like a JSON object and its token arrays are valid, otherwise None."""
     # Check the long arrays of tokens. They are not parsed later, and an invalid one would make a result unreadable.
     if not all(map(is_valid_array, cut_tokens(text).arrays)):
         return None

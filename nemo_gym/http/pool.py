@@ -124,7 +124,7 @@ class Pool:
         self._origins = {key: origin for key, origin in self._origins.items() if origin.is_in_use}
 
     def close_one_idle(self) -> bool:
-        """Close the longest-idle connection of one origin. Return False if no origin has an idle connection."""
+        """Close an idle connection, of any origin. Return False if there is none."""
         return any(origin.close_one_idle() for origin in self._origins.values())
 
     def close(self) -> None:
@@ -187,7 +187,7 @@ class Origin:
             if handed is None:
                 if (connection := await self._connect(request)) is not None:
                     return connection
-                # Return to the front of the queue, because no file could be opened.
+                # Wait again, at the front of the queue, because no file descriptor is free for a new connection.
                 is_first = True
             elif handed.is_usable():
                 return handed

@@ -58,7 +58,7 @@ class ReplyCache:
         """Return the key of a request that belongs to the current rollout."""
         rollout_id = current_rollout_id() or ""
         found = _REPEAT.fullmatch(rollout_id)
-        # Use the whole id if it does not contain the repeat, because a row may set a rollout id of its own.
+        # A row may set its own rollout id, which may lack the number of the repeat. Then use the whole id.
         repeat = found[1] if found else rollout_id
         digest = hashlib.sha256(f"{url}\n{repeat}\n".encode())
         digest.update(body)

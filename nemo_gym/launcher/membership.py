@@ -35,7 +35,7 @@ OK = 200
 
 
 class LeftRunError(LaunchError):
-    """An error that stops this machine's servers: the head server did not answer for too long, or its run ended."""
+    """An error that stops this machine's servers: the head server was silent for too long, or rejected them."""
 
 
 class JoinedRun(NamedTuple):

@@ -70,7 +70,7 @@ class Report(NamedTuple):
 
 
 class ServerActor:
-    """One process of a server. Its methods return quickly, except `report`, which waits for changes."""
+    """One process of a server. `report` waits for changes, and `stop` waits until the server has stopped."""
 
     def __init__(self, version: str, order: bytes, packed: bytes | None) -> None:
         if version != __version__:

@@ -49,7 +49,7 @@ class Keeper:
     """A thread that restarts the processes of a run.
 
     If a process dies too often, or if a restart would not help, the thread sets `failure` and ends. Restarts do not
-    depend on calls of `wait`, because a program can call it rarely while other servers wait for the dead one.
+    depend on calls of `wait`, because programs may call `wait` rarely.
     """
 
     def __init__(

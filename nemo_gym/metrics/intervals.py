@@ -41,8 +41,9 @@ def mean_interval(values_by_task: Values, level: float = 0.95) -> Interval:
     """Return the mean over all rollouts with its confidence interval. Raise `ValueError` if there are no rollouts.
 
     If all values are 0 or 1, this is Wilson's interval. Its sample size is the number of independent rollouts with the
-    same standard error. Otherwise, it is Student's t interval with cluster-robust standard errors. If all values are
-    between 0 and 1, finite bounds are clipped to that range, because the mean cannot be outside it.
+    same standard error, or the number of tasks if all values are equal. Otherwise, it is Student's t interval with
+    cluster-robust standard errors. If all values are between 0 and 1, finite bounds are clipped to that range, because
+    the mean cannot be outside it.
     """
     groups = [values for values in values_by_task.values() if values]
     if not groups:

@@ -16,10 +16,10 @@ class UvicornLoggingConfig(BaseModel):
 
 
 def is_nemo_gym_fastapi_worker() -> bool:
-    """Return False, because no process takes its app from the imported file."""
+    """Return False: workers never import a server's file to get its app. Published folders ask this."""
     return False
 
 
 def is_nemo_gym_fastapi_entrypoint(file: str) -> bool:
-    """Return False, because no file has to create an app with `app = X.run_webserver()` when it is imported."""
+    """Return False: no file has to define `app = X.run_webserver()` for workers. Published folders ask this."""
     return False

@@ -42,7 +42,7 @@ PESSIMISTIC = "pessimistic/"
 AgentMetrics = JsonObject
 """The metrics of one agent: `{agent_ref: {name}, agent_metrics, key_metrics, group_level_metrics}`.
 
-A run adds `ledger`, `failed_tasks`, `row_fields` and `integer_fields` to the metrics.
+A run adds `ledger` and `failed_tasks`. `row_fields` and `integer_fields` are added if they are not empty.
 """
 
 

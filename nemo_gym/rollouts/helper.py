@@ -187,7 +187,7 @@ def _in_groups(rows: Sequence[Row], groups: GroupedTasks) -> list[list[_Example]
 
 
 def _check_at_once(most: int, semaphore: object, connections: int) -> None:
-    """Raise `UsageError` if the `most` rollouts of the largest group cannot run at once.
+    """Raise `UsageError` if the rollouts of the largest group, `most` of them, cannot all run at the same time.
 
     A semaphore is checked only if it is an `asyncio.Semaphore`.
     """

@@ -1,4 +1,4 @@
-"""The Slurm job of a process, for the record of its run."""
+"""The Slurm job in which a process runs. The record of a run contains it."""
 
 from __future__ import annotations
 

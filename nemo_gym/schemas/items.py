@@ -78,7 +78,7 @@ class OutputText(TaggedModel):
 
 
 class OutputRefusal(TaggedModel):
-    """A refusal by the model."""
+    """The part of an output message that contains the model's refusal."""
 
     refusal: str
     type: Literal["refusal"] = "refusal"

@@ -118,10 +118,10 @@ class _GroupWait(Wait):
 
 
 class Groups:
-    """All groups of one server that may still be verified.
+    """The groups of one server that can still be verified.
 
-    A group that the caller named in a header is kept until the caller reports the group's end, because members whose
-    result was lost are sent again.
+    If the caller named a group in a header, the group is kept until the caller reports its end. Until then, the caller
+    may resend members whose result was lost.
     """
 
     def __init__(self, verify: Verify, *, timeout_s: float, server: str) -> None:

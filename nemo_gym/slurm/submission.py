@@ -111,7 +111,7 @@ def write_submission(submission: Submission) -> None:
 
 
 def read_submission(files: SubmissionFiles) -> Submission | None:
-    """Return the last submission of an output, or None if there is none."""
+    """Return the last submission to Slurm that writes to an output, or None if the output was never submitted."""
     try:
         return Submission.model_validate_json(files.submission.read_bytes())
     except FileNotFoundError:

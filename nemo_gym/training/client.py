@@ -132,8 +132,8 @@ class TrainingClient:
 
         `sampling` overrides fields of every row's `responses_create_params`, such as `temperature`. A row without an
         `agent_ref` is run by the run's agent, if the run has only one. Rows are read as their rollouts begin, so
-        `rows` may be endless. While `in_flight` finished rollouts wait for the trainer, no new rollout begins. If the
-        iterator is closed early, running rollouts are cancelled.
+        `rows` may be endless. While `in_flight` finished rollouts wait for the trainer, no new rollout begins, except
+        in a started group that is verified together. If the iterator is closed early, running rollouts are cancelled.
 
         Raises `InvalidTask` for a row without a valid agent, and `LaunchError` if the run has ended. If
         `failed_rollouts` is "raise", also raises the failure of a rollout.

@@ -1,4 +1,4 @@
-"""Shell commands, ready to paste, that run one task of a run again."""
+"""Shell commands, ready to paste, that collect one rollout of a run again."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def raw(asked: Rollout) -> Response:
 
 @router.get("/api/media")
 def media(asked: Rollout, n: Index, paths: Paths) -> Response:
-    """Return an image or a sound of a conversation. `n` counts both together, from 0."""
+    """Return the n-th image or audio clip of a conversation. Both kinds are counted together, from 0."""
     shown = shown_at(*asked)
     found = conversation_at(shown).media
     if n >= len(found):

@@ -18,7 +18,7 @@ CLOSE_S = 2.0
 
 
 async def listen_with_tls(server: uvicorn.Server, listeners: Iterable[socket.socket], tls: Tls) -> None:
-    """Let a server that has started its plain listeners also serve TLS on these sockets."""
+    """Serve TLS on `listeners`. Call this after the server has started its plain listeners."""
     config, context = server.config, server_context(tls)
 
     def new_connection() -> asyncio.Protocol:

@@ -113,7 +113,7 @@ def prepare(
     length: the number of digits of every sequence, at most 100; by default it varies
     bits: the size of a sample; 16 bits have less noise and make files twice as large
 
-    Raises `DataError` if the voice is not installed.
+    Raises `DataError` if `length` is out of range or the voice is not installed.
     """
     if length is not None and not 1 <= length <= MOST_DIGITS:
         raise DataError(f"length: must be from 1 to {MOST_DIGITS}, found {length}.")

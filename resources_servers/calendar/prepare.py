@@ -23,7 +23,7 @@ from resources_servers.calendar.rows import complete_row, live_row
 from resources_servers.calendar.wording import UserModel, reworded
 
 DRAWS = 50
-"""The number of attempts to draw a day for one persona and agenda before the agenda counts as too full."""
+"""The number of retries to draw a day for one persona and agenda. After that, the agenda counts as too full."""
 
 
 def prepare(

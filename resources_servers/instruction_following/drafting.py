@@ -151,7 +151,7 @@ def _nothing(_: Draft, __: Arguments) -> None:
     """Leave the draft as it is, because plain sentences already follow the constraint."""
 
 
-# The parts are applied in this order. Closing parts must come last.
+# The parts are applied in this order, which sets the order of the closing texts and of changes to the whole text.
 PARTS: dict[str, Callable[[Draft, Arguments], None]] = {
     "keywords:existence": _keywords,
     "keywords:frequency": _frequency,

@@ -1,4 +1,4 @@
-"""Solutions for constraints that affect every word, and therefore can hardly be combined with others."""
+"""Solutions for constraints that can hardly be combined with others. Each solution is a whole answer."""
 
 from __future__ import annotations
 

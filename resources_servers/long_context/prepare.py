@@ -63,7 +63,9 @@ def prepare(
     subset: Sequence[str] = (),
     split: Split | None = None,
 ) -> Path:
-    """Write `count` rows, alternating between the kinds and then the lengths, and return their path.
+    """Write `count` rows and return their path.
+
+    Rows cycle through the kinds. After each cycle, the next length is used.
 
     lengths: size of the prompts in tokens, from 4k to 1m; repeat the flag for several
     subset: only rows of this subset; repeat the flag for several

@@ -320,7 +320,7 @@ def _single_choice(plain: str, options: Options) -> str | None:
 
 
 def _is_another_choice(rest: str) -> bool:
-    """Return whether `rest` begins with `or …`, or with a comma and a letter. `, a word` and `, I am` do not count."""
+    """Return whether `rest` begins with another choice, as `or …` and `, B` do. `, a word` and `, I am` do not."""
     another = _ANOTHER_CHOICE.match(rest)
     if another is None or another["letter"] is None:
         return another is not None
@@ -364,7 +364,7 @@ def _mention(option: str, text: str) -> re.Match[str] | None:
 
 
 def _is_affirmed(option: str, text: str) -> bool:
-    """Return whether a text mentions an option. Negated mentions and parts of lists or formulas do not count."""
+    """Return whether the first mention of an option in a text is neither negated nor part of a list or formula."""
     mention = _mention(option, text)
     if mention is None:
         return False

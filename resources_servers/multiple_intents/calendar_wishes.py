@@ -53,7 +53,7 @@ def put_in(draw: Draw) -> Wish | None:
 
 
 def move(draw: Draw) -> Wish | None:
-    """Return a wish to move a meeting to a free slot of another day, or None if the drawn day does not have one."""
+    """Return a wish to move a meeting to another day, or None if the drawn day is the same or has no free slot."""
     meeting, day = _upcoming(draw), draw.working_day().isoformat()
     starts = free_starts(Database(draw.company), day, int(meeting["duration"]))
     if day == day_of(meeting) or not starts:

@@ -130,7 +130,7 @@ class RewardModelPreferenceServer(SimpleResourcesServer):
 
 
 def _compared(score: float, references: dict[str, float]) -> dict[str, float]:
-    """Return the reference scores, and comparisons with `rejected`: 1 if it is lower, 0.5 if equal, 0 if higher."""
+    """Return the references' scores, and how `rejected` compares: 1 if its score is lower, 0.5 if equal, else 0."""
     fields = {f"{name}_score": value for name, value in references.items()}
     if "rejected" in references:
         fields["beats_rejected"] = _is_higher(score, references["rejected"])

@@ -60,5 +60,8 @@ def tables_of(path: Path) -> str:
     except sqlite3.Error as error:
         raise DataError(f"{path}: not an SQLite database ({error}). Delete it to extract it again.") from error
     if not found:
-        raise DataError(f"{path}: the database does not contain tables. Use the complete archive.")
+        raise DataError(
+            f"{path}: the database does not contain tables. Download the dataset's archive again, because it may be "
+            "incomplete."
+        )
     return "\n".join(f"{sql.strip()};" for (sql,) in found)

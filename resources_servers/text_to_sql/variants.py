@@ -370,9 +370,9 @@ class _NewRows:
         return reference.parent == self._table.name.casefold()
 
     def _is_known(self, reference: _Reference) -> bool:
-        """Return whether the parent already has its new rows.
+        """Return whether the parent already has its new rows, or is this table itself.
 
-        This is False for one of two tables that refer to each other, or if the parent does not exist.
+        This is False for one of two tables that refer to each other, or if the parent or its columns do not exist.
         """
         parent = self._table if self._is_own(reference) else self._made.get(reference.parent)
         return parent is not None and {*reference.parent_columns} <= {*map(str.casefold, parent.columns)}

@@ -59,7 +59,7 @@ class AnthropicModelConfig(BaseResponsesAPIModelConfig):
     request_timeout_s: float = 1800.0
     """Seconds until a request to the endpoint times out."""
     request_tries: int = Field(default=3, ge=1)
-    """Maximum number of attempts per call, if the endpoint refuses the connection, is too busy or returns a 5xx."""
+    """Maximum number of attempts per call, if the endpoint is unreachable or returns 429, 500, 502-504, 520 or 529."""
 
     @field_validator("base_url")
     @classmethod

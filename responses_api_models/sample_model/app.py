@@ -42,7 +42,7 @@ class SampleModelConfig(BaseResponsesAPIModelConfig):
     seed: int | None = 0
     """The same seed gives the same rollouts. If it is null, rollouts differ between runs."""
     answers: list[str] = Field(default=ANSWERS, min_length=1)
-    """The answers to choose from if no tool is called."""
+    """The answers to choose from if no tool is called and the request does not set a JSON schema for the answer."""
     tool_call_probability: float = Field(default=0.75, ge=0, le=1)
     """The probability of a tool call if the request allows both a call and an answer."""
     max_calls_per_turn: int = Field(default=2, ge=1)

@@ -160,7 +160,7 @@ class _Draw:
             item = self.value(schema, at, depth + 1)
             if item not in others:
                 return item
-        raise SchemaError(at, "no further item was found that differs from the others")
+        raise SchemaError(at, "uniqueItems: too few different items were found; lower minItems")
 
     def _object(self, flat: JsonObject, at: str, depth: float) -> JsonObject:
         properties, rest = flat.get("properties", {}), flat.get("additionalProperties", True)

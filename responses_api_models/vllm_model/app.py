@@ -84,7 +84,7 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     request_timeout_s: float = 1800.0
     """Seconds until a request to an endpoint times out."""
     request_tries: int = Field(default=3, ge=1)
-    """Maximum number of attempts per call, if an endpoint refuses the connection, is too busy or returns a 5xx."""
+    """Maximum number of attempts per call, if an endpoint is unreachable or returns 429, 500, 502-504, 520 or 529."""
 
     @property
     def sent_reasoning(self) -> SentReasoning:

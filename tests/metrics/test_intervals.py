@@ -60,7 +60,7 @@ def test_pass_at_k_counts_draws_without_replacement():
     ("call", "problem"),
     [
         (lambda: mean_interval({"a": []}), "at least one rollout"),
-        (lambda: pass_at_k_interval({"a": [1.0]}, 2), "no task has 2 rollouts"),
+        (lambda: pass_at_k_interval({"a": [1.0]}, 2), "no task has at least 2 rollouts, which pass@2 needs"),
         (lambda: wilson_interval(3, 2), "3 successes in 2 trials"),
         (lambda: mean_interval({"a": [1.0], "b": [0.3]}, level=95), "between 0 and 1"),
     ],

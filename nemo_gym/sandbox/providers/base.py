@@ -244,7 +244,10 @@ class ListensInside(Protocol):
 
 
 def words_of(command: str | Sequence[str], shell: str | None = None) -> list[str]:
-    """Return a command's program and arguments. A command line runs in `shell`, by default in bash or else sh."""
+    """Return a command's program and arguments.
+
+    A command given as one string runs in `shell`. The default is bash, or sh if bash is not installed.
+    """
     if isinstance(command, str):
         return [shell, "-c", command] if shell else ["/bin/sh", "-c", _SHELL, "sh", command]
     words = [str(word) for word in command]

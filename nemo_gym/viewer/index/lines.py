@@ -76,7 +76,7 @@ def digest_at(file: BinaryIO, size: int) -> str:
 
 
 def is_same_file(path: Path, cursor: Cursor) -> bool:
-    """Return whether the part of a file before the cursor is unchanged, or True if nothing has been read yet."""
+    """Return whether a file's first bytes and those before the cursor are unchanged, or True if nothing was read."""
     if not cursor.bytes:
         return True
     try:

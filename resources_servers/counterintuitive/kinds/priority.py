@@ -37,7 +37,7 @@ READ_LAST = "the document"
 
 
 def quote(rng: random.Random, is_twisted: bool) -> Draft:
-    """Draw a task about a quote for a customer who declines charges, some of which are mandatory."""
+    """Draw a task about a quote for a customer who declines charges, some of which may be mandatory."""
     charges = {name: rng.randint(2, 19) for name in rng.sample(CHARGES, 4)}
     rules, defaults = list(charges)[:2], list(charges)[2:]
     refused = [*(rng.sample(rules, rng.randint(1, 2)) if is_twisted else []), *rng.sample(defaults, rng.randint(0, 1))]

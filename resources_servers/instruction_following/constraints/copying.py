@@ -28,7 +28,7 @@ def copying_multiple(text: str, *, prompt_to_repeat: Text, N: Count) -> bool:  #
 
 
 def copy_span(text: str, *, prompt_to_repeat: Text, n_start: Count, n_end: Count) -> bool:
-    """Require the characters `n_start` to `n_end` of the prompt, counted from 0. Character `n_end` is optional."""
+    """Require a copy of the prompt's characters `n_start` to `n_end`, from 0, with or without the one at `n_end`."""
     given = text.strip().lower()
     prompt = prompt_to_repeat.lower()
     return given in (prompt[n_start:n_end].strip(), prompt[n_start : n_end + 1].strip())
@@ -52,7 +52,7 @@ def repeat_change(text: str, *, prompt_to_repeat: Text) -> bool:
 
 
 def repeat_span(text: str, *, prompt_to_repeat: Text, n_start: Count, n_end: Count) -> bool:
-    """Require the words `n_start` to `n_end` of the prompt, counted from 0. Word `n_end` is optional."""
+    """Require a copy of the prompt's words `n_start` to `n_end`, from 0, with or without the one at `n_end`."""
     given, wanted = text.lower().split(), prompt_to_repeat.lower().split()
     return bool(given) and given in (wanted[n_start:n_end], wanted[n_start : n_end + 1])
 

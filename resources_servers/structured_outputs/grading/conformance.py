@@ -36,7 +36,7 @@ class Problem(NamedTuple):
     kind: str
     """`parse_error`, `schema_violation` or `too_large`."""
     message: str
-    """One line of at most 500 characters. It begins with the path if `path` is not empty."""
+    """At most 500 characters, usually one line. It begins with the path if `path` is not empty."""
     path: str = ""
     """The place in the document, such as `$.items[2].name`. It is empty if the text could not be parsed."""
 
@@ -122,7 +122,9 @@ def _validator_of(schema: Any) -> jsonschema_rs.Validator:
 
 
 def _refuse(uri: str) -> Any:
-    raise ValueError(f"{uri} is outside of the schema, and external references are not fetched")
+    raise ValueError(
+        f"{uri} is outside the schema, and external references are not fetched. Copy the definition into the schema"
+    )
 
 
 def _violation(validator: jsonschema_rs.Validator, instances: Sequence[_Instance]) -> Problem | None:

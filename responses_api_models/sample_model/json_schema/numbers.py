@@ -30,7 +30,7 @@ def sample_number(schema: JsonObject, rng: Random, at: str, *, is_integer: bool)
     if first <= last:
         number = rng.randint(first, last) * step
     elif is_integer or "multipleOf" in schema or low > high or (low == high and (is_low_open or is_high_open)):
-        raise SchemaError(at, f"no {'integer' if is_integer else 'number'} is within the bounds")
+        raise SchemaError(at, f"no valid {'integer' if is_integer else 'number'} is within the bounds")
     else:
         number = low + (high - low) * Fraction(rng.randint(1, 999), 1000)
     return int(number) if is_integer else float(number)

@@ -57,4 +57,4 @@ def _validator_of_text(schema: str) -> Validator:
 
 
 def _refuse(uri: str) -> NoReturn:
-    raise ValueError(f"{uri} is outside of the schema and is not fetched")
+    raise ValueError(f"{uri} is outside the schema and is not fetched. Copy the definition into the schema")
