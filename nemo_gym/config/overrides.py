@@ -200,7 +200,7 @@ def _suggest_key(tree: Node, parts: Path) -> str:
     if guess:
         guess = dotted((*parts[:-1], guess))
     else:
-        elsewhere = [dotted(path) for path in paths if str(path[-1]) == name]
+        elsewhere = [dotted(path) for path in paths if str(path[-1]) == name and path != parts[: len(path)]]
         similar = [dotted(path) for path in paths if len(path) == len(parts) and closest(name, [str(path[-1])])]
         guess = closest(wanted, elsewhere, cutoff=0.0) or closest(wanted, similar, cutoff=0.75)
     return f" Did you mean '{guess}'?" if guess else ""

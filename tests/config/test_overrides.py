@@ -135,7 +135,7 @@ def test_invalid_word_reports_problem_and_remedy(project, word, expected):
     assert expected in message
 
 
-@each_case("key", ["agent.tools.nope", "agents.tools.nope"])
+@each_case("key", ["agent.tools.nope", "agents.tools.nope", "agent.tools.agent"])
 def test_block_above_is_not_suggested_for_deletion(project, key):
     message = project.refusal(OverrideError, TEXT, f"~{key}")
     assert message == f"'~{key}': the key {key} does not exist."
