@@ -182,8 +182,9 @@ def _mask_reason(row: Row) -> str | None:
 def _usage(row: Row) -> JsonObject | None:
     if (usage := row.usage) is None:
         return None
-    given, written = (object_at(usage, f"{side}_tokens_details") for side in ("input", "output"))
     # Also try the names of the Chat Completions API, because the usage object may have the format of that API.
+    given = object_at(usage, "input_tokens_details") or object_at(usage, "prompt_tokens_details")
+    written = object_at(usage, "output_tokens_details") or object_at(usage, "completion_tokens_details")
     return {
         "input_tokens": _count(usage.get("input_tokens", usage.get("prompt_tokens"))),
         "output_tokens": _count(usage.get("output_tokens", usage.get("completion_tokens"))),

@@ -52,6 +52,19 @@ def open_run(folder: Path, *results: Any) -> Api:
     return Api(write_run(folder, results))
 
 
+def test_usage_of_chat_completions_is_shown(tmp_path: Path):
+    result = scored(row(0, 0), said("4"))
+    result["response"]["usage"] = {
+        "prompt_tokens": 30,
+        "completion_tokens": 5,
+        "prompt_tokens_details": {"cached_tokens": 10},
+        "completion_tokens_details": {"reasoning_tokens": 2},
+    }
+    with open_run(tmp_path, result) as api:
+        found = api.rollout(0)
+    assert found["usage"] == {"input_tokens": 30, "output_tokens": 5, "cached_tokens": 10, "reasoning_tokens": 2}
+
+
 def test_scored_rollout_has_its_result(api: Api):
     found = api.rollout(0)
     assert (found["outcome"], found["reward"], found["agent"], found["model"]) == (
