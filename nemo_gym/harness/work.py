@@ -114,15 +114,15 @@ async def _listening(sandbox: AsyncSandbox, gateway: Gateway, gateway_host: str 
     If the provider can listen inside its sandboxes, the sandboxes do not need a network. Otherwise serve at
     `gateway_host`, an address of this machine that the sandboxes can reach.
     """
-    listener = await sandbox.listen()
+    listener, host = await sandbox.listen(), "127.0.0.1"
     if listener is None:
         if gateway_host is None:
             raise AgentFailed(
                 f"the provider {sandbox.provider.name} cannot listen inside its sandboxes. Set gateway_host to an "
                 "address of this machine that they can reach."
             )
-        listener = socket.create_server((gateway_host, 0))
-    async with gateway.serving(listener, gateway_host or "127.0.0.1") as url:
+        listener, host = socket.create_server((gateway_host, 0)), gateway_host
+    async with gateway.serving(listener, host) as url:
         yield url
 
 

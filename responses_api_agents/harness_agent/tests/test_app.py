@@ -96,6 +96,11 @@ async def test_files_of_the_program_are_graded():
     assert graded.program["model_calls"] == 1
 
 
+async def test_gateway_host_is_only_for_other_providers():
+    graded = await run(agent_of("model('go')", gateway_host="192.0.2.1"))
+    assert graded.program["model_calls"] == 1
+
+
 async def test_workspace_has_files_of_row_and_task():
     agent = agent_of(
         "model(open('task.md').read() + open('in/data.txt').read())", replies=(model := FakeModel(["ok"]))
