@@ -73,15 +73,22 @@ class Project(NamedTuple):
     def delete(self, name: str) -> int:
         """Delete all versions of a package, and return their number. Raise `DataError` if it is not found."""
         with _failing_as(f"dataset '{name}': deletion"), self._client() as client:
-            found = client.get(f"{self.url}/packages", params={"package_name": name, "per_page": 100})
-            found.raise_for_status()
-            # Compare the whole name, because GitLab also returns packages whose names merely contain this one.
-            numbers = [package["id"] for package in found.json() if package["name"] == name]
+            # Read all pages first, because deletions move the packages of later pages to earlier ones.
+            numbers = list(self._numbers_of(client, name))
             if not numbers:
                 raise DataError(f"dataset '{name}': package not found in {self.url}. Check the name.")
             for number in numbers:
                 client.delete(f"{self.url}/packages/{number}").raise_for_status()
         return len(numbers)
+
+    def _numbers_of(self, client: httpx.Client, name: str) -> Iterator[int]:
+        page = "1"
+        while page:
+            query = {"package_name": name, "per_page": "100", "page": page}
+            found = client.get(f"{self.url}/packages", params=query).raise_for_status()
+            # Compare the whole name, because GitLab also returns packages whose names merely contain this one.
+            yield from (package["id"] for package in found.json() if package["name"] == name)
+            page = found.headers.get("x-next-page", "")
 
     @property
     def headers(self) -> dict[str, str]:

@@ -91,9 +91,11 @@ class GitLab:
             doomed = self.packages()[int(url.path.rpartition("/")[2])]
             self.files = {key: body if key[:2] != doomed else None for key, body in self.files.items()}
             return 204, {}, b""
-        wanted = parse_qs(url.query)["package_name"][0]
+        query = {key: values[0] for key, values in parse_qs(url.query).items()}
+        wanted, size, page = query["package_name"], int(query["per_page"]), int(query["page"])
         found = [{"id": number, "name": name} for number, (name, _) in enumerate(self.packages()) if wanted in name]
-        return as_json(found)
+        following = str(page + 1) if len(found) > page * size else ""
+        return as_json(found[(page - 1) * size : page * size], **{"x-next-page": following})
 
     def left(self):
         return {key for key, body in self.files.items() if body is not None}
@@ -130,9 +132,10 @@ def test_flags_and_overrides_are_equivalent(workplace, gitlab):
 
 
 def test_only_versions_of_this_package_are_deleted(workplace, gitlab):
-    gitlab.files = {(name, version, "x"): b"" for name, version in (("s", "1"), ("s", "2"), ("sums", "1"))}
-    assert workplace.run("ng_delete_dataset_from_gitlab", "+dataset_name=s") == (0, "s: 2 versions deleted\n", "")
-    assert gitlab.left() == {("sums", "1", "x")}
+    # The names of 300 packages contain this one. GitLab returns them in three pages.
+    gitlab.files = {(name, str(version), "x"): b"" for name in ("a sum", "s", "sums") for version in range(100)}
+    assert workplace.run("ng_delete_dataset_from_gitlab", "+dataset_name=s") == (0, "s: 100 versions deleted\n", "")
+    assert {name for name, _, _ in gitlab.left()} == {"a sum", "sums"}
     finished = workplace.run("ng", "dataset", "rm", "--name", "products")
     assert (finished.code, "package not found in " in finished.err) == (1, True)
 
