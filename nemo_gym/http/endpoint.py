@@ -113,7 +113,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
         return {**own, **self._header_of(policy.api_key)} if policy.api_key else own
 
     def _header_of(self, key: str) -> dict[str, str]:
-        return {self.key_header: f"Bearer {key}" if self.key_header == "Authorization" else key}
+        return {self.key_header: f"Bearer {key}" if self.key_header.lower() == "authorization" else key}
 
     async def _call(
         self,

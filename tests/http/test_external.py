@@ -70,6 +70,14 @@ async def test_key_header_and_query_are_configurable(endpoint, seen):
         assert "authorization" not in request["headers"]
 
 
+async def test_case_of_the_key_header_does_not_matter(endpoint, seen):
+    client = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1", api_key=KEY, key_header="authorization")
+    await client.create_models()
+    await client.aclose()
+    [request] = seen()
+    assert request["headers"]["authorization"] == f"Bearer {KEY}"
+
+
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504, 520, 529])
 async def test_temporary_failure_is_retried(client, seen, status):
     answer = await client.create_chat_completion(model=f"flaky:{status}:2:passes", messages=HELLO)
