@@ -24,7 +24,7 @@ from nemo_gym.errors import ConfigError, PortTakenError
 NOWHERE = WrittenAddress()
 
 KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
-"""TCP keepalive options. Calls survive a network outage of 20 s. Calls to a lost machine fail after 30 s."""
+"""TCP keepalive options. Calls survive a network outage of 10 s. Calls to a lost machine fail after 30 s."""
 
 _RANGE_TRIES = 200
 _SHOWN_WORDS = 4
