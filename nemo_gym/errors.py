@@ -55,7 +55,7 @@ class ConfigMissingValuesError(ConfigError, ValueError):
 
 
 class ConfigInterpolationError(ConfigError, ValueError):
-    """A `${…}` interpolation whose target does not exist."""
+    """A `${…}` interpolation that is invalid or cannot be resolved."""
 
 
 class InheritPathNotFoundError(ConfigError, ValueError):

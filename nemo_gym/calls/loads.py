@@ -238,7 +238,7 @@ def tls_of(head: HeadConfig) -> Tls | None:
 
 
 async def ask_for_servers(client: InternalClient, head: HeadConfig, run_token: str | None = None) -> list[JsonObject]:
-    """Return the servers that a head server lists. Raise `LaunchError` if the head server does not answer."""
+    """Return the servers that a head server lists. Raise `LaunchError` on failure, such as a rejected token."""
     address = http_url(head.host, head.port, scheme_of(client.tls))
     token = run_token or run_token_for(head.host, head.port)
     headers = run_headers(token)

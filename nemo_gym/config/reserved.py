@@ -40,7 +40,7 @@ class AddressKeys:
     join: str | None = None
     """The head server of the run that this machine's servers join, such as `http://10.0.0.5:11000`. Also `--join`."""
     use_absolute_ip: bool = False
-    """Whether to use this machine's address for servers that do not set a host, if `default_host` is not set either."""
+    """Whether servers that do not set a host use this machine's address, if `default_host` is not set either."""
     head_server: JsonObject
     """The address of the head server. See the block `head_server`."""
     port_range_low: int = 10_001

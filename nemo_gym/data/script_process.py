@@ -65,7 +65,8 @@ def _own_python(program: Path, dependencies: Sequence[str], log: Path) -> Path |
         reason = str(error).strip().splitlines()[-1].strip()
         raise DataError(
             f"{program}: {SETTING}: {', '.join(dependencies)} could not be installed: {reason} Check the names and "
-            f"the network, or install them here: pip install {' '.join(dependencies)}. The end of the output is in {log}."
+            f"the network, or install them here: pip install {' '.join(dependencies)}. The end of the output is in "
+            f"{log}."
         ) from error
 
 

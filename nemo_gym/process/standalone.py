@@ -89,8 +89,8 @@ def _with_token(run: RunConfig, server: ServerConfig) -> RunConfig:
     if token is None and needs_token(run.plain, [server.host]):
         raise ConfigError(
             f"{server.name}: {_callers(server.host)}, but no run token protects it. "
-            f"Set {RUN_TOKEN_KEY} (+{RUN_TOKEN_KEY}=… or env.yaml), which callers send as the header "
-            f"{RUN_TOKEN_HEADER}; or {_way_to_open(server.host)}."
+            f"Set {RUN_TOKEN_KEY} (+{RUN_TOKEN_KEY}=… or env.yaml), or {_way_to_open(server.host)}. Callers send the "
+            f"token as the header {RUN_TOKEN_HEADER}."
         )
     return run.model_copy(update={"run_token": token})
 
@@ -104,7 +104,7 @@ def _callers(host: str) -> str:
 def _way_to_open(host: str) -> str:
     if is_loopback(host):
         return f"remove {LOOPBACK_TOKEN_KEY}"
-    return f"set {RUN_TOKEN_KEY}: false to open it to everyone; or use host 127.0.0.1"
+    return f"set {RUN_TOKEN_KEY}: false to open it to everyone, or use host 127.0.0.1"
 
 
 def _config_with_block_for(folder: Path) -> Path:

@@ -111,7 +111,7 @@ class Asking:
     def endpoint(
         self, answer: Callable[[Any, Ask], Awaitable[object]], *, takes: object, returns: type[BaseModel] | None = None
     ) -> Endpoint:
-        """Return an endpoint that calls `answer`. It has the method's parameters, with a body of type `takes`."""
+        """Return an endpoint that calls `answer`, with the author's parameters, but `takes` as the body."""
         method, signature, name = self.handler.method, self.handler.signature, self.parameter.name
         call = method if self.handler.is_coroutine else partial(asyncio.to_thread, method)
 

@@ -70,8 +70,9 @@ def _epochs(rows: Sequence[JsonObject], rng: random.Random) -> Iterator[JsonObje
 def _order(weights: Mapping[str, Fraction]) -> Iterator[str]:
     """Yield the source of each row. The number of a source's rows always differs from its share by less than one.
 
-    A source's k-th row (from 0) may come at position k / share or later, and must come before position
-    (k + 1) / share. Choosing the source with the earliest deadline keeps these bounds for all sources.
+    A source's k-th row may come at position floor(k / share) or later, and must come before position
+    (k + 1) / share. Rows and positions count from 0. Choosing the source with the earliest deadline keeps these bounds
+    for all sources.
     """
     taken = dict.fromkeys(weights, 0)
     for place in count(1):

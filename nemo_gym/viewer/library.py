@@ -101,7 +101,10 @@ class Library:
         return RunView(found.name, files, self._cache, self._indexer, self._discovery.allows)
 
     def _writable(self, folder: Path) -> Path:
-        """Return `folder` if it is writable, otherwise a temporary folder that is deleted when the viewer ends."""
+        """Create `folder` if it is missing, and return it.
+
+        If it is not writable or belongs to another user, return a temporary folder, deleted when the viewer ends.
+        """
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             # Check the owner, because another user could have created this folder if its parent is shared.

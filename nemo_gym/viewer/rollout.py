@@ -54,7 +54,7 @@ SHOWN_ELSEWHERE = {
     PARAMS_KEY, "response", "reward", "reward_components", AGENT_REF_KEY, MASK_KEY, INSTANCE_CONFIG_KEY,
     CAPTURE_KEY, TRAJECTORY_KEY, OBSERVATIONS_KEY, "policy_version", *POLICY_KEYS,
 }  # fmt: skip
-"""Fields that the page shows separately, and therefore omits from its lists of fields."""
+"""Fields that the page omits from its lists of fields. It shows most of them elsewhere, but not the `POLICY_KEYS`."""
 
 
 class Shown(NamedTuple):

@@ -229,7 +229,7 @@ class Connection(HttpToolsProtocol):
         self.send_400_response(refusal.detail)
 
     def send_400_response(self, msg: str) -> None:
-        """Respond to a request that is not passed to the app, and close the connection."""
+        """Reject a request and close the connection. Do not respond if another response is due or has begun."""
         status, detail = self._refusal or Refusal(HTTPStatus.BAD_REQUEST, msg)
         cycle = self.cycle
         # Do not respond twice, because the caller would take the second one for the response to its next request.

@@ -87,7 +87,7 @@ def asks_for(response: NeMoGymResponse, city: str) -> bool:
 
 
 def mentions(text: str, weather: Weather) -> bool:
-    """Return whether a text contains both the sky and the temperature, in any wording."""
+    """Return whether a text mentions both the sky and the temperature, in any wording."""
     text = text.replace("\N{MINUS SIGN}", "-")
     has_sky = re.search(rf"\b{weather.sky}\b", text, re.IGNORECASE)
     has_degrees = re.search(rf"(?<![\d.,-]){weather.degrees}(?![\d]|[.,]\d)", text)

@@ -1,4 +1,4 @@
-"""Grade a reply by an exact comparison of the answer, and by the ids of the passages that it cites."""
+"""Grade a reply by its answer, which must be the expected one, and by the ids of the passages that it cites."""
 
 from __future__ import annotations
 

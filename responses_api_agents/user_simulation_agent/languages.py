@@ -84,7 +84,7 @@ def _places(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_bounded(text: str, start: int, end: int) -> bool:
-    """Return whether `start` and `end` are the boundaries of a word, so that it continues on neither side."""
+    """Return whether `start` and `end` bound a word. More Hangul may follow Hangul, because particles are attached."""
     if start and _continues(text[start - 1], text[start]):
         return False
     if end == len(text):

@@ -108,12 +108,12 @@ class BubblewrapProvider:
         return SandboxExecResult(reply.stdout, reply.stderr, reply.code, TIMED_OUT if reply.is_out_of_time else None)
 
     async def upload_file(self, handle: SandboxHandle, source_path: str | Path, target_path: str) -> None:
-        """Copy a local file into the workspace or the /tmp of the sandbox."""
+        """Copy a local file into the sandbox's workspace. A confined sandbox also allows /tmp and /dev/shm."""
         with opened(source_path) as file:
             await self._sandbox(handle).process.put(file.fileno(), str(target_path), timeout_s=COPY_S)
 
     async def download_file(self, handle: SandboxHandle, source_path: str, target_path: str | Path) -> None:
-        """Copy a file from the workspace or the /tmp of the sandbox to a local path."""
+        """Copy a file of the sandbox's workspace to a local path. A confined sandbox also allows /tmp and /dev/shm."""
         with written_to(target_path) as file:
             await self._sandbox(handle).process.get(str(source_path), file.fileno(), timeout_s=COPY_S)
 
