@@ -257,6 +257,15 @@ def test_only_the_own_agent_fits(place, environment, own):
     assert [name for name, each in listed(place, environment).items() if each["fits"]] == [own]
 
 
+def test_agent_with_a_syntax_error_is_listed_with_it(workplace):
+    workplace.write("responses_api_agents/broken/app.py", "class X(:")
+    config = PATIENT_CONFIG.replace("mcqa_patient_agent", "broken").replace("patient_agent", "broken")
+    workplace.write("responses_api_agents/broken/configs/broken.yaml", config)
+    found = listed(workplace, "mcqa")["broken"]
+    folder = workplace.folder / "responses_api_agents/broken"
+    assert found["problems"] == [f"{folder}: cannot be imported. app.py:1: SyntaxError: invalid syntax"]
+
+
 def test_fitting_agents_are_shown_as_table(place):
     finished = place.run("ng", "list", "agents", "--for", "calendar")
     assert (finished.code, finished.err) == (0, "")
