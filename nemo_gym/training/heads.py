@@ -15,7 +15,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def head_at(url: str, ca: str | Path | None = None) -> HeadConfig:
-    """Return the head server at a URL that `ng_run` has printed. Raise `UsageError` for anything else.
+    """Return the head server at a URL that `ng_run` has printed. Raise `UsageError` if the URL or `ca` is invalid.
 
     `ca` is the file of the CA certificate, or `system` for the trust store of the operating system. The default is the
     run's own CA if the run is on this machine, otherwise `system`.
@@ -25,7 +25,7 @@ def head_at(url: str, ca: str | Path | None = None) -> HeadConfig:
         host, port = parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme, 0)
     except ValueError:
         host, port = None, 0
-    if not host or not port:
+    if not host or not port or parts.scheme not in DEFAULT_PORTS:
         raise UsageError(f"{url!r} is not the address of a head server, such as http://127.0.0.1:11000.")
     if parts.scheme == "http":
         return HeadConfig(host=host, port=port)

@@ -62,6 +62,7 @@ def test_head_server_is_named_by_its_url(url, ca, expected):
     ("url", "ca", "problem"),
     [
         ("gym:11000", None, "is not the address of a head server"),
+        ("ftp://gym:11000", None, "is not the address of a head server"),
         ("https://gym:port", None, "is not the address of a head server"),
         ("https://gym", "missing.pem", "ca='missing.pem': cannot be read"),
         ("https://gym", __file__, "cannot be read as certificates in PEM format"),
