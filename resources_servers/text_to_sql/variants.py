@@ -269,7 +269,7 @@ class _NewRows:
         own = self._table.values[column]
         values = sorted({*own, *self._compared_with(column)} - {None}, key=_sort_key)
         numbers = [value for value in values if type(value) is int]
-        if len(numbers) < len(values):
+        if not numbers or len(numbers) < len(values):
             return values
         wanted = len(values) // 2 + 1
         new: Sequence[int] = range(max(numbers) + 1, max(numbers) + 1 + wanted)

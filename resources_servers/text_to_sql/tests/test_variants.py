@@ -95,3 +95,10 @@ async def test_tables_without_rows_are_filled(runner):
         ("SELECT shop, MAX(price) FROM sale WHERE shop = 'Oak' GROUP BY 1", False),
     ):
         assert await runner.agrees_elsewhere(context, answer, reference, in_order=False) is agrees
+
+
+def test_table_with_a_single_null_key_is_varied():
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.executescript("CREATE TABLE t (id TEXT PRIMARY KEY, n INT); INSERT INTO t VALUES (NULL, 3);")
+        vary(connection, "SELECT n FROM t", Random(1))
+        assert connection.execute("SELECT COUNT(*) FROM t").fetchone() == (0,)
