@@ -19,7 +19,7 @@ LONG_NUMBER = 300
 # This regular expression cannot match inside a JSON string, because quotes are escaped there.
 _BEGINNING = re.compile(rb'"(?:' + "|".join(TOKEN_KEYS).encode() + rb')"\s*:\s*(?=\[)')
 # Every JSON value other than a number contains one of these bytes, and so do NaN, Infinity and hexadecimal numbers.
-# Searching for all seven takes a third of the time of `bytes.translate`.
+# In long arrays, searching for all seven is several times as fast as `bytes.translate`.
 _OF_OTHER_VALUES = (b'"', b"[", b"{", b"u", b"f", b"N", b"x")
 _MARK = f"array {secrets.token_hex(8)} "
 

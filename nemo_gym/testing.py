@@ -107,7 +107,7 @@ Model = FakeModel | str | None
 
 
 class _InProcess(InternalClient):
-    """A client that calls the apps of servers in this process. Calls to unknown server names go to the model."""
+    """A client that calls the apps of servers in this process. Model calls to other names go to the fake model."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -206,7 +206,10 @@ class Caller:
 
 
 async def _found(places: Places, call: _Call) -> Place:
-    """Wait until a machine has the server, and return the place to call. Raise `ServerCallError` after a timeout."""
+    """Wait until a machine has the server, and return the place to call.
+
+    Raise `ServerCallError` after a timeout, and `RolloutTimedOut` at the rollout's deadline.
+    """
     while True:
         call.time_left_s()
         place = await places.find(call.server, current_work().rollout_id)

@@ -82,7 +82,10 @@ def _implementation(config: Block, instance: str, tier: str) -> Block | None:
 
 
 def _smallest_depth(agent: Block, server: Block | None) -> int | None:
-    """Return the smaller nesting limit, the agent's or its resources server's. Return None if neither has one."""
+    """Return the smaller nesting limit of the agent and its resources server, or None if neither sets one.
+
+    If only one of them sets a limit, the limit of the other is `DEEPEST_REQUEST`.
+    """
     limits = [block.get(DEPTH_KEY) for block in (agent, server) if block is not None]
     if all(limit is None for limit in limits):
         return None

@@ -40,7 +40,7 @@ class _Occurrences:
 
 
 class FailureReporter:
-    """A reporter of a run's failures. It calls `say` with the first failure of each kind as it happens."""
+    """A reporter of a run's failures. It calls `say` with the first failure of each kind, up to `MOST_KINDS` kinds."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class FailureReporter:
         self._others = 0
 
     def take(self, record: Record) -> None:
-        """Count the failure of a record, if any. Report the first failure of each kind."""
+        """Count the failure of a record, if any. Report the first failure of each kind, up to `MOST_KINDS` kinds."""
         if record.cause is None:
             return
         whole = " ".join(self._mask(record.row.failure_message or "no message").split())

@@ -20,7 +20,7 @@ CODE_POINTS_SHOWN = re.compile(
     "\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
 )
 """A regex for characters that control the terminal, change the order of the text, or are invisible. It does not match
-tabs and newlines."""
+tabs, newlines and zero-width joiners."""
 PLAIN, BOLD, DIM, RED, GREEN = "", "bold", "dim", "red", "green"
 ROLES = {"user": "bold cyan", "assistant": "bold green", "tool": "bold yellow"}
 OTHER_ROLE = "bold magenta"

@@ -167,7 +167,7 @@ def _refusal(error: OSError, host: str, port: int, instance: str, written: Writt
 
 
 def _holder(port: int) -> int | None:
-    """Return the pid of the process that listens on a port, or None if this user has no access to that process."""
+    """Return the pid of the process that listens on a port, or None if the process cannot be determined."""
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:

@@ -44,14 +44,14 @@ NO_MODEL: Mapping[str, object] = {
     "policy_model_name": "",
     POLICY_MODEL: {MODEL_TIER: {DUMMY_MODEL: {"entrypoint": "app.py"}}},
 }
-"""The `initial` value for commands that do not need a model, such as listing or data preparation."""
+"""The `initial` or `stand_in` value for commands that do not need a model, such as listing or data preparation."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _TIERS = (*SERVER_TYPES, ENVIRONMENT_SERVERS)
 
 
 class RunDefaults(NamedTuple):
-    """Run-wide defaults, which each server may override."""
+    """Run-wide defaults. Each server may override them, except `scheme`."""
 
     host: str
     advertised_host: str

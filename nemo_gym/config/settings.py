@@ -111,9 +111,9 @@ class BaseRunServerConfig(BaseServerConfig):
     workers: int | None = Field(default=None, ge=1)
     """The number of processes. Overrides `num_workers`. Each rollout uses only the process that has its session."""
     max_requests_in_flight: int | None = Field(default=None, ge=1)
-    """The maximum number of concurrent calls (default 16384). Further calls wait."""
+    """The maximum number of concurrent calls per process (default 16384). Further calls wait."""
     max_requests_queued: int | None = Field(default=None, ge=0)
-    """The maximum number of waiting calls (default 16384). Further calls get status 503 and are retried."""
+    """The maximum number of waiting calls per process (default 16384). Further ones get status 503 and are retried."""
     max_request_bytes: int | None = Field(default=None, ge=1)
     """The maximum size of a request body in bytes (default 256 MiB)."""
     max_request_depth: int | None = Field(default=None, ge=1)

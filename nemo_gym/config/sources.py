@@ -90,7 +90,7 @@ def gather(
 
 
 def known_keys(paths: Sequence[str], words: Sequence[str]) -> set[str]:
-    """Return the top-level keys that the files define, and the names to which `${…}` references in the files refer."""
+    """Return the top-level keys that the files define, and the names in `${…}` references of files and overrides."""
     sources = gather(paths, words, None, None, skip_dotenv=False)
     texts = (node.value for _, node in walk(sources.tree) if isinstance(node.value, str) and "${" in node.value)
     return {*sources.defined, *(name for text in texts for name in _NAME_IN_REFERENCE.findall(text))}
@@ -252,7 +252,10 @@ class _Files:
 
 
 def _replaces(outer: Node, name: Key, block: Node) -> bool:
-    """Return whether `outer` replaces the server `name` of an included file with another implementation."""
+    """Return whether `outer` replaces the server `name` of an included file with another implementation.
+
+    An included dummy model is never replaced, because `join_dummy_models` merges it into the real model later.
+    """
     defined = _implementations(outer.mapping[name]) if name in outer.mapping else set()
     known = _implementations(block)
     return bool(defined and known) and defined.isdisjoint(known) and (MODEL_TIER, DUMMY_MODEL) not in known

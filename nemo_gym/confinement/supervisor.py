@@ -3,8 +3,8 @@
 This script uses the standard library only. Descriptor 0 is a socket to the owner. The first message has the settings
 as JSON. Each further message passes a connection for one command. To copy a file, the message also passes the open
 local file. To listen on a port, the message also passes a socket, through which this process returns the listening
-socket. This process exits when the owner closes descriptor 0 or the sandbox times out. The kernel then kills all other
-processes of the sandbox.
+socket. This process exits when the owner closes descriptor 0 or the sandbox times out. In a PID namespace, the kernel
+then kills all other processes of the sandbox. Without one, this process kills its descendants before it exits.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Wait:
     def __init__(self, what: str) -> None:
         self.what = what
         self.trouble = ""
-        """The reason why the operation was retried; empty if it was not retried."""
+        """The reason why the wait still goes on, such as a failed try; empty if unknown."""
         self._recorded = current_work().waits
 
     def __enter__(self) -> Self:

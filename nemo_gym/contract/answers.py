@@ -11,7 +11,7 @@ from nemo_gym.testing import call, reply
 HUGE = 300_000
 """The length of a huge answer in characters. It reveals grading whose time grows faster than the answer's length."""
 BLANK_LINES = 150_000
-"""The number of lines of a blank answer. A regex such as `^\\s*Answer` takes quadratic time to reject it."""
+"""The number of lines of a blank answer. With `re.MULTILINE`, `^\\s*Answer` takes quadratic time to reject it."""
 
 NO_TOOL = "no_such_tool"
 ODD_ARGUMENTS = (

@@ -380,7 +380,7 @@ def _fault(environment: Environment, error: Exception) -> str:
 
 @contextmanager
 def _naming(rows: str) -> Iterator[None]:
-    """Prefix the message of any error in this block with the rows that were played."""
+    """Prefix the message of a `NemoGymError` in this block with the rows, unless it is a `SignatureError`."""
     try:
         yield
     except SignatureError:

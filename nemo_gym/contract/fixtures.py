@@ -41,7 +41,7 @@ class VerifierCase(BaseModel):
 
     @property
     def due(self) -> float | None:
-        """The expected reward. None if the case expects an error, or accepts any reward."""
+        """The reward that the verifier must return if the case does not expect an error. None accepts any reward."""
         return DUE.get(self.kind) if self.expected_reward is None else self.expected_reward
 
 

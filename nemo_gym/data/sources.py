@@ -131,7 +131,7 @@ def sized(count: float) -> str:
 
 
 def name_of(source: Source) -> str:
-    """Return the name of a source's file. Raise `DataError` if the source's path ends with a slash."""
+    """Return the name of a source's file. Raise `DataError` if the source's path is empty or ends with a slash."""
     path = urlsplit(source.url).path if isinstance(source, Url) else source.path
     name = path.rpartition("/")[2]
     if not name:

@@ -237,7 +237,7 @@ def _for_containers(
         "results_dir": "/tmp/results",
     }
     if settings.target == "kuberay":
-        # Omit all addresses, because Ray chooses the nodes.
+        # Omit the head server's address and the default host, because Ray chooses the nodes.
         changed.pop("head_server", None)
         changed.pop("default_host", None)
         return changed | ({REPLICAS_KEY: run.raw[REPLICAS_KEY]} if REPLICAS_KEY in run.raw else {})

@@ -55,7 +55,7 @@ def response_of_message(message: JsonObject, params: ResponseCreateParams) -> Re
         incomplete_details=IncompleteDetails(reason=reason) if reason else None,
         parallel_tool_calls=params.parallel_tool_calls is not False,
         tool_choice=params.tool_choice,
-        # Set these two fields even if they are null, because clients expect them.
+        # Set `parameters` and `strict` even if they are null, because clients expect them.
         tools=[WireModel(**{"parameters": None, "strict": None, **tool}) for tool in params.tools],
         error=None,
         usage=usage_of_message(message.get("usage")),

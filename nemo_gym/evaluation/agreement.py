@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 DRAWS = 4_000
 Table = Mapping[tuple[str, str], float]
-"""The share of rollouts with each (verdict, label) pair."""
+"""The weight of each (verdict, label) pair, such as its share of the rollouts. The sum need not be 1."""
 
 
 class Pair(NamedTuple):
@@ -127,7 +127,7 @@ def _with_prior(counts: Counter[tuple[str, str]], labels: Sequence[str]) -> dict
 
 
 def _drawn(alphas: Mapping[tuple[str, str], float], rng: random.Random) -> Table:
-    """Draw shares from the Dirichlet distribution with these parameters."""
+    """Draw weights whose shares have the Dirichlet distribution with these parameters."""
     return {cell: rng.gammavariate(alpha, 1.0) for cell, alpha in alphas.items()}
 
 

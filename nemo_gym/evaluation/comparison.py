@@ -1,4 +1,4 @@
-"""Compare runs task by task: every metric of every agent, overall and per subset, with a confidence interval."""
+"""Compare runs task by task: the metrics of each agent, overall and per subset, with confidence intervals."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def pairs_of(rollouts: Path, labels: Labels) -> Labelled:
     """Match labels with a run's verdicts.
 
     Raise `DataError`, with the row and the column, if a label is invalid or its rollout is not in the run. Also raise
-    it if no cell is filled in.
+    it if a verdict's column is missing, or if no cell is filled in.
     """
     graded: dict[str, Graded] = {}
     sizes: Counter[str] = Counter()

@@ -170,7 +170,7 @@ class _Columns:
         return -1 - len(self.repeats) - len(self.failures) if index is None else index
 
     def scores(self, path: Path, agent: str) -> AgentScores:
-        """Return the scores of the agent's tasks. Raise `DataError` if a rollout occurs twice."""
+        """Return the scores of the agent's tasks. Raise `DataError` if a rollout has been scored twice."""
         codes, tasks = np.array(self.task_codes, dtype=np.int64), len(self.codes)
         self._check_unique(codes, path, agent)
         scored = set(zip(self.task_codes, self.repeats, strict=True)) if self.failures else set()

@@ -22,7 +22,7 @@ SUFFIXES = (".csv", ".tsv", ".xlsx", ".jsonl")
 
 
 class SheetRow(NamedTuple):
-    """One row of a sheet. `number` counts from 1 and includes the header, like row numbers in a spreadsheet."""
+    """One row of a sheet. `number` is the row's number in a spreadsheet, or the line number in a JSON Lines file."""
 
     number: int
     cells: dict[str, str]

@@ -170,7 +170,10 @@ def _weight(found: re.Match[str], where: str) -> float:
 
 
 def _name_and_text(head: str, *, has_more: bool) -> tuple[str, str]:
-    """Split `**name**: text`, `name: text` or `name - text`. A short text that cannot be split is a name."""
+    """Split `**name**: text`, `name: text` or `name - text`. Another short text is a name.
+
+    A short text that ends with a full stop is a name only if more lines follow it (`has_more`).
+    """
     if bold := _BOLD.match(head):
         return bold["name"].strip(_MARKS), head[bold.end() :].strip(_MARKS)
     if (parted := _SEPARATOR.search(head)) and parted.start() <= LONGEST_NAME:

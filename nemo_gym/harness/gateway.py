@@ -66,7 +66,7 @@ class Gateway:
     exchanges: list[Exchange] = field(default_factory=list)
     """The answered model calls, in the order of their answers."""
     failure: RolloutError | None = None
-    """The failure of the last model call, or None if that call was answered."""
+    """The failure of the last model call, or None if that call succeeded or there was no call."""
     usage: object = None
     """The sum of the token counts of all calls, or None if no response has contained them."""
     calls: int = 0

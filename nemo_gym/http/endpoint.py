@@ -27,7 +27,7 @@ __all__ = ["RATE_LIMIT_ERROR_CODES", "RETRY_ERROR_CODES", "NeMoGymAsyncOpenAI"]
 
 
 class NeMoGymAsyncOpenAI(BaseModel):
-    """Client for one endpoint. Every method returns the parsed JSON object, or raises `EndpointError`.
+    """Client for one endpoint. Calls return the parsed JSON object (`ask` its text), or raise `EndpointError`.
 
     `internal` marks a nemo_gym server, which is called without a proxy. nemo_gym's servers retry failures
     themselves, so for them this client retries only failed connections. The API key never appears in messages.

@@ -24,7 +24,7 @@ from nemo_gym.paths import INSTALL_ROOT, working_dir
 
 DISTRIBUTION = "nemo-gym"
 FULL_EXTRA = "full"
-"""The extra that replaces `dev` if a published folder requests it. The folder may import any package of `dev`."""
+"""The extra that replaces `dev` if a folder requests it. It has the packages that published folders may import."""
 
 Notice = Callable[[str], None]
 

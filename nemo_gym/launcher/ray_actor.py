@@ -66,11 +66,11 @@ class Report(NamedTuple):
     instance: ServerInstance | None
     """The server's entry for the list of servers; None until the server is ready."""
     failure: str | None
-    """The reason why the server cannot run on any node; None if it can."""
+    """The reason why the server failed for good, which ends the run; None if it has not failed."""
 
 
 class ServerActor:
-    """One process of a server. `report` waits for changes, and `stop` waits until the server has stopped."""
+    """One process of a server. `report` waits for changes and `stop` for the server's end, for a limited time."""
 
     def __init__(self, version: str, order: bytes, packed: bytes | None) -> None:
         if version != __version__:

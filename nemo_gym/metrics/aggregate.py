@@ -178,7 +178,7 @@ def numbers_of(row: Row) -> dict[str, float]:
 
 
 def sample_of(row: Row) -> JsonObject:
-    """Return the input row that a verify response echoes. Omit fields that the rollout or the collector added."""
+    """Return the input row and the verifier's fields. Omit fields that the rollout or the collector added."""
     return {field: value for field, value in row.without_private().items() if field not in ADDED_BY_THE_ROLLOUT}
 
 

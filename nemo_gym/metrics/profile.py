@@ -108,7 +108,7 @@ def write_profile(
 
 
 class RewardProfiler:
-    """The computation of a reward profile from input rows and rollouts. It keeps only numbers, to save memory."""
+    """The computation of a reward profile. To save memory, it keeps one row per task, but only rollouts' numbers."""
 
     def __init__(self) -> None:
         self._samples: dict[int, jsonl.JsonObject] = {}

@@ -140,8 +140,8 @@ def _place_in(folder: Path, thread: int) -> str:
 def prepare_process(settings: ProcessSettings) -> None:
     """Set the working directory, environment variables and configuration that the server's code expects."""
     log_to_stderr()
-    # Add the project to the search roots. Paths in the settings are relative to it, but this process changes its
-    # working directory.
+    # Add the current folder and the project to the search roots. Paths in the settings are relative to them, but this
+    # process changes its working directory.
     os.environ.update(roots_from_here(ServerFolder.of(settings.folder).root))
     os.chdir(settings.folder)
     os.environ.update(settings.environment)

@@ -53,7 +53,7 @@ class PublishedClient(ServerClient):
 
     @classmethod
     def of(cls, sender: Any) -> PublishedClient:
-        """Return a client that sends through `sender`. If `sender` is a mock, use this process's configuration."""
+        """Return a client that sends through `sender`. If it is a mock, use the addresses in this process's config."""
         config = _config_of(sender)
         if is_ours(sender):
             head, book = sender.head_server_config, sender.address_book

@@ -47,7 +47,7 @@ class Graders:
 
     of_agent: Mapping[str, str]
     only: str | None = None
-    """The resources server that grades all rollouts, if the configuration contains no agents and only this server."""
+    """The resources server that grades all rollouts, if it is the only one and no agent names a resources server."""
     in_groups: frozenset[str] = frozenset()
     """The resources servers that verify all rollouts of a task together."""
     policies: frozenset[str] = frozenset()

@@ -115,7 +115,7 @@ class Session(BaseModel):
     concurrency: int | None = None
     """Maximum number of concurrent rollouts. If this limit is adaptive, its latest value."""
     concurrency_steps: list[JsonObject] | None = None
-    """The measurement windows of an adaptive limit, each with the resulting limit."""
+    """The latest measurement windows of an adaptive limit, at most 200, each with the resulting limit."""
     control: list[JsonObject] | None = None
     """The latest requests with `ng eval ctl`, each with `at`, `verb`, its arguments and the `answer`."""
     progress: list[Point] = Field(default_factory=list)

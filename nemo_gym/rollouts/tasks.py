@@ -65,7 +65,7 @@ class TaskPlan:
     input: Path
     settings: CollectionSettings
     agents: Collection[str]
-    """The names of the running agents."""
+    """The names of the run's agents."""
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     """For each agent that is only in other runs, the command-line override that selects its run."""
     rules: TaskRules = field(default_factory=TaskRules)
@@ -127,7 +127,7 @@ class TaskPlan:
         return task.with_fields({PARAMS_KEY: {**params, "metadata": metadata}})
 
     def prompt_file(self) -> Path | None:
-        """Return the path of the prompt for rows without input, or None if no prompt is set."""
+        """Return the path of the prompt for rows without input, or None if no prompt is set or the file is missing."""
         return paths.find(self.settings.prompt_config, Path.is_file) if self.settings.prompt_config else None
 
     def _lines(self) -> Iterator[Line]:

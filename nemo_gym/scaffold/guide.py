@@ -85,7 +85,7 @@ _COMMON = (
 
 
 def guide_to(wanted: Wanted, spelled: Callable[[str], str], *, has_oracle: bool) -> Guide:
-    """Return the README and the next steps. Both leave out `ng_check` if there is no oracle.
+    """Return the README and the next steps. Both leave out the command `ng_check` if there is no oracle.
 
     In the next steps, `spelled` turns the name of each program into the command for it. The README has plain names.
     """

@@ -162,7 +162,7 @@ class Row:
 
     @property
     def extra_body(self) -> JsonObject | None:
-        """The fields to add to each model call, from JSON in the request's metadata; None if the JSON is invalid."""
+        """The fields to add to each model call, from JSON in the request's metadata; None if this is not an object."""
         metadata = _object((self.params or {}).get("metadata")) or {}
         try:
             return _object(orjson.loads(metadata.get("extra_body") or "{}"))

@@ -126,7 +126,7 @@ class SimpleServer(BaseServer):
         add_part(app, sessions=sessions)
 
     def setup_exception_middleware(self, app: FastAPI) -> None:
-        """Turn every failure of a handler into a response. Middleware that is added later wraps this layer."""
+        """Turn every failure of a handler into a response. The author's middlewares run inside this layer."""
         failures = Failures(
             _name_of(self), self.FAILURE, folder=folder_of(type(self)), log_file=context_of(self).log_file
         )

@@ -148,7 +148,10 @@ class GroupVerifier:
         return self._checked(results, len(bodies))
 
     def _checked(self, results: object, wanted: int) -> Sequence[object]:
-        """Return the results as a list. Raise `JudgeFailed` unless each rollout has exactly one valid result."""
+        """Return the results as a list, with a `JudgeFailed` in place of each result whose reward is not finite.
+
+        Raise `JudgeFailed` unless each rollout has exactly one result of an allowed type.
+        """
         listed = list(results) if isinstance(results, Iterable) and not isinstance(results, str | Mapping) else None
         found = with_article(type(results).__name__) if listed is None else counted(len(listed), "result")
         if listed is None or len(listed) != wanted:

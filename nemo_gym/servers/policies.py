@@ -35,7 +35,7 @@ def accept_row_policies(agent: SimpleServer, app: FastAPI) -> None:
 
 
 def accept_policies(model: SimpleServer, app: FastAPI, *, follows: bool) -> None:
-    """Let agents name a rollout's policy if the run allows it. Reject requests that name one if `follows` is False."""
+    """If the run allows it, let agents name a rollout's policy, or reject such requests if `follows` is False."""
     if address_book_of(model.server_client).allows_policy_override:
         objection = "" if follows else _objection(model, "does not have an endpoint that the policy could replace.")
         add_within_session(app, Middleware(RolloutPolicies, objection=objection))

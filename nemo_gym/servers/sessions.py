@@ -94,7 +94,7 @@ class SessionStore:
         return self._sessions[session_id]
 
     def fail(self, session_id: str, failure: RolloutError) -> None:
-        """Keep a rollout's first failure until the rollout is dropped. Ignore later failures."""
+        """Keep a rollout's first failure until `drop` is called for the rollout. Ignore later failures."""
         self._failures.setdefault(session_id, failure)
 
     def failure_of(self, session_id: str) -> RolloutError | None:

@@ -14,7 +14,8 @@ from nemo_gym.schemas.row import INSTANCE_CONFIG_KEY, PARAMS_KEY, SHARD_KEY, Row
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 LONGEST_BYTES = 256
-"""The maximum size of a value that is copied into the short entry of a result. Larger values are left out."""
+"""The maximum size of a value in the short entry of a result: characters of a text, or bytes of a list or object as
+JSON. Larger values are left out. The row's identity and the response's fields are exempt."""
 OF_A_RESPONSE = ("id", "model", "usage", "status")
 RESPONSE_KEY = "response"
 

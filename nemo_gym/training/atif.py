@@ -162,7 +162,7 @@ def _final_metrics(row: Row, steps: int) -> JsonObject:
         **_present(
             total_prompt_tokens=usage.get("input_tokens"),
             total_completion_tokens=usage.get("output_tokens"),
-            # Leave out a count of 0, because the count is also 0 if the endpoint does not report it.
+            # Leave out a count of 0, because the count may also be 0 if the endpoint does not report it.
             total_cached_tokens=(details.get("cached_tokens") or None) if isinstance(details, dict) else None,
         ),
         "total_steps": steps,

@@ -70,7 +70,7 @@ def _paired(runs: Sequence[RunView], selected: Filter) -> list[RunRewards]:
 
 
 def _span(rewards: Sequence[RunRewards], agent: str, tasks: Iterable[TaskId]) -> float:
-    """Return the scale of rounding errors: the range of an agent's mean rewards, or 1 if all rewards are 0 or 1."""
+    """Return the scale of rounding errors: 1 if all rewards are 0 or 1, else the range of the means, including 0."""
     if not any(agent in each.fractional for each in rewards):
         return 1.0
     means = [each.tasks[task].mean for each in rewards for task in tasks if task.agent == agent]

@@ -56,7 +56,7 @@ class Answer:
         return self.status != 0
 
     def send(self, message: Message) -> Awaitable[None]:
-        """Send a message of the app to the caller, with the session's cookie added and secrets masked."""
+        """Send a message to the caller, adding the session's cookie. Mask secrets in errors and event streams."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             if self.session is not None and SET_COOKIE_SCOPE_KEY in self._scope:

@@ -24,7 +24,7 @@ from nemo_gym.http.reply import readable
 logger = logging.getLogger(__name__)
 
 OF_ANY_TIER = (InvalidTask, Overloaded, ServerLost)
-"""Failures that any server may raise. If such a failure has its class's default tier, it gets the server's tier."""
+"""Failures that any server may raise. If one does not name its server, a default tier becomes the server's tier."""
 ROLLOUT_ID_SCOPE_KEY = "nemo_gym_rollout_id"
 """Scope key under which an inner layer passes the rollout's id to an outer layer, which has no rollout context."""
 CONVERSATION_SCOPE_KEY = "nemo_gym_conversation"

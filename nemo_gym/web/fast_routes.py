@@ -1,9 +1,9 @@
 """A fast path for calls of plain routes. It avoids the cost of FastAPI features that a route does not use.
 
 FastAPI still defines and documents all routes, and handles the calls that the fast path cannot. The fast path handles
-a POST to a fixed path whose endpoint takes a JSON body, the request, or both. It uses FastAPI's own fields to parse,
-validate and serialize, but not its router, dependencies and exit stacks. It does not change the effect of middleware,
-exception handlers, earlier routes, dependencies and invalid bodies.
+a POST to a fixed path whose endpoint takes a JSON body, the request, or both. It uses FastAPI's own fields to validate
+and serialize, but not its router, dependencies and exit stacks. It does not change the effect of middleware, exception
+handlers, earlier routes, dependencies and invalid bodies.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class _FastCall:
 
     @classmethod
     def of(cls, route: FastRoute) -> _FastCall | None:
-        """Return the fast call of a route, or None if the route needs more than a JSON body and the request."""
+        """Return the fast call of a route, or None if FastAPI must handle it, such as one with query parameters."""
         asks = route.dependant
         asks_for_more = (
             route.param_convertors or asks.path_params or asks.query_params or asks.header_params or asks.cookie_params

@@ -45,7 +45,7 @@ class Tasks:
         """Return a new environment for a row.
 
         Raises `InvalidTask` if the row's index or arguments are at fault. For any other problem, raises
-        `EnvironmentFailed`, which names the class path.
+        `EnvironmentFailed`, which names the class path or the dataset's file.
         """
         if self._environment is None:
             if task is not None:

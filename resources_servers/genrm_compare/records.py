@@ -17,7 +17,8 @@ def records_of(comparisons: Iterable[Comparison], number: int, names: Sequence[o
     """Return the comparisons of answer `number` as JSON: the other answer, the preference, and the verdicts.
 
     `preference` is the degree to which answer `number` is better. `side` is the position at which the judge saw it.
-    Scores and rankings are as the judge wrote them.
+    Scores and rankings are as the judge wrote them. If the judge failed, `preference` is None, and `problem` with the
+    reason replaces the verdicts.
     """
     return [_record(each, number, names) for each in comparisons if number in (each.one, each.other)]
 

@@ -10,7 +10,7 @@ from resources_servers.grl_sokoban.level import MOVES, Level, Place, Room
 INNER_WALLS = 0.15
 """The share of inner squares that become walls."""
 BACKWARD_MOVES = 6
-"""The number of backward moves per square of the room."""
+"""The number of attempted backward moves per floor square of the room."""
 DRAWS = 100
 
 

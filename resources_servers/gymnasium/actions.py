@@ -16,7 +16,7 @@ _LIST = re.compile(r"\[[^\[\]]*\]")
 
 
 class NoTextActions(Exception):
-    """An error for actions that cannot be written as text, or that do not match the given names."""
+    """An error for actions that cannot be written as text, are too many to list, or do not match the given names."""
 
 
 class Actions:

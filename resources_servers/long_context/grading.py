@@ -92,7 +92,7 @@ def _is_same_number(expected: str, answer: str, question: str) -> bool:
 
 
 def items_of(answer: str) -> list[str]:
-    """Return the items of a list. Commas, arrows, bullets, numbers, and the words "and" and "then" separate items."""
+    """Return the items of a list. Separators are , and ;, arrows, bullets, numbers such as `1.`, "and" and "then"."""
     inner = unwrapped(answer).removesuffix(".")
     if inner[:1] + inner[-1:] in {"[]", "()", "{}"}:
         inner = inner[1:-1]

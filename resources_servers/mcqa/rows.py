@@ -34,7 +34,8 @@ def choice_row(
     """
     if len(options) < 2 or not ascii_uppercase.startswith("".join(options)):
         raise DataError(
-            f"{where}: options: the letters are '{''.join(options)}', but must run from A without a gap, such as ABC."
+            f"{where}: options: the letters are '{''.join(options)}', but must be at least two and run from A without "
+            "a gap, such as ABC."
         )
     if expected_answer not in options:
         raise DataError(f"{where}: the answer '{expected_answer}' is not one of the options {', '.join(options)}.")

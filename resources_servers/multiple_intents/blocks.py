@@ -122,7 +122,7 @@ def outcomes_of(block: Block, company: Company, before: Sequence[Call]) -> list[
 def independent_outcomes(
     blocks: Sequence[Block], company: Company, before: Sequence[Call]
 ) -> list[list[Outcome]] | None:
-    """Return the outcomes of each block, or None if an outcome changes when other blocks come first."""
+    """Return each block's outcomes, or None if one is impossible or changes when other blocks come first."""
     alone = [outcomes_of(block, company, before) for block in blocks]
     sound = [outcomes for outcomes in alone if outcomes is not None]
     if len(sound) < len(blocks):

@@ -57,7 +57,8 @@ class Scenario:
     def outcomes(self, blocks: Sequence[Block]) -> list[list[Outcome]]:
         """Return each block's outcomes.
 
-        Raises `NoSense` if a block depends on another block, or if a chain's items do not depend on each other.
+        Raises `NoSense` if an item is impossible, if a block depends on another block, or if a later item of a chain
+        does not depend on the earlier items.
         """
         found = independent_outcomes(blocks, self.company, self.done)
         if found is None:

@@ -1,4 +1,4 @@
-"""A user's wishes, which are changes and questions. Their meaning depends on the current state of the company."""
+"""A user's wishes for changes, and questions. Their meaning depends on the current state of the company."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class ProactiveAskingConfig(BaseResourcesServerConfig):
     guess_reward: float = Field(default=0.0, ge=0, lt=1)
     """The reward of a correct booking made without asking for the missing detail first."""
     needless_question_penalty: float = Field(default=0.1, ge=0, le=1)
-    """The deduction from a correct booking's reward for each needless question. The reward is at least 0."""
+    """The deduction for each needless question, unless the booking was a guess. The reward is at least 0."""
 
 
 class MissingDetail(BaseModel):

@@ -1,4 +1,4 @@
-"""A perfect answer to any generator's question. It is computed if the row does not have an expected answer."""
+"""A perfect answer to a question: the row's expected answer or, for some generators, a computed one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def solve(row: dict[str, Any]) -> list[Any]:
 
 
 def answer_to(row: dict[str, Any]) -> str:
-    """Return an answer that earns 1. Raises `DataError` if no such answer is stored or can be computed."""
+    """Return the row's answer, or else compute one that earns 1. Raises `DataError` if neither is possible."""
     if row.get("answer") is not None:
         return str(row["answer"])
     metadata = row["metadata"]
@@ -33,7 +33,7 @@ def answer_to(row: dict[str, Any]) -> str:
 
 
 def _boxnet(metadata: Metadata) -> str:
-    """Return a plan that moves each box to a target of its colour. In each step, only one agent moves."""
+    """Return a plan that moves each box to a target of its colour. In each step, only one agent moves a box."""
     state: dict[str, list[str]] = metadata["initial_state"]
     targets = {
         (name, place): items.count(name) for place, items in state.items() for name in items if "target_" in name

@@ -37,11 +37,11 @@ class RowUnusable(ValueError):
 
 @cache
 def scoring_workers(size: int) -> WorkerPool:
-    """Return this process's pool of scoring workers. The workers run until the process ends.
+    """Return this process's pool of scoring workers for a `size`. The workers run until the process ends.
 
-    The servers in a process share the pool, because each new worker takes seconds to load reasoning-gym.
+    Servers in a process with the same `size` share a pool, because a new worker takes seconds to load reasoning-gym.
     """
-    # Allow at least two workers, so that an answer whose scoring never ends does not block other answers.
+    # Allow two workers even on a single core, so that a scoring that never ends does not block other answers.
     cores = max(os.cpu_count() or 1, 2)
     return WorkerPool(min(size, cores), DEADLINE_S, prepare=load_scorers, memory_limit_bytes=MEMORY_LIMIT_BYTES)
 

@@ -90,7 +90,10 @@ def _exit(rng: random.Random) -> Task:
 
 
 def _only_first_is_reached(rng: random.Random, passages: set[Passage], start: Cell, exits: list[Cell]) -> bool:
-    """Close passages so that only the first exit can be reached. Return False if this is not possible."""
+    """Close passages so that only the first exit can be reached.
+
+    Return False if this is not possible, or if the path to the first exit is too short.
+    """
     wanted = {*_passages_of(path_between(passages, start, _inside(exits[0])), start)}
     if len(wanted) < SHORTEST:
         return False

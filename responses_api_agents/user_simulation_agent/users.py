@@ -61,8 +61,9 @@ class SimulatedUser(Protocol):
 
 
 class ScriptedUser:
-    """A user that answers keywords, and otherwise says the next line of its script. After the script, it is satisfied.
+    """A user that answers keywords, and otherwise says the next line of its script.
 
+    After the script, it replies `otherwise` to other questions, and is satisfied by other statements.
     A question that contains a keyword is answered each time. A statement is answered only if the user has not yet
     given this answer.
     """

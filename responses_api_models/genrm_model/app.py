@@ -1,4 +1,4 @@
-"""Serve a generative reward model. A Chat Completions request may contain two answers to compare."""
+"""Serve a generative reward model. The messages of a request may include two answers to compare."""
 
 from functools import cached_property
 from typing import ClassVar, Literal

@@ -213,7 +213,7 @@ class Engine:
             async with asyncio.timeout(self.settings.stop_timeout_s + 10):
                 await process.wait()
         if process.returncode is None:
-            # Kill the keeper. The kernel then kills the engine, too, because the keeper has set PR_SET_PDEATHSIG.
+            # Kill the keeper. The kernel then kills the engine, too, because it was started with PR_SET_PDEATHSIG.
             process.kill()
 
     def _tail(self, lines: int = TAIL_LINES) -> str:

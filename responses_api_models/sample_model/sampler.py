@@ -28,7 +28,7 @@ OPTIONAL_SHARE = 0.6
 """The probability of an optional property at the top level. It decreases with depth."""
 MORE_PROPERTIES = 2
 MORE_ITEMS = 3
-"""Maximum number of optional items in an array."""
+"""Maximum number of items beyond `minItems` and `prefixItems` at the top level. It decreases with depth."""
 
 _HINTS = {
     "object": ("properties", "required", "additionalProperties", "minProperties"),
@@ -83,7 +83,7 @@ class _Draw:
     def _of_flat(self, flat: JsonObject, at: str, depth: float) -> object:
         self._values += 1
         if self._values > MOST_VALUES:
-            raise SchemaError(at, f"every instance found has more than {MOST_VALUES} values")
+            raise SchemaError(at, f"the generated instance has more than {MOST_VALUES} values")
         if "enum" in flat:
             members = [member for member in flat["enum"] if meets_own_keywords(member, flat)]
             if not members:

@@ -48,7 +48,7 @@ async def with_audio(messages: list[JsonObject], metadata: Mapping[str, str], fo
 def _last_of_user(messages: list[JsonObject]) -> int | None:
     """Return the index of the user's last message.
 
-    Skip user messages directly after tool messages, because they contain the tools' images.
+    Skip every user message directly after a tool message, because it may contain only the tools' images.
     """
     roles = [message.get("role") for message in messages]
     places = [place for place, role in enumerate(roles) if role == "user" and roles[:place][-1:] != ["tool"]]

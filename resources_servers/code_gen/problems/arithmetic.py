@@ -155,7 +155,7 @@ def read(text):
 
 
 def clocks(chance: random.Random) -> Problem:
-    """Draw a problem about adding durations to the time on a fictional planet."""
+    """Draw a problem about the time on a fictional planet some minutes earlier or later."""
     hours, minutes = chance.choice((9, 10, 18, 20, 28, 30)), chance.choice((24, 40, 45, 50, 80, 100))
     back = chance.random() < 0.5
     code = f"""\

@@ -110,8 +110,8 @@ Family = Callable[[random.Random], Problem]
 def cases_of(problem: Problem, chance: random.Random) -> list[Case] | None:
     """Return the tests of a problem, starting with two typical tests that have different results.
 
-    Return None if there are too few tests, or if a program that returns a constant or one of its arguments would pass
-    too many of them.
+    Return None if there are too few tests or different results, or if a program that returns a constant or one of its
+    arguments would pass too many of the tests.
     """
     names: dict[str, Any] = {}
     exec(compile(problem.code, f"<{problem.name}>", "exec", dont_inherit=True), names)

@@ -79,7 +79,7 @@ def best_total(numbers):
 
 
 def chains(chance: random.Random) -> Problem:
-    """Draw a problem about finding the longest subsequence with a property."""
+    """Draw a problem about the longest subsequence with a property, or the greatest sum of such a subsequence."""
     k, m = chance.randint(1, 12), chance.randint(2, 7)
     text, code_of = chance.choice(
         (

@@ -85,11 +85,11 @@ def japanese_words(text: str, *, N: Annotated[int, Field(ge=1)]) -> bool:  # noq
 
 
 def is_in_language(text: str, language: Language) -> bool:
-    """Return whether a text is in a language.
+    """Return whether a text is in a language. A text without letters passes for any language.
 
-    At least half of the letters must be in the language's script, and no other language may have more function words.
-    A text without letters passes for any language. A text without function words passes for any language of its
-    script.
+    At least half of the letters must be in the language's script. Japanese also needs kana. In Chinese, at most a
+    tenth of the letters may be kana. For other languages, no language with the same script may have more words that
+    are its function words or contain its own letters. A text without such words passes for any of these languages.
     """
     sample = text[:READ_FROM].lower()
     scripts = Counter(_script_of(character) for character in sample if character.isalpha())

@@ -59,7 +59,7 @@ def sentence_hyphens(text: str) -> bool:
 
 
 def word_per_line(text: str) -> bool:
-    """Require at most one word per line. Marks without letters, such as bullets, are not words."""
+    """Require at most one word per line. ASCII punctuation, such as the bullet `-`, is not a word, but a number is."""
     return all(len(bare_words(line)) <= 1 for line in lines(text))
 
 

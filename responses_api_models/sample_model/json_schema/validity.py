@@ -27,7 +27,7 @@ class Validator:
 
     def __init__(self, schema: Schema) -> None:
         """Compile the schema. Raise `SchemaError` if it is invalid."""
-        # Import the library only here, because the import takes 20 ms and servers without tools do not need it.
+        # Import the library only here, because the import takes 20 ms and only requests with a schema need it.
         import jsonschema_rs
 
         try:
