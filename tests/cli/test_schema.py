@@ -58,7 +58,7 @@ def test_row_tools_settings_and_results_are_shown(shared_workplace):
     assert (shown.code, shown.err) == (0, "")
     lines = lines_of(shown.out)
     assert lines["expected_booking"] == "expected_booking {tool, arguments} required"
-    asked = "None if the request is complete and there is nothing to ask."
+    asked = "The detail to ask for. None if the request is complete."
     assert lines["missing_detail"] == f"missing_detail {{name, asked_with}} – {asked}"
     # The agent of the environment requires this field.
     assert lines["user"].endswith(" required")
