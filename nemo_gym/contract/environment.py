@@ -156,6 +156,17 @@ def open_configs(files: Sequence[str], overrides: Sequence[str] = ()) -> Iterato
 
 
 @contextmanager
+def importing(folder: Path) -> Iterator[None]:
+    """Raise `LaunchError`, with the line in `folder`, for an error of imported code that is not a `UserError`."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise LaunchError(f"{folder}: cannot be imported. {fault_in(folder, error)}") from error
+
+
+@contextmanager
 def open_server(
     run: RunConfig, server: ServerConfig, folder: Path, overrides: Sequence[str] = ()
 ) -> Iterator[Environment]:
@@ -167,13 +178,9 @@ def open_server(
     search_path = list(sys.path)
     try:
         settings = ProcessSettings.of(run, server, cookie_secret="unused: nothing is served")
-        try:
+        with importing(folder):
             server_class = complete_server_class(load_module(settings), settings)
             oracle = _oracle_of(folder) or _oracle_of(server.folder)
-        except UserError:
-            raise
-        except Exception as error:
-            raise LaunchError(f"{folder}: cannot be imported. {fault_in(folder, error)}") from error
         typed_config(server_class, settings)
         rows = tuple(example_rows(run, server.name))
         declared, words = declared_reward(folder), tuple(overrides)

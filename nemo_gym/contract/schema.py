@@ -20,12 +20,12 @@ from pydantic_core import CoreSchema
 from nemo_gym.config import RunConfig, ServerConfig
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.settings import GROUP_KEY, BaseResourcesServerConfig
-from nemo_gym.contract.environment import Environment, Solution, agents_of
+from nemo_gym.contract.environment import Environment, Solution, agents_of, importing
 from nemo_gym.contract.play import play
 from nemo_gym.data.gather import file_of
 from nemo_gym.data.prompts import load_prompt_config
 from nemo_gym.data.task_data import task_data_class
-from nemo_gym.errors import LaunchError, SignatureError, UserError
+from nemo_gym.errors import SignatureError
 from nemo_gym.jsonl import JsonObject, read_rows
 from nemo_gym.process.serve import complete_server_class, load_module
 from nemo_gym.schemas.row import AGENT_REF_KEY, KIND_KEY, MASK_KEY, PARAMS_KEY, REASON_KEY
@@ -103,12 +103,8 @@ def _bodies_of_agents(environment: Environment) -> Iterator[type[BaseModel]]:
 def class_of(run: RunConfig, server: ServerConfig) -> type[SimpleServer]:
     """Return the class of a run's server. Raise `LaunchError` if it cannot be imported."""
     settings = ProcessSettings.of(run, server, cookie_secret="unused: nothing is served")
-    try:
+    with importing(server.folder):
         return complete_server_class(load_module(settings), settings)
-    except UserError:
-        raise
-    except Exception as error:
-        raise LaunchError(f"{server.folder}: cannot be imported. {fault_in(server.folder, error)}") from error
 
 
 def bodies_of_agent(kind: type[SimpleServer]) -> list[type[BaseModel]]:
