@@ -19,7 +19,7 @@ ROWS = [
     {"calls"},
     {"http"},
     {"context", "config"},
-    {"schemas", "errors", "paths", "jsonl", "memory", "opaque", "version", "confinement"},
+    {"schemas", "errors", "paths", "jsonl", "lazy", "memory", "opaque", "version", "confinement"},
 ]
 NEIGHBOURS = {
     ("cli", "deploy"),

@@ -6,8 +6,9 @@ parser.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from nemo_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from nemo_gym.config.explain import explain_params as explain_params
@@ -43,9 +44,4 @@ _PLACES = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = sorted(_PLACES)  # noqa: PLE0605 - all of them are strings
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module 'nemo_gym.config' has no attribute '{name}'")
-    found = globals()[name] = getattr(importlib.import_module(f"nemo_gym.config.{_PLACES[name]}"), name)
-    return found
+__getattr__ = lazy_names(__name__, _PLACES)

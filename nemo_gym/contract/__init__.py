@@ -5,8 +5,9 @@ The names below are imported on first access, so that a command that only reads 
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from nemo_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from nemo_gym.contract.checks import CHECKS as CHECKS
@@ -35,10 +36,4 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - all of them are strings
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'nemo_gym.contract' has no attribute '{name}'")
-    found: object = getattr(importlib.import_module(f"nemo_gym.contract.{_HOMES[name]}"), name)
-    globals()[name] = found
-    return found
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -5,8 +5,9 @@ Names are imported on first use, so a worker process imports only what its job n
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from nemo_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from nemo_gym.grading.actions import actions_in as actions_in
@@ -72,10 +73,4 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605 - all of them are strings
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'nemo_gym.grading' has no attribute '{name}'")
-    value: object = getattr(importlib.import_module(f"nemo_gym.grading.{_HOME_OF[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOME_OF)

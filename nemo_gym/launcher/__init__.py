@@ -6,8 +6,9 @@ before its other imports.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from nemo_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from nemo_gym.launcher.local import RunningServers as RunningServers
@@ -18,9 +19,4 @@ _HOMES = {"RunningServers": "local", "WarmStarter": "warm", "launch": "local"}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - all of them are strings
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'nemo_gym.launcher' has no attribute '{name}'")
-    found = globals()[name] = getattr(importlib.import_module(f"nemo_gym.launcher.{_HOMES[name]}"), name)
-    return found
+__getattr__ = lazy_names(__name__, _HOMES)
