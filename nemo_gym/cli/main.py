@@ -101,7 +101,8 @@ def _unknown(words: list[str]) -> int:
         given, known = words[1], verbs
         place = f"ng {words[0]}"
     else:
-        given, known = words[0], [*nouns, *(command.verb for command in COMMANDS if not command.noun)]
+        given = words[0]
+        known = list(dict.fromkeys([*nouns, *(command.verb for command in COMMANDS if not command.noun)]))
         place = "ng"
     hint = _did_you_mean(given, known)
     print(f"Error: '{place} {given}' is not a command.{hint} Available: {', '.join(known)}.", file=sys.stderr)  # noqa: T201
