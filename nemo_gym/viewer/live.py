@@ -18,7 +18,7 @@ from nemo_gym.config import HeadConfig
 from nemo_gym.errors import LaunchError, UserError
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.rollouts.control import requests
-from nemo_gym.rollouts.control.calling import NotListening
+from nemo_gym.rollouts.control.calling import NotListening, StartingOrEnding
 from nemo_gym.rollouts.control.control import Refused
 from nemo_gym.viewer.routes_runs import Viewed, run_of
 from nemo_gym.viewer.run_view import RunView
@@ -106,16 +106,21 @@ async def _events(view: RunView, control: Control, streams: Streams) -> AsyncIte
         async with AsyncExitStack() as until_the_end:
             servers = _Servers(until_the_end)
             files = _Files(view)
+            has_answered = False
             while not streams.is_closing:
                 try:
                     status = await asyncio.to_thread(control, view.files.results, "status")
                     status["servers"] = await servers.read(status.get("head_server"))
-                except (NotListening, Refused):
+                    has_answered = True
+                except (NotListening, Refused) as error:
                     run = await asyncio.to_thread(_refreshed, view)
                     if run["state"] != "running":
                         yield _event("ended", run)
                         return
                     status = files.status(run)
+                    if isinstance(error, StartingOrEnding):
+                        # Only what is left to do, or an earlier answer, shows which of the two it is.
+                        status["state"] = "ending" if has_answered or not status["unresolved"] else "starting"
                 yield _event("status", status)
                 await streams.pause()
 

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from nemo_gym.errors import UsageError
 from nemo_gym.jsonl import read_rows, write_rows
-from nemo_gym.rollouts.control.calling import NotListening
+from nemo_gym.rollouts.control.calling import NotListening, StartingOrEnding
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.lock import locked
 from nemo_gym.viewer.access import Access
@@ -132,6 +132,31 @@ def test_run_without_control_is_followed_by_its_files(open_viewer, tmp_path):
     assert (status["state"], status["running"], status["concurrency"]) == ("collecting", None, 8)
     assert (status["planned"], status["scored"], status["failed"]) == (4, 3, {"timeout": 1})
     assert events[-1][1]["state"] == "stopped"
+
+
+@pytest.mark.parametrize(("unresolved", "first"), [(1, "starting"), (0, "ending")])
+def test_collection_that_takes_no_requests_is_starting_or_ending(open_viewer, tmp_path, unresolved, first):
+    viewer = open_viewer(Collection())
+    results = tmp_path / "results" / "small.jsonl"
+    write_record(results)
+    if unresolved:
+        RunFiles(results=results).failures.unlink()
+
+    class Slow(Collection):
+        """A collection that answers the second request only."""
+
+        def __call__(self, results, verb, /, **arguments):
+            self.asked.append(verb)
+            if len(self.asked) == 2:
+                return {**STATUS, "state": "collecting", "unresolved": 1}
+            if len(self.asked) == 4:
+                write_record(results, state="stopped")
+            raise StartingOrEnding("no rollouts are running")
+
+    viewer.app.state.control = Slow()
+    with locked(RunFiles(results=results)):
+        events = viewer.events()
+    assert [data["state"] for _, data in events] == [first, "collecting", "ending", "stopped"]
 
 
 def test_further_event_streams_are_rejected(open_viewer):

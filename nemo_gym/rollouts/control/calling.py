@@ -21,6 +21,10 @@ class NotListening(UserError):
     """The error for a collection that does not exist or does not answer."""
 
 
+class StartingOrEnding(NotListening):
+    """The error for a collection whose servers are starting, or whose metrics are being computed."""
+
+
 def find(name: str | None) -> Collection:
     """Return the collection that `name` refers to, or the only one if `name` is None.
 
@@ -49,7 +53,8 @@ def ask(
 ) -> JsonObject:
     """Send one request and return the answer.
 
-    Raise `NotListening` if the collection does not answer in time, and `Refused` if it rejects the request.
+    Raise `StartingOrEnding` if the collection takes no requests now, `NotListening` if it does not answer in time, and
+    `Refused` if it rejects the request.
     """
     request = orjson.dumps({"verb": verb, **(arguments or {})}, option=orjson.OPT_APPEND_NEWLINE)
     try:
@@ -62,7 +67,7 @@ def ask(
         ) from error
     except OSError as error:
         problem = f"no rollouts are running, because process {collection.pid} is starting or ending"
-        raise NotListening(f"{collection.output}: {problem}. Try again.") from error
+        raise StartingOrEnding(f"{collection.output}: {problem}. Try again.") from error
     if not line.endswith(b"\n"):
         raise NotListening(
             f"{collection.output}: process {collection.pid} ended before it answered. The run's record shows how it "

@@ -23,23 +23,26 @@ export function Controls({ status, ask, isAsking, answer }: Props) {
   const [isStopping, setIsStopping] = useState(false);
   const failed = Object.values(status.failed).reduce((sum, each) => sum + each, 0);
   const isDraining = status.state === "draining";
+  const isSilent = status.running === null;
+  const isOff = isAsking || isSilent;
   return (
     <div class="controls">
+      {isSilent && <p class="dim">The collection is {status.state} and takes no requests now.</p>}
       <div class="controls-row">
         {status.state === "paused" ? (
-          <Button kind="primary" disabled={isAsking} onClick={() => ask({ verb: "resume" })}>Resume</Button>
+          <Button kind="primary" disabled={isOff} onClick={() => ask({ verb: "resume" })}>Resume</Button>
         ) : (
-          <Button disabled={isAsking || isDraining} onClick={() => ask({ verb: "pause" })}>Pause</Button>
+          <Button disabled={isOff || isDraining} onClick={() => ask({ verb: "pause" })}>Pause</Button>
         )}
-        <Button disabled={isAsking || failed === 0 || isDraining} onClick={() => ask({ verb: "requeue" })}>
+        <Button disabled={isOff || failed === 0 || isDraining} onClick={() => ask({ verb: "requeue" })}>
           Requeue {count(failed)} failed
         </Button>
-        <Button disabled={isAsking || isDraining} onClick={() => ask({ verb: "drain" })}>Drain</Button>
-        <Button kind="danger" disabled={isAsking} onClick={() => setIsStopping(true)}>Stop…</Button>
+        <Button disabled={isOff || isDraining} onClick={() => ask({ verb: "drain" })}>Drain</Button>
+        <Button kind="danger" disabled={isOff} onClick={() => setIsStopping(true)}>Stop…</Button>
       </div>
       <div class="controls-row">
-        <Concurrency status={status} ask={ask} isAsking={isAsking} />
-        <Cancel ask={ask} isAsking={isAsking} />
+        <Concurrency status={status} ask={ask} isOff={isOff} />
+        <Cancel ask={ask} isOff={isOff} />
       </div>
       <p class={answer?.isError ? "controls-answer is-error" : "controls-answer"} role="status">{answer?.text}</p>
       {isStopping && (
@@ -54,7 +57,7 @@ export function Controls({ status, ask, isAsking, answer }: Props) {
           }
         >
           <p>
-            {status.running === null ? "Running" : count(status.running)} rollouts are interrupted and stay unresolved. The results so far
+            {isSilent ? "Running" : count(status.running)} rollouts are interrupted and stay unresolved. The results so far
             are kept, and the run can be resumed. To let running rollouts finish, use Drain instead.
           </p>
         </Dialog>
@@ -63,7 +66,9 @@ export function Controls({ status, ask, isAsking, answer }: Props) {
   );
 }
 
-function Concurrency({ status, ask, isAsking }: Pick<Props, "status" | "ask" | "isAsking">) {
+type FormProps = Pick<Props, "status" | "ask"> & { isOff: boolean };
+
+function Concurrency({ status, ask, isOff }: FormProps) {
   const [text, setText] = useState("");
   const id = useId();
   const wanted = Number(text);
@@ -86,13 +91,13 @@ function Concurrency({ status, ask, isAsking }: Pick<Props, "status" | "ask" | "
         value={text}
         onInput={(event) => setText(event.currentTarget.value)}
       />
-      <button type="submit" class="button" disabled={isAsking || !isValid}>Set</button>
-      <Button pressed={status.is_adaptive} disabled={isAsking} onClick={() => ask({ verb: "concurrency" })}>Auto</Button>
+      <button type="submit" class="button" disabled={isOff || !isValid}>Set</button>
+      <Button pressed={status.is_adaptive} disabled={isOff} onClick={() => ask({ verb: "concurrency" })}>Auto</Button>
     </form>
   );
 }
 
-function Cancel({ ask, isAsking }: Pick<Props, "ask" | "isAsking">) {
+function Cancel({ ask, isOff }: Omit<FormProps, "status">) {
   const [text, setText] = useState("");
   const id = useId();
   const key = keyOf(text);
@@ -113,7 +118,7 @@ function Cancel({ ask, isAsking }: Pick<Props, "ask" | "isAsking">) {
         aria-invalid={text !== "" && !key}
         onInput={(event) => setText(event.currentTarget.value)}
       />
-      <button type="submit" class="button" disabled={isAsking || !key}>Cancel</button>
+      <button type="submit" class="button" disabled={isOff || !key}>Cancel</button>
     </form>
   );
 }
