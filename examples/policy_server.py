@@ -1,7 +1,7 @@
 """Serve the model that a trainer trains, from a thread of the trainer, as an endpoint for `vllm_model`.
 
 Each reply has the exact tokens of its prompt and completion. Requests that arrive while a batch is sampled are the
-next batch. It replaces vLLM on machines without a GPU.
+next batch. It replaces vLLM for small models, also on machines without a GPU.
 """
 
 from __future__ import annotations
@@ -166,11 +166,13 @@ class PolicyServer:
 
     @torch.no_grad()
     def _sample(self, batch: list[Asked]) -> list[Sampled]:
-        padded = self._tokenizer.pad({"input_ids": [asked.prompt for asked in batch]}, return_tensors="pt")
+        # The trainer may have moved the model to a GPU.
+        device = self._model.device
+        padded = self._tokenizer.pad({"input_ids": [asked.prompt for asked in batch]}, return_tensors="pt").to(device)
         ids, mask = padded["input_ids"], padded["attention_mask"]
-        temperatures = torch.tensor([[max(asked.temperature, 1e-6)] for asked in batch])
-        ends = torch.tensor(self._model.generation_config.eos_token_id)
-        has_ended = torch.zeros(len(batch), dtype=torch.bool)
+        temperatures = torch.tensor([[max(asked.temperature, 1e-6)] for asked in batch], device=device)
+        ends = torch.tensor(self._model.generation_config.eos_token_id, device=device)
+        has_ended = torch.zeros(len(batch), dtype=torch.bool, device=device)
         steps: list[torch.Tensor] = []
         log_probs: list[torch.Tensor] = []
         for _ in range(max(asked.most for asked in batch)):
