@@ -18,7 +18,7 @@ from nemo_gym.config.suggestions import did_you_mean
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError, UsageError
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.rollouts.control.calling import NotListening, ask, find
+from nemo_gym.rollouts.control.calling import NotListening, StartingOrEnding, ask, ended, find
 from nemo_gym.rollouts.control.control import Refused
 from nemo_gym.rollouts.control.registry import Collection, collections_here
 from nemo_gym.rollouts.control.requests import VERBS
@@ -27,6 +27,8 @@ from nemo_gym.rollouts.run_record import RunRecord, read_record
 
 STATUS_S = 2.0
 """Seconds to wait for the status of a collection, for example in `ng eval ps`."""
+START_S = 120.0
+"""Seconds that a verb other than `status` waits while a collection starts or ends."""
 POLL_S = 0.5
 REMIND_S = 30.0
 TIMED_OUT = 124
@@ -44,7 +46,8 @@ RUN is its output or its id (`ng eval ps` lists both), and may be left out if th
   drain                      start no further rollout, and end when the running ones have ended
   stop                       end now; running rollouts stay unresolved
 
-Giving a verb twice has the same effect as once. The run's record lists all verbs that were given."""
+While the collection starts or ends, verbs other than status wait up to two minutes. Giving a verb twice has the same
+effect as once. The run's record lists all verbs that were given."""
 
 
 class CtlSettings(JsonSettings):
@@ -107,7 +110,7 @@ def ctl(words: list[str]) -> int:
     name, verb, rest = _parts(settings.words)
     arguments = _arguments(verb, rest, is_failed=settings.failed)
     collection = find(name)
-    answer = ask(collection, verb, arguments)
+    answer = _ask_once_ready(collection, verb, arguments)
     if settings.as_json:
         printing.say(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
     elif verb == "status":
@@ -116,6 +119,28 @@ def ctl(words: list[str]) -> int:
     else:
         printing.say(f"{collection.output}: {_outcome(verb, answer)}")
     return 0
+
+
+def _ask_once_ready(collection: Collection, verb: str, arguments: JsonObject) -> JsonObject:
+    """Send a request and return the answer. While the collection starts or ends, wait up to `START_S` seconds.
+
+    Raise the errors of `ask`, and `NotListening` if the collection ends first.
+    """
+    give_up_at = time.monotonic() + START_S
+    has_noted = False
+    while True:
+        try:
+            return ask(collection, verb, arguments)
+        except StartingOrEnding:
+            if verb == "status" or time.monotonic() > give_up_at:
+                raise
+        if not collection.is_running:
+            raise ended(collection)
+        if not has_noted:
+            has_noted = True
+            process = f"process {collection.pid}, which is starting or ending"
+            printing.note(f"{collection.output}: waiting up to {START_S:g} s for {process}")
+        time.sleep(POLL_S)
 
 
 def _parts(words: Sequence[str]) -> tuple[str | None, str, list[str]]:
@@ -208,7 +233,7 @@ def wait(words: list[str]) -> int:
             raise
         return _exit_code(Path(settings.run), record)
     began_at = reminded_at = time.monotonic()
-    while collection.is_alive and collection.path.exists():
+    while collection.is_running:
         time.sleep(POLL_S)
         now = time.monotonic()
         if settings.timeout_s is not None and now - began_at > settings.timeout_s:

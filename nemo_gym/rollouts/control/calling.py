@@ -69,14 +69,18 @@ def ask(
         problem = f"no rollouts are running, because process {collection.pid} is starting or ending"
         raise StartingOrEnding(f"{collection.output}: {problem}. Try again.") from error
     if not line.endswith(b"\n"):
-        raise NotListening(
-            f"{collection.output}: process {collection.pid} ended before it answered. The run's record shows how it "
-            "ended."
-        )
+        raise ended(collection)
     answer: JsonObject = orjson.loads(line)
     if "error" in answer:
         raise Refused(f"{collection.output}: {answer['error']}.")
     return answer
+
+
+def ended(collection: Collection) -> NotListening:
+    """Return the error for a collection that ended before it answered a request."""
+    return NotListening(
+        f"{collection.output}: process {collection.pid} ended before it answered. The run's record shows how it ended."
+    )
 
 
 def _exchange(path: Path, request: bytes, timeout_s: float) -> bytes:

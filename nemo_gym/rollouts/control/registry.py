@@ -60,6 +60,11 @@ class Collection(BaseModel):
         """Whether the process still exists."""
         return is_alive(self.pid, self.beginning)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the process still exists and has not ended this collection."""
+        return self.is_alive and self.path.exists()
+
     def remove(self) -> None:
         """Remove the record and the socket."""
         self.path.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +17,8 @@ import orjson
 import pytest
 
 from nemo_gym import jsonl
+from nemo_gym.rollouts.control.registry import registered
+from nemo_gym.rollouts.job import RunFiles
 from tests.conftest import PATIENCE_S
 
 NG = (sys.executable, "-m", "nemo_gym.cli.main", "eval")
@@ -55,9 +58,15 @@ class Terminal:
 
     def collect(self, *settings: str) -> subprocess.Popen[str]:
         command = (*NG, *self.collecting(*settings))
-        process = subprocess.Popen(command, cwd=self.folder, env=self._env, stderr=subprocess.PIPE, text=True)
-        self.started.append(process)
+        process = self.start(command)
         self.until(lambda: self.run("ctl", "x.jsonl", "status").returncode == 0)
+        return process
+
+    def start(self, command: tuple[str, ...], stdout: int | None = None) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            command, cwd=self.folder, env=self._env, stdout=stdout, stderr=subprocess.PIPE, text=True
+        )
+        self.started.append(process)
         return process
 
     def until(self, condition) -> None:
@@ -115,6 +124,46 @@ def test_background_collection_reports_a_wrong_start(terminal):
     assert done.returncode == 1
     assert "nobody" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.fixture
+def starting(tmp_path, record_folder, monkeypatch):
+    """A collection of this process that is registered, but does not listen yet."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(record_folder))
+    with registered(RunFiles(results=tmp_path / "x.jsonl"), "0123456789") as collection:
+        yield collection
+
+
+def pausing(terminal):
+    """Start `ng eval ctl … pause`, and return its process once it waits for the collection."""
+    command = (*NG, "ctl", "x.jsonl", "pause")
+    process = terminal.start(command, stdout=subprocess.PIPE)
+    assert "waiting up to 120 s for process" in process.stderr.readline()
+    return process
+
+
+def test_verb_waits_for_a_collection_that_is_starting(terminal, starting):
+    refused = terminal.run("ctl", "x.jsonl", "status")
+    assert (refused.returncode, "is starting or ending. Try again." in refused.stderr) == (1, True)
+    process = pausing(terminal)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(starting.socket))
+        listener.listen()
+        listener.settimeout(PATIENCE_S)
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rwb") as lines:
+            assert orjson.loads(lines.readline()) == {"verb": "pause"}
+            lines.write(b'{"changed": true}\n')
+    printed, _ = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, printed) == (0, f"{terminal.folder}/x.jsonl: paused\n")
+
+
+def test_verb_does_not_wait_for_a_collection_that_has_ended(terminal, starting):
+    process = pausing(terminal)
+    starting.remove()
+    _, problem = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert f"process {os.getpid()} ended before it answered" in problem
 
 
 def test_stopped_collection_ends_like_an_interrupted_one(terminal, agent):
