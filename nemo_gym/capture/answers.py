@@ -29,8 +29,11 @@ class TokenUsage(BaseModel):
         """Return the token counts under `usage` in an answer."""
         usage = _object(response.get("usage"))
         read, created = _count(usage, "cache_read_input_tokens"), _count(usage, "cache_creation_input_tokens")
-        tokens_in = _count(usage, "input_tokens", "prompt_tokens")
-        if tokens_in is not None:
+        tokens_in = _count(usage, "input_tokens")
+        if tokens_in is None:
+            # This count includes cached tokens, even if the endpoint reports these under the names of Messages.
+            tokens_in = _count(usage, "prompt_tokens")
+        else:
             # Add the tokens read from and written to the cache, which Messages does not include in `input_tokens`.
             tokens_in += (read or 0) + (created or 0)
         tokens_out = _count(usage, "output_tokens", "completion_tokens")

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from nemo_gym.dialects.chat import new_id
 from nemo_gym.dialects.chat_requests import reasoning_texts
+from nemo_gym.dialects.exact_json import loads_exact
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject, check_unicode
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas import anthropic
 from nemo_gym.schemas.items import (
     EasyInputMessage,
@@ -208,7 +209,7 @@ def blocks_of_item(item: OutputItem) -> list[anthropic.AnswerBlock]:
         case OutputMessage() | EasyInputMessage():
             return [anthropic.TextBlock(text=text) for text in _texts(item.content) if text]
         case FunctionToolCall():
-            return [anthropic.ToolUseBlock(id=item.call_id, name=item.name, input=_tool_input(item.arguments))]
+            return [anthropic.ToolUseBlock(id=item.call_id, name=item.name, input=input_of_call(item.arguments))]
     return []
 
 
@@ -219,17 +220,13 @@ def _texts(content: str | Sequence[InputPart]) -> list[str]:
     return [part.text if isinstance(part, OutputText) else part.refusal for part in parts]
 
 
-def _tool_input(arguments: str) -> JsonObject:
+def input_of_call(arguments: str) -> JsonObject:
+    """Return a tool call's arguments as an object. If they are not a JSON object, keep their text under one key."""
     try:
-        value = json.loads(arguments or "{}", parse_constant=_refuse_constant)
-        check_unicode(value)
-    except (ValueError, RecursionError):
+        value = loads_exact(arguments or "{}")
+    except ValueError:
         value = None
     return value if isinstance(value, dict) else {UNREADABLE_ARGUMENTS: arguments}
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not valid JSON")
 
 
 def _stop_reason(response: Response) -> anthropic.StopReason:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from nemo_gym.dialects.anthropic import UNREADABLE_ARGUMENTS
+from nemo_gym.dialects.anthropic import input_of_call
 from nemo_gym.errors import EndpointError
 from nemo_gym.jsonl import JsonObject
 
@@ -94,9 +94,8 @@ class _Stream:
     def _complete(self, index: int) -> None:
         text = self.arguments.pop(index, "")
         if text:
-            # Keep invalid JSON as text. It occurs if the model reached its token limit.
-            value = _object(text.encode())
-            self.blocks[index]["input"] = {UNREADABLE_ARGUMENTS: text} if value is None else value
+            # Invalid JSON occurs if the model reached its token limit.
+            self.blocks[index]["input"] = input_of_call(text)
 
 
 def _events(text: bytes) -> Iterator[JsonObject]:

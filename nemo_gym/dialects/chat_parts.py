@@ -22,6 +22,7 @@ from nemo_gym.schemas.items import (
 )
 
 IN_USER_MESSAGE = "The output is in the next user message."
+_MEDIA_HEADING = "Output of the tool call "
 _INPUT_PARTS: TypeAdapter[list[InputPart]] = TypeAdapter(list[InputPart])
 
 
@@ -107,6 +108,18 @@ class ToolContent(NamedTuple):
     """The content of the tool message. It has only text, because OpenAI rejects other parts in tool messages."""
     media: list[JsonObject]
     """The images, audio, video and files, to be sent in a user message after the tool messages."""
+
+
+def media_parts(call_id: str, media: list[JsonObject]) -> list[JsonObject]:
+    """Return the parts of a user message with the media of one tool output."""
+    return [{"type": "text", "text": f"{_MEDIA_HEADING}{call_id}:"}, *media]
+
+
+def is_of_media(message: JsonObject) -> bool:
+    """Return whether a user message of a converted request has only the media of tool outputs."""
+    content = message.get("content")
+    begin = content[0] if isinstance(content, list) and content else {}
+    return begin.get("type") == "text" and str(begin.get("text")).startswith(_MEDIA_HEADING)
 
 
 def tool_content(output: str | list[object], *, sends_media: bool) -> ToolContent:

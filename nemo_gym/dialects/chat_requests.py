@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from nemo_gym.dialects.chat_parts import assistant_text, chat_parts, refusals, tool_content
+from nemo_gym.dialects.chat_parts import assistant_text, chat_parts, media_parts, refusals, tool_content
 from nemo_gym.dialects.thinking import wrapped_in_think_tags
 from nemo_gym.errors import DataError, UnsupportedContentError
 from nemo_gym.jsonl import JsonObject
@@ -221,7 +221,7 @@ class ConversationState:
         content, media = tool_content(item.output, sends_media=self.sends_media)
         self.messages.append({"role": "tool", "tool_call_id": item.call_id, "content": content})
         if media:
-            self._media += [{"type": "text", "text": f"Output of the tool call {item.call_id}:"}, *media]
+            self._media += media_parts(item.call_id, media)
 
     def _flush_media(self) -> None:
         # Add media only after the last output, because endpoints accept no message between a turn's tool outputs.

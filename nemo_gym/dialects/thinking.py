@@ -28,11 +28,11 @@ def split_thinking(text: str) -> Thought:
     Text before a lone closing tag is reasoning, because a chat template may have written the opening tag.
     An unclosed block extends to the end, because the model may have been cut off while thinking.
     """
-    blocks = THINK_BLOCK.findall(text)
+    before, closing, after = text.partition("</think>")
+    is_open = closing and "<think>" not in before
+    begun, text = ([before], after) if is_open else ([], text)
+    blocks = [*begun, *THINK_BLOCK.findall(text)]
     rest = THINK_BLOCK.sub("", text)
-    before, closing, after = rest.partition("</think>")
-    if closing and not blocks:
-        blocks, rest = [before], after
-    elif rest.lstrip().startswith("<think>"):
+    if rest.lstrip().startswith("<think>"):
         blocks, rest = [*blocks, rest.lstrip().removeprefix("<think>")], ""
     return Thought([block for block in blocks if block.strip()], rest)

@@ -303,9 +303,22 @@ OutputItem = Annotated[_AnyOutput, Discriminator(_output_tag)]
 """An item of a response; its `type` is required."""
 
 
+def assistant_texts(items: Iterable[object]) -> list[str]:
+    """Return the text of each assistant message. Reasoning items do not count as messages."""
+    return [text for item in items if (text := _assistant_text(item)) is not None]
+
+
 def last_text(items: Iterable[object]) -> str:
     """Return the text of the last assistant message, or an empty string. Reasoning items do not count as messages."""
-    for item in reversed(list(items)):
-        if isinstance(item, OutputMessage):
-            return item.text
-    return ""
+    return next((text for item in reversed(list(items)) if (text := _assistant_text(item)) is not None), "")
+
+
+def _assistant_text(item: object) -> str | None:
+    if isinstance(item, OutputMessage):
+        return item.text
+    # Some endpoints and agents omit the id of a message, which is then a message in short form.
+    if not isinstance(item, EasyInputMessage) or item.role != "assistant":
+        return None
+    if isinstance(item.content, str):
+        return item.content
+    return "".join(part.text for part in item.content if isinstance(part, OutputText))

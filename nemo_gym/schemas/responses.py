@@ -10,7 +10,14 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.base import WireModel
-from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall, InputItem, OutputItem, OutputMessage, last_text
+from nemo_gym.schemas.items import (
+    EasyInputMessage,
+    FunctionToolCall,
+    InputItem,
+    OutputItem,
+    assistant_texts,
+    last_text,
+)
 
 RESPONSES_PATH = "/v1/responses"
 MODEL_PATHS = (RESPONSES_PATH, "/v1/chat/completions", "/v1/messages")
@@ -190,7 +197,7 @@ class Response(WireModel):
     @property
     def output_text(self) -> str:
         """The texts of all assistant messages, joined."""
-        return "".join(item.text for item in self.output if isinstance(item, OutputMessage))
+        return "".join(assistant_texts(self.output))
 
     @property
     def last_text(self) -> str:

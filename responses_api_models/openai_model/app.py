@@ -1,6 +1,6 @@
 """Forward every call to an endpoint that supports the Responses API."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -15,6 +15,7 @@ from nemo_gym import (
     NeMoGymResponseCreateParamsNonStreaming,
     SimpleResponsesAPIModel,
 )
+from nemo_gym.dialects.failed_responses import check_succeeded, check_written
 from nemo_gym.jsonl import JsonObject
 
 
@@ -57,13 +58,19 @@ class SimpleModelServer(SimpleResponsesAPIModel):
         """Forward the request to the endpoint's `/responses`."""
         try:
             answer = await self.endpoint.create_response(**self._fields(body))
+            check_succeeded(answer, self.endpoint.url)
             return NeMoGymResponse.model_validate(answer)
         except ValidationError as error:
             raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
-    def pass_on(self, params: Mapping[str, object], items: memoryview) -> Awaitable[bytes]:
+    async def pass_on(self, params: Mapping[str, object], items: memoryview) -> bytes:
         """Forward the request to `/responses` without parsing the items or the reply."""
-        return self.endpoint.ask("responses", self._with_own(params), items)
+        answering = self.endpoint.ask("responses", self._with_own(params), items)
+        # Free the items, which are as large as the request, while the model works.
+        del items
+        answer = await answering
+        check_written(answer, self.endpoint.url)
+        return answer
 
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
         """Forward the request to the endpoint's `/chat/completions`."""

@@ -148,7 +148,10 @@ class EndpointScorer:
     def _of_class(self, probabilities: object) -> object:
         if not isinstance(probabilities, list) or not -len(probabilities) <= self._class_index < len(probabilities):
             count = len(probabilities) if isinstance(probabilities, list) else 0
-            raise DataError(f"{self._where} returned {count} classes, but class_index is {self._class_index}")
+            raise DataError(
+                f"{self._where} returned {count} classes, but class_index is {self._class_index}. Classes are counted "
+                "from 0; -1 is the last one."
+            )
         return probabilities[self._class_index]
 
     def _last(self, values: object) -> object:

@@ -28,18 +28,22 @@ from nemo_gym import (
     find_path,
 )
 from nemo_gym.dialects.chat import ResponsesConverter
+from nemo_gym.dialects.failed_responses import check_succeeded
 from nemo_gym.jsonl import JsonObject
 from responses_api_models.vllm_model.audio import KEYS as AUDIO_KEYS
 from responses_api_models.vllm_model.audio import with_audio
 from responses_api_models.vllm_model.completions import complete_prompt
 from responses_api_models.vllm_model.reasoning import SentReasoning, check_single_reasoning, with_sent_reasoning
-from responses_api_models.vllm_model.sampling import as_sampled, checked, overridden
+from responses_api_models.vllm_model.sampling import as_sampled, checked, layered, overridden
 from responses_api_models.vllm_model.templates import NO_SUCH_ROUTE, EngineTemplate, LocalTemplate
 from responses_api_models.vllm_model.tokens import ASK_FOR_TOKENS, lacks_prompt_tokens, move_tokens_into_messages
 
-CONTEXT_OVERFLOW = re.compile(
-    r"context[ _](length|window)|max_(completion_|new_)?tokens|max_model_len|maximum model length", re.IGNORECASE
-)
+CONTEXT_OVERFLOW = re.compile(r"context[ _](length|window)|max_model_len|maximum model length", re.IGNORECASE)
+LENGTH_LIMIT = re.compile(r"max_(completion_|new_)?tokens", re.IGNORECASE)
+REJECTED_FIELD = re.compile(r"unsupported|unrecognized|unknown|not (supported|permitted)|range of", re.IGNORECASE)
+"""A regex for errors about a field or its allowed values. They do not depend on the length of the conversation."""
+BROKEN_OFF = ("abort", "error")
+"""The finish reasons of answers that the engine stopped, for example to load new weights."""
 HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 PER_REQUEST = ("extra_body", "chat_template_kwargs")
@@ -229,13 +233,20 @@ class VLLMModel(SimpleResponsesAPIModel):
             else:
                 completion = await endpoint.create_chat_completion(**fields)
         except EndpointError as error:
-            if error.status != 400 or not CONTEXT_OVERFLOW.search(error.body):
+            if not _is_overflow(error):
                 raise
             completion = None
         if completion is None:
             return self._cut_off_at_once()
         if not completion.get("choices"):
             raise DataError(f"{endpoint.url} returned a completion without choices")
+        reasons = (choice.get("finish_reason") for choice in completion["choices"])
+        broken_off = next((reason for reason in reasons if reason in BROKEN_OFF), None)
+        if broken_off is not None:
+            raise DataError(
+                f"{endpoint.url} stopped before the end of an answer, with the finish_reason '{broken_off}'. The "
+                "engine's log may have the cause."
+            )
         if self.config.return_token_id_information:
             prompt = await self._prompt_tokens(endpoint, fields) if lacks_prompt_tokens(completion) else None
             move_tokens_into_messages(completion, prompt, keeps_logprobs=bool(body.logprobs))
@@ -268,9 +279,10 @@ class VLLMModel(SimpleResponsesAPIModel):
         try:
             answer = await endpoint.create_response(**fields)
         except EndpointError as error:
-            if error.status != 400 or not CONTEXT_OVERFLOW.search(error.body):
+            if not _is_overflow(error):
                 raise
             return self.converter.chat_completion_to_response(body, self._cut_off_at_once())
+        check_succeeded(answer, endpoint.url)
         return NeMoGymResponse.model_validate({"created_at": 0, "model": self._model, **answer})
 
     @property
@@ -282,8 +294,8 @@ class VLLMModel(SimpleResponsesAPIModel):
         own = self.config.extra_body or {}
         for_this_request, template = (_settings(metadata, key) for key in PER_REQUEST)
         # The request has precedence over extra_body, because a trainer relies on the temperature that it requests.
-        fields = own | {name: value for name, value in asked.items() if value is not None} | for_this_request
-        fields = overridden(fields, self.config.sampling_overrides)
+        fields = layered(own, {name: value for name, value in asked.items() if value is not None})
+        fields = overridden(layered(fields, for_this_request), self.config.sampling_overrides)
         fields["model"] = self._model
         layers = [self.config.chat_template_kwargs, own.get("chat_template_kwargs")]
         layers += [for_this_request.get("chat_template_kwargs"), template]
@@ -294,6 +306,8 @@ class VLLMModel(SimpleResponsesAPIModel):
     def _fields(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> JsonObject:
         asked = body.model_dump(exclude_unset=True, exclude={"metadata", "stream", "stream_options"})
         fields = self._merged(asked, body.metadata or {})
+        if "max_output_tokens" in fields:
+            fields["max_tokens"] = fields.pop("max_output_tokens")
         if self.config.return_token_id_information:
             if fields.get("n", 1) != 1:
                 raise DataError(
@@ -326,6 +340,15 @@ class VLLMModel(SimpleResponsesAPIModel):
             "model": self._model,
             "choices": [{"index": 0, "finish_reason": "length", "message": message, "logprobs": None}],
         }
+
+
+def _is_overflow(error: EndpointError) -> bool:
+    """Return whether the endpoint reports that the conversation exceeds the model's context."""
+    if error.status != 400:
+        return False
+    # Some engines name only the limit of the answer, which is then the rest of the context.
+    is_of_limit = LENGTH_LIMIT.search(error.body) and not REJECTED_FIELD.search(error.body)
+    return bool(is_of_limit or CONTEXT_OVERFLOW.search(error.body))
 
 
 def _without_developer(messages: list[JsonObject]) -> list[JsonObject]:

@@ -5,12 +5,14 @@ import binascii
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import orjson
 
 from nemo_gym import InvalidTask
+from nemo_gym.dialects.chat_parts import is_of_media
 from nemo_gym.jsonl import JsonObject
 
 KEYS = ("audio_data", "audio_path", "audio_paths")
@@ -46,12 +48,12 @@ async def with_audio(messages: list[JsonObject], metadata: Mapping[str, str], fo
 
 
 def _last_of_user(messages: list[JsonObject]) -> int | None:
-    """Return the index of the user's last message.
-
-    Skip every user message directly after a tool message, because it may contain only the tools' images.
-    """
-    roles = [message.get("role") for message in messages]
-    places = [place for place, role in enumerate(roles) if role == "user" and roles[:place][-1:] != ["tool"]]
+    """Return the index of the user's last message. Skip messages that contain only the media of tool outputs."""
+    places = [
+        place
+        for place, (before, message) in enumerate(pairwise([{}, *messages]))
+        if message.get("role") == "user" and not (before.get("role") == "tool" and is_of_media(message))
+    ]
     return places[-1] if places else None
 
 

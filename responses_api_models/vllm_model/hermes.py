@@ -2,9 +2,8 @@
 
 import re
 
-import orjson
-
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.dialects.exact_json import loads_exact
+from nemo_gym.jsonl import JsonObject, dump_json
 
 # The last closing tag is optional: if it is the model's stop token, text completions omit it.
 CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
@@ -24,12 +23,12 @@ def calls_and_text(text: str) -> tuple[list[JsonObject], str]:
 
 def _call(text: str) -> JsonObject | None:
     try:
-        call = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        call = loads_exact(text)
+    except ValueError:
         return None
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
         return None
     arguments = call.get("arguments", {})
     if not isinstance(arguments, str):
-        arguments = orjson.dumps(arguments).decode()
+        arguments = dump_json(arguments).decode()
     return {"name": call["name"], "arguments": arguments}

@@ -27,11 +27,16 @@ def checked(overrides: JsonObject) -> JsonObject:
     return {"max_tokens" if name in LENGTHS else name: value for name, value in overrides.items()}
 
 
+def layered(fields: JsonObject, more: JsonObject) -> JsonObject:
+    """Return the fields with those of `more` on top. A length limit replaces the limits under all names."""
+    replaced = {*more, *(() if more.keys().isdisjoint(LENGTHS) else LENGTHS)}
+    return {name: value for name, value in fields.items() if name not in replaced} | more
+
+
 def overridden(fields: JsonObject, overrides: JsonObject) -> JsonObject:
     """Return a request's fields with the overrides applied. An override of null removes the field."""
-    replaced = {*overrides, *(LENGTHS if "max_tokens" in overrides else ())}
-    kept = {name: value for name, value in fields.items() if name not in replaced}
-    return kept | {name: value for name, value in overrides.items() if value is not None}
+    replaced = layered(fields, overrides)
+    return {name: value for name, value in replaced.items() if name not in overrides or value is not None}
 
 
 def as_sampled(

@@ -5,10 +5,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import orjson
-
 from nemo_gym import DataError, EndpointError, NeMoGymAsyncOpenAI
 from nemo_gym.dialects.chat_parts import text_of_parts
+from nemo_gym.dialects.exact_json import loads_exact
 from nemo_gym.jsonl import JsonObject
 from responses_api_models.vllm_model.tokens import TOKEN_FIELDS
 
@@ -128,8 +127,8 @@ def _for_template(message: JsonObject) -> JsonObject:
 def _with_parsed_arguments(call: JsonObject) -> JsonObject:
     function = call["function"]
     try:
-        arguments = orjson.loads(function["arguments"] or "{}")
-    except orjson.JSONDecodeError:
+        arguments = loads_exact(function["arguments"] or "{}")
+    except ValueError:
         # Keep arguments that are not JSON, because the model should see what it wrote.
         return call
     return {**call, "function": {**function, "arguments": arguments}}

@@ -152,6 +152,15 @@ def test_tokens_are_counted_equally_in_all_dialects(store, dialect):
     }
 
 
+def test_chat_prompt_tokens_include_the_cache(store):
+    # LiteLLM reports the cache in the format of both APIs, but counts as Chat Completions does.
+    usage = {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105}
+    cache = {"cache_read_input_tokens": 80, "cache_creation_input_tokens": 10}
+    store.record("1-0", call(0, dialect="chat", response={"usage": {**usage, **cache}}))
+    metrics = aggregate_model_call_metrics(store, "1-0")
+    assert (metrics["tokens_in"], metrics["cached_tokens"], metrics["tokens_total"]) == (100, 80, 105)
+
+
 def test_unreported_sums_are_unknown(store):
     assert set(aggregate_model_call_metrics(store, "1-0").values()) == {None, 0}
     store.record("1-0", call(0, response={"usage": {"input_tokens": 0, "output_tokens": True}}))

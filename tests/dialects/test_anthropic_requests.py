@@ -367,6 +367,17 @@ def test_events_are_put_together():
     assert message_of_events(streamed.replace(b"\n", b"\r\n")) == message
 
 
+def test_long_integer_in_a_stream_is_not_rounded():
+    written = '{"number": 123456789012345678901234567890}'
+    streamed = events(
+        start(0, type="tool_use", id="t", name="factor", input={}),
+        delta(0, type="input_json_delta", partial_json=written),
+        {"type": "content_block_stop", "index": 0},
+    )
+    (call,) = response_of_message(message_of_events(streamed), params(HELLO)).output
+    assert call.arguments == written
+
+
 @each_case(
     ("kind", "status"), [("overloaded_error", 529), ("rate_limit_error", 429), ("api_error", 500), ("new_error", 500)]
 )

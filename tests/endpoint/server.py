@@ -19,6 +19,12 @@ CONTEXT = 4096
 CONTEXT_LENGTH = (
     "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens in the messages."
 )
+LIMIT_ERRORS = [
+    "max_tokens must be at least 1, got -5.",
+    "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+    "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]",
+]
+"""Messages of vLLM about a full context, of OpenAI about the field, and of DeepSeek about its value."""
 WEATHER = {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
 CALLS = [
     {"id": "call_1", "type": "function", "function": WEATHER},
@@ -49,6 +55,7 @@ TEXTS = {
     "tool-call": f"<tool_call>\n{CALL}\n</tool_call>",
     "parallel": f"<think>A <tool_call>?</think>\n\nLet me see.\n<tool_call>{CALL}</tool_call>\n<tool_call>{CALL}",
     "bad-call": "<tool_call>{broken</tool_call>",
+    "long-integer": f'<tool_call>{{"name": "f", "arguments": {{"number": {10**30 + 1}}}}}</tool_call>',
 }
 """Texts of `/completions`, which are as the model writes them."""
 
@@ -71,6 +78,8 @@ async def misbehave(model: str, request: Request) -> Response | None:
         return error(int(argument), f"This is always {argument}.")
     elif kind == "too-long":
         return error(400, CONTEXT_LENGTH)
+    elif kind == "bad-limit":  # bad-limit:<number of the message>
+        return error(400, LIMIT_ERRORS[int(argument)])
     elif kind == "bad-request":
         return error(400, "Unknown field 'spam'.")
     elif kind == "tells-key":
@@ -127,6 +136,8 @@ async def chat_completions(request: Request) -> Response:
             "completion_tokens_details": {"reasoning_tokens": 3},
         },
     }
+    if kind == "abort":
+        choice["finish_reason"] = "abort"
     if kind == "no-usage":
         del completion["usage"]
     if body.get("logprobs"):
@@ -183,7 +194,7 @@ async def completions(request: Request) -> Response:
     choice = {
         "index": 0,
         "text": whole[:limit],
-        "finish_reason": "length" if is_cut_off else "stop",
+        "finish_reason": "abort" if kind == "abort" else "length" if is_cut_off else "stop",
         "logprobs": None,
     }
     if body.get("logprobs") is not None:
@@ -223,6 +234,10 @@ async def responses(request: Request) -> Response:
     failed = await misbehave(body["model"], request)
     if failed is not None:
         return failed
+    if body["model"].startswith("failed:"):  # failed:<error code>
+        failure = {"code": body["model"].partition(":")[2], "message": "The model crashed."}
+        ended = {"id": "resp_1", "object": "response", "created_at": 1700000000, "model": body["model"], "output": []}
+        return JSONResponse({**ended, "status": "failed", "error": failure})
     asked = body["input"] if isinstance(body["input"], str) else last_text(body["input"])
     output = [
         {"type": "reasoning", "id": "rs_1", "summary": [], "status": None},

@@ -3,6 +3,7 @@
 import re
 from contextlib import asynccontextmanager
 
+import httpx
 import openai
 import orjson
 import pytest
@@ -190,6 +191,21 @@ async def test_reply_to_marked_input_is_forwarded_unchanged(endpoint):
     # Only parsing fills in the fields that the endpoint left out.
     assert checked["incomplete_details"] is None
     assert "incomplete_details" not in replied
+
+
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [("server_error", (502, "model_failed")), ("rate_limit_exceeded", (503, "overloaded"))],
+)
+async def test_failed_response_fails_the_rollout(endpoint, code, failure):
+    settings = {"openai_base_url": f"{endpoint}/v1", "openai_api_key": "k", "openai_model": f"failed:{code}"}
+    server = make_server(SimpleModelServer, **settings)
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
+        replies = [await ask(client, *written()), await client.post("/v1/responses", json={"input": ITEMS})]
+    for reply in replies:
+        problem = reply.json()
+        assert (reply.status_code, problem["failure_class"]) == failure
+        assert f"/v1 sent a response with the status 'failed': The model crashed. (code {code})" in problem["detail"]
 
 
 async def test_repeated_params_are_not_mixed_up(endpoint, bodies):

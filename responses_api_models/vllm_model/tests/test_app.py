@@ -67,13 +67,20 @@ async def test_context_overflow_gives_empty_incomplete_answer(endpoint):
     assert (completion.choices[0].finish_reason, completion.choices[0].message.content) == ("length", "")
 
 
+async def test_negative_rest_of_the_context_is_an_overflow(endpoint):
+    assert (await respond(endpoint, "bad-limit:0")).incomplete_details.reason == "max_output_tokens"
+
+
 @pytest.mark.parametrize(
     ("model", "error"),
     [
         ("bad-request", "answered 400.*Unknown field 'spam'"),
+        ("bad-limit:1", "answered 400.*'max_tokens' is not supported with this model"),
+        ("bad-limit:2", "answered 400.*Invalid max_tokens value"),
         ("status:500", r"answered 500.*This is always 500.*\(tried 3 times\)"),
         ("not-json", "not a JSON object"),
         ("no-choice", "without choices"),
+        ("abort", "stopped before the end of an answer, with the finish_reason 'abort'"),
     ],
 )
 async def test_endpoint_failure_is_a_model_failure(endpoint, model, error):

@@ -103,6 +103,21 @@ async def test_audio_stays_in_the_question_after_a_tool_has_shown_an_image(ask, 
     assert [part["type"] for part in image] == ["text", "image_url"]
 
 
+async def test_audio_joins_a_question_directly_after_a_tool(ask, seen):
+    call = {"type": "function_call", "call_id": "c", "name": "zoom", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "zoomed"}
+    items = [call, output, {"role": "user", "content": "Who speaks?"}]
+    metadata = {"audio_data": encoded(WAV)}
+    bodies = [
+        {"input": [*first, *items], "metadata": metadata} for first in ([{"role": "user", "content": "Zoom in."}], [])
+    ]
+    assert [answer.status_code for answer in await ask(bodies)] == [200, 200]
+    assert contents(seen) == [
+        ["Zoom in.", None, "zoomed", [QUESTION, HEARD["wav"]]],
+        [None, "zoomed", [QUESTION, HEARD["wav"]]],
+    ]
+
+
 async def test_audio_follows_the_parts_of_a_message(ask, seen):
     parts = [{"type": "input_text", "text": "Who speaks?"}, HEARD["mp3"]]
     bodies = [

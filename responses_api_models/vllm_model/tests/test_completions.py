@@ -66,6 +66,11 @@ async def test_reasoning_and_calls_are_parsed_from_text(endpoint, model, kinds, 
     assert (choice.finish_reason, len(choice.message.tool_calls or [])) == (expected, len(calls))
 
 
+async def test_long_integer_in_a_call_is_not_rounded(endpoint):
+    response = await respond(endpoint, "long-integer", asked={"tools": [TOOL]})
+    assert json.loads(response.output[0].arguments) == {"number": 10**30 + 1}
+
+
 async def test_calls_without_tools_remain_text(endpoint, seen):
     for asked in ({}, {"tools": [TOOL], "tool_choice": "none"}):
         assert (await respond(endpoint, "tool-call", asked=asked)).output_text.startswith("<tool_call>")
@@ -112,6 +117,7 @@ IMAGE = {"role": "user", "content": [{"type": "input_image", "image_url": "data:
         ("echo", {"input": [IMAGE]}, r"messages\[0\] has a part of type 'image_url'.*only text"),
         ("echo", {"tools": [TOOL], "tool_choice": "required"}, "tool_choice is 'required'.*cannot force a call"),
         ("no-choice", {}, "without choices"),
+        ("abort", {}, "stopped before the end of an answer, with the finish_reason 'abort'"),
         ("status:500", {}, "/v1/completions answered 500"),
         ("bad-request", {}, "/v1/completions answered 400.*Unknown field 'spam'"),
     ],

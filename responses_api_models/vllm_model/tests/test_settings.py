@@ -44,6 +44,18 @@ async def test_request_overrides_server_settings(endpoint, bodies):
     ]
 
 
+@pytest.mark.parametrize("default", ["max_tokens", "max_completion_tokens", "max_output_tokens"])
+async def test_limit_of_the_request_replaces_every_default(endpoint, bodies, default):
+    settings = {"extra_body": {default: 4096}}
+    most = {"extra_body": f'{{"{default}": 5}}'}
+    await respond(endpoint, "echo", asked={"max_output_tokens": 9}, **settings)
+    await complete(endpoint, "echo", asked={"max_completion_tokens": 9}, **settings)
+    await respond(endpoint, "echo", asked={"max_output_tokens": 9, "metadata": most}, **settings)
+    await respond(endpoint, "echo", asked={"max_output_tokens": 9}, uses_responses_api=True, **settings)
+    limits = [[value for name, value in body.items() if name.startswith("max_")] for body in bodies()]
+    assert limits == [[9], [9], [5], [9]]
+
+
 async def test_null_in_a_request_leaves_the_servers_setting(endpoint, bodies):
     asked = {"temperature": None, "tools": None, "tool_choice": None}
     await respond(endpoint, "echo", asked=asked, extra_body={"temperature": 0.6})
