@@ -1,6 +1,6 @@
 """Run programs as agents, in a sandbox. They call the model and the tools themselves, through a gateway."""
 
-from nemo_gym.harness.exchange import Exchange, task_text
+from nemo_gym.harness.exchange import Exchange, task_text, types_without_text
 from nemo_gym.harness.gateway import Gateway, ToolAddress
 from nemo_gym.harness.program import Program, ProgramRun
 from nemo_gym.harness.work import Done, Work
@@ -8,5 +8,5 @@ from nemo_gym.harness.workspace import Collected, Limits, Workspace
 
 __all__ = [
     "Collected", "Done", "Exchange", "Gateway", "Limits", "Program", "ProgramRun", "ToolAddress", "Work", "Workspace",
-    "task_text",
+    "task_text", "types_without_text",
 ]  # fmt: skip

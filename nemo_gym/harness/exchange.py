@@ -10,9 +10,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from nemo_gym.capture.exchange import Dialect
 from nemo_gym.capture.streams import assembled
-from nemo_gym.dialects import anthropic, chat_history
+from nemo_gym.dialects import anthropic, anthropic_answers, chat_answers, chat_history
 from nemo_gym.dialects.chat import new_id, split_responses_input_output_items
-from nemo_gym.dialects.chat_answers import usage_of_completion
 from nemo_gym.dialects.chat_parts import assistant_text
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
@@ -63,11 +62,24 @@ class Exchange(NamedTuple):
             case "responses":
                 return given
             case "chat":
-                usage = usage_of_completion(given)
+                usage = chat_answers.usage_of_completion(given)
             case "messages":
                 counts = given.get("input_tokens") or 0, given.get("output_tokens") or 0
                 usage = ResponseUsage(input_tokens=counts[0], output_tokens=counts[1], total_tokens=sum(counts))
         return usage.model_dump(mode="json") if usage else None
+
+    @property
+    def incomplete_details(self) -> JsonObject | None:
+        """The reason why the model's answer is incomplete, as in the Responses API; None if it is complete."""
+        match self.dialect:
+            case "responses":
+                details: JsonObject | None = self.answer.get("incomplete_details")
+                return details
+            case "chat":
+                reasons, reason = chat_answers.INCOMPLETE_REASONS, self.answer["choices"][0].get("finish_reason")
+            case "messages":
+                reasons, reason = anthropic_answers.INCOMPLETE_REASONS, self.answer.get("stop_reason")
+        return {"reason": reasons[reason]} if reason in reasons else None
 
     def response(self, usage: object) -> Response:
         """Return the conversation up to and including this answer as one response with this `usage`.
@@ -76,18 +88,20 @@ class Exchange(NamedTuple):
         sent something that the Responses API cannot express.
         """
         try:
-            output = split_responses_input_output_items(self._items())[1]
+            output, incomplete = split_responses_input_output_items(self._items())[1], self.incomplete_details
             return Response.model_validate(
                 {
                     "id": str(self.answer.get("id") or new_id("resp")),
                     "created_at": self.answer.get("created_at") or self.answer.get("created") or 0,
                     "model": str(self.answer.get("model") or ""),
                     "output": [_plain(_as_answer(item)) for item in output],
+                    "status": "incomplete" if incomplete else "completed",
+                    "incomplete_details": incomplete,
                     "tools": self._tools(),
                     "usage": usage,
                 }
             )
-        except (ValidationError, KeyError, TypeError, AttributeError) as error:
+        except (ValidationError, LookupError, TypeError, AttributeError) as error:
             raise DataError(f"the program's last model call cannot be read: {error}") from error
 
     def _items(self) -> Sequence[InputItem]:
@@ -130,14 +144,28 @@ def _plain(item: Any) -> Any:
 
 def task_text(params: JsonObject) -> str:
     """Return a task as text for a program: the instructions and every message, separated by blank lines."""
-    given = params.get("input") or []
-    items = [{"content": given}] if isinstance(given, str) else given
-    texts = [params.get("instructions"), *(_text_of(_plain(item).get("content")) for item in items)]
+    texts = [params.get("instructions"), *map(_text_of, _contents(params))]
     return "\n\n".join(text for text in texts if text)
+
+
+def types_without_text(params: JsonObject) -> list[str]:
+    """Return the types of the message parts that `task_text` leaves out, such as `input_image`."""
+    parts = (part for content in _contents(params) if isinstance(content, list) for part in content)
+    found = {str(part.get("type")) for part in parts if isinstance(part, dict) and not _has_text(part)}
+    return sorted(found - {"refusal"})
+
+
+def _contents(params: JsonObject) -> list[object]:
+    given = params.get("input") or []
+    return [given] if isinstance(given, str) else [_plain(item).get("content") for item in given]
 
 
 def _text_of(content: object) -> str:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
-    return "\n".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
+    return "\n".join(part["text"] for part in parts if isinstance(part, dict) and _has_text(part))
+
+
+def _has_text(part: JsonObject) -> bool:
+    return isinstance(part.get("text"), str)

@@ -33,7 +33,7 @@ CLOSE_S = 5.0
 MCP_PATH = "/mcp"
 PASSED_ON = ("accept", "mcp-protocol-version", "mcp-session-id", "anthropic-version", "anthropic-beta")
 """Headers of the program's requests that are forwarded to the servers."""
-BAD_GATEWAY, NOT_FOUND, TOO_MANY, WRONG_METHOD = 502, 404, 429, 405
+SERVER_ERROR, BAD_GATEWAY, NOT_FOUND, TOO_MANY, WRONG_METHOD = 500, 502, 404, 429, 405
 JSON = "application/json"
 
 
@@ -67,6 +67,11 @@ class Gateway:
     """The answered model calls, in the order of their answers."""
     failure: RolloutError | None = None
     """The failure of the last model call, or None if that call succeeded or there was no call."""
+    tool_failure: RolloutError | None = None
+    """The failure of the first tool call that the resources server did not answer, or answered with a server error.
+
+    The program may ignore such a failure, but the rollout cannot be graded.
+    """
     usage: object = None
     """The sum of the token counts of all calls, or None if no response has contained them."""
     calls: int = 0
@@ -169,7 +174,12 @@ class Gateway:
             reply = await self.client.post(tools.server, tools.path, data=body, headers={**headers, **tools.headers})
         except (ServerCallError, RolloutError) as error:
             failure = _failure(error, tools.server, tools.path, EnvironmentFailed)
+            self.tool_failure = self.tool_failure or failure
             return _error(BAD_GATEWAY, str(failure), failure.failure_class)
+        if reply.status >= SERVER_ERROR:
+            self.tool_failure = self.tool_failure or failure_of_reply(
+                reply.status, reply.body, server=tools.server, during=tools.path, otherwise=EnvironmentFailed
+            )
         return _passed(reply)
 
 

@@ -64,7 +64,7 @@ class Program:
     async def run(self, sandbox: AsyncSandbox, gateway: Gateway, values: Mapping[str, str]) -> ProgramRun:
         """Run the program to its end. Raise `AgentFailed` if it times out, fails, or never called the model.
 
-        If the program ended and its last model call failed, raise the failure of that call instead.
+        If the program ended and a tool call or its last model call failed, raise the failure of that call instead.
         """
         began_at = time.monotonic()
         words = [filled_in(word, values) for word in self.command]
@@ -90,8 +90,8 @@ class Program:
             raise AgentFailed(f"{name} did not end within {self.timeout_s:g} s and was killed{_last_words(result)}")
         if result.error_type == LOST:
             raise AgentFailed(f"the sandbox of {name} was lost: {result.stderr}")
-        if gateway.failure is not None:
-            raise gateway.failure
+        if (failure := gateway.tool_failure or gateway.failure) is not None:
+            raise failure
         if result.return_code != 0 and not gateway.limit_reached.is_set():
             raise AgentFailed(f"{name} ended with exit code {result.return_code}{_last_words(result)}")
         if not gateway.exchanges:

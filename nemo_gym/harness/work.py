@@ -49,7 +49,7 @@ class Work:
         """Run the program in a new sandbox, and always remove the sandbox at the end.
 
         Raise `AgentFailed` if the program or its sandbox fails, `InvalidTask` if a file of the task cannot be written,
-        and the failure of the last model call if that call failed.
+        and the failure of a tool call or of the last model call if that call failed.
         """
         async with AsyncSandbox(provider) as sandbox:
             try:
@@ -121,9 +121,19 @@ async def _listening(sandbox: AsyncSandbox, gateway: Gateway, gateway_host: str 
                 f"the provider {sandbox.provider.name} cannot listen inside its sandboxes. Set gateway_host to an "
                 "address of this machine that they can reach."
             )
-        listener, host = socket.create_server((gateway_host, 0)), gateway_host
+        listener, host = _listener_at(gateway_host), gateway_host
     async with gateway.serving(listener, host) as url:
         yield url
+
+
+def _listener_at(host: str) -> socket.socket:
+    try:
+        return socket.create_server((host, 0))
+    except OSError as error:
+        raise AgentFailed(
+            f"gateway_host: nothing can listen at {host} ({error.strerror}). Set it to an address of this machine "
+            "that the sandboxes can reach."
+        ) from error
 
 
 def _filled_in(content: bytes, values: Mapping[str, str]) -> bytes:

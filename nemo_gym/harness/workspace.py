@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import shutil
 import tarfile
 import tempfile
@@ -16,16 +17,22 @@ from nemo_gym.errors import AgentFailed
 from nemo_gym.sandbox import AsyncSandbox, SandboxError, SandboxStatus
 
 PACK_S = 120.0
-ARCHIVE = "/tmp/.nemo_gym_workspace.tar"
 NOTHING_THERE = 3
-PACK = (
-    'to=$1; shift; n=$#; for path in "$@"; do [ ! -e "$path" ] || set -- "$@" "$path"; done; shift $n; '
-    f'[ $# -gt 0 ] || exit {NOTHING_THERE}; tar -cf "$to" -- "$@"'
-)
-"""A shell script that packs the given paths, if they exist, into a tar archive."""
 CHANGED_MEANWHILE = 1
 """The exit code of tar if a file changed while it was packed."""
+PACK = (
+    'n=$#; for path in "$@"; do [ ! -e "$path" ] || set -- "$@" "$path"; done; shift $n; '
+    f"[ $# -gt 0 ] || exit {NOTHING_THERE}; "
+    'for to in /tmp/.nemo_gym_workspace.tar ./.nemo_gym_workspace.tar; do tar -cf "$to" -- "$@"; code=$?; '
+    f'[ $code -gt {CHANGED_MEANWHILE} ] || break; rm -f "$to"; done; echo "$to"; exit $code'
+)
+"""A shell script that packs the given paths, if they exist, into a tar archive, and prints the archive's path.
+
+If /tmp does not have room for the archive, the archive is in the workspace. Tar leaves out the archive itself.
+"""
 MOST_FILES = 1_000
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 class Collected(BaseModel):
@@ -67,15 +74,14 @@ class Workspace:
         """Read the files that the program left at the paths to collect.
 
         If `keep_at` is set, also save the whole workspace to this path as a tar archive. Raise `AgentFailed` if the
-        sandbox is gone.
+        sandbox is gone, or if the archive cannot be saved.
         """
         with tempfile.TemporaryDirectory(prefix="nemo_gym-collected-") as folder:
             archive = Path(folder, "workspace.tar")
             if not await self._download(self._collects if keep_at is None else ["."], archive):
                 return Collected()
             if keep_at is not None:
-                keep_at.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(archive, keep_at)
+                _save(archive, keep_at)
             try:
                 return _read(archive, self._collects, self._limits)
             except tarfile.TarError as error:
@@ -83,15 +89,26 @@ class Workspace:
 
     async def _download(self, paths: Sequence[str], archive: Path) -> bool:
         try:
-            packed = await self._sandbox.exec(["sh", "-c", PACK, "pack", ARCHIVE, *paths], timeout_s=PACK_S)
+            packed = await self._sandbox.exec(["sh", "-c", PACK, "pack", *paths], timeout_s=PACK_S)
             if packed.return_code == NOTHING_THERE:
                 return False
             if packed.return_code not in (0, CHANGED_MEANWHILE):
                 raise AgentFailed(f"the files of the program could not be collected: {packed.stderr}")
-            await self._sandbox.download(ARCHIVE, archive)
+            await self._sandbox.download((packed.stdout or "").strip(), archive)
         except SandboxError as error:
             raise AgentFailed(f"the files of the program could not be collected: {error}") from error
         return True
+
+
+def _save(archive: Path, to: Path) -> None:
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(archive, to)
+    except OSError as error:
+        raise AgentFailed(
+            f"the workspace cannot be saved as {to} ({error.strerror}). Set workspaces_dir to a folder that can be "
+            "written to, or keep_workspaces: never."
+        ) from error
 
 
 def _read(archive: Path, collects: Sequence[str], limits: Limits) -> Collected:
@@ -125,7 +142,8 @@ def _is_within(name: str, collects: Sequence[str]) -> bool:
 
 
 def filled_in(text: str, values: Mapping[str, str]) -> str:
-    """Replace `{name}` with its value for the given names only, because files of programs contain other braces."""
-    for name, value in values.items():
-        text = text.replace(f"{{{name}}}", value)
-    return text
+    """Replace `{name}` with its value for the given names only, because files of programs contain other braces.
+
+    Values stay as they are, because the text of a task may contain braces, too.
+    """
+    return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), text)

@@ -93,9 +93,11 @@ def _of_file(path: Path) -> Iterator[dict[str, Any]]:
 
 def _levels_in(path: Path) -> Iterator[Written]:
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = path.read_text("utf-8-sig").splitlines()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}). Check the path.") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text (byte {error.start}). Save it as UTF-8.") from error
     current: list[str] = []
     for number, line in enumerate([*lines, ""], start=1):
         if line.strip() and not line.startswith(";"):

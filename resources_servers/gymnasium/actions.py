@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from nemo_gym.grading import actions_in, strip_reasoning
 
 MOST_NAMED = 1000
 """Maximum number of actions that are listed by name."""
-
-_LIST = re.compile(r"\[[^\[\]]*\]")
 
 
 class NoTextActions(Exception):
@@ -62,8 +61,17 @@ class Actions:
         # Import numpy here, because it may be missing without the extra `gymnasium`.
         import numpy
 
-        lists = _LIST.findall(text)
+        lists = _list_pattern(len(self._space.shape)).findall(text)
         try:
             return numpy.array(json.loads(lists[-1]), dtype=self._space.dtype).reshape(self._space.shape)
         except (IndexError, ValueError, TypeError, OverflowError, RecursionError):
             return None
+
+
+@cache
+def _list_pattern(depth: int) -> re.Pattern[str]:
+    """Return a regex for a JSON list of numbers, or of such lists, with at most `depth` levels."""
+    pattern = r"\[[^\[\]]*\]"
+    for _ in range(depth - 1):
+        pattern = rf"\[(?:[^\[\]]|{pattern})*\]"
+    return re.compile(pattern)

@@ -7,6 +7,7 @@ with `PYTHONHASHSEED=0`, so the same seed makes the same questions.
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import os
 import random
@@ -75,26 +76,37 @@ def names_in(category: str | None) -> list[str]:
 
 
 def made_by(name: str, config: dict[str, Any], count: int, seed: int) -> Iterator[Entry]:
-    """Yield the usable questions of one generator: those for which an answer that earns 1 is known."""
-    own_seed = zlib.crc32(f"{seed} {name}".encode()) % SEEDS
-    try:
-        package = importlib.import_module(PACKAGE)
-        dataset = package.create_dataset(name, **config, seed=own_seed, size=2 * count + MOST_REJECTED)
-    except Exception as error:
-        raise DataError(f"{name}: rejected {json.dumps(config)} ({type(error).__name__}: {error}).") from error
+    """Yield the usable questions of one generator, of which about `count` will be used.
+
+    A question is usable if an answer that earns 1 is known. Raises `DataError` after too many unusable questions.
+    """
     rejected = 0
-    for index in range(len(dataset)):
-        # Seed the global random state, too, because some generators draw from it.
-        random.seed(own_seed + index)
-        entry = plain(dataset[index])
+    for entry in _questions(name, config, 2 * count + MOST_REJECTED, seed):
         if config:
             entry["metadata"][CONFIG_KEY] = config
         rejected = 0 if _can_be_answered(entry) else rejected + 1
         if not rejected:
             yield entry
         if rejected == MOST_REJECTED:
-            break
-    raise DataError(f"{name}: with {json.dumps(config)}, none of its questions has a known full answer.")
+            raise DataError(
+                f"{name}: with {json.dumps(config)}, {MOST_REJECTED} questions in a row have no known full answer. "
+                "Change its config."
+            )
+
+
+def _questions(name: str, config: dict[str, Any], size: int, seed: int) -> Iterator[Entry]:
+    """Yield questions of one generator without end, from datasets of `size` questions that differ in their seed."""
+    for part in itertools.count():
+        own_seed = zlib.crc32((f"{seed} {name} {part}" if part else f"{seed} {name}").encode()) % SEEDS
+        try:
+            package = importlib.import_module(PACKAGE)
+            dataset = package.create_dataset(name, **config, seed=own_seed, size=size)
+        except Exception as error:
+            raise DataError(f"{name}: rejected {json.dumps(config)} ({type(error).__name__}: {error}).") from error
+        for index in range(len(dataset)):
+            # Seed the global random state, too, because some generators draw from it.
+            random.seed(own_seed + index)
+            yield plain(dataset[index])
 
 
 def plain(value: Any) -> Any:

@@ -82,7 +82,8 @@ def _addresses(path: Path) -> Iterator[str]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        # Spreadsheet programs begin UTF-8 files with a byte order mark.
+        return path.read_text("utf-8-sig")
     except OSError as error:
         raise DataError(
             f"{path}: cannot be read ({error.strerror}). Set database_dir to a folder with WorkBench's CSV files, "

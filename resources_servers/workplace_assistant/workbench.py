@@ -26,7 +26,7 @@ class Query(NamedTuple):
 def read_queries(paths: Iterable[Path]) -> Iterator[Query]:
     for path in paths:
         try:
-            file = path.open(encoding="utf-8", newline="")
+            file = path.open(encoding="utf-8-sig", newline="")
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror}). Check the path.") from error
         with file:

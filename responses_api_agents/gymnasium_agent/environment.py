@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TypeVar
 from uuid import uuid4
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from nemo_gym import (
     STEP_REQUEST_ID_KEY,
@@ -25,6 +25,22 @@ AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
 STEP_PAUSES_S = (0.1, 0.5, 2.0)
 """Seconds before each retry of a step whose reply was lost, if the environment detects repeated steps."""
+
+
+class Step(BaseStepResponse):
+    """The reply to `/step`. Its reward is finite, and its tool outputs have the documented form."""
+
+    reward: float = Field(default=0.0, allow_inf_nan=False)
+
+    @field_validator("info")
+    @classmethod
+    def _has_tool_outputs(cls, info: JsonObject) -> JsonObject:
+        outputs = info.get("tool_outputs") or []
+        if not isinstance(outputs, list) or not all(
+            isinstance(each, dict) and {"call_id", "output"} <= each.keys() for each in outputs
+        ):
+            raise ValueError("tool_outputs must be a list of {call_id, output}")
+        return info
 
 
 class Game:
@@ -50,7 +66,7 @@ class Game:
         body = {**self._row, "response": response}
         if self._knows_steps_again:
             body[STEP_REQUEST_ID_KEY] = uuid4().hex
-        return await self._answer("/step", self._post_step(body), BaseStepResponse)
+        return await self._answer("/step", self._post_step(body), Step)
 
     async def close(self) -> None:
         """Close the game if the environment supports that. Ignore failures."""

@@ -3,11 +3,12 @@
 import os
 import sysconfig
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
+from uuid import uuid4
 
 from fastapi import FastAPI, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from nemo_gym import (
     BaseRunRequest,
@@ -23,7 +24,7 @@ from nemo_gym import (
     get_response_json,
     keep_if_failed,
 )
-from nemo_gym.harness import Gateway, Limits, Program, ToolAddress, Work, task_text
+from nemo_gym.harness import Gateway, Limits, Program, ToolAddress, Work, task_text, types_without_text
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.sandbox import SandboxProvider, SandboxResources, SandboxSpec, create_provider, resolve_provider_config
 
@@ -82,6 +83,17 @@ class HarnessAgentConfig(ConversingAgentConfig):
     """The rollouts whose workspace is kept, as `<rollout id>.tar` in `workspaces_dir`."""
     workspaces_dir: Path = Path("results/workspaces")
 
+    @field_validator("collects")
+    @classmethod
+    def _are_in_the_workspace(cls, paths: list[str]) -> list[str]:
+        for path in paths:
+            if not path or path.startswith("/") or ".." in PurePosixPath(path).parts:
+                raise ValueError(
+                    f"'{path}' is not a path in the workspace. Write it relative to the workspace, such as "
+                    "out/answer.txt"
+                )
+        return paths
+
 
 class HarnessRunRequest(BaseRunRequest):
     """A dataset row, with the files of its workspace."""
@@ -132,6 +144,11 @@ class HarnessAgent(ConversingAgent):
         return conversation
 
     async def _hold(self, conversation: Conversation, files: dict[str, str], tools: ToolAddress | None) -> None:
+        if lost := types_without_text(conversation.params):
+            raise InvalidTask(
+                f"{self.config.name}: a program gets only the text of a task, but the row's input has "
+                f"{', '.join(lost)}. Run such rows with another agent, such as simple_agent"
+            )
         gateway = Gateway(
             self.server_client,
             self.config.model_server.name,
@@ -148,7 +165,8 @@ class HarnessAgent(ConversingAgent):
             collects=self.config.collects,
             limits=Limits(self.config.largest_file_kib * KIB, self.config.most_collected_kib * KIB),
             keeps=self.config.keep_workspaces,
-            kept_at=self.config.workspaces_dir / f"{current_rollout_id()}.tar",
+            # Use a random name if the caller of `/run` sends no rollout id, so that no workspace is overwritten.
+            kept_at=self.config.workspaces_dir / f"{current_rollout_id() or uuid4().hex}.tar",
         )
         done = await work.done(self._provider, self._spec, gateway, self.config.gateway_host, prompt)
         conversation.response = gateway.response()

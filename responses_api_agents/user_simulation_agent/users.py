@@ -61,11 +61,11 @@ class SimulatedUser(Protocol):
 
 
 class ScriptedUser:
-    """A user that answers keywords, and otherwise says the next line of its script.
+    """A user that replies to messages with keywords, and otherwise says the next line of its script.
 
-    After the script, it replies `otherwise` to other questions, and is satisfied by other statements.
-    A question that contains a keyword is answered each time. A statement is answered only if the user has not yet
-    given this answer.
+    A question with a keyword is answered each time, a statement with a keyword only if the user has not given this
+    answer before. After the last line of the script, any other question gets the reply `otherwise`, and any other
+    statement satisfies the user.
     """
 
     usage = None

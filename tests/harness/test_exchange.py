@@ -102,6 +102,25 @@ def test_conversation_is_the_same_in_each_dialect(path, stream):
     assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.total_tokens) == (7, 2, 9)
 
 
+@each_case(
+    ("path", "ending", "reason"),
+    [
+        (CHAT, {"choices": [{**CHAT_ANSWER["choices"][0], "finish_reason": "length"}]}, "max_output_tokens"),
+        (CHAT, {"choices": [{**CHAT_ANSWER["choices"][0], "finish_reason": "tool_calls"}]}, None),
+        (MESSAGES, {"stop_reason": "max_tokens"}, "max_output_tokens"),
+        (MESSAGES, {"stop_reason": "refusal"}, "content_filter"),
+        (MESSAGES, {"stop_reason": None}, None),
+        (RESPONSES, {"incomplete_details": {"reason": "content_filter"}}, "content_filter"),
+        (RESPONSES, {"incomplete_details": None}, None),
+    ],
+)
+def test_incomplete_answer_is_marked(path, ending, reason):
+    request, answer = DIALECTS[path]
+    response = exchange(path, request, {**answer, **ending}).response(None)
+    assert (response.incomplete_details and response.incomplete_details.reason) == reason
+    assert response.status == ("incomplete" if reason else "completed")
+
+
 @each_case("path", list(DIALECTS))
 def test_interrupted_streams_are_no_answers(path):
     begun = streamed(path, DIALECTS[path][1]).split(b"\n\n")[0] + b"\n\n"
@@ -113,8 +132,12 @@ def test_other_bodies_are_no_exchange(request_, answer):
     assert Exchange.of(CHAT, request_, answer, "application/json") is None
 
 
-def test_unreadable_conversation_is_an_error():
-    seen = exchange(CHAT, {"messages": [{"role": "tool", "content": "?"}]}, CHAT_ANSWER)
+@each_case(
+    ("request_", "answer"),
+    [({"messages": [{"role": "tool", "content": "?"}]}, CHAT_ANSWER), (CHAT_REQUEST, {**CHAT_ANSWER, "choices": []})],
+)
+def test_unreadable_conversation_is_an_error(request_, answer):
+    seen = exchange(CHAT, request_, answer)
     with pytest.raises(DataError, match="the program's last model call cannot be read"):
         seen.response(None)
 

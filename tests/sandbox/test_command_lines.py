@@ -153,6 +153,20 @@ async def test_missing_program_or_image_is_named(tmp_path, monkeypatch, name):
         await AsyncSandbox(name).start({})
 
 
+@pytest.mark.parametrize("name", ["docker", "apptainer"])
+async def test_relative_paths_are_below_the_workdir(tmp_path, monkeypatch, name):
+    Fake(tmp_path, name, monkeypatch)
+    (tmp_path / "given").write_text("given")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    spec = SandboxSpec(image="x", workdir=f"{tmp_path}/work", files={"start": "begun"})
+    async with AsyncSandbox(name, spec) as sandbox:
+        await sandbox.upload(tmp_path / "given", "in/side")
+        await sandbox.download("in/side", tmp_path / "back")
+    assert (tmp_path / "work/start").read_text() == "begun"
+    assert (tmp_path / "back").read_text() == (tmp_path / "work/in/side").read_text() == "given"
+
+
 async def test_apptainer_instance_from_start_to_stop(apptainer, tmp_path):
     spec = SandboxSpec(
         image="x.sif", env={"TOKEN": "s3cret"}, resources={"memory_mib": 64, "cpu": 1, "gpu": 1}, ports=[80]

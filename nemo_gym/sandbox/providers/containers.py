@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import posixpath
 import uuid
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping
@@ -113,7 +114,7 @@ class ContainerProvider(SandboxProvider, Generic[Config, Exec]):
 
     async def upload_file(self, handle: SandboxHandle, source_path: str | Path, target_path: str) -> None:
         with opened(source_path) as file:
-            await self._write(handle, file, target_path)
+            await self._write(handle, file, self._resolved(handle, target_path))
 
     async def _probed(self, handle: SandboxHandle, command: str, timeout_s: float) -> SandboxExecResult:
         return await self.exec(handle, command, timeout_s=timeout_s)
@@ -130,11 +131,17 @@ class ContainerProvider(SandboxProvider, Generic[Config, Exec]):
 
     async def download_file(self, handle: SandboxHandle, source_path: str, target_path: str | Path) -> None:
         with written_to(target_path) as file:
-            await self._must(*self._inside(handle), "cat", "--", source_path, stdout=file)
+            path = self._resolved(handle, source_path)
+            await self._must(*self._inside(handle), "cat", "--", path, stdout=file)
 
     async def aclose(self) -> None:
         for name in sorted(self._made):
             await self.close(SandboxHandle(name, self.name))
+
+    def _resolved(self, handle: SandboxHandle, path: str) -> str:
+        """Return a path in the sandbox. A relative path is below the spec's `workdir`, if the spec has one."""
+        spec = self._made.get(handle.sandbox_id)
+        return path if spec is None else posixpath.join(spec.workdir or "", path)
 
     async def _quick(self, *words: str) -> Ended:
         return await ran([self.create_config.program, *words], timeout_s=QUICK_S)

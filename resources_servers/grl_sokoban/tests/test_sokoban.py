@@ -262,8 +262,18 @@ def test_invalid_level_is_reported_with_its_line(tmp_path, capsys, level, proble
     assert not output.exists()
 
 
-def test_missing_file_and_too_small_room_are_reported(tmp_path, capsys):
+def test_byte_order_mark_is_not_part_of_a_level(tmp_path):
+    (tmp_path / "levels.txt").write_text(CORRIDOR, "utf-8-sig")
+    (row,) = read_rows(prepare(tmp_path / "rows.jsonl", 1, levels=tmp_path / "levels.txt"))
+    assert row["level"] == CORRIDOR
+
+
+def test_unreadable_file_and_too_small_room_are_reported(tmp_path, capsys):
     output = str(tmp_path / "rows.jsonl")
+    (tmp_path / "latin.txt").write_bytes(b"; Caf\xe9\n" + CORRIDOR.encode())
+    with pytest.raises(SystemExit, match="1"):
+        run_prepare(prepare, ["--output", output, "--levels", str(tmp_path / "latin.txt")])
+    assert "latin.txt: not UTF-8 text (byte 5). Save it as UTF-8." in capsys.readouterr().err
     with pytest.raises(SystemExit, match="1"):
         run_prepare(prepare, ["--output", output, "--levels", str(tmp_path / "none.txt")])
     assert "none.txt: cannot be read" in capsys.readouterr().err

@@ -40,6 +40,12 @@ def test_seed_and_weights_determine_the_rows(tmp_path):
         assert "<answer>" in message["content"]
 
 
+def test_mostly_unusable_questions_still_fill_the_file(tmp_path):
+    # Most scrambles of a large cube turn a third layer, and reasoning-gym cannot score the inverse of such a move.
+    order = {"mixture": "[{name: rubiks_cube, config: {cube_size: 6}}]", "seed": 1}
+    assert len(list(read_rows(prepare(tmp_path / "rows.jsonl", **order, count=100)))) == 100
+
+
 def test_command_rejects_an_unknown_generator(tmp_path, capsys):
     output = tmp_path / "rows.jsonl"
     with pytest.raises(SystemExit, match="1"):

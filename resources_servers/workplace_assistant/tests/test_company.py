@@ -89,6 +89,12 @@ def test_company_round_trips_through_files(tmp_path):
     assert content(read_company(written(COMPANY, tmp_path))) == content(COMPANY)
 
 
+def test_byte_order_marks_of_spreadsheets_are_skipped(tmp_path):
+    for path in written(COMPANY, tmp_path).iterdir():
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert content(read_company(tmp_path)) == content(COMPANY)
+
+
 @pytest.mark.parametrize(
     ("file", "text", "problem"),
     [

@@ -94,6 +94,13 @@ def test_invalid_query_is_reported_and_nothing_is_written(tmp_path, query, probl
     assert [row["id"] for row in read_rows(prepare(output, [path], skip_bad=True))] == [0]
 
 
+def test_byte_order_mark_is_not_part_of_a_column(tmp_path):
+    path = queries(tmp_path, GOOD)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    (row,) = read_rows(prepare(tmp_path / "rows.jsonl", [path]))
+    assert row["ground_truth"][0]["name"] == "email_delete_email"
+
+
 @pytest.mark.parametrize(
     "content", [b"query,answer,domains\n\xff,[],[]\n", b'query,answer,domains\n"' + b"x" * 200_000]
 )

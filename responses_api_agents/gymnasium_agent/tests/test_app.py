@@ -314,7 +314,17 @@ async def test_empty_step_reply_continues_the_game():
     assert (await run(agent_on(foreign(answer={}), max_steps=2))).steps == 2
 
 
-@pytest.mark.parametrize("answer", [{"observation": 7}, {"reward": "much"}, {"terminated": None}])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"observation": 7},
+        {"reward": "much"},
+        {"reward": "inf"},
+        {"terminated": None},
+        {"info": {"tool_outputs": {"c": "x"}}},
+        {"info": {"tool_outputs": [{"call_id": "c"}]}},
+    ],
+)
 async def test_invalid_step_reply_is_an_environment_failure(answer):
     with pytest.raises(EnvironmentFailed, match=f"the reply of /step is not valid: .*{next(iter(answer))}"):
         await run(agent_on(foreign(answer=answer)))

@@ -62,11 +62,12 @@ def main(task):
         said = post(f"{os.environ['OPENAI_BASE_URL']}/chat/completions", body)["choices"][0]["message"]
         messages.append(said)
         if not said.get("tool_calls"):
-            return said["content"]
+            # The content is null if a model is cut off while it reasons.
+            return said.get("content") or ""
         for call in said["tool_calls"]:
             try:
                 result = result_of(call)
-            except (ValueError, KeyError, subprocess.TimeoutExpired) as error:
+            except (ValueError, KeyError, TypeError, subprocess.TimeoutExpired) as error:
                 result = f"Error: {error!r}"
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
 

@@ -10,12 +10,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from fastapi import Response
 
 from nemo_gym import (
     AgentFailed,
     BaseVerifyRequest,
     BaseVerifyResponse,
     DataError,
+    EnvironmentFailed,
     InvalidTask,
     ModelFailed,
     SessionState,
@@ -23,6 +25,7 @@ from nemo_gym import (
     tool,
 )
 from nemo_gym.harness import Collected
+from nemo_gym.sandbox import AsyncSandbox
 from nemo_gym.testing import FakeModel, call, make_server, run, serving
 from responses_api_agents.harness_agent.app import HarnessAgent
 
@@ -109,6 +112,12 @@ async def test_workspace_has_files_of_row_and_task():
     assert model.requests[0]["input"][0]["content"] == "Read: {prompt} 7"
 
 
+async def test_pictures_are_not_left_out_silently():
+    content = [{"type": "input_text", "text": "Look."}, {"type": "input_image", "image_url": "data:image/png;base64,"}]
+    with pytest.raises(InvalidTask, match=r"only the text of a task, but .* input_image\. Run"):
+        await run(agent_of("model('go')"), responses_create_params={"input": [{"role": "user", "content": content}]})
+
+
 @pytest.mark.parametrize(
     "files",
     [{"../up": "x"}, {"/etc/passwd": "x"}, {"": "x"}, {"a": "x", "a/b": "y"}, {"n" * 300: "x"}, {"nul\0": "x"}],
@@ -132,6 +141,13 @@ async def test_values_are_filled_in(tmp_path):
     text = model.requests[0]["input"][0]["content"]
     assert text.startswith("http://127.0.0.1:")
     assert text.endswith("<Go.>/workspace")
+
+
+async def test_braces_in_the_task_are_no_placeholders():
+    agent = agent_of("model(sys.argv[1])", replies=(model := FakeModel(["ok"])))
+    agent.config.command.append("{prompt}")
+    await run(agent, responses_create_params={"input": "Print {model} below {workdir}."})
+    assert model.requests[0]["input"][0]["content"] == "Print {model} below {workdir}."
 
 
 async def test_conversation_of_the_program_is_the_response():
@@ -190,6 +206,21 @@ async def test_openai_agents_sdk_counts():
 async def test_tools_without_mcp_are_rejected():
     with pytest.raises(InvalidTask, match=r"environment has tools \(count\).*expose_tools_over_mcp"):
         await run(agent_of("model('go')", server=CountingServer))
+
+
+async def test_ignored_failure_of_a_tool_fails_the_rollout():
+    class BrokenServer(CountingServer):
+        def setup_webserver(self):
+            app = super().setup_webserver()
+            app.middleware("http")(self.fails_over_mcp)
+            return app
+
+        async def fails_over_mcp(self, request, proceed):
+            return Response("no disk", 500) if request.url.path == "/mcp" else await proceed(request)
+
+    program = "ask(os.environ['NEMO_GYM_MCP_URL'], {}); model('go')"
+    with pytest.raises(EnvironmentFailed, match="environment: /mcp answered 500: no disk"):
+        await run(agent_of(program, server=BrokenServer, has_mcp=True))
 
 
 async def test_only_model_and_tools_can_be_reached():
@@ -265,10 +296,31 @@ os.mkdir('deep'); open('deep/answer.txt', 'w').write('1')
     }
 
 
+@pytest.mark.parametrize("path", ["big", "/tmp/big"])
+async def test_files_are_collected_without_room_in_tmp(path):
+    program = f"""
+model('a')
+open('answer.txt', 'w').write('42')
+try:
+    open('{path}', 'wb').write(bytes(4 << 20))
+except OSError:
+    pass
+"""
+    graded = await run(agent_of(program, sandbox_provider={"bubblewrap": {"scratch_mib": 1}}))
+    assert graded.workspace["files"] == {"task.md": "", "answer.txt": "42"}
+    assert graded.workspace.get("omitted", {}) == ({"big": "it has 4194304 bytes"} if path == "big" else {})
+
+
 async def test_only_named_paths_are_collected():
     program = "model('a'); os.mkdir('out'); open('out/a', 'w').write('1'); open('b', 'w').write('2')"
     graded = await run(agent_of(program, collects=["out"]))
     assert graded.workspace["files"] == {"out/a": "1"}
+
+
+@pytest.mark.parametrize("path", ["/workspace/out", "../out", "a/../../b", ""])
+def test_paths_outside_the_workspace_cannot_be_collected(path):
+    with pytest.raises(DataError, match="is not a path in the workspace"):
+        agent_of("pass", collects=["task.md", path])
 
 
 @pytest.mark.parametrize(
@@ -284,6 +336,32 @@ async def test_workspaces_are_kept_as_asked(tmp_path, keeps, ending, is_kept):
     for name in kept:
         with tarfile.open(tmp_path / name) as files:
             assert files.extractfile("./trace").read() == b"here"
+
+
+async def test_workspaces_without_rollout_id_do_not_overwrite_each_other(tmp_path):
+    agent = agent_of("model('a')", keep_workspaces="always", workspaces_dir=str(tmp_path))
+    await asyncio.gather(run(agent), run(agent))
+    assert len([name for name in os.listdir(tmp_path) if name.endswith(".tar")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("keeps", "ending", "problem"),
+    [("failed", 1, "ended with exit code 1"), ("always", 0, "cannot be saved as .*/x/")],
+)
+async def test_unsaved_workspace_does_not_hide_the_failure(tmp_path, keeps, ending, problem):
+    (tmp_path / "x").touch()
+    agent = agent_of(f"model('a'); sys.exit({ending})", keep_workspaces=keeps, workspaces_dir=str(tmp_path / "x"))
+    with pytest.raises(AgentFailed, match=problem):
+        await run(agent)
+
+
+async def test_wrong_gateway_host_is_named(monkeypatch):
+    async def cannot_listen(sandbox):
+        return None
+
+    monkeypatch.setattr(AsyncSandbox, "listen", cannot_listen)
+    with pytest.raises(AgentFailed, match=r"gateway_host: nothing can listen at 192\.0\.2\.1 "):
+        await run(agent_of("model('go')", gateway_host="192.0.2.1"))
 
 
 async def test_responses_runs_the_program_alone():

@@ -1,0 +1,40 @@
+"""The gateway between a program and the servers: calls of tools that fail."""
+
+import socket
+
+import httpx
+
+from nemo_gym.errors import EnvironmentFailed, ServerLost
+from nemo_gym.harness import Gateway, ToolAddress
+from nemo_gym.http.reply import HungUp, Reply
+from tests.each_case import each_case
+
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+
+
+class FakeClient:
+    """A client whose calls end one after another as the list says."""
+
+    def __init__(self, *ends):
+        self.ends = list(ends)
+
+    async def post(self, server, path, **_):
+        end = self.ends.pop(0)
+        if isinstance(end, Exception):
+            raise end
+        return Reply(end, [], b"x", "POST", path)
+
+
+@each_case(
+    ("ends", "failure", "statuses"),
+    [
+        ([200, 404], None, [200, 404]),
+        ([HungUp("the server hung up"), 200], ServerLost, [502, 200]),
+        ([503, HungUp("the server hung up"), 200], EnvironmentFailed, [503, 502, 200]),
+    ],
+)
+async def test_first_failure_of_a_tool_is_kept(ends, failure, statuses):
+    gateway = Gateway(FakeClient(*ends), "policy", tools=ToolAddress("environment"))
+    async with gateway.serving(socket.create_server(("127.0.0.1", 0))) as url, httpx.AsyncClient() as client:
+        assert [(await client.post(f"{url}/mcp", json=LIST)).status_code for _ in statuses] == statuses
+    assert (gateway.tool_failure and type(gateway.tool_failure)) == failure
