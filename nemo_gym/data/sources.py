@@ -37,7 +37,7 @@ class GitHub:
 
     @property
     def url(self) -> str:
-        """The file's address, without a mirror."""
+        """The file's URL on the original host, also if a mirror is configured."""
         return f"https://raw.githubusercontent.com/{self.repo}/{quote(self.revision)}/{quote(self.path)}"
 
 
@@ -56,7 +56,7 @@ class HuggingFace:
 
     @property
     def url(self) -> str:
-        """The file's address, without a mirror."""
+        """The file's URL on the original host, also if a mirror is configured."""
         return f"{HUGGINGFACE}/datasets/{self.repo}/resolve/{quote(self.revision, safe='')}/{quote(self.path)}"
 
 

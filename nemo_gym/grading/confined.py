@@ -146,7 +146,7 @@ class ConfinedPython:
         self._threads, self._made, self._slots = None, [], []
 
     async def _on_a_thread(self, work: Callable[[Dialogue], _T]) -> _T:
-        """Run `work` in a thread and return its result. On cancellation, kill its process and wait until it ends."""
+        """Run `work` in a thread and return its result. On cancellation, kill the sandbox and wait for the thread."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._size, thread_name_prefix="sandbox")
         dialogue = Dialogue()

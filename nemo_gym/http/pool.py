@@ -196,7 +196,7 @@ class Origin:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether requests are waiting because this process may not open more files."""
+        """Whether requests are waiting because this process cannot open more files."""
         self._is_short = self._is_short and any(not waiter.done() for waiter in self._queue)
         return self._is_short
 

@@ -56,7 +56,7 @@ class Member:
 
 
 class Refusal(NamedTuple):
-    """The reason why a part of the run may not join, and the HTTP status of the response."""
+    """The reason why a part of the run is not allowed to join, and the HTTP status of the response."""
 
     status: int
     reason: str

@@ -228,7 +228,7 @@ def sessions_of(agent: SimpleResponsesAPIAgent) -> AgentSessions:
 
 
 def _asks_for_tokens(request: Request | None, rollout_id: str) -> bool:
-    """Return whether a request asks for token capture. Return False for a stub without a path."""
+    """Return whether a request asks for token capture. Return False for a test stub without a path."""
     if isinstance(request, Request) and wants_tokens(request.scope):
         return True
     path = getattr(getattr(request, "url", None), "path", None)

@@ -106,7 +106,8 @@ class SimpleServer(BaseServer):
     def session_beginnings(self) -> Container[str] | None:
         """Return the paths at which a session may begin; None if any call may begin one.
 
-        At other paths, a session from before a restart raises `ServerLost`, because its state is gone.
+        At other paths, a call in a session from before a restart raises `ServerLost`, because the session's state is
+        gone.
         """
         return None
 

@@ -25,7 +25,7 @@ OF_THE_PROCESS = OWN_HEADERS | {b"date", b"server"}
 
 
 class Holder(NamedTuple):
-    """The process that has a session. If it is on another machine, only the part of the run there is known."""
+    """The process that has a session. For one on another machine, only that machine's part of the run is known."""
 
     socket: str | None
     """The unix socket of the process; None if the process is on another machine."""

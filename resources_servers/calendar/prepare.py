@@ -91,7 +91,7 @@ def _day(persona: Persona, agenda: Agenda, seed: str, source: Path) -> PlayedDay
                 ) from full
         except ValueError as error:
             raise DataError(f"{source}: the agenda '{agenda.name}': {error}") from error
-    raise AssertionError("a loop without an end has ended")
+    raise AssertionError("numbers() never ends")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ LARGEST_FACTOR = 8
 
 
 class Part(NamedTuple):
-    """A rectangle of a picture, in its pixels."""
+    """A rectangular part of a picture, in pixels of the picture."""
 
     x: int
     y: int
