@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from math import nan
 from typing import NamedTuple
 
 DRAWS = 4_000
@@ -136,7 +137,10 @@ def _share(table: Table, label: str) -> float:
 
 
 def _estimate(value: float | None, drawn: list[float]) -> Estimate:
-    """Return a value with the 95 % interval of the draws. The interval is widened if it does not contain the value."""
-    ordered = sorted(drawn)
+    """Return a value with the 95 % interval of the draws. The interval is widened if it does not contain the value.
+
+    The bounds are NaN if the value is undefined for every draw, because the only label is that of all verdicts.
+    """
+    ordered = sorted(drawn) or [nan]
     low, high = ordered[int(0.025 * len(ordered))], ordered[int(0.975 * len(ordered))]
     return Estimate(value, low, high) if value is None else Estimate(value, min(low, value), max(high, value))

@@ -78,7 +78,6 @@ def judge_variance(gradings: Mapping[TaskKey, Regraded], repeats: int) -> JudgeV
             f"none of {counted(len(gradings), 'rollout')} was graded {repeats} times, because the judge failed. The "
             "causes are in the *_failures.jsonl files next to the output."
         )
-    names = dict.fromkeys(name for each in whole for name in each.verdicts[0])
     variances = [stdev(each.rewards) ** 2 for each in whole]
     return JudgeVariance(
         repeats,
@@ -86,8 +85,22 @@ def judge_variance(gradings: Mapping[TaskKey, Regraded], repeats: int) -> JudgeV
         len(gradings) - len(whole),
         tuple(fmean(each.rewards[repeat] for each in whole) for repeat in range(repeats)),
         sqrt(fmean(variances)),
-        {name: _stability([[one[name] for one in each.verdicts] for each in whole]) for name in names},
+        {name: _stability(verdicts) for name, verdicts in _verdicts_by_name(whole).items()},
     )
+
+
+def _verdicts_by_name(gradings: Sequence[Regraded]) -> dict[str, list[list[str]]]:
+    """Return the verdicts of each rollout by name, if every grading of the rollout has this verdict.
+
+    The names differ between rollouts of several environments, or if the tasks have their own rubrics.
+    """
+    found: dict[str, list[list[str]]] = {}
+    for each in gradings:
+        for name in each.verdicts[0]:
+            verdicts = [one[name] for one in each.verdicts if name in one]
+            if len(verdicts) == len(each.verdicts):
+                found.setdefault(name, []).append(verdicts)
+    return found
 
 
 def _stability(verdicts: Sequence[Sequence[str]]) -> Stability:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from pydantic import ValidationError
+
 from nemo_gym.config.suggestions import did_you_mean
 from nemo_gym.errors import DataError
 from nemo_gym.evaluation.agreement import Agreement, Pair, agreement
@@ -170,7 +172,7 @@ def pairs_of(rollouts: Path, labels: Labels) -> Labelled:
     _check_ids(labels, graded, rollouts)
     choices = {name: choices_for(verdicts) for name, verdicts in seen.items()}
     pairs: dict[str, list[tuple[TaskKey, Pair]]] = {name: [] for name in seen}
-    for (rollout, name), label in _given(labels, choices).items():
+    for (rollout, name), label in _given(labels, choices, graded).items():
         key, stratum, verdicts = graded[rollout]
         pairs[name].append((key, Pair(stratum, verdicts[name], label)))
     if not any(pairs.values()):
@@ -245,7 +247,13 @@ def _keys(labels: Labels) -> set[str]:
 
 
 def _answer_of(rollout: JsonObject) -> str:
-    return strip_reasoning(Response.model_validate(rollout.get("response")).last_text)
+    try:
+        response = Response.model_validate(rollout.get("response"))
+    except ValidationError as error:
+        raise DataError(
+            f"rollout {Row(rollout).key}: the response is missing or not valid. Pass a file that a collection wrote."
+        ) from error
+    return strip_reasoning(response.last_text)
 
 
 def _question_of(rollout: JsonObject) -> str:
@@ -271,17 +279,19 @@ def _check_ids(labels: Labels, graded: Mapping[str, object], rollouts: Path) -> 
             )
 
 
-def _given(labels: Labels, choices: Mapping[str, tuple[str, ...]]) -> dict[tuple[str, str], str]:
+def _given(
+    labels: Labels, choices: Mapping[str, tuple[str, ...]], graded: Mapping[str, Graded]
+) -> dict[tuple[str, str], str]:
     """Return the labels that are filled in, keyed by rollout id and verdict name."""
     given: dict[tuple[str, str], str] = {}
     problems: list[str] = []
     for rollout, row, name, cell in _filled(labels, list(choices)):
-        if (label := label_in(cell, choices[name])) is None:
+        place = f"{labels.path}: row {row.number}, column '{_column(name)}'"
+        if name not in graded[rollout].verdicts:
+            problems.append(f"{place}: the grader gave no such verdict on this rollout. Clear the cell.")
+        elif (label := label_in(cell, choices[name])) is None:
             hint = did_you_mean(cell, choices[name])
-            problems.append(
-                f"{labels.path}: row {row.number}, column '{_column(name)}': '{cell}' is not one of "
-                f"{', '.join(choices[name])}.{hint}"
-            )
+            problems.append(f"{place}: '{cell}' is not one of {', '.join(choices[name])}.{hint}")
         else:
             given[rollout, name] = label
     if problems:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nemo_gym.config.suggestions import did_you_mean_or_all
+from nemo_gym.data.tables import LONGEST_CSV_VALUE
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_lines
 
@@ -102,13 +103,19 @@ def _csv_records(path: Path) -> Iterator[list[str]]:
         raise DataError(
             f"{path}: not UTF-8 text ({error.reason} at byte {error.start}). Save it as 'CSV UTF-8', or as .xlsx."
         ) from error
-    first_line = text.partition("\n")[0]
-    delimiter = max(DELIMITERS, key=lambda each: len(next(csv.reader([first_line], delimiter=each), [])))
+    csv.field_size_limit(LONGEST_CSV_VALUE)
     try:
+        delimiter = max(DELIMITERS, key=lambda each: len(_first_record(text, each)))
         for record in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True):
             yield [cell.strip() for cell in record]
     except csv.Error as error:
         raise DataError(f"{path}: not a CSV file ({error}). Check the double quotes.") from error
+
+
+def _first_record(text: str, delimiter: str) -> list[str]:
+    """Return the first record that is not blank, or an empty list if there is none."""
+    records = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    return next(filter(any, records), [])
 
 
 def _excel_records(path: Path) -> Iterator[list[str]]:

@@ -197,6 +197,8 @@ class SyncTrainingClient:
         """Take the same arguments as `TrainingClient`."""
         self._client = TrainingClient(head, **settings)
         self._loop = LoopThread()
+        self._unfinished: set[AsyncGenerator[Group, None]] = set()
+        """The iterators of groups that have not been exhausted or closed."""
 
     def __enter__(self) -> Self:
         self._loop.start()
@@ -209,6 +211,8 @@ class SyncTrainingClient:
 
     def __exit__(self, *_: object) -> None:
         try:
+            for groups in list(self._unfinished):
+                self._loop.result_of(groups.aclose())
             self._loop.result_of(self._client.__aexit__())
         finally:
             self._loop.stop()
@@ -217,12 +221,17 @@ class SyncTrainingClient:
         self, rows: Iterable[JsonObject], repeats: int = 1, sampling: Mapping[str, object] | None = None
     ) -> Iterator[Group]:
         """Yield groups; see `TrainingClient.rollouts`."""
+        self._check_open()
         groups = self._client.rollouts(rows, repeats, sampling)
+        self._unfinished.add(groups)
         try:
             while (group := self._loop.result_of(_next_of(groups))) is not None:
                 yield group
+                self._check_open()
         finally:
-            self._loop.result_of(groups.aclose())
+            self._unfinished.discard(groups)
+            if self._loop.is_running:
+                self._loop.result_of(groups.aclose())
 
     @property
     def policy_version(self) -> int:
@@ -246,7 +255,12 @@ class SyncTrainingClient:
         async def within_loop() -> None:
             self._client.set_policy(urls, model, api_key=api_key, version=version)
 
+        self._check_open()
         self._loop.result_of(within_loop())
+
+    def _check_open(self) -> None:
+        if not self._loop.is_running:
+            raise UsageError("the client is not open: use 'with SyncTrainingClient(…) as client'.")
 
 
 async def _next_of(groups: AsyncGenerator[Group, None]) -> Group | None:

@@ -36,12 +36,7 @@ class Condition:
     def __init__(self, text: str) -> None:
         """Parse a condition. If a part is invalid or not allowed, raise a `ValueError` that names its position."""
         self.text = text
-        try:
-            self._tree = ast.parse(text.strip(), mode="eval").body
-        except SyntaxError as error:
-            raise ValueError(
-                f"'{text}' is not a condition: {error.msg} at column {error.offset}. Write it like: reward > 0.5"
-            ) from error
+        self._tree = _parsed(text)
         self.columns = frozenset(_columns(self._tree))
         """The dotted names of the fields that the condition uses."""
         self._unseen: set[str] | None = None
@@ -95,6 +90,26 @@ class Condition:
                 raise _not_comparable(node, left, right, row) from error
             left = right
         return True
+
+
+def _parsed(text: str) -> ast.expr:
+    """Parse an expression. The columns of its nodes are positions in `text`. Raise `ValueError` if it is invalid."""
+    # Remove leading spaces, because the parser rejects them as indentation.
+    expression = text.strip()
+    indent = text.index(expression)
+    try:
+        tree = ast.parse(expression, mode="eval").body
+    except SyntaxError as error:
+        column = (error.offset or 0) + (indent if error.lineno == 1 else 0)
+        raise ValueError(
+            f"'{text}' is not a condition: {error.msg} at column {column}. Write it like: reward > 0.5"
+        ) from error
+    line = expression.encode()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr) and node.lineno == 1:
+            # The parser counts bytes, not characters.
+            node.col_offset = indent + len(line[: node.col_offset].decode())
+    return tree
 
 
 def _columns(node: ast.expr) -> Iterable[str]:

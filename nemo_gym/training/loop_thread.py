@@ -25,8 +25,22 @@ class LoopThread:
         self._thread.start()
 
     def result_of(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Run a coroutine in the thread and wait for its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        """Run a coroutine in the thread and wait for its result. Ctrl-C cancels it and waits for its end."""
+        ended = threading.Event()
+
+        async def begin() -> asyncio.Task[ResultT]:
+            task = asyncio.create_task(work)
+            task.add_done_callback(lambda _: ended.set())
+            return task
+
+        task = asyncio.run_coroutine_threadsafe(begin(), self._loop).result()
+        try:
+            ended.wait()
+        except BaseException:
+            self._loop.call_soon_threadsafe(task.cancel)
+            ended.wait()
+            raise
+        return task.result()
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -54,4 +54,5 @@ def _fields(db: sqlite3.Connection) -> Iterable[JsonObject]:
 def _shown(value: object, kind: str) -> str:
     if kind == "bool":
         return "true" if value else "false"
-    return f"{value:.15g}" if isinstance(value, float) else str(value)
+    # Keep all digits of a float, because the text is also the filter for this value.
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)

@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import re
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -121,13 +122,15 @@ class _Collector:
             yield rollout | {"attempts": [rollout["attempt"]]}
 
     async def _tokens(self, run_id: str, rows: list[JsonObject]) -> JsonObject:
-        scored = [row for row in rows if row["outcome"] == "scored"]
-        return {
-            f"{row['task']}:{row['repeat']}": await self._json(
-                "tokens", run=run_id, task=row["task"], repeat=row["repeat"]
-            )
-            for row in scored
-        }
+        found: JsonObject = {}
+        for row in rows:
+            if row["outcome"] == "scored":
+                # Ignore a record that cannot be read, because `_rollouts` has reported it.
+                with suppress(_Unavailable):
+                    found[f"{row['task']}:{row['repeat']}"] = await self._json(
+                        "tokens", run=run_id, task=row["task"], repeat=row["repeat"]
+                    )
+        return found
 
     async def _comparison(self, run_ids: list[str]) -> JsonObject | None:
         if not 2 <= len(run_ids) <= MOST_COMPARED:

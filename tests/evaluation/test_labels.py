@@ -108,6 +108,29 @@ def test_criteria_have_their_own_columns(tmp_path: Path) -> None:
     assert report.by_name["a"].accuracy.value == pytest.approx(6 / 9)
 
 
+def test_tasks_may_have_different_criteria(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    write_rows(path, [rollout(0, 1.0, criteria=criteria(True, True)), rollout(1, 1.0)])
+    drawn = sample(path)
+    own = {"t0": {"label: a": "yes", "label: b": "no"}, "t1": {"label": "yes"}}
+    chosen = [row | own[row["rollout"][:2]] for row in drawn]
+    report = agreement_with(path, read_labels(label(path, chosen)))
+    assert {name: each.accuracy.value for name, each in report.by_name.items()} == {"a": 1.0, "b": 0.0, "label": 1.0}
+    variance = judge_variance(gradings_of([path, path]), 2)
+    assert {name: each.unstable.tasks for name, each in variance.by_name.items()} == {"a": 1, "b": 1, "label": 1}
+    with pytest.raises(DataError, match=r"column 'label: a': the grader gave no such verdict on this rollout\. Clear"):
+        agreement_with(path, read_labels(label(path, drawn, **{"label: a": "yes"})))
+
+
+def test_only_verdict_may_be_a_word_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    write_rows(path, [rollout(task, 1.0, verdict="excellent") for task in range(3)])
+    report = agreement_with(path, read_labels(label(path, sample(path), label="excellent")))
+    found = report.by_name["label"]
+    assert (found.accuracy.value, found.kappa.value) == (1.0, None)
+    assert "not defined, as all verdicts and labels are the same" in agreement_text(report)
+
+
 def test_agreement_is_weighted_by_verdicts(run: Path) -> None:
     report = agreement_with(run, read_labels(label(run, sample(run), label="no")))
     found = report.by_name["label"]
@@ -173,6 +196,9 @@ def test_run_without_rollouts_is_rejected(tmp_path: Path) -> None:
         sample(tmp_path / "run.jsonl")
     (tmp_path / "run.jsonl").write_bytes(orjson.dumps({"reward": 1}))
     with pytest.raises(DataError, match=r"run.jsonl:1: '_ng_task_index' is missing"):
+        sample(tmp_path / "run.jsonl")
+    write_rows(tmp_path / "run.jsonl", [rollout(7, 1.0) | {"response": None}])
+    with pytest.raises(DataError, match="rollout 7:0: the response is missing or not valid"):
         sample(tmp_path / "run.jsonl")
 
 

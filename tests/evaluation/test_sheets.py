@@ -29,6 +29,17 @@ def test_delimiter_and_mark_are_recognized(tmp_path: Path, delimiter: str, mark:
     assert [tuple(row) for row in sheet.rows] == [(number, {**cells}) for number, cells in ROWS]
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_header_decides_the_delimiter(tmp_path: Path, delimiter: str) -> None:
+    sheet = read_sheet(written(tmp_path, "q.csv", f'\n"Question\n(short)"{delimiter}Answer\nWhich?{delimiter}a\n'))
+    assert [tuple(row) for row in sheet.rows] == [(3, {"Question\n(short)": "Which?", "Answer": "a"})]
+
+
+def test_cells_may_be_documents(tmp_path: Path) -> None:
+    sheet = read_sheet(written(tmp_path, "q.csv", f"question,answer\n{'x' * 200_000},a\n"))
+    assert len(sheet.rows[0].cells["question"]) == 200_000
+
+
 def test_excel_cells_become_text(tmp_path: Path) -> None:
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()

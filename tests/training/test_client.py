@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 import threading
 import traceback
 from collections import Counter
@@ -232,6 +233,31 @@ def test_trainer_without_event_loop_iterates_groups(run):
     with pytest.raises(HeadServerNotFoundError):
         SyncTrainingClient("http://127.0.0.1:1").__enter__()
     assert "nemo_gym training" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_interrupted_trainer_can_continue(run):
+    with SyncTrainingClient(run) as client:
+        main = threading.main_thread().ident
+        threading.Timer(1.0, signal.pthread_kill, [main, signal.SIGINT]).start()
+        with pytest.raises(KeyboardInterrupt):
+            list(client.rollouts([row("slow", pause_s=3600.0)]))
+        assert [group.rewards for group in client.rollouts([row("ho!")])] == [[1.0]]
+
+
+def test_unfinished_groups_end_with_the_client(run):
+    with SyncTrainingClient(run) as client:
+        groups = client.rollouts([row("hm"), row("slow", pause_s=3600.0)])
+        assert next(groups).rewards == [0.0]
+    with pytest.raises(UsageError, match="the client is not open: use 'with SyncTrainingClient"):
+        next(groups)
+
+
+def test_sync_client_must_be_opened(run):
+    client = SyncTrainingClient(run)
+    with pytest.raises(UsageError, match="the client is not open"):
+        next(client.rollouts([row("hm")]))
+    with pytest.raises(UsageError, match="the client is not open"):
+        client.set_policy(model="other")
 
 
 async def test_documented_loop_runs(run, tmp_path):

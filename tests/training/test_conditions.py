@@ -48,6 +48,9 @@ def test_conditions_compare_fields_of_rows(text, holds):
         ("b'x' == subset", "is not allowed"),
         ("(reward := 1)", "is not allowed"),
         ("-reward < 0", "'-reward' at column 1 is not allowed"),
+        ("  len(subset) > 1", "'len(subset)' at column 3 is not allowed"),
+        ("  reward > > 1", "invalid syntax at column 12"),
+        ("subset == 'für' and len(subset) > 1", "'len(subset)' at column 21 is not allowed"),
     ],
 )
 def test_anything_else_is_rejected_with_position(text, message):

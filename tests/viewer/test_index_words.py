@@ -45,6 +45,30 @@ def test_case_and_escapes_hide_no_hit(tmp_path: Path, is_ascii: bool) -> None:
     assert {words: found(index, words) for words in wanted} == wanted
 
 
+@pytest.mark.parametrize("is_ascii", [True, False])
+def test_letters_with_two_capitals_are_found(tmp_path: Path, is_ascii: bool) -> None:
+    path = tmp_path / "x.jsonl"
+    texts = ["300 \u212aelvin", "GRO\u1e9eE", "5 \u2126", "1 \u212b", "\u0130STANBUL", "\u03f4"]
+    rows = (json.dumps(scored(task, text=text), ensure_ascii=is_ascii) for task, text in enumerate(texts))
+    path.write_text("".join(f"{row}\n" for row in rows), "utf-8")
+    index = index_of(path)
+    wanted = {
+        "300 kelvin": [0], "große": [1], "ß": [1], "ω": [2], "5 ω": [2], "å": [3], "stanbul": [4], "\u0130stan": [4],
+        "θ": [5],
+    }  # fmt: skip
+    assert {words: found(index, words) for words in wanted} == wanted
+
+
+def test_chat_messages_are_searched(tmp_path: Path) -> None:
+    asked, said = {"role": "user", "content": "a zebra"}, {"role": "assistant", "content": "a giraffe"}
+    rows = [scored(task) | {"responses_create_params": {}} for task in range(3)]
+    rows[0]["responses_create_params"] = {"messages": [asked]}
+    rows[1]["messages"] = [asked]
+    rows[2]["response"] = {"messages": [said]}
+    index = index_of(write(tmp_path / "x.jsonl", *rows))
+    assert (found(index, "zebra"), found(index, "giraffe")) == ([0, 1], [2])
+
+
 def test_letters_may_be_escaped(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(json.dumps(scored(0, text="HIDDEN")).replace("HIDDEN", "\\u0048\\u0049dden") + "\n")

@@ -223,6 +223,18 @@ def test_routes_return_rows_and_facets(tmp_path: Path, opened: ExitStack) -> Non
     assert lines_of.headers["content-disposition"] == 'attachment; filename="x_selection.jsonl"'
 
 
+def test_offered_numbers_select_their_rollouts(tmp_path: Path, opened: ExitStack) -> None:
+    numbers = [1 / 3, 0.1 + 0.2, 2.0, -0.5, 1e-9, 1 << 53, (1 << 53) + 1, (1 << 63) - 1, 1 << 63]
+    rows = [scored(task, score=number) for task, number in enumerate(numbers)]
+    library = library_of(opened, tmp_path / "cache", write(tmp_path / "x.jsonl", *rows))
+    client, run = client_of(library), library.runs()[0].id
+    (field,) = client.get(f"/api/facets?run={run}").json()["fields"]
+    values = [each["value"] for each in field["values"]]
+    assert {"2", "-0.5", "0.3333333333333333"} <= set(values)
+    pages = [client.get("/api/rollouts", params={"run": run, "field": f"score={value}"}).json() for value in values]
+    assert sorted([row["task"] for row in page["rows"]] for page in pages) == [[task] for task in range(len(rows))]
+
+
 def test_facets_follow_replaced_records(tmp_path: Path, opened: ExitStack) -> None:
     results = write(tmp_path / "x.jsonl", scored(0, subset="a"))
     write(tmp_path / "x_failures.jsonl", failed(1, subset="a"))

@@ -12,9 +12,11 @@ import orjson
 import pytest
 
 from nemo_gym.errors import UsageError
+from nemo_gym.viewer import rollout
 from nemo_gym.viewer.library import Library
 from nemo_gym.viewer.report import write_report
 from nemo_gym.viewer.selection import Selection
+from tests.viewer.index_rows import scored, write
 from tests.viewer.small_run import HOSTILE, PIXEL, write_run
 
 CHROMIUM = shutil.which("chromium")
@@ -60,6 +62,19 @@ def test_selection_rejects_what_is_not_a_filter():
     for text in ("outcom=failed", "outcome=lost", "failed", "order=random", "reward_min=x"):
         with pytest.raises(UsageError):
             Selection.parse(text)
+
+
+def test_record_that_is_too_large_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(rollout, "LARGEST_RECORD", 2_000)
+    rows = [scored(task, text="x" * 2_000 * task) for task in range(2)]
+    tokens = {"prompt_token_ids": [1], "generation_token_ids": [2], "generation_log_probs": [-0.5]}
+    for each in rows:
+        each["response"]["output"] = [each["response"]["output"][-1] | tokens]
+    library = Library([write(tmp_path / "x.jsonl", *rows)], cache=tmp_path / "cache")
+    written = write_report(library, Selection.parse(""), tmp_path / "report.html")
+    library.close()
+    assert (written.included, len(written.problems)) == (2, 1)
+    assert "x.jsonl:2: the record has" in written.problems[0]
 
 
 def test_images_are_in_the_file(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from nemo_gym.errors import UsageError
 from nemo_gym.schemas.row import TaskKey
 from nemo_gym.viewer.filters import Filter
 from nemo_gym.viewer.index.entry import REPEAT_BITS, id_of
-from nemo_gym.viewer.index.fields import Field
+from nemo_gym.viewer.index.fields import Field, fitting
 from nemo_gym.viewer.notes import Note
 
 SORT_COLUMNS = {
@@ -154,12 +155,13 @@ def _values_of(text: str, kind: str) -> Iterable[Value]:
     yield text
     if kind != "number" and text in ("true", "false"):
         yield int(text == "true")
-    try:
-        number = float(text)
-    except ValueError:
-        return
-    if math.isfinite(number):
-        yield number
+    # Try `int` first, because a float has too few digits for a large integer.
+    for parse in (int, float):
+        with suppress(ValueError, OverflowError):
+            number = fitting(parse(text))
+            if math.isfinite(number):
+                yield number
+            return
 
 
 def _add_notes(found: Selected, filter: Filter, notes: Mapping[TaskKey, Note]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import orjson
 
@@ -17,6 +17,7 @@ MOST_VALUES = 1000
 KINDS = {bool: "bool", int: "number", float: "number", str: "text"}
 
 Scalar = str | int | float | bool
+ScalarT = TypeVar("ScalarT", bound=Scalar | None)
 Fields = Mapping[str, Scalar]
 
 
@@ -95,7 +96,7 @@ class FieldTables:
             self._db.executemany(statement, rows)
         except OverflowError:
             # SQLite cannot store integers beyond 64 bits, so these become floats.
-            rows = [(row[0], *map(_fitting, row[1:])) for row in rows]
+            rows = [(row[0], *map(fitting, row[1:])) for row in rows]
             self._db.executemany("INSERT OR REPLACE" + statement.removeprefix("INSERT"), rows)
         for place, name in enumerate(names, start=1):
             self._note(name, [value for row in rows if (value := row[place]) is not None])
@@ -136,5 +137,6 @@ class FieldTables:
             self._db.execute(f"CREATE TABLE {field.table} (id INTEGER PRIMARY KEY, {columns})")
 
 
-def _fitting(value: Scalar | None) -> Scalar | None:
-    return float(value) if type(value) is int and not -(1 << 63) <= value < 1 << 63 else value
+def fitting(value: ScalarT) -> ScalarT | float:
+    """Return a value that SQLite can store. An integer beyond 64 bits becomes a float."""
+    return float(value) if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63 else value

@@ -17,7 +17,7 @@ from nemo_gym.errors import DataError
 
 logger = logging.getLogger(__name__)
 
-CONTENT = 1
+CONTENT = 2
 """The version of the content. Increase it if the content of the tables changes but `SCHEMA` does not."""
 UNUSED_DAYS = 60
 BUSY_S = 30.0

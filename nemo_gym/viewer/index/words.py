@@ -46,6 +46,8 @@ SKIPPED = frozenset({
 # A regular expression for characters whose form in the raw text is unknown, because a JSON serializer may escape them.
 _UNSAFE = re.compile(r"[^\x20-\x7e]|[\"\\/<>&']")
 _ESCAPED_ASCII = re.compile(rb"\\u00[2-7]")
+_OTHER_CAPITALS = "\u0130\u03f4\u1e9e\u2126\u212a\u212b"
+"""Capital letters that `str.upper` does not return for their lower-case letters, such as ẞ and the Kelvin sign K."""
 
 
 class Cancelled(Exception):
@@ -180,12 +182,11 @@ def _fragments_of(words: str) -> tuple[bytes, ...]:
     If no such strings are known, return an empty tuple. Every row must then be parsed.
     """
     plain = max(_UNSAFE.split(words), key=len)
-    if plain:
-        return (plain.encode(),)
-    letter = next((each for each in words if ord(each) > 0x7F), None)
-    if letter is None:
+    known = plain or next((each for each in words if ord(each) > 0x7F), "")
+    if not known:
         return ()
-    forms = {letter, letter.upper(), letter.title()}
+    forms = {plain} if plain else {known, known.upper(), known.title()}
+    forms |= {each for each in _OTHER_CAPITALS if not set(known).isdisjoint(each.lower())}
     # `bytes.lower` changes only ASCII letters, such as hexadecimal digits of escapes. Other characters are unchanged.
     return tuple({each for form in forms for each in (form.encode("utf-8", "replace"), _escaped(form))})
 
@@ -253,10 +254,11 @@ def _conversation_of(row: JsonObject) -> list[object]:
     """Return the parts of a record's conversation from the prompt, the response and the failure."""
     params, response, failure = row.get(PARAMS_KEY), row.get("response"), row.get(FAILURE_CONVERSATION_KEY)
     parts: list[object] = []
-    if isinstance(params, dict):
-        parts += (params.get("instructions"), params.get("input"))
+    if not isinstance(params, dict):
+        params = {}
+    parts += (params.get("instructions"), params.get("input") or params.get("messages") or row.get("messages"))
     if isinstance(response, dict):
-        parts += (response.get("output"), response.get("choices"))
+        parts += (response.get("output"), response.get("choices"), response.get("messages"))
     if isinstance(failure, dict):
         parts.append(failure.get("items"))
     return parts

@@ -122,6 +122,15 @@ def test_words_are_searched_in_conversations(site, page):
     expect(page.locator(".find-search [role=status]")).to_have_text(re.compile("^[1-9]"))
 
 
+def test_letters_with_long_lower_case_hide_no_hit(site, page):
+    site.open(page, "all", "rollout/0/0", "words=zebra")
+    expect(page.locator(".find-search [role=status]")).to_have_text("0 found")
+    page.locator(".conversation").first.evaluate("each => each.append('\u0130\u0130\u0130\u0130 ZEBRA')")
+    expect(page.locator(".find-search [role=status]")).to_have_text("1 found")
+    marked = page.evaluate("[...CSS.highlights.get('found')].map(String)")
+    assert marked == ["ZEBRA"]
+
+
 def test_parts_of_a_filter_must_all_hold(site, page):
     site.open(
         page, "all", "rollouts", f"agent={AGENT}&agent=answer_match_simple_agent&repeat=1&task=106&task=107&task=0"

@@ -61,7 +61,7 @@ function optionsOf(lines: Line[], formatX: Props["formatX"], width: number, heig
   const font = "11px system-ui, sans-serif";
   const axis = { stroke: text, font, grid: { stroke: grid, width: 1 }, ticks: { show: false } };
   const yAxis = (line: Line) => ({ ...axis, size: 48, values: (_: uPlot, values: number[]) => values.map(line.format) });
-  const range = (_: uPlot, __: number, most: number | null): uPlot.Range.MinMax => [0, Math.max(1e-6, (most ?? 1) * 1.08)];
+  const range = (_: uPlot, __: number, most: number | null): uPlot.Range.MinMax => [0, most ? most * 1.08 : 1];
   return {
     width,
     height,

@@ -6,16 +6,23 @@ import { MARK } from "./text/visible";
 const MOST_HITS = 5_000;
 
 export function rangesOf(root: Node, words: string): Range[] {
-  const wanted = words.toLocaleLowerCase();
+  const wanted = lowered(words);
   if (!wanted) return [];
   return ranges(root, (text) => {
-    const lower = text.toLocaleLowerCase();
+    const lower = lowered(text);
     const found: [number, number][] = [];
     for (let at = lower.indexOf(wanted); at >= 0; at = lower.indexOf(wanted, at + wanted.length)) {
-      found.push([at, Math.min(at + wanted.length, text.length)]);
+      found.push([at, at + wanted.length]);
     }
     return found;
   });
+}
+
+/** The text in lower case, of the same length. A letter whose lower case is longer, such as İ, stays as it is. */
+function lowered(text: string): string {
+  const lower = text.toLowerCase();
+  if (lower.length === text.length) return lower;
+  return Array.from(text, (each) => (each.toLowerCase().length === each.length ? each.toLowerCase() : each)).join("");
 }
 
 export function marksOf(root: Node): Range[] {
@@ -28,7 +35,6 @@ function ranges(root: Node, places: (text: string) => [number, number][]): Range
   for (let node = walker.nextNode(); node !== null && found.length < MOST_HITS; node = walker.nextNode()) {
     const text = node.nodeValue ?? "";
     for (const [start, end] of places(text)) {
-      if (end > text.length) continue;
       const range = document.createRange();
       range.setStart(node, start);
       range.setEnd(node, end);
