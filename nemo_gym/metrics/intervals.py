@@ -49,8 +49,10 @@ def mean_interval(values_by_task: Values, level: float = 0.95) -> Interval:
     if not groups:
         raise ValueError("an interval needs at least one rollout")
     rollouts = sum(map(len, groups))
-    mean = sum(map(sum, groups)) / rollouts
-    scatter = sum((sum(values) - mean * len(values)) ** 2 for values in groups)
+    # Clip the mean, because rounding may move it out of the range of the values. Equal values must have no scatter.
+    mean = min(max(sum(map(sum, groups)) / rollouts, min(map(min, groups))), max(map(max, groups)))
+    deviations = [sum(value - mean for value in values) for values in groups]
+    scatter = sum(deviation * deviation for deviation in deviations)
     count = len(groups)
     variance = scatter * count / (count - 1) / rollouts**2 if count > 1 else inf
     if all(value in (0.0, 1.0) for values in groups for value in values):
@@ -73,15 +75,17 @@ def wilson_interval(successes: float, trials: int, level: float = 0.95) -> Inter
 
 
 def pass_at_k_interval(values_by_task: Values, k: int, level: float = 0.95) -> Interval:
-    """Return pass@k, between 0 and 1, with its confidence interval, over the tasks with at least `k` rollouts.
+    """Return pass@k with its confidence interval, over the tasks with at least `k` rollouts.
 
-    Raise `ValueError` if there are no such tasks.
+    If all rewards are between 0 and 1, so are the bounds. Raise `ValueError` if there are no such tasks.
     """
     groups = [values for values in values_by_task.values() if len(values) >= k]
     if not groups:
         raise ValueError(f"no task has at least {k} rollouts, which pass@{k} needs")
     chances = {task: [pass_at_k(values, k)] for task, values in enumerate(groups)}
     found = mean_interval(chances, level)._replace(rollouts=sum(map(len, groups)))
+    if any(not 0 <= value <= 1 for values in groups for value in values):
+        return found
     return found._replace(low=max(found.low, 0.0), high=min(found.high, 1.0))
 
 

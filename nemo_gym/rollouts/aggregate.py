@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from math import isclose
+from math import inf, isclose
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO
@@ -108,13 +108,17 @@ def _with_intervals(metrics: AgentMetrics) -> AgentMetrics:
     agent_metrics = metrics["agent_metrics"]
     intervals = {"reward": mean_interval(rewards)}
     for name, value in highest_k_metrics(agent_metrics, "pass@{k}", ["accuracy"]).items():
-        found = pass_at_k_interval(rewards, int(name.removeprefix("pass@").partition("/")[0]))
+        k = int(name.removeprefix("pass@").partition("/")[0])
+        # Skip a `k` above the number of rollouts per task: the environment has grouped the rollouts in its own way.
+        if all(len(values) < k for values in rewards.values()):
+            continue
+        found = pass_at_k_interval(rewards, k)
         # Skip an accuracy that differs from the rewards' pass@k, because the interval is computed from the rewards.
         if isclose(100 * found.mean, value, abs_tol=1e-6):
             intervals[name] = found._replace(low=100 * found.low, high=100 * found.high)
     for name, interval in intervals.items():
         # Omit an interval of zero width. It means only that the rewards do not differ, not that the mean is exact.
-        if interval.half_width > 0:
+        if 0 < interval.half_width < inf:
             agent_metrics |= {f"{CI_LOW}{name}": interval.low, f"{CI_HIGH}{name}": interval.high}
     return metrics
 

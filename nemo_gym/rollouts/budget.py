@@ -50,7 +50,7 @@ class Budget:
         self._has_rows = True
         self._began_at = time.monotonic()
         self._started = 0
-        self._finished_before = summary.finished
+        self._ended = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.ended_by: str | None = None
         """Why no further rollout started; None if all could start."""
@@ -78,9 +78,6 @@ class Budget:
         while self.ended_by is None and self._has_rows:
             objection = self._objection()
             if objection is None:
-                self._started += 1
-                # Let the next waiting call check whether its rollout fits, too.
-                self._wake_one()
                 return True
             if not self._in_progress:
                 self.ended_by = objection
@@ -90,6 +87,11 @@ class Budget:
             await waiter
         self._wake_all()
         return False
+
+    def begin(self) -> None:
+        """Count a rollout that starts after `admit`, and let the next waiting call check the budget, too."""
+        self._started += 1
+        self._wake_one()
 
     def no_more_rows(self) -> None:
         """Record that all rollouts have started, so that waiting calls of `admit` return False."""
@@ -101,15 +103,15 @@ class Budget:
         self._has_rows = True
 
     def end(self) -> None:
-        """Let a waiting call of `admit` check the budget again, because a rollout has ended."""
+        """Count a rollout that has ended, and let a waiting call of `admit` check the budget again."""
+        self._ended += 1
         self._wake_one()
 
     def _objection(self) -> str | None:
         usage = self._summary.usage
-        ended = self._summary.finished - self._finished_before
         if self._continues_a_group():
             return None
-        if self._is_gradual and self._in_progress >= max(STARTED_GRADUALLY, ended):
+        if self._is_gradual and self._in_progress >= max(STARTED_GRADUALLY, self._ended):
             return "until_halfwidth: more rollouts are in progress than have ended"
         for each in self._allowances:
             if not usage.rollouts:
@@ -127,7 +129,8 @@ class Budget:
 
     @property
     def _in_progress(self) -> int:
-        return self._started - (self._summary.finished - self._finished_before)
+        # Count the ended rollouts here. A requeued rollout does not count as finished in the summary, but has ended.
+        return self._started - self._ended
 
     def _wake_all(self) -> None:
         while self._waiting:

@@ -157,6 +157,7 @@ class _Work:
             if row is None:
                 self._dispatch.no_more_rows()
                 break
+            self._dispatch.begin()
             began_at = time.monotonic()
             cause = await self._recorder.run(row, failed_before=failed_before)
             took_s = time.monotonic() - began_at

@@ -66,6 +66,10 @@ class Dispatch:
         """Return whether the group of the next rollout has begun. If so, this rollout must start, too."""
         return self._order is not None and self._order.continues_a_group()
 
+    def begin(self) -> None:
+        """Count a rollout that starts. Call this right after `admit`, once the rollout's row is known."""
+        self._budget.begin()
+
     def no_more_rows(self) -> None:
         """Record that all rollouts have started, so that no worker waits for the budget any longer."""
         self._budget.no_more_rows()

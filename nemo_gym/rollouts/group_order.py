@@ -8,27 +8,35 @@ from functools import partial
 from pathlib import Path
 
 from nemo_gym.context.group import LEAST_GROUP
-from nemo_gym.errors import ConfigError
+from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.jsonl import JsonObject, parse_row, read_lines_at
 from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.resume import EarlierRun
-from nemo_gym.schemas.row import Row, offsets_by, rows_at, rows_in
+from nemo_gym.schemas.row import TASK_INDEX_KEY, Row, offsets_by, rows_at, rows_in
 
 
 def largest_group(path: Path, grouped: Mapping[str, str], settings: CollectionSettings) -> int:
     """Return the largest number of repeats of a task that are verified together, or 0 if there are no groups.
 
     `grouped` maps each agent to the server that verifies its groups. Raise `ConfigError` if a group could never be
-    complete with these settings.
+    complete with these settings, or `DataError` with these rows.
     """
-    sizes: Counter[tuple[int, str]] = Counter()
+    sizes: Counter[int] = Counter()
+    agents: dict[int, str] = {}
     for row in rows_in(path) if grouped else ():
-        if row.agent in grouped:
-            sizes[row.key.task, str(row.agent)] += 1
+        task, agent = row.key.task, str(row.agent)
+        if grouped.get(agents.setdefault(task, agent)) != grouped.get(agent):
+            raise DataError(
+                f"task {task} has rows of the agents '{agents[task]}' and '{agent}', which cannot be verified "
+                f"together, as a server requires. Give the rows of each agent different {TASK_INDEX_KEY} numbers."
+            )
+        sizes[task] += agent in grouped
+    sizes = +sizes
     if not sizes:
         return 0
-    (_, agent), least = min(sizes.items(), key=lambda item: item[1])
+    smallest, least = min(sizes.items(), key=lambda item: item[1])
+    agent = agents[smallest]
     together = f"'{grouped[agent]}' verifies all repeats of a task together"
     if least < LEAST_GROUP:
         raise ConfigError(

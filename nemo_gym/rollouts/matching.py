@@ -27,8 +27,9 @@ def content_of(row: Row) -> JsonObject:
     """Return the fields of a row without its task, repeat and attempt numbers and without the seed of a repeat."""
     content = row.without_numbers().fields
     params, extra_body = row.params, row.extra_body
-    metadata = params.get("metadata") if params else None
-    if params is None or extra_body is None or not isinstance(metadata, dict) or "extra_body" not in metadata:
+    # Metadata may be null or empty in the input, while a repeat with a seed has metadata.
+    metadata = (params or {}).get("metadata") or {}
+    if params is None or extra_body is None or not isinstance(metadata, dict):
         return content
     extra_body.pop(SEED_KEY, None)
     kept = {key: value for key, value in metadata.items() if key != "extra_body"}

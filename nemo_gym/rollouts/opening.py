@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.rollouts.tasks import TaskPlan
 from nemo_gym.rollouts.usage import PriceFile
 from nemo_gym.schemas.responses import PLAYED_WITHOUT_MODEL
-from nemo_gym.schemas.row import Row, rows_in
+from nemo_gym.schemas.row import TASK_INDEX_KEY, Row, rows_in
 
 
 @dataclass
@@ -112,6 +112,8 @@ def _begin(plan: TaskPlan, files: RunFiles) -> _Begun:
     leftovers = [path for path in (files.results, files.failures) if path.exists() and path.stat().st_size]
     for path in leftovers:
         _check_replaceable(path, plan, files)
+    if not plan.settings.overwrite:
+        check_companions(files)
     # Remove the old results before the new tasks appear, so that an interruption cannot mix two runs.
     staged = files.materialized.with_name(f".{files.materialized.name}.staged")
     try:
@@ -140,6 +142,35 @@ def _check_replaceable(path: Path, plan: TaskPlan, files: RunFiles) -> None:
         f"{path} contains rollouts of an earlier run. Add --resume (+resume_from_cache=true) to continue it, "
         "--overwrite (+overwrite=true) to replace it, or choose another output."
     )
+
+
+def check_companions(files: RunFiles) -> None:
+    """Raise `DataError` if the files next to this output belong to another output.
+
+    Outputs that differ only after the last dot, such as `model-1.5` and `model-1.7`, share these files.
+    """
+    companions = (files.materialized, files.failures, files.metrics, files.record, files.digests)
+    shared = next((path for path in companions if path.exists()), None)
+    if shared is None:
+        return
+    for other in sorted(files.results.parent.iterdir()):
+        if other.stem == files.results.stem and other.name != files.results.name and _is_output(other):
+            raise DataError(
+                f"{files.results}: the run would replace {shared.name}, which belongs to {other}, because both names "
+                "are the same up to the last dot. Choose an output whose name differs before it, or add --overwrite "
+                "(+overwrite=true) to replace the file."
+            )
+
+
+def _is_output(path: Path) -> bool:
+    """Return whether a run writes to this file, or has written rollouts to it."""
+    if not path.is_file():
+        return False
+    if RunFiles(results=path).lock.exists():
+        return True
+    with suppress(DataError):
+        return TASK_INDEX_KEY in next(read_rows(path), {})
+    return False
 
 
 def _are_examples(files: RunFiles) -> bool:

@@ -68,8 +68,8 @@ class Precision:
     def __init__(self, half_width: float, results: Path) -> None:
         """Read the rollouts of earlier sessions from `results`, because these rollouts count, too."""
         self._wanted = half_width
-        self.skips_rows = False
-        """Whether a row was skipped because its agent's mean reward is known precisely enough."""
+        self._skipped_at: dict[str, float] = {}
+        """The half-width at which an agent's latest row was skipped, by agent. It may grow again afterwards."""
         self._samples: dict[str, Sample] = {}
         for key, row in keyed_rows(results):
             self._of(row).add(key, row.reward)
@@ -83,20 +83,14 @@ class Precision:
                 sample.start(row.key)
                 yield row
             else:
-                self.skips_rows = True
+                self._skipped_at[str(row.agent)] = half_width
 
     def end(self, record: Record) -> None:
         self._of(record.row).end(record.row.key, record.reward if record.outcome is Outcome.SCORED else None)
 
     def reached(self) -> str | None:
-        """Return a message that names the agents whose mean is precise enough, or None if no row was skipped."""
-        if not self.skips_rows:
-            return None
-        precise = [
-            f"{agent} ±{width:.3g}"
-            for agent, sample in self._samples.items()
-            if (width := sample.half_width()) is not None and width <= self._wanted
-        ]
+        """Return a message that names the agents with skipped rows, or None if no row was skipped."""
+        precise = [f"{agent} ±{width:.3g}" for agent, width in self._skipped_at.items()]
         return f"until_halfwidth: reached by {', '.join(precise)}" if precise else None
 
     def _of(self, row: Row) -> Sample:

@@ -49,11 +49,12 @@ class Recorder:
         if record.outcome is not Outcome.UNRESOLVED:
             (self.results if record.outcome is Outcome.SCORED else self.failures).write(record.row.fields)
         self.summary.count(record, failed_before=failed_before)
+        cause = record.cause or failed_before
         if self.control is not None:
-            self.control.end(record)
+            self.control.end(record, cause)
         self.on_record(record, self.summary)
         await self.runner.ended(row, record)
-        return record.cause or failed_before
+        return cause
 
     async def _record_of(self, row: Row, on_repeat: Callable[[Record], None]) -> Record:
         if self.control is None:

@@ -27,6 +27,7 @@ from nemo_gym.rollouts.job import (
     RunFiles,
 )
 from nemo_gym.rollouts.line_digests import LineDigests, accept_lines
+from nemo_gym.rollouts.opening import check_companions
 from nemo_gym.rollouts.outcome import Summary
 from nemo_gym.rollouts.recording import OnRecord, Recorder
 from nemo_gym.rollouts.resume import KeySet, cut_torn_line, keyed_rows, max_attempts
@@ -201,6 +202,8 @@ class Reverification:
                 f"{results} already contains rollouts. Add --resume (+resume_from_cache=true) to grade only the "
                 "missing ones, --overwrite (+overwrite=true) to replace it, or choose another output."
             )
+        if not (job.overwrite or (keeps and is_there)):
+            check_companions(files)
         results.parent.mkdir(parents=True, exist_ok=True)
         files.metrics.unlink(missing_ok=True)
         earlier = read_record(files.record) if keeps and is_there else None

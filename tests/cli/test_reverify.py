@@ -187,6 +187,13 @@ def test_graded_rollouts_can_be_appended_to_input(stored):
     assert not (stored.folder / "run_aggregate_metrics.json").exists()
 
 
+def test_output_that_shares_files_with_input_is_rejected(stored):
+    failures = (stored.folder / "run_failures.jsonl").read_bytes()
+    refused = graded(stored, CONFIG, "+output_jsonl_fpath=run.new", code=1)
+    assert "Error: run.new: the run would replace run_failures.jsonl, which belongs to run.jsonl, " in refused.err
+    assert (stored.folder / "run_failures.jsonl").read_bytes() == failures
+
+
 def test_output_is_replaced_or_resumed_only_if_asked(stored):
     graded(stored, CONFIG, "--limit", "1")
     assert list(read(stored, "new.jsonl")) == [(0, 0)]

@@ -35,6 +35,16 @@ def test_repeats_of_equal_answers_do_not_widen_the_interval():
     assert (repeated.low, repeated.high) == (single.low, single.high) == pytest.approx((0, 0.4345), abs=0.0001)
 
 
+@each_case(("reward", "repeats"), [(0.1, 1), (0.1, 8), (1 / 3, 3), (-0.7, 5), (2.3, 2)])
+def test_equal_rewards_have_no_width(reward, repeats):
+    found = mean_interval({task: [reward] * repeats for task in range(31)})
+    assert (found.mean, found.low, found.high) == (reward, reward, reward)
+
+
+def test_bounds_of_huge_rewards_are_infinite():
+    assert mean_interval({"a": [1e200], "b": [0.5], "c": [3.0]})[1:3] == (-inf, inf)
+
+
 def test_bounds_without_evidence_are_infinite():
     assert mean_interval({"only": [0.5, 0.7]})[1:3] == (-inf, inf)
     always = mean_interval({task: [1.0, 1.0] for task in range(5)})
@@ -54,6 +64,13 @@ def test_pass_at_k_counts_draws_without_replacement():
     found = pass_at_k_interval({"a": [1.0, 0.0, 0.0, 0.0], "b": [1.0, 1.0, 1.0, 0.0], "c": [0.0]}, 2)
     assert (found.mean, found.tasks, found.rollouts) == (pytest.approx(0.75), 2, 8)
     assert 0 <= found.low < found.mean < found.high <= 1
+
+
+def test_pass_at_k_of_other_rewards_is_within_its_bounds():
+    penalties = pass_at_k_interval({task: [reward] for task, reward in enumerate((-1.0, -1.0, 1.0, -1.0))}, 1)
+    assert penalties.low < 0 < penalties.high
+    scores = pass_at_k_interval({task: [reward, 0.0] for task, reward in enumerate((1.2, 2.9, 3.0, 0.8))}, 2)
+    assert 1 < scores.mean < scores.high
 
 
 @each_case(

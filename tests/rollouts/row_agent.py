@@ -128,6 +128,15 @@ async def fail_until(row: Row) -> Response:
 
 
 @act
+async def discard_second(row: Row) -> Response:
+    """Reject the first attempt because of overload, and ask not to save the result of the second."""
+    attempt = row.get("_ng_attempt_index", 0)
+    if attempt == 0:
+        return PlainTextResponse("no room", 503)
+    return graded(row, _ng_no_persist=attempt == 1)
+
+
+@act
 async def fail_twice(row: Row) -> Response:
     return graded(row) if row.get("_ng_attempt_index", 0) >= 2 else PlainTextResponse("not yet", 500)
 

@@ -72,6 +72,8 @@ def groups_of(rewards: list[list[float]]) -> list[dict[str, object]]:
         ([[0.0], [0.5], [1.0]], 0.0, 1.0),
         ([[1.0, 0.0]], None, None),
         ([[0.5]] * 9, None, None),
+        ([[0.1, 0.1]] * 9, None, None),
+        ([[1e200], [0.5], [3.0]], None, None),
     ],
 )
 async def test_mean_rewards_of_several_tasks_have_intervals(run_tasks, make_task, client, rewards, low, high):
@@ -91,6 +93,15 @@ async def test_pass_rates_of_rewards_have_intervals(run_tasks, make_task, client
     # An accuracy that is not the reward is not described by the rewards.
     assert metrics["agent_metrics"].get("ci95_low/pass@2/accuracy") == (low and pytest.approx(low, abs=0.01))
     assert "ci95_low/pass@1/accuracy" not in metrics["agent_metrics"]
+
+
+async def test_pass_rates_of_other_groups_have_no_intervals(run_tasks, make_task, client):
+    # The environment has grouped the rollouts of several tasks, for example those of one question.
+    found = {"pass@1/accuracy": 25.0, "pass@4/accuracy": 50.0}
+    run = await run_tasks([make_task(0, groups=groups_of([[1.0, 0.0], [0.0, 0.0]]), agent_metrics=found)])
+    (metrics,) = await aggregate(client, run.files)
+    assert metrics["agent_metrics"]["pass@4/accuracy"] == 50.0
+    assert "ci95_low/pass@4/accuracy" not in metrics["agent_metrics"]
 
 
 async def test_agents_receive_their_rollouts_without_texts(run_tasks, make_task, client, agent):

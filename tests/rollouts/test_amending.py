@@ -115,6 +115,14 @@ async def test_smaller_input_keeps_the_earlier_plan(run_tasks, run_again, make_t
     assert run.notes == [f"rollouts that are no longer in the input but remain part of the run: {surplus}"]
 
 
+@pytest.mark.parametrize("metadata", [None, {}])
+async def test_seeds_are_not_changes_of_empty_metadata(run_tasks, run_again, make_task, metadata):
+    rows = [make_task(0, responses_create_params={"input": "a", "metadata": metadata})]
+    await run_tasks(rows, num_repeats=2, num_repeats_add_seed=True)
+    run = await run_again(num_repeats=3, num_repeats_add_seed=True)
+    assert run.keys == [(0, 0), (0, 1), (0, 2)]
+
+
 async def test_seeds_of_repeats_do_not_count_as_changes(run_tasks, run_again, make_task, agent):
     params = {"input": "x", "metadata": {"extra_body": '{"a": 1}'}}
     rows = [make_task(0), make_task(1) | {"responses_create_params": params}]

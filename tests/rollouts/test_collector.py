@@ -17,6 +17,7 @@ import pytest
 from nemo_gym import jsonl
 from nemo_gym.errors import DataError
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
+from nemo_gym.rollouts.lock import locked
 from nemo_gym.rollouts.opening import open_run
 from nemo_gym.rollouts.tasks import TaskPlan
 from tests.conftest import PATIENCE_S
@@ -157,6 +158,28 @@ async def test_existing_failures_are_rejected(run_tasks, make_task):
     await run_tasks([make_task(act="crash")])
     with pytest.raises(DataError, match=r"out_failures\.jsonl contains rollouts"):
         await run_tasks([make_task()])
+
+
+async def test_output_that_shares_files_with_another_is_rejected(run_tasks, make_task, tmp_path):
+    other = tmp_path / "results" / "model-1.5"
+    run = await run_tasks([make_task(0)], output_jsonl_fpath=other)
+    tasks = run.tasks
+    message = rf"model-1\.7: the run would replace model-1_materialized_inputs\.jsonl, which belongs to {other}, "
+    with pytest.raises(DataError, match=message):
+        await run_tasks([make_task(1)], output_jsonl_fpath=other.with_name("model-1.7"))
+    assert run.tasks == tasks
+    await run_tasks([make_task(1)], output_jsonl_fpath=other.with_name("model-1.7"), overwrite=True)
+    assert [row["number"] for row in run.tasks] == [1]
+
+
+async def test_files_of_running_collection_are_not_shared(run_tasks, make_task, agent, tmp_path):
+    first, second = (tmp_path / "results" / name for name in ("model-1.5", "model-1.7"))
+    running = asyncio.create_task(run_tasks([make_task(0, act="held")], output_jsonl_fpath=first))
+    await wait_until(lambda: agent.state()["now"] == 1)
+    with locked(RunFiles(results=first)), pytest.raises(DataError, match=f"which belongs to {first}"):
+        await run_tasks([make_task(1)], output_jsonl_fpath=second)
+    agent.release()
+    assert (await running).summary.scored == 1
 
 
 async def test_overwrite_removes_the_earlier_run(run_tasks, make_task):

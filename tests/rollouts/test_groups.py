@@ -32,10 +32,12 @@ from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.task_rules import TaskRules
 from nemo_gym.config.process import OtherServer
 from nemo_gym.config.settings import BaseServerConfig
-from nemo_gym.errors import ConfigError, UsageError
+from nemo_gym.errors import ConfigError, DataError, UsageError
 from nemo_gym.http.internal import split_url
+from nemo_gym.jsonl import dump_line
 from nemo_gym.rollouts.collector import collect
 from nemo_gym.rollouts.control.control import Control, Refused
+from nemo_gym.rollouts.group_order import largest_group
 from nemo_gym.rollouts.helper import RolloutCollectionHelper
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.opening import open_run
@@ -453,6 +455,20 @@ async def test_settings_that_break_groups_are_refused(tmp_path):
                 await collected(client(), source, overwrite=True, **settings)
             assert str(error.value).startswith(message)
     assert files.results.read_bytes() == before
+
+
+@pytest.mark.parametrize("grouped", [{"a": "shares"}, {"a": "shares", "b": "other"}, {"b": "shares"}])
+def test_rows_that_never_form_a_group_are_refused(tmp_path, grouped):
+    path, settings = tmp_path / "rows.jsonl", CollectionSettings(output_jsonl_fpath=tmp_path / "out.jsonl")
+    rows = [
+        {"_ng_task_index": 0, "_ng_rollout_index": repeat, "agent_ref": {"name": "a" if repeat < 2 else "b"}}
+        for repeat in range(4)
+    ]
+    path.write_bytes(b"".join(map(dump_line, rows)))
+    with pytest.raises(DataError, match=r"task 0 has rows of the agents 'a' and 'b'.* different _ng_task_index"):
+        largest_group(path, grouped, settings)
+    # If both agents use the same server, it verifies their rollouts together.
+    assert largest_group(path, {"a": "shares", "b": "shares"}, settings) == 4
 
 
 async def regraded(client: ServerClient, files: RunFiles, **settings: Any) -> list[Row]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+from itertools import islice
+
+import pytest
 
 from nemo_gym.metrics.intervals import mean_interval
 from nemo_gym.rollouts.budget import STARTED_GRADUALLY
 from nemo_gym.rollouts.dispatch import shuffled_by_repeat
-from nemo_gym.rollouts.precision import Sample
-from nemo_gym.schemas.row import TaskKey
+from nemo_gym.rollouts.outcome import Outcome, Record
+from nemo_gym.rollouts.precision import Precision, Sample
+from nemo_gym.schemas.row import Row, TaskKey
 from tests.rollouts.test_collector import wait_until
 
 
@@ -89,12 +93,26 @@ def test_rollouts_after_running_one_do_not_count():
     assert sample.half_width() < 0.05
 
 
-def test_equal_rewards_between_0_and_1_never_end_run():
+@pytest.mark.parametrize("reward", [0.5, 0.1])
+def test_equal_rewards_between_0_and_1_never_end_run(reward):
     sample = Sample()
     for task in range(1000):
         sample.start(TaskKey(task, 0))
-        sample.end(TaskKey(task, 0), 0.5)
+        sample.end(TaskKey(task, 0), reward)
     assert sample.half_width() is None
+
+
+def test_reason_stays_if_running_rollouts_widen_interval(tmp_path):
+    rows = [Row({"_ng_task_index": n, "_ng_rollout_index": 0, "agent_ref": {"name": "sound"}}) for n in range(100)]
+    precision = Precision(0.1, tmp_path / "out.jsonl")
+    pending = precision.within(iter(rows))
+    started = list(islice(pending, 60))
+    for row in started[:40]:
+        precision.end(Record(Outcome.SCORED, row, reward=0.2 + 0.1 * (row.key.task % 2)))
+    assert list(pending) == []
+    for row in started[40:]:
+        precision.end(Record(Outcome.SCORED, row, reward=10.0))
+    assert precision.reached().startswith("until_halfwidth: reached by sound ±0.01")
 
 
 def test_few_tasks_never_end_run():

@@ -37,7 +37,7 @@ class Ended(NamedTuple):
 
     attempts: int
     cause: str | None
-    """The failure class; None if the result was marked with `_ng_no_persist`."""
+    """The failure class of the last failed attempt; None if all results were marked with `_ng_no_persist`."""
 
 
 class Running:
@@ -141,11 +141,14 @@ class Control:
         """Return the context manager in which a rollout must run, so that it is listed and can be cancelled."""
         return Running(row, key, self._running)
 
-    def end(self, record: Record) -> None:
-        """Remember an ended rollout without a score, because it may be requeued."""
+    def end(self, record: Record, cause: str | None) -> None:
+        """Remember an ended rollout without a score, because it may be requeued.
+
+        `cause` is the cause of its last failed attempt, or None if no attempt has failed.
+        """
         if record.outcome is not Outcome.SCORED:
             row = record.row
-            self._ended[row.key] = Ended(row.attempt + 1, record.cause)
+            self._ended[row.key] = Ended(row.attempt + 1, cause)
 
     def sample(self) -> None:
         """Record the current progress. Called about once per second."""

@@ -103,6 +103,35 @@ async def test_requeued_rollouts_run_again(begin, make_task, agent):
     expect_ledger(run)
 
 
+async def test_token_limit_ends_collection_with_requeued_rollouts(begin, make_task, agent):
+    rows = [
+        make_task(0),
+        *(make_task(n, act="fail_until", until=1, failure_class="environment_failed") for n in range(1, 4)),
+        make_task(4, act="held"),
+    ]
+    live = await begin(rows, max_total_tokens=28)
+    await live.until(lambda status: status["scored"] == 1 and sum(status["failed"].values()) == 3)
+    assert await live.ask("requeue") == {"requeued": 3}
+    agent.release()
+    async with asyncio.timeout(PATIENCE_S):
+        run = await live.collecting
+    # Each rollout uses seven tokens.
+    assert run.summary.scored == 4
+    assert run.summary.ended_by == "max_total_tokens: another rollout would probably exceed 28 tokens"
+    expect_ledger(run)
+
+
+async def test_discarded_result_after_a_failure_can_run_again(begin, make_task, agent):
+    live = await begin([make_task(0, act="discard_second"), make_task(1, act="held")])
+    await live.until(lambda status: status["running"] == 1 and status["failed"] == {"overloaded": 1})
+    assert await live.ask("requeue") == {"requeued": 1}
+    await live.until(lambda status: status["scored"] == 1)
+    agent.release()
+    run = await live.collecting
+    assert (run.summary.scored, run.summary.failed, run.summary.unresolved) == (2, 0, 0)
+    expect_ledger(run)
+
+
 async def test_cancelled_task_can_run_again(begin, make_task, agent):
     live = await begin([make_task(0, act="held"), make_task(1, act="held")])
     await live.until(lambda status: status["running"] == 2)
