@@ -109,9 +109,21 @@ def text_keys(model: type[BaseModel]) -> set[str]:
 
 def encoded(value: object, *, is_text: bool) -> str:
     """Encode a flag's value as the value of an override."""
-    if isinstance(value, (bool, int, float, list)):
+    if isinstance(value, list):
+        return f"[{','.join(quoted(str(item)) for item in value)}]"
+    if isinstance(value, (bool, int, float)):
         return orjson.dumps(value).decode()
     text = str(value)
     looks_structured = text[:1] in "[{" or text.lower() in ("true", "false", "null")
     is_number = not is_text and text.replace(".", "", 1).replace("-", "", 1).isdigit()
-    return text if looks_structured or is_number else orjson.dumps(text).decode()
+    return text if looks_structured or is_number else quoted(text)
+
+
+def quoted(text: str) -> str:
+    """Return a text in quotes, as the value of an override.
+
+    Do not encode it as JSON, because overrides have no escapes for line breaks, and because the name of a file may not
+    be valid Unicode.
+    """
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

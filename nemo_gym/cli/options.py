@@ -13,12 +13,11 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
-import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nemo_gym import config, paths
 from nemo_gym.cli.commands import by_program
-from nemo_gym.cli.flags import add_flag, encoded, flag_names, is_list, key_of, text_keys
+from nemo_gym.cli.flags import add_flag, encoded, flag_names, is_list, key_of, quoted, text_keys
 from nemo_gym.cli.main import HELP_WORDS, VERBOSE_WORDS
 from nemo_gym.cli.selectors import (
     SELECTORS,
@@ -181,12 +180,12 @@ class Options(Generic[SettingsT]):
             hint = ". Put words that belong together in quotes" if self.named_by else ""
             parser.error(f"expected at most one name, got {len(names)}: {' '.join(names)}{hint}")
         meant = {word: _folder_in("resources_servers", word) if key == "entrypoint" else word for word in names}
-        return [f"++{key}={orjson.dumps(meant[word]).decode()}" if word in names else word for word in words]
+        return [f"++{key}={quoted(meant[word])}" if word in names else word for word in words]
 
     def _listed(self, words: list[str]) -> list[str]:
         """Combine names and paths into one override of a list setting, including existing paths that contain '='."""
         names = [word for word in words if TEXT.fullmatch(word) or os.path.exists(word)]
-        given = [f"++{self.named_by}={orjson.dumps(names).decode()}"] if names else []
+        given = [f"++{self.named_by}={encoded(names, is_text=True)}"] if names else []
         return [*(word for word in words if word not in names), *given]
 
     def _flag_for(self, words: Sequence[str]) -> str | None:

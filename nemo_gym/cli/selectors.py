@@ -44,10 +44,9 @@ class Selector(NamedTuple):
         return found - {"__pycache__"}
 
     def flavors(self, name: str) -> list[str]:
-        """Return the names of a server's configs."""
-        return [
-            path.stem for root in paths.search_roots() for path in (root / self.folder / name).glob("configs/*.yaml")
-        ]
+        """Return the names of a folder's configs."""
+        pattern = "configs/*.yaml" if self.is_server else "*.yaml"
+        return [path.stem for root in paths.search_roots() for path in (root / self.folder / name).glob(pattern)]
 
 
 SELECTORS = (
@@ -128,9 +127,9 @@ def _found(selector: Selector, name: str) -> str:
     if places:
         return relative
     folder, _, flavor = name.partition("/")
-    if flavor and selector.is_server and (flavors := selector.flavors(folder)):
+    known = {known_name for each in all_taken for known_name in each.known()}
+    if folder in known and (flavors := [config for each in all_taken for config in each.flavors(folder)]):
         hint = did_you_mean_or_all(flavor, flavors, f"configs of {folder}")
     else:
-        known = {known_name for each in all_taken for known_name in each.known()}
-        hint = did_you_mean_or_all(folder, known, selector.folder, if_none=search_dir_for(selector.folder))
+        hint = did_you_mean_or_all(folder, known - {folder}, selector.folder, if_none=search_dir_for(selector.folder))
     raise ConfigPathNotFoundError(f"{selector.flag} {name}: {relative} not found.{hint}")

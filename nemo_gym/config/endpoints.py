@@ -24,7 +24,7 @@ def model_endpoints(run: RunConfig) -> dict[str, str]:
         for key, value in server.settings.items():
             if not key.endswith("base_url") or not value:
                 continue
-            for url in [value] if isinstance(value, str) else value:
+            for url in value if isinstance(value, list) else [value]:
                 if not str(url).startswith(("http://", "https://")):
                     place = server.origins.get(key)
                     raise ConfigError(

@@ -71,7 +71,8 @@ def explain_params(error: ValidationError, row: Mapping[str, object], given: obj
 
 def misspelt_params(row: Mapping[str, object]) -> str | None:
     """Return a message if a row has a misspelt key instead of `responses_create_params`."""
-    if row.get(PARAMS_KEY) is None and (misspelt := closest(PARAMS_KEY, row, CERTAINLY_MEANT)):
+    others = [key for key in row if key != PARAMS_KEY]
+    if row.get(PARAMS_KEY) is None and (misspelt := closest(PARAMS_KEY, others, CERTAINLY_MEANT)):
         return f"{PARAMS_KEY} is missing. Is '{misspelt}' a typo for it?"
     return None
 

@@ -74,7 +74,7 @@ def port_range_of(plain: Mapping[str, Any], origins: Mapping[str, Origin]) -> Po
         value = plain.get(key)
         try:
             ends.append(default if value is None else int(value))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ConfigError(f"{origins[key]}: {key} must be a port number, but is {value!r}.") from error
         if not 1 <= ends[-1] <= 65535:
             raise ConfigError(f"{origins[key]}: {key} is {value}, but must be between 1 and 65535.")

@@ -118,7 +118,7 @@ class _Builder:
 
     def _node(self, node: yaml.Node, origin: Origin, path: tuple[str, ...]) -> Node:
         if isinstance(node, yaml.ScalarNode):
-            return Node(self._loader.construct_object(node), origin)
+            return Node(self._scalar(node), origin)
         if not str(node.tag).endswith((":map", ":seq")):
             raise ConfigSyntaxError(f"{self._at(node)}: the tag {node.tag} is not supported; remove it.")
         if id(node) in self._open:
@@ -127,6 +127,16 @@ class _Builder:
         value = self._mapping(node, path) if isinstance(node, yaml.MappingNode) else self._items(node, path)
         self._open.discard(id(node))
         return Node(value, origin)
+
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        try:
+            return self._loader.construct_object(node)
+        except ValueError as error:
+            # PyYAML does not check that a value fits its tag, as in `!!int abc`, or that `0x_` has digits.
+            kind = node.tag.rpartition(":")[2]
+            raise ConfigSyntaxError(
+                f"{self._at(node)}: {node.value!r} is not a valid {kind} ({error}). Correct it, or quote it as text."
+            ) from error
 
     def _items(self, node: yaml.Node, path: tuple[str, ...]) -> list[Node]:
         return [self._node(item, self._at(item), (*path, str(index))) for index, item in enumerate(node.value)]
@@ -154,7 +164,7 @@ class _Builder:
         return entries
 
     def _key(self, node: yaml.Node) -> Key:
-        key: Any = self._loader.construct_object(node) if isinstance(node, yaml.ScalarNode) else None
+        key: Any = self._scalar(node) if isinstance(node, yaml.ScalarNode) else None
         if key is None:
             raise ConfigSyntaxError(
                 f"{self._at(node)}: a key must be a single word, but this one is empty, a list or a mapping. "

@@ -24,7 +24,7 @@ from nemo_gym.contract.arguments import odd_arguments
 from nemo_gym.contract.environment import Environment, Oracle, Solution, own_configs, own_servers
 from nemo_gym.contract.hooks import misspelled_hooks
 from nemo_gym.contract.play import Played, act, grade, grade_alone, play
-from nemo_gym.contract.tasks import Task
+from nemo_gym.contract.tasks import Task, named_tools
 from nemo_gym.errors import NemoGymError, SignatureError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
@@ -187,7 +187,8 @@ async def _rows_are_valid(checkup: Checkup) -> str:
         except ValidationError as error:
             problems.append(f"{place}: {explain_params(error, row, given).removesuffix('.')}")
             continue
-        missing = [tool["name"] for tool in params.tools if f"/{tool.get('name')}" not in routes]
+        # Skip tools without a name, such as web_search, because the model's endpoint runs them.
+        missing = [tool["name"] for tool in params.tools if tool.get("name") and f"/{tool['name']}" not in routes]
         if missing:
             problems.append(f"{place} names tools that the server lacks: {', '.join(missing)}")
         for method in ("seed_session", "verify"):
@@ -316,7 +317,7 @@ async def _odd_calls_are_answered(checkup: Checkup, server: SimpleServer, tools:
 
 def _tools_of(server: SimpleServer, rows: Sequence[JsonObject]) -> dict[str, JsonObject]:
     """Return the JSON Schema of each tool's arguments, keyed by tool name. The server or a row names the tools."""
-    named = [tool for row in rows for tool in row.get(PARAMS_KEY, {}).get("tools") or [] if tool.get("name")]
+    named = (tool for row in rows for tool in named_tools(row))
     return {tool["name"]: tool.get("parameters") or {} for tool in named} | {
         tool.name: tool.parameters for tool in listed_tools(server)
     }

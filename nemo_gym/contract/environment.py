@@ -156,14 +156,18 @@ def open_configs(files: Sequence[str], overrides: Sequence[str] = ()) -> Iterato
 
 
 @contextmanager
-def importing(folder: Path) -> Iterator[None]:
-    """Raise `LaunchError`, with the line in `folder`, for an error of imported code that is not a `UserError`."""
+def importing(folder: Path, done: str = "imported") -> Iterator[None]:
+    """Raise `LaunchError`, with the line in `folder`, for an error of imported code that is not a `UserError`.
+
+    `done` is the purpose of the block, for the message. A call of `sys.exit` also counts as an error, because it
+    would end the command as if nothing were wrong.
+    """
     try:
         yield
     except UserError:
         raise
-    except Exception as error:
-        raise LaunchError(f"{folder}: cannot be imported. {fault_in(folder, error)}") from error
+    except (Exception, SystemExit) as error:
+        raise LaunchError(f"{folder}: cannot be {done}. {fault_in(folder, error)}") from error
 
 
 @contextmanager
@@ -199,7 +203,8 @@ def _models_in_checks(run: RunConfig, server: ServerConfig) -> Iterator[Callable
         if referred.type == MODEL_TIER and referred.settings.get(USED_IN_CHECKS) is True:
             check_variables([referred])
             settings = ProcessSettings.of(run, referred, cookie_secret="unused: nothing is served")
-            server_class = complete_server_class(load_module(settings), settings)
+            with importing(referred.folder):
+                server_class = complete_server_class(load_module(settings), settings)
             yield partial(connected_server, server_class, {"name": referred.name, **referred.settings})
 
 

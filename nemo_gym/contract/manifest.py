@@ -19,7 +19,8 @@ Profile = Literal["custom-gym-verifier", "custom-gym-agent-loop", "external-agen
 class DeclaredReward(BaseModel):
     """The range of the rewards, if it is declared, and whether higher rewards are better."""
 
-    model_config = ConfigDict(frozen=True)
+    # Forbid unknown keys, because a misspelled `range` would disable the check of the rewards.
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     range: tuple[float, float] | None = None
     """The lowest and the highest reward."""
@@ -84,8 +85,9 @@ def read_manifest(path: Path) -> Manifest:
         problem = error.errors()[0]
         key = ".".join(map(str, problem["loc"]))
         if problem["type"] == "extra_forbidden":
-            meant = closest(key, Manifest.model_fields)
-            hint = f" Did you mean '{meant}'?" if meant else f" The keys are: {', '.join(Manifest.model_fields)}."
+            known = [*Manifest.model_fields, *(f"reward.{name}" for name in DeclaredReward.model_fields)]
+            meant = closest(key, known)
+            hint = f" Did you mean '{meant}'?" if meant else f" The keys are: {', '.join(known)}."
             raise DataError(f"{path}: '{key}' is not a key of a manifest.{hint}") from error
         raise DataError(f"{path}: {key}: {problem['msg'].removeprefix('Value error, ')}.") from error
 

@@ -21,7 +21,7 @@ from nemo_gym.config.allowed_pairings import (
 from nemo_gym.config.pairing import AGENT_CONFIG
 from nemo_gym.config.settings import AGENT_TIER, BaseResponsesAPIAgentConfig
 from nemo_gym.config.without_model import load_for_metrics
-from nemo_gym.contract.environment import Environment, open_server
+from nemo_gym.contract.environment import Environment, importing, open_server
 from nemo_gym.contract.schema import bodies_of_agent, class_of, tools_of
 from nemo_gym.data.catalog import Component
 from nemo_gym.errors import ConfigError, DataError, LaunchError
@@ -61,7 +61,8 @@ def _problems_of(config: str, agent: Component) -> list[str]:
 def misfits(run: RunConfig) -> list[str]:
     """Return the reasons why agents that the command line has chosen do not fit their environments.
 
-    Raise `LaunchError` if a class cannot be imported, `DataError` if the example rows are missing.
+    Raise `LaunchError` if a class cannot be imported or a server cannot be created, `DataError` if the example rows
+    are missing.
     """
     return [f"{each.agent}: {each.problem}" for each in _all_misfits(run)]
 
@@ -75,7 +76,7 @@ def _all_misfits(run: RunConfig) -> Iterator[_Misfit]:
     # Check only agents that the command line has chosen. The environment's author has chosen the others.
     added = ((agent, server) for agent, server in players(run.servers) if agent.name in run.paired_agents)
     for agent, server in added:
-        with open_server(run, server, server.folder) as environment:
+        with open_server(run, server, server.folder) as environment, importing(server.folder, "checked"):
             yield from (_Misfit(agent.name, problem) for problem in _misfits(environment, server, agent))
 
 

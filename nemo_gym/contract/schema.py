@@ -22,6 +22,7 @@ from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.settings import GROUP_KEY, BaseResourcesServerConfig
 from nemo_gym.contract.environment import Environment, Solution, agents_of, importing
 from nemo_gym.contract.play import play
+from nemo_gym.contract.tasks import named_tools
 from nemo_gym.data.gather import file_of
 from nemo_gym.data.prompts import load_prompt_config
 from nemo_gym.data.task_data import task_data_class
@@ -59,7 +60,8 @@ async def schema_of(environment: Environment) -> JsonObject:
     To find the fields that grading adds, the first example row is run and graded. If this fails, `verify_adds_note`
     gives the reason.
     """
-    server = environment.server()
+    with importing(environment.folder, "created"):
+        server = environment.server()
     bodies = [*_bodies(server), *_bodies_of_agents(environment)]
     task_data = task_data_class(environment.folder)
     row = _schema(
@@ -206,17 +208,14 @@ def tools_of(server: SimpleServer, examples: Iterable[JsonObject]) -> dict[str, 
     # If any route cannot be a tool, for example because it has a query parameter, list none of the routes.
     with suppress(SignatureError):
         found += harvest(server.setup_webserver(), own, not_tools=getattr(server, "NOT_TOOLS", RESERVED_NAMES)).tools
-    tools = {
+    tools: dict[str, JsonObject] = {
         each.name: {"name": each.name, "description": each.description, "parameters": each.parameters}
         for each in found
     }
     for row in examples:
-        for tool in (row.get(PARAMS_KEY) or {}).get("tools") or ():
-            if name := tool.get("name"):
-                parameters = tool.get("parameters") or {}
-                tools.setdefault(
-                    name, {"name": name, "description": tool.get("description"), "parameters": parameters}
-                )
+        for tool in named_tools(row):
+            name, parameters = tool["name"], tool.get("parameters") or {}
+            tools.setdefault(name, {"name": name, "description": tool.get("description"), "parameters": parameters})
     return tools
 
 

@@ -11,6 +11,7 @@ from nemo_gym.contract.environment import Environment, agents_of
 from nemo_gym.data.gather import AgentDataset, PathOf, no_dataset, numbered_rows_of
 from nemo_gym.data.media import with_media, with_media_dir
 from nemo_gym.jsonl import JsonObject, read_lines, read_raw_lines
+from nemo_gym.schemas.row import PARAMS_KEY
 
 
 class Task(NamedTuple):
@@ -19,6 +20,16 @@ class Task(NamedTuple):
     place: str
     """The location of the row: `file:line`, or the number of an example."""
     row: JsonObject
+
+
+def named_tools(row: JsonObject) -> list[JsonObject]:
+    """Return the tools with a name in a row's request.
+
+    Leave out invalid tools and requests, because a check of the rows reports them.
+    """
+    params = row.get(PARAMS_KEY)
+    tools = params.get("tools") if isinstance(params, dict) else None
+    return [tool for tool in tools if isinstance(tool, dict) and tool.get("name")] if isinstance(tools, list) else []
 
 
 def tasks_in(path: Path) -> list[Task]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -22,6 +23,8 @@ from nemo_gym.data.scripts import BENCHMARKS, Script, log_of
 from nemo_gym.errors import DataError, UserError
 
 DEFAULT_FLAVOR = "config"
+TYPE_LINE = re.compile(rb"""\btype['"]?\s*:\s*['"]?benchmark\b""")
+"""A regular expression for the line of a YAML file that defines a dataset of type `benchmark`."""
 
 
 class BenchmarkConfig(BaseModel):
@@ -106,7 +109,8 @@ def benchmark_files() -> dict[str, Path]:
     for root in paths.search_roots():
         for path in sorted((root / BENCHMARKS).rglob("*.yaml")):
             # Search the text instead of loading the file, because loading is slow and some YAML files are prompts.
-            if BENCHMARKS in path.relative_to(root).parts[:-2] and "type: benchmark" in path.read_text("utf-8"):
+            is_inside = BENCHMARKS in path.relative_to(root).parts[:-2]
+            if is_inside and path.is_file() and TYPE_LINE.search(path.read_bytes()):
                 found.setdefault(_name_of(path), path)
     return dict(sorted(found.items()))
 

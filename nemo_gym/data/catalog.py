@@ -155,7 +155,8 @@ def _described(name: str, kind: str, path: Path, notice: Notice) -> Component | 
     datasets = [
         dataset
         for _, settings in _implementations(blocks, AGENT_TIER)
-        for dataset in settings.get("datasets") or ()
+        if isinstance(listed := settings.get("datasets"), list)
+        for dataset in listed
         if isinstance(dataset, dict)
     ]
     labels = tuple(f"{dataset.get('name')} ({dataset.get('type')})" for dataset in datasets)

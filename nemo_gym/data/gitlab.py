@@ -10,10 +10,13 @@ from urllib.parse import quote
 
 import httpx
 
+from nemo_gym.config.masking import mask_text
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.http.redirects import client_of
 
-URL_KEY, TOKEN_KEY = "gitlab_url", "gitlab_token"
+URL_KEY, TOKEN_KEY, TRACKING_KEY = "gitlab_url", "gitlab_token", "mlflow_tracking_uri"
+API = "/api/v"
+"""A part of the path of each API address."""
 TRACKING_SUFFIX = "/ml/mlflow"
 """The suffix of `mlflow_tracking_uri`. The part before it is the project's API address, the default `gitlab_url`."""
 
@@ -30,16 +33,24 @@ class Project(NamedTuple):
 
     @classmethod
     def of_config(cls, plain: Mapping[str, object]) -> Self:
-        """Return the project named by `gitlab_url` and `gitlab_token`, or else by the MLflow settings."""
-        url = plain.get(URL_KEY) or str(plain.get("mlflow_tracking_uri") or "").rstrip("/").removesuffix(
-            TRACKING_SUFFIX
-        )
+        """Return the project named by `gitlab_url` and `gitlab_token`, or else by the MLflow settings.
+
+        Raise `ConfigError` if a setting is missing, or if the address is not one of GitLab's API.
+        """
+        url = plain.get(URL_KEY) or str(plain.get(TRACKING_KEY) or "").rstrip("/").removesuffix(TRACKING_SUFFIX)
         token = plain.get(TOKEN_KEY) or plain.get("mlflow_tracking_token")
         absent = [key for key, value in ((URL_KEY, url), (TOKEN_KEY, token)) if not value]
         if absent:
             raise ConfigError(
                 f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} missing. Add to env.yaml the project's "
                 "API address, which ends in /api/v4/projects/<number>, and a token for it."
+            )
+        # Check the address, because the project's web page answers every request, an upload too, with a sign-in page.
+        if API not in str(url):
+            key = URL_KEY if plain.get(URL_KEY) else TRACKING_KEY
+            raise ConfigError(
+                f"{key}: '{mask_text(str(url))}' is not the API address of a GitLab project. Write it like "
+                "https://gitlab.example.com/api/v4/projects/1234."
             )
         return cls(str(url).rstrip("/"), str(token))
 

@@ -107,14 +107,21 @@ def fill_prompt(cfg: PromptConfig, row: Mapping[str, object]) -> list[dict[str, 
 
 
 def apply_prompt_to_row(row: JsonObject, cfg: PromptConfig) -> JsonObject:
-    """Return the row with the prompt's messages as its `responses_create_params.input`."""
-    params = {**(row.get(PARAMS_KEY) or {}), "input": fill_prompt(cfg, row)}
-    return {**row, PARAMS_KEY: params}
+    """Return the row with the prompt's messages as its `responses_create_params.input`.
+
+    Raise `KeyError` if the row lacks a field that the prompt uses, or if its `responses_create_params` is not an
+    object.
+    """
+    given = row.get(PARAMS_KEY) or {}
+    if not isinstance(given, dict):
+        raise KeyError(f"{PARAMS_KEY} must be an object, found {type(given).__name__}")
+    return {**row, PARAMS_KEY: {**given, "input": fill_prompt(cfg, row)}}
 
 
 def validate_prompt_compatibility(rows: Iterable[JsonObject], prompt: PromptConfig) -> None:
     """Raise `DataError` if rows already have an `input`, because the prompt would conflict with it."""
-    taken = [number for number, row in enumerate(rows, start=1) if "input" in (row.get(PARAMS_KEY) or {})]
+    given = ((number, row.get(PARAMS_KEY)) for number, row in enumerate(rows, start=1))
+    taken = [number for number, params in given if isinstance(params, dict) and "input" in params]
     if taken:
         shown = ", ".join(map(str, taken[:10])) + (" …" if len(taken) > 10 else "")
         raise DataError(

@@ -18,7 +18,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from nemo_gym.config.published import HF_TOKEN_KEY_NAME, maybe_get_global_config_dict, set_process_config
 from nemo_gym.data import activity
 from nemo_gym.data.permission import DownloadNeeded, downloads_allowed, may_download
-from nemo_gym.data.scripts import Script
+from nemo_gym.data.scripts import Script, write_log
 from nemo_gym.errors import DataError, LaunchError, UserError
 from nemo_gym.jsonl import JsonObject
 
@@ -60,13 +60,11 @@ def _own_python(program: Path, dependencies: Sequence[str], log: Path) -> Path |
     try:
         return environment_for(program.parent, requirements, plain, notice=logger.warning)
     except LaunchError as error:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(f"{error}\n", "utf-8")
+        logged = write_log(log, f"{error}\n", "end of the output")
         reason = str(error).strip().splitlines()[-1].strip()
         raise DataError(
             f"{program}: {SETTING}: {', '.join(dependencies)} could not be installed: {reason} Check the names and "
-            f"the network, or install them here: pip install {' '.join(dependencies)}. The end of the output is in "
-            f"{log}."
+            f"the network, or install them here: pip install {' '.join(dependencies)}.{logged}"
         ) from error
 
 

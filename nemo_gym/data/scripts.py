@@ -26,7 +26,7 @@ from nemo_gym.errors import DataError, UserError
 FUNCTION = "prepare"
 BENCHMARKS, ENVIRONMENTS = "benchmarks", "environments"
 NETWORK_LIBRARIES = ("httpx", "httpx2", "requests", "urllib3", "urllib", "aiohttp", "huggingface_hub")
-USES_HUB = re.compile(r"^\s*(?:from|import) +(?:datasets|huggingface_hub)\b", re.MULTILINE)
+USES_HUB = re.compile(rb"^\s*(?:from|import) +(?:datasets|huggingface_hub)\b", re.MULTILINE)
 EXTRA_OF = {
     "datasets": "full", "huggingface_hub": "hub", "PIL": "vision", "ray": "ray", "reasoning_gym": "reasoning-gym",
 }  # fmt: skip
@@ -94,21 +94,22 @@ class Script(NamedTuple):
 
     @contextmanager
     def _failing(self, hub_problem: str | None) -> Iterator[None]:
-        """Convert an error of the script to a `DataError` that names the line and gives advice."""
+        """Convert an error of the script to a `DataError` that names the line and gives advice.
+
+        A call of `sys.exit` also counts as an error, because it would end the whole command.
+        """
         try:
             yield
         except UserError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # Imported here because the import is slow, and only a failing script needs it.
             from nemo_gym.web.failures import fault_in
 
             text = " ".join(fault_in(self.program.parent, error).split())
-            self.log.parent.mkdir(parents=True, exist_ok=True)
-            self.log.write_text("".join(traceback.format_exception(error)), "utf-8")
+            logged = write_log(self.log, "".join(traceback.format_exception(error)), "traceback")
             raise DataError(
-                f"{self.program}: prepare() failed: {text}. {_advice(error, hub_problem)} The traceback is in "
-                f"{self.log}."
+                f"{self.program}: prepare() failed: {text}. {_advice(error, hub_problem)}{logged}"
             ) from error
 
 
@@ -117,7 +118,20 @@ def log_of(dataset_path: Path) -> Path:
     return dataset_path.with_name(f"{dataset_path.stem}_prepare.log")
 
 
-def _advice(error: Exception, hub_problem: str | None) -> str:
+def write_log(log: Path, text: str, content: str) -> str:
+    """Write a log, and return a sentence with its path. Return an empty string if the log cannot be written."""
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(text, "utf-8")
+    except OSError:
+        # Do not raise this error, because it would hide the error of the script.
+        return ""
+    return f" The {content} is in {log}."
+
+
+def _advice(error: BaseException, hub_problem: str | None) -> str:
+    if isinstance(error, SystemExit):
+        return "Raise an error instead of ending the process, and call run_prepare only if __name__ is '__main__'."
     if isinstance(error, ModuleNotFoundError):
         package = str(error.name).partition(".")[0]
         named = f"nemo-gym[{EXTRA_OF[package]}]" if package in EXTRA_OF else package
@@ -141,7 +155,7 @@ def _hub_problem(program: Path) -> str | None:
     If the Hub cannot be reached, make its libraries use only their caches. Otherwise they would retry each file for
     half a minute.
     """
-    if not USES_HUB.search(program.read_text("utf-8")) or (problem := huggingface.unreachable()) is None:
+    if not USES_HUB.search(program.read_bytes()) or (problem := huggingface.unreachable()) is None:
         return None
     os.environ[huggingface.OFFLINE] = "1"
     return problem

@@ -21,6 +21,8 @@ from nemo_gym.jsonl import JsonObject
 
 BATCH_ROWS = 256
 """The number of rows of a Parquet file that are in memory at once."""
+LONGEST_CSV_VALUE = 2**31 - 1
+"""The maximum length of a value in a CSV file. Python's own limit, 131,072 characters, is too low for documents."""
 
 
 class _Row(NamedTuple):
@@ -91,6 +93,7 @@ def _parquet_rows(path: Path, columns: list[str]) -> Iterator[_Row]:
 
 def _csv_rows(path: Path, columns: list[str]) -> Iterator[_Row]:
     has_header = not all(name.isdecimal() for name in columns)
+    csv.field_size_limit(LONGEST_CSV_VALUE)
     with _text_of(path, "a CSV file") as text:
         reader = csv.reader(io.TextIOWrapper(text, "utf-8-sig", newline=""))
         header = next(reader, []) if has_header else []
@@ -98,7 +101,14 @@ def _csv_rows(path: Path, columns: list[str]) -> Iterator[_Row]:
             if not values:
                 continue
             names = header if has_header else list(map(str, range(len(values))))
-            yield _Row(f"{path}:{reader.line_num}", dict(zip(names, values, strict=False)))
+            place = f"{path}:{reader.line_num}"
+            # Ignore empty values at the end, because spreadsheets write them for columns without a name.
+            if any(values[len(names) :]):
+                raise DataError(
+                    f"{place}: the row has {len(values)} values, but the header has {len(names)} columns. Put values "
+                    "that contain commas in double quotes."
+                )
+            yield _Row(place, dict(zip(names, values, strict=False)))
 
 
 def _json_lines(path: Path, columns: list[str]) -> Iterator[_Row]:

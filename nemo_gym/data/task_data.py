@@ -40,7 +40,7 @@ def task_data_class(folder: Path) -> type[BaseModel] | None:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise DataError(
             f"{path} cannot be imported: {type(error).__name__}: {error}. Correct the file, or install the packages "
             "that it imports."

@@ -32,6 +32,8 @@ TAKEN_NAMES = RESERVED_KEYS | {"policy_model"}
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_CONSTANTS = {"true", "false", "yes", "no", "on", "off", "null"}
+"""Words that YAML does not read as strings, in any case of their letters."""
 
 
 class Scaffolded(NamedTuple):
@@ -94,6 +96,8 @@ def problem_of_name(name: str) -> str | None:
         return "use letters (a to z), digits and underscores, and start with a letter"
     if keyword.iskeyword(name):
         return "it is a Python keyword, so its app.py could not be imported"
+    if name.lower() in _CONSTANTS:
+        return "YAML reads it as a constant instead of a name"
     if name in TAKEN_NAMES:
         return "a configuration key of this name has another meaning"
     if len(name) > LONGEST_NAME:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -74,9 +75,11 @@ def create(wanted: Wanted, root: Path, spelled: Callable[[str], str] = str) -> C
 def _check(wanted: Wanted) -> None:
     if problem := problem_of_name(wanted.name):
         raise UsageError(f"{wanted.kind}: '{wanted.name}' is not a valid name: {problem}. Choose another name.")
-    if wanted.reward_range and not wanted.reward_range[0] < wanted.reward_range[1]:
-        low, high = wanted.reward_range
+    low, high = wanted.reward_range or USUAL_RANGE
+    if not low < high:
         raise UsageError(f"reward_range: {low:g} is not less than {high:g}. Give the lowest reward, then the highest.")
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise UsageError(f"reward_range: {low:g} to {high:g} is not finite. Give two numbers, such as 0 and 1.")
     for tier in (*FOLDER_OF.values(), RESOURCES_TIER, AGENT_TIER):
         if there := paths.find(Path(tier, wanted.name)):
             raise DataError(f"{there} has the same name. Choose another name, or remove it first.")

@@ -49,8 +49,12 @@ def reused(name: str) -> Reused:
     config = f"{RESOURCES_TIER}/{folder}/configs/{flavor or folder}.yaml"
     path = paths.find(config, Path.is_file)
     if path is None:
-        known = {each.parents[1].name for root in paths.search_roots() for each in root.glob(CONFIGS)}
-        hint = did_you_mean_or_all(folder, known, RESOURCES_TIER, if_none=search_dir_for(RESOURCES_TIER))
+        known = [(each.parents[1].name, each.stem) for root in paths.search_roots() for each in root.glob(CONFIGS)]
+        if flavors := [config for name, config in known if name == folder]:
+            hint = did_you_mean_or_all(flavor, flavors, f"configs of {folder}")
+        else:
+            folders = [name for name, _ in known]
+            hint = did_you_mean_or_all(folder, folders, RESOURCES_TIER, if_none=search_dir_for(RESOURCES_TIER))
         raise DataError(f"reuse_verifier={name}: {config} not found.{hint}")
     top: JsonObject = plain(read_yaml(path))
     key, server = next(_blocks(top, RESOURCES_TIER, path))

@@ -80,7 +80,7 @@ class Failures:
         return failure
 
 
-def fault_in(folder: Path, error: Exception) -> str:
+def fault_in(folder: Path, error: BaseException) -> str:
     """Return an error's last location in a folder and its text, such as `app.py:12: KeyError: 'count'`."""
     folder = folder.resolve()
     frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]

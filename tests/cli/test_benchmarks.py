@@ -76,6 +76,34 @@ def test_benchmarks_are_listed(benchmarks):
     assert re.search(r"^sums +math +1,319 +4 +MIT +missing ", out, re.MULTILINE)
 
 
+def test_other_yaml_files_do_not_hide_benchmarks(benchmarks):
+    (benchmarks.folder / "benchmarks/sums/prompts/latin.yaml").write_bytes(b"user: caf\xe9\n")
+    (benchmarks.folder / "benchmarks/sums/folder.yaml").mkdir()
+    quoted = CONFIG.format(name="products").replace("type: benchmark", "type: 'benchmark'")
+    benchmarks.write("benchmarks/products/config.yaml", quoted)
+    finished = benchmarks.run("ng", "list", "benchmarks", "--json")
+    assert (finished.code, finished.err) == (0, "")
+    assert {"products", "sums", "sums/hard"} <= {each["name"] for each in orjson.loads(finished.out)}
+
+
+def test_log_that_cannot_be_written_does_not_hide_the_error(benchmarks):
+    benchmarks.write("benchmarks/sums/data", "not a folder")
+    benchmarks.write("benchmarks/sums/prepare.py", "def prepare():\n    return 1 / 0\n")
+    finished = benchmarks.run("ng_prepare_benchmark", "--benchmark", "sums", "--benchmark", "products")
+    assert finished.code == 1
+    (error,) = errors_of(finished)
+    assert error.endswith("prepare() failed: prepare.py:2: ZeroDivisionError: division by zero. Correct the script.")
+    assert finished.out.startswith("prepared 'products': 2 rows in ")
+
+
+def test_script_that_is_not_utf8_is_reported(benchmarks):
+    path = benchmarks.folder / "benchmarks/sums/prepare.py"
+    path.write_bytes(b"word = 'caf\xe9'\n")
+    finished = benchmarks.run("ng_prepare_benchmark", "--benchmark", "sums")
+    assert finished.code == 1
+    assert f"{path}: prepare() failed: prepare.py:1: SyntaxError: " in finished.err
+
+
 def test_benchmarks_are_listed_for_programs(benchmarks):
     listed = {each["name"]: each for each in orjson.loads(benchmarks.run("ng", "list", "benchmarks", "--json").out)}
     assert listed.keys() >= {"products", "sums", "sums/hard"}
@@ -310,6 +338,8 @@ def prepare():
         ),
         ("import benchmarks.sums.nothing", "", "No module named 'benchmarks.sums.nothing'. Correct the import."),
         ("", "{}['count']", "prepare.py:6: KeyError: 'count'. Correct the script."),
+        ("", "raise SystemExit(0)", "prepare.py:6: SystemExit: 0. Raise an error instead of ending the process"),
+        ("import sys\nsys.exit()", "", "prepare.py:4: SystemExit:. Raise an error instead of ending the process"),
         (
             "from huggingface_hub import hf_hub_download",
             "hf_hub_download('us/sums', 'a.jsonl', repo_type='dataset')",

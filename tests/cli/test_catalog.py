@@ -100,6 +100,12 @@ def test_unreadable_config_is_noted_and_skipped(mine):
     assert finished.err.count("\n") == 1
 
 
+def test_config_with_invalid_datasets_is_listed(workplace):
+    text = (RESOURCES_SERVER + AGENT).partition("      datasets:")[0]
+    workplace.write("environments/garden/config.yaml", f"{text}      datasets: 5\n")
+    assert listed(workplace, "environments")["garden"]["datasets"] == []
+
+
 def test_single_component_is_shown_in_detail(mine):
     lines = mine.run("ng", "list", "environments", "garden/night").out.splitlines()
     assert [line.split()[0] for line in lines] == [

@@ -282,6 +282,7 @@ def test_task_data_validation_needs_a_usable_class(workplace, with_datasets):
         (None, "no resources server of these agents has a task_data.py: solver"),
         ("x = 1\n", "task_data.py does not define TaskData"),
         ("import nowhere\n", "task_data.py cannot be imported: ModuleNotFoundError"),
+        ("exit(0)\n", "task_data.py cannot be imported: SystemExit"),
     ):
         if source:
             workplace.write(f"{FOLDER}/task_data.py", source)

@@ -154,7 +154,15 @@ def test_project_is_derived_from_mlflow_tracking_uri(workplace, gitlab):
         ("", "Error: gitlab_url and gitlab_token are missing. Add to env.yaml the project's API address"),
         ("gitlab_url: URL\ngitlab_token: wrong\n", 'returned 401: {"message":"401 Unauthorized"}'),
         ("gitlab_url: URL\ngitlab_token: right\n", 'returned 404: {"message":"404 Not Found"}'),
-        ("gitlab_url: http://127.0.0.1:9\ngitlab_token: right\n", "request failed ("),
+        ("gitlab_url: http://127.0.0.1:9/api/v4/projects/7\ngitlab_token: right\n", "request failed ("),
+        (
+            "gitlab_url: https://gitlab.com/me/sums\ngitlab_token: right\n",
+            "Error: gitlab_url: 'https://gitlab.com/me/sums' is not the API address of a GitLab project. Write it",
+        ),
+        (
+            "mlflow_tracking_uri: http://tracker\nmlflow_tracking_token: right\n",
+            "Error: mlflow_tracking_uri: 'http://tracker' is not the API address of a GitLab project.",
+        ),
     ],
 )
 def test_gitlab_errors_are_reported_without_output(workplace, gitlab, env, message):

@@ -266,6 +266,28 @@ def test_agent_with_a_syntax_error_is_listed_with_it(workplace):
     assert found["problems"] == [f"{folder}: cannot be imported. app.py:1: SyntaxError: invalid syntax"]
 
 
+FRAGILE = """
+from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
+
+
+class Fragile(SimpleResourcesServer):
+    def model_post_init(self, context: object) -> None:
+        raise RuntimeError("no index")
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
+"""
+
+
+def test_server_that_cannot_be_created_does_not_stop_the_check(workplace):
+    write_environment(workplace, "fragile", source=FRAGILE)
+    workplace.write("rows.jsonl", orjson.dumps(ROWS[0]).decode())
+    problem = f"{workplace.folder}/resources_servers/fragile: cannot be checked. app.py:7: RuntimeError: no index"
+    assert listed(workplace, "fragile")["gymnasium_agent"]["problems"] == [problem]
+    finished = workplace.run("ng", "env", "validate", "--environment", "fragile", "--agent-type", "gymnasium_agent")
+    assert "Traceback" not in finished.err.partition("The last lines of fragile's log")[0]
+
+
 def test_fitting_agents_are_shown_as_table(place):
     finished = place.run("ng", "list", "agents", "--for", "calendar")
     assert (finished.code, finished.err) == (0, "")

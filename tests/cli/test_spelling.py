@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -276,6 +277,21 @@ def test_unencodable_characters_are_replaced(shared_workplace):
     assert finished == (0, "? 1 server: plain\n", "")
 
 
+@pytest.mark.parametrize("name", [b"caf\xe9", b"line\nbreak\ttab", b'"quo\\te\\"'])
+def test_unusual_file_name_reaches_the_command(workplace, name):
+    workplace.write("prompt.yaml", "user: '{q}'\n")
+    given, made = (os.fsdecode(folder + name) for folder in (b"in_", b"out_"))
+    (workplace.folder / given).write_text('{"q": "a"}\n')
+    # Start `gym` instead of `ng`, which gets its arguments as JSON in these tests.
+    finished = workplace.run(
+        "gym", "dataset", "render", "--input", given, "--prompt-config", "prompt.yaml", "--output", made
+    )
+    assert (finished.code, finished.err) == (0, "")
+    assert '"content":"a"' in (workplace.folder / made).read_text()
+    shown = workplace.run("gym", "eval", "show", os.fsdecode(b"no" + name))
+    assert (shown.code, "does not exist" in shown.err) == (1, True)
+
+
 def test_closed_output_pipe_is_not_an_error(shared_workplace):
     words = " ".join(["ng_help", "|", "head -c 1"])
     done = subprocess.run(
@@ -368,6 +384,14 @@ def test_unknown_flavor_is_reported_with_available_ones(workplace, flavor, hint)
         "",
         f"Error: --resources-server plain/{flavor}: resources_servers/plain/configs/{flavor}.yaml not found. {hint}\n",
     )
+
+
+@pytest.mark.parametrize("name", ["sums", "sums/nightly"])
+def test_benchmark_without_that_config_lists_the_others(workplace, name):
+    workplace.write("benchmarks/sums/hard.yaml", "a: 1\n")
+    finished = workplace.run("ng", "env", "validate", "--benchmark", name)
+    assert finished.code == 1
+    assert finished.err.endswith("not found. The configs of sums are: hard.\n")
 
 
 def test_problem_with_several_settings_names_none(shared_workplace):

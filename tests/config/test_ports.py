@@ -147,6 +147,7 @@ def test_port_range_is_read(project, words, ports):
     [
         (("+port_range_low=30000",), "port_range_low is 30000 and port_range_high is 20000"),
         (("+port_range_low=many",), "port_range_low must be a port number, but is 'many'"),
+        (("+port_range_low=inf",), "port_range_low must be a port number, but is inf"),
         (("+port_range_high=70000",), "port_range_high is 70000, but must be between 1 and 65535"),
     ],
 )

@@ -45,6 +45,8 @@ def test_empty_file_is_an_empty_mapping(project):
         ("a: &a\n  b: *a", "main.yaml:1:", "alias to itself"),
         ("- a\n- b", "main.yaml:1:", "but is a list"),
         ("hello", "main.yaml:1:", "but is a single value"),
+        ("a: 1\nb: !!int x", "main.yaml:2:", "'x' is not a valid int"),
+        ("a: 1\n0x_: 1", "main.yaml:2:", "'0x_' is not a valid int"),
     ],
 )
 def test_invalid_file_reports_location(project, text, place, expected):

@@ -218,6 +218,19 @@ def test_all_publishing_rules_are_reported_at_once(folder):
     assert all(finding.is_kept for finding in findings)
 
 
+def test_tool_of_the_endpoint_is_not_missing(folder):
+    row = '{"input":"Bring the sum to 3."'
+    change(folder / "data/example.jsonl", row, f'{row},"tools":[{{"type":"web_search"}}]')
+    assert broken_promises(folder) == {}
+
+
+def test_null_request_is_not_taken_for_a_typo(folder):
+    change(folder / "data/example.jsonl", '{"input":"Bring the sum to 3."}', "null")
+    assert broken_promises(folder)["rows are valid and name existing tools"] == (
+        "row 2: responses_create_params: it must be a mapping, but is empty"
+    )
+
+
 def test_all_wrong_rows_and_tools_are_reported(folder):
     change(folder / "data/example.jsonl", '{"input":"Bring the sum to 3."}', "{}")
     change(folder / "data/example.jsonl", '{"input":"Bring the sum to 5."}', '{"input":"","tmperature":1}')
@@ -363,6 +376,8 @@ def test_examples_that_vary_are_not_written(folder, old, new, differing):
         ("app.py", "-> float:", "-> float", r"app\.py:24: SyntaxError: expected ':'"),
         ("app.py", "def verify", "def verfy", r"app\.py: SumServer must define verify\."),
         ("oracle.py", "import call", "import cal", r"oracle\.py:2: ImportError: cannot import name 'cal'"),
+        ("oracle.py", "import call", "import call\nexit()", r"oracle\.py:3: SystemExit"),
+        ("app.py", "import random", "import random\nexit(0)", r"app\.py:\d+: SystemExit: 0"),
     ],
 )
 def test_import_error_is_reported_with_its_line(folder, file, old, new, message):
@@ -577,12 +592,26 @@ SCORED = """    async def verify(self, body: VerifyRequest, state: Sum) -> float
 """
 
 
-@pytest.mark.parametrize("used", ["true", "false"])
-def test_judge_used_in_checks_is_called(judged, used):
-    model = judged.parents[1] / "responses_api_models/strict_judge/app.py"
+def write_strict_judge(root: Path, used: str) -> Path:
+    model = root / "responses_api_models/strict_judge/app.py"
     model.parent.mkdir(parents=True)
     model.write_text(STRICT_JUDGE_APP, "utf-8")
-    (judged.parents[1] / "configs/judge_model.yaml").write_text(STRICT_JUDGE.replace("USED", used), "utf-8")
+    (root / "configs/judge_model.yaml").write_text(STRICT_JUDGE.replace("USED", used), "utf-8")
+    return model
+
+
+def test_import_error_of_judge_is_reported_with_its_line(judged):
+    model = write_strict_judge(judged.parents[1], "true")
+    change(model, "class StrictJudge(", "class StrictJudge(Nothing.")
+    with pytest.raises(
+        LaunchError, match=r"strict_judge: cannot be imported\. app\.py:\d+: NameError: name 'Nothing'"
+    ):
+        broken_promises(judged, JUDGED_PATHS)
+
+
+@pytest.mark.parametrize("used", ["true", "false"])
+def test_judge_used_in_checks_is_called(judged, used):
+    write_strict_judge(judged.parents[1], used)
     text = (judged / "app.py").read_text("utf-8")
     (judged / "app.py").write_text(text[: text.index("    async def verify")] + SCORED, "utf-8")
     broken = broken_promises(judged, JUDGED_PATHS)

@@ -72,6 +72,7 @@ def test_invalid_manifest_is_reported_with_its_key(tmp_path: Path, reward: str, 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        ("reward: {rnge: [0, 1]}", "'reward.rnge' is not a key of a manifest. Did you mean 'reward.range'?"),
         ("lifecyle: active", "'lifecyle' is not a key of a manifest. Did you mean 'lifecycle'?"),
         ("colour: red", "'colour' is not a key of a manifest. The keys are: reward, name, version"),
         ("lifecycle: dead", "lifecycle: Input should be 'active' or 'deprecated'."),

@@ -9,6 +9,7 @@ from jsonschema import Draft202012Validator
 
 from nemo_gym.contract import open_environment
 from nemo_gym.contract.schema import DETAILS_KEY, schema_of
+from nemo_gym.errors import LaunchError
 from nemo_gym.jsonl import JsonObject, read_rows, write_rows
 
 REPOSITORY = Path(__file__).parents[2]
@@ -174,6 +175,21 @@ async def test_broken_verifier_leaves_a_note(tmp_path: Path, monkeypatch: pytest
     assert note.startswith("the first example row could not be played: app.py:")
     assert "ZeroDivisionError" in note
     assert list(schema[DETAILS_KEY]["verify_adds"]) == ["reward", "is_short"]
+
+
+@pytest.mark.parametrize("params", ["Go.", None, {"tools": 5}, {"tools": [5]}])
+async def test_invalid_request_of_a_row_leaves_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, params: object
+) -> None:
+    schema = await schema_with(tmp_path, monkeypatch, row={**ROW, "responses_create_params": params})
+    assert schema[DETAILS_KEY]["verify_adds_note"].startswith("the first example row could not be played: ")
+    assert list(schema[DETAILS_KEY]["verify_adds"]) == ["reward", "is_short"]
+
+
+async def test_server_that_cannot_be_created_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = f"{APP}\n    def model_post_init(self, context: object) -> None:\n        raise RuntimeError('no index')\n"
+    with pytest.raises(LaunchError, match=r"words: cannot be created\. app\.py:\d+: RuntimeError: no index"):
+        await schema_with(tmp_path, monkeypatch, app=app)
 
 
 async def test_prompt_decides_which_fields_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from nemo_gym.data.prompts import (
     apply_prompt_to_row,
     fill_prompt,
     load_prompt_config,
+    materialize_prompts,
     validate_prompt_compatibility,
 )
 from nemo_gym.errors import DataError
@@ -127,3 +128,12 @@ def test_rows_with_input_are_reported_by_number():
         validate_prompt_compatibility(rows, prompt)
     with pytest.raises(DataError, match=r"but 30 rows .* \(rows 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 …\)"):
         validate_prompt_compatibility(rows[1:2] * 30, prompt)
+
+
+@pytest.mark.parametrize("params", ['"text"', "5", '["input"]'])
+def test_request_that_is_no_object_is_reported_with_line(tmp_path, params):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(f'{{"q": "a"}}\n{{"q": "a", "responses_create_params": {params}}}\n')
+    with pytest.raises(DataError, match=r"rows\.jsonl:2: responses_create_params must be an object, found "):
+        materialize_prompts(rows, PromptConfig(user="{q}"), tmp_path / "out.jsonl")
+    assert not (tmp_path / "out.jsonl").exists()

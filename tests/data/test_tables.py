@@ -86,9 +86,26 @@ def test_csv_is_read_with_and_without_header(tmp_path: Path) -> None:
     write_csv(path, [["question", "number"], ["a", "1"], ["b", "x"], ["c"]])
     with pytest.raises(DataError, match=r"a\.csv:3: column 'number': Input should be a valid integer"):
         list(read_table(path, {"question": str, "number": int}))
+    write_csv(path, [["question", "number"], ["a, b", "1", "", ""]])
+    assert list(read_table(path, {"question": str, "number": int})) == [{"question": "a, b", "number": 1}]
     write_csv(path, [["question", "number"], ["c"]])
     with pytest.raises(DataError, match=r"a\.csv:2: column 'number' is missing"):
         list(read_table(path, {"number": int}))
+
+
+def test_unquoted_comma_in_csv_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("question,answer\n2 + 2?,4\nWhat is 1, 2?,3\n")
+    rows = read_table(path, {"question": str, "answer": str})
+    assert next(rows) == {"question": "2 + 2?", "answer": "4"}
+    with pytest.raises(DataError, match=r"a\.csv:3: the row has 3 values, but the header has 2 columns\. Put values"):
+        next(rows)
+
+
+def test_long_value_in_csv_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    write_csv(path, [["document"], ["x" * 200_000]])
+    assert list(read_table(path, {"document": str})) == [{"document": "x" * 200_000}]
 
 
 def test_gzipped_file_is_read(tmp_path: Path) -> None:

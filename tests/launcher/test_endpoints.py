@@ -153,14 +153,13 @@ def test_zero_timeout_does_not_wait(workplace, silent_port):
     assert command.end().code == 0
 
 
-def test_endpoint_address_without_scheme_is_reported(workplace):
+@pytest.mark.parametrize("url", ["localhost:8000/v1", "8000"])
+def test_endpoint_address_without_scheme_is_reported(workplace, url):
     finished = workplace.run(
-        "ng_run", "+policy_base_url=localhost:8000/v1", "+policy_api_key=none", "+policy_model_name=none", MODEL, HEAD
+        "ng_run", f"+policy_base_url={url}", "+policy_api_key=none", "+policy_model_name=none", MODEL, HEAD
     )
     assert finished.code == 1
-    assert "openai_base_url is 'localhost:8000/v1', which is not a URL. Write it like http://127.0.0.1:8000/v1." in (
-        finished.err
-    )
+    assert f"openai_base_url is '{url}', which is not a URL. Write it like http://127.0.0.1:8000/v1." in finished.err
 
 
 @pytest.mark.slow

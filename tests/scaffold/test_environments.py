@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -179,7 +180,10 @@ def test_readme_lists_the_printed_commands(tmp_path: Path) -> None:
             Wanted("environment", "mine", "external-agent-loop", verifier="blackjack"),
             "its rollouts need the agent gymnasium_agent, but the profile external-agent-loop uses another agent",
         ),
+        (Wanted("environment", "mine", verifier="mcqa/nightly"), "The configs of mcqa are: mcqa."),
+        (Wanted("environment", "Yes"), "YAML reads it as a constant"),
         (Wanted("environment", "mine", reward_range=(1.0, 1.0)), "reward_range: 1 is not less than 1"),
+        (Wanted("environment", "mine", reward_range=(0.0, math.inf)), "reward_range: 0 to inf is not finite"),
         (
             Wanted("environment", "mine", verifier="reasoning_gym/resources_only"),
             "resources_only.yaml: no dataset of the type example",

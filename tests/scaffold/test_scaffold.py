@@ -219,6 +219,7 @@ def test_existing_folder_is_not_changed(project):
         ("resources_servers/überall", "Did you mean 'resources_servers/uberall'?"),
         ("resources_servers/class", "Choose another name"),
         ("resources_servers/verbose", "Choose another name"),
+        ("resources_servers/off", "YAML reads it as a constant"),
         ("resources_servers/policy_model", "Choose another name"),
         ("resources_servers/" + "a" * (LONGEST_NAME + 1), "longer than"),
         ("resources_servers", "Write +entrypoint=resources_servers/my_env"),
