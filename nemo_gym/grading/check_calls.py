@@ -91,6 +91,9 @@ def _verdict(check: dict[str, str], caller: _Caller) -> dict[str, str]:
             whole(proxy)
     except AssertionError as error:
         return {"verdict": "wrong", "why": f"AssertionError: {error}"[:ERROR_TAIL]}
+    except SystemExit as leaving:
+        # A successful exit is not a verdict: in Python 3.11, `unittest.main` exits like this if it finds no tests.
+        return {"verdict": "error" if leaving.code else "exited", "why": f"SystemExit: {leaving}"[:ERROR_TAIL]}
     except Exception as error:  # noqa: BLE001 - a wrong answer can make the check raise anything
         return {"verdict": "error", "why": f"{type(error).__name__}: {error}"[:ERROR_TAIL]}
     return {"verdict": "passed", "why": ""}

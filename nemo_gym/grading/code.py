@@ -12,6 +12,7 @@ from decimal import Decimal, InvalidOperation
 from enum import IntEnum
 from typing import NamedTuple
 
+from nemo_gym.errors import InvalidTask
 from nemo_gym.grading.confined import ConfinedPython, Program, Trial
 
 SPARE_OUTPUT_BYTES = 65_536
@@ -95,7 +96,7 @@ async def grade_code(
 
     A program cannot forge its verdict: expected outputs stay outside the sandbox, and a check runs in a separate
     process. After a test has timed out, the remaining tests are not run. Raise `EnvironmentFailed` if the program
-    cannot be confined or the sandbox does not start.
+    cannot be confined or the sandbox does not start, and `InvalidTask` if the check ends its process.
     """
     sources = [tests.preamble, code] if tests.preamble else [code]
     program = Program(
@@ -145,6 +146,12 @@ def _checked(trial: Trial) -> tuple[bool | int, str]:
     found = json.loads(trial.output)
     if found["verdict"] == "passed":
         return True, ""
+    if found["verdict"] == "exited":
+        # The program cannot cause this: its own `SystemExit` arrives in the check as a `RuntimeError`.
+        raise InvalidTask(
+            f"check: it ends its process ({found['why']}), so it does not have a verdict. Use assertions instead of "
+            "sys.exit or unittest.main."
+        )
     is_wrong, why = found["verdict"] == "wrong", found["why"]
     if trial.error and not is_wrong:
         why += f"; stderr: {trial.error[-SHOWN_CHARACTERS:]}"

@@ -39,13 +39,19 @@ _LIMITED = re.compile(
     r"\b(?:except|without|least|most|more|less|greater|fewer|above|below|under|over|than)\b", re.IGNORECASE
 )
 """A word that limits a value, as in "at least 5". math-verify ignores such words."""
-_CHOICE = re.compile(r"(?<![\\A-Za-z])or(?![A-Za-z])", re.IGNORECASE)
+_CHOICE = re.compile(
+    r"(?<![\\A-Za-z])or(?![A-Za-z])|(?:(?<![\\A-Za-z])(?:maybe|perhaps|possibly|alternatively|versus|vs|oder|ou|oppure|"
+    r"eller|lub|albo|nebo|vagy|veya|или)(?![A-Za-z])|或者|または)(?=[^\d\\]{0,60}[\d\\])",
+    re.IGNORECASE,
+)
+"""A word that offers another value, as in `5 \\text{ maybe } 6`. math-verify ignores such words."""
 _ASIDE = re.compile(r"\(\s*or(?![A-Za-z])", re.IGNORECASE)
 _BRACKETED = re.compile(r"[(\[][^()\[\]]*[)\]]")
 _LIST = re.compile(r",|\\pm|±|(?<![\\A-Za-z])(?:or|and)(?![A-Za-z])", re.IGNORECASE)
 _BASE = re.compile(r"(?<![A-Za-z\d])[\dA-F]*\d\s*\)?\s*_\s*(?:\{([^{}]*)\}|(\w))")
 """A number with a base, such as `101_2`. math-verify ignores the base."""
 _EQUALS = re.compile(r"(?<![<>!:\\])=")
+_NUMERAL = re.compile(r"\d+(?:[.,]\d+)*")
 _GROUPED = re.compile(r"(?<![\d.,(\[])\d{1,3}(?:,\d{3})+(?![\d,])")
 """A number with thousands separators. math-verify would parse it as a list."""
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
@@ -144,7 +150,10 @@ def compare_by_library(expected: str, text: str) -> Comparison:
     library = importlib.import_module(LIBRARY)
     latex, plain = library.LatexExtractionConfig(), library.ExprExtractionConfig()
     gold = library.parse(boxed(_ungrouped(expected)), [latex], parsing_timeout=None)
-    found = library.parse(_ungrouped(text), [plain, latex], parsing_timeout=None)
+    given = _ungrouped(text)
+    # In a text that is not LaTeX, such as `6 | 5`, math-verify would take the last of several plain numbers.
+    configs = [latex] if len(_NUMERAL.findall(given)) > 1 else [plain, latex]
+    found = library.parse(given, configs, parsing_timeout=None)
     if not found:
         return Comparison(False, None)
     return Comparison(bool(library.verify(gold, found, timeout_seconds=None)), str(found[-1]))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
-_SENTENCE_END = re.compile(r"\n|(?<=[.!?])\s+|(?<=[.!?][\"'*_`)])\s+")
+_SENTENCE_END = re.compile(r"\n|(?<=[.!?])\s+|(?<=[.!?][\"'*_`)])\s+|(?<=[。！？])")
 _TAG = re.compile(r"</?\w{1,30}>")
-_BARE = re.compile(r"[\s*_`\"'.:!()\[\]{}“”‘’]*")
+_BARE = re.compile(r"[\s*_`\"'.:!。：！()\[\]{}“”‘’]*")
 """The punctuation and markup that may surround a label on a line of its own."""
 _CLOSERS = r"[\s\"'*_`$”’)\]}]*"
 _GOES_ON = re.compile(
-    rf"{_CLOSERS}(?:[.!]*{_CLOSERS}\Z|[,;:]|\s[-–—(]|\s(?:because|since|as|for|it|they|the|both|this|that|these)\b)",
+    rf"{_CLOSERS}(?:[.!。！]*{_CLOSERS}\Z|[,;:，；：]|\s[-–—(]"
+    r"|\s(?:because|since|as|for|it|they|the|both|this|that|these)\b)",
     re.IGNORECASE,
 )
 """A regex for the text after a label that is a verdict. Before other text, the label is only part of a sentence."""
@@ -21,7 +22,8 @@ _REPORTS = (
 )
 """A regex for a clause such as "The student wrote". A label after such a clause belongs to the judged text."""
 _DENIED = re.compile(
-    rf"(?:{_NOT}|\b(?:hardly|without|unlike|than|instead|wrong|false|incorrect|either|whether)\b)[^,:;=>)→–—-]*\Z"
+    rf"(?:{_NOT}|\b(?:hardly|without|unlike|than|instead|wrong|false|incorrect|either|whether)\b|[不非没未])"
+    r"[^,:;，：；=>)→–—-]*\Z"
     rf"|{_NOT}(?:(?:\s+\w+){{0,3}}\s+(?:say|call|conclude|answer|give|choose|pick|be|verdict|label|write|output))?"
     r"[\s:\"“'*_`(]*\Z"
     rf"|{_REPORTS}(?:\s+(?:that|with|by|in|for|me|us))*[\s:,\"“'*_`(]*\Z"
@@ -34,7 +36,7 @@ In "they do not match: equal", the label is not denied, because the colon ends t
 _CONDITIONAL_OR_QUOTED = re.compile(r"\A\s*>|\b(?:if|unless|otherwise)\b", re.IGNORECASE)
 _NEXT_CLAUSE = re.compile(r"\b(?:so|therefore|thus|hence|but|then)\b", re.IGNORECASE)
 _OPENS_QUOTE = re.compile(r"[\"“'`]\s*\Z")
-_NAMES_VERDICT = re.compile(r"(?:[:=]|\b(?:is|be|say|answer|verdict))[\s\"“'*_`]*\Z", re.IGNORECASE)
+_NAMES_VERDICT = re.compile(r"(?:[:：=]|\b(?:is|be|say|answer|verdict))[\s\"“'*_`]*\Z", re.IGNORECASE)
 _LONGEST_LEAD = 200
 """The maximum number of characters before a label in which to look for a denial of the label."""
 _FIRST_MARK = 0xE000

@@ -1,6 +1,7 @@
 r"""Parse numbers in plain text or LaTeX, and compare them exactly.
 
-Accepts `1,234.50`, `-3/4`, `1 1/2`, `\frac{3}{4}`, `2\frac{1}{2}`, `1.5 \times 10^{3}`, `6e-4`, `25\%` and `\$18`.
+Accepts `1,234.50`, `1 234.50`, `-3/4`, `1 1/2`, `\frac{3}{4}`, `2\frac{1}{2}`, `1.5 \times 10^{3}`, `6e-4`, `25\%` and
+`\$18`.
 Any of them can be followed by a unit in words: `18 dollars`, `5\text{ km/h}`, `90^\circ`.
 Words that negate a number, calculate with it or scale it, such as "million", are not accepted as a unit.
 """
@@ -43,6 +44,9 @@ _FRACTION = re.compile(r"\\[dtc]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|
 _POWER = re.compile(r"\s*(?:\\times|\\cdot|×|\*)\s*10\s*\^\s*(?:\{\s*([-+]?\d+)\s*\}|([-+]?\d+))")
 _DEGREE = re.compile(r"\^\s*\{?\s*\\circ\s*\}?|\\degree|°")
 _GROUPS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
+_SPACED_GROUPS = re.compile(r"(?<![\d.,])(?<!\d )\d{1,3}(?: \d{3})+(?![\d,]| ?[\d/])")
+_IN_ASCII = {0x2212: "-", 0x2013: "-", 0xA0: " ", 0x2007: " ", 0x2009: " ", 0x202F: " "}
+"""Minus signs and the spaces of fixed width that separate thousands."""
 _DIGITS = r"(?:\d+(?:\.\d*)?|\.\d+)"
 _NUMBER = re.compile(
     rf"(?P<sign>[-+]?)\s*(?:(?P<whole>\d+)\s+(?P<part>\d+)\s*/\s*(?P<of>\d+)"
@@ -132,10 +136,11 @@ def _rounds_to(exact: Number, rounded: Number) -> bool:
 
 def _without_latex(text: str) -> str:
     """Replace LaTeX notation of numbers with plain text."""
-    plain = _TEXT.sub(r" \1 ", _COMMA.sub(",", text)).translate({0x2212: "-", 0x2013: "-", 0xA0: " ", 0x202F: " "})
+    plain = _TEXT.sub(r" \1 ", _COMMA.sub(",", text)).translate(_IN_ASCII)
     plain = _DEGREE.sub(" degrees ", _FRACTION.sub(_as_division, plain))
     plain = _POWER.sub(lambda power: f"e{power[1] or power[2]}", plain).replace("\\%", "%")
     plain = _SPACE.sub("", _DROPPED.sub("", plain))
+    plain = _SPACED_GROUPS.sub(lambda group: group[0].replace(" ", ""), plain)
     return _GROUPS.sub(lambda group: group[0].replace(",", ""), plain).strip().removesuffix(".").strip()
 
 

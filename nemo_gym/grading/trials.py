@@ -276,8 +276,13 @@ def _execute(sources: Iterable[tuple[str, str]], name: str) -> dict[str, object]
 
 
 def _function(job: Job) -> Callable[..., object]:
-    names, wanted = _execute([("<prelude>", FUNCTION_PRELUDE), *job["sources"]], "answer"), job["function"]
+    prelude, wanted = ("<prelude>", FUNCTION_PRELUDE), job["function"]
+    imported = _execute([prelude], "answer").get(wanted)
+    names = _execute([prelude, *job["sources"]], "answer")
     found, solution = names.get(wanted), names.get("Solution")
+    # The prelude also defines names that problems use for their functions, such as `merge` and `compress`.
+    if found is imported:
+        found = None
     if found is None and isinstance(solution, type):
         found = getattr(solution(), wanted, None)
     if not callable(found):

@@ -112,6 +112,11 @@ class Options:
         """Return `letter` if it is the letter of an option or the row does not list options, otherwise None."""
         return letter if not self.texts or letter in self.texts else None
 
+    def labelled(self, text: str) -> str | None:
+        """Return the label of the option whose label is the whole text, such as `B` or `1`, or None."""
+        label = letter_of_label(text)
+        return label if label in self.texts else None
+
     def can_be_chosen(self, letter: str, *, by_pattern: bool) -> bool:
         """Return whether an answer can choose this letter. Patterns and rows without options allow every letter."""
         return letter in self.texts or ((by_pattern or not self.texts) and option_letter(letter) == letter)
@@ -219,8 +224,10 @@ def choice_in(
 def _captured_choice(captured: str, options: Options) -> str | None:
     """Return the captured choice. A single letter does not have to be an option, because the row's regex decides."""
     plain = unwrapped(captured)
+    label = plain.strip("()[].:, ")
     return (
-        option_letter(plain.strip("()[].:, "))
+        option_letter(label)
+        or options.labelled(label)
         or options.with_text(captured)
         or options.allowed(_leading_letter(plain, options))
     )
@@ -233,16 +240,14 @@ def _boxed(text: str, read: Callable[[str], str | None]) -> str | None:
 
 
 def _strict_boxed(text: str, options: Options) -> str | None:
-    return _boxed(text, lambda boxed: options.allowed(_leading_letter(unwrapped(boxed), options)))
+    return _boxed(text, lambda boxed: _boxed_label(unwrapped(boxed), options))
 
 
 def _lenient_boxed(text: str, options: Options) -> str | None:
     return _boxed(
         text,
         lambda boxed: (
-            options.allowed(_leading_letter(unwrapped(boxed), options))
-            or options.with_text(boxed)
-            or options.mentioned_in(boxed)
+            _boxed_label(unwrapped(boxed), options) or options.with_text(boxed) or options.mentioned_in(boxed)
         ),
     )
 
@@ -252,11 +257,7 @@ def _answer_colon(text: str, options: Options) -> str | None:
     if line is None:
         return None
     plain = unwrapped(line)
-    return (
-        options.allowed(option_letter(plain))
-        or options.with_text(line)
-        or options.allowed(_consistent_letter(plain, options))
-    )
+    return options.labelled(plain) or options.with_text(line) or options.allowed(_consistent_letter(plain, options))
 
 
 def _answer_colon_markdown(text: str, options: Options) -> str | None:
@@ -265,7 +266,7 @@ def _answer_colon_markdown(text: str, options: Options) -> str | None:
         return None
     plain = unwrapped(_STRONG_MARKS.sub("", line))
     return (
-        options.allowed(option_letter(plain))
+        options.labelled(plain.strip("()[]"))
         or options.with_text(plain)
         or options.allowed(_single_choice(unwrapped(line), options))
     )
@@ -277,6 +278,10 @@ _READERS: Mapping[GradingMode, Callable[[str, Options], str | None]] = {
     "lenient_answer_colon": _answer_colon,
     "lenient_answer_colon_md": _answer_colon_markdown,
 }
+
+
+def _boxed_label(plain: str, options: Options) -> str | None:
+    return options.labelled(plain) or options.allowed(_leading_letter(plain, options))
 
 
 def _leading_letter(plain: str, options: Options) -> str | None:

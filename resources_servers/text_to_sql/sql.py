@@ -24,6 +24,10 @@ WORKER_BYTES = 2**30
 SIGNIFICANT_DIGITS = 9
 VARIANTS = 12
 """The number of additional databases, with other rows, on which the answer is compared with the reference."""
+VARIANT_QUERIES = 5
+"""The number of queries on each additional database: three of the reference and two of the answer."""
+MAKING_S = 30.0
+"""The time limit for making an additional database, in addition to its queries. Wide tables take several seconds."""
 LARGEST_EXACT_FLOAT = 2**53
 
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
@@ -108,19 +112,21 @@ class SqlRunner:
         Raises `QueryFailed` if the query fails on one of these databases.
         """
         pair = _Pair(sql, reference, in_order)
+        deadline_s = MAKING_S + VARIANT_QUERIES * self.limits.deadline_s
         for number in range(VARIANTS):
-            if not await self._run(_agrees_on_variant, script, pair, self.limits, number):
+            if not await self._run(_agrees_on_variant, script, pair, self.limits, number, deadline_s=deadline_s):
                 return False
         return True
 
     def close(self) -> None:
         self._pool.close()
 
-    async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
+    async def _run(self, function: Callable[..., T], *arguments: Any, deadline_s: float | None = None) -> T:
+        limit_s = self.limits.deadline_s if deadline_s is None else deadline_s
         try:
-            return await self._pool.run(function, *arguments)
+            return await self._pool.run(function, *arguments, deadline_s=limit_s)
         except WorkerTimedOut as error:
-            raise QueryFailed(f"the query did not finish within {self.limits.deadline_s:g} s") from error
+            raise QueryFailed(f"the query did not finish within {limit_s:g} s") from error
         except WorkerCrashed as error:
             raise QueryFailed(f"the worker process of the query ended: {error}") from error
         except WorkerFailed as error:

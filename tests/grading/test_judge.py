@@ -105,6 +105,8 @@ YES_NO, MARKED, WORDS = ["yes", "no"], [EQUAL, DIFFERENT], ["equal", "not equal"
         (MARKED, f"<verdict>{EQUAL}</verdict>", EQUAL),
         (MARKED, f"{EQUAL}\n\nConfidence: 5", EQUAL),
         (MARKED, f"<think>{DIFFERENT}</think>{EQUAL}", EQUAL),
+        (MARKED, f"判定：{EQUAL}。", EQUAL),
+        (MARKED, f"两者不同：{DIFFERENT}，因为单位不同。", DIFFERENT),
     ],
 )
 async def test_last_verdict_of_an_answer_is_found(prompt, labels, text, label):
@@ -125,6 +127,7 @@ async def test_last_verdict_of_an_answer_is_found(prompt, labels, text, label):
         (MARKED, f"I would not say {EQUAL}."),
         (MARKED, f"I wouldn\u2019t say: {EQUAL}"),
         (MARKED, f"I cannot choose {EQUAL}"),
+        (MARKED, f"不能判为{EQUAL}。"),
         (MARKED, f"The verdict is not: {EQUAL}"),
         (MARKED, f"{EQUAL} would be wrong."),
         (MARKED, f"{EQUAL}? Hardly."),

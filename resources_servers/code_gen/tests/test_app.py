@@ -24,6 +24,9 @@ needs_humaneval = pytest.mark.skipif(not HUMANEVAL.is_file(), reason="HumanEval 
 
 DOUBLE = {"inputs": ["2\n", "21\n"], "outputs": ["4\n", "42\n"]}
 DOUBLE_FUNCTION = {"fn_name": "double", "inputs": ["2", "21"], "outputs": ["4", "42"]}
+MERGE_FUNCTION = {"fn_name": "merge", "inputs": ["[2, 1]"], "outputs": ["[1, 2]"]}
+SMALLEST_FUNCTION = {"fn_name": "nsmallest", "inputs": ["1\n[2, 1]"], "outputs": ["[1]"]}
+"""Tests of functions whose names `heapq` defines, too."""
 DOUBLE_CHECK = {"fn_name": "double", "check": "def check(candidate):\n    assert candidate(2) == 4"}
 PROGRAM = "print(2 * int(input()))"
 
@@ -98,6 +101,9 @@ async def test_repeated_humaneval_prompt_earns_nothing(tmp_path):
         ("while True: pass", DOUBLE, [-3, -1]),
         ("def double(n): return 2 * n", DOUBLE_FUNCTION, [True, True]),
         ("class Solution:\n    def double(self, n: Optional[int]): return 2 * n", DOUBLE_FUNCTION, [True, True]),
+        ("class Solution:\n    def merge(self, spans): return sorted(spans)", MERGE_FUNCTION, [True]),
+        ("def merge(spans): return sorted(spans)", MERGE_FUNCTION, [True]),
+        ("pass", SMALLEST_FUNCTION, [-4]),
         ("def double(n): return str(2 * n)", DOUBLE_FUNCTION, [-2, -2]),
         ("def double(n): return {1, 2}", DOUBLE_FUNCTION, [-4, -4]),
         ("def double(n): print('here'); return 2 * n", DOUBLE_FUNCTION, [True, True]),
@@ -464,6 +470,24 @@ async def test_answer_without_complete_block_earns_nothing(server, answer):
 async def test_faulty_row_raises_invalid_task(server, tests, message, answer):
     with pytest.raises(InvalidTask, match=f"code_gen: verifier_metadata.unit_tests: .*{message}"):
         await graded(server, answer, **row(**tests))
+
+
+@on_the_shared_server
+@pytest.mark.needs_bubblewrap
+async def test_check_that_exits_without_error_is_invalid(server):
+    tests = row(fn_name="double", check="import sys\nassert double(2) == 4\nsys.exit()")
+    with pytest.raises(InvalidTask, match=r"check: it ends its process .*Use assertions"):
+        await graded(server, fenced("def double(n): return 2 * n"), **tests)
+    assert (await graded(server, fenced("def double(n): return 5"), **tests))["result"] == [-2]
+
+
+@on_the_shared_server
+@pytest.mark.needs_bubblewrap
+async def test_check_may_exit_with_an_error(server):
+    tests = row(fn_name="double", check="import sys\nif double(2) != 4: sys.exit(1)")
+    answers = {"return 2 * n": [True], "return 5": [-4]}
+    results = {body: (await graded(server, fenced(f"def double(n): {body}"), **tests))["result"] for body in answers}
+    assert results == answers
 
 
 async def test_missing_sandbox_fails_with_install_instructions(without_bubblewrap):

@@ -502,6 +502,15 @@ def test_labels_of_all_scripts_are_normalised():
     assert wrong == []
 
 
+@pytest.mark.parametrize("mode", GRADING_MODES)
+def test_labels_that_are_not_letters_can_be_chosen(mode):
+    numbered = Options.of_row([{"1": "one apple"}, {"2": "3"}, {"10": "Rome"}])
+    answers = {"1": "1", "10": "10", r"\text{2}": "2", "3": None if mode == "strict_single_letter_boxed" else "2"}
+    answers |= {"4": None, "1 or 2": None, "1.5": None}
+    assert {answer: choice_in(rf"Answer: \boxed{{{answer}}}", numbered, mode) for answer in answers} == answers
+    assert choice_in("I choose (1).", numbered, mode, [r"\(.+\)"], lambda *_: "(1)") == "1"
+
+
 def test_huge_text_is_graded_without_delay():
     pieces = ["word ", r"\boxed{", "{", "*", " ", "Answer: ", "Answer:\n", "(", "A, ", "\\text{"]
     wrong = []

@@ -58,20 +58,24 @@ class Described:
         return Described(self._root, next((way["items"] for way in self._ways if "items" in way), True))
 
     def value_of(self, text: str) -> Any:
-        """Convert a text to a type that the schema allows, or return it as is."""
+        """Convert a text to a type that the schema allows, or return it as is.
+
+        Spaces around a number, boolean or null are ignored, because CSV often has one after each comma.
+        """
         types = self.types
         if text == "" and "null" in types:
             return None
         if "string" in types:
             return text
-        number = number_of(text)
+        plain = text.strip()
+        number = number_of(plain)
         if isinstance(number, int) and types & {"integer", "number"}:
             return number
         if number is not None and "number" in types:
             return number
-        if "boolean" in types and text.lower() in ("true", "false"):
-            return text.lower() == "true"
-        if "null" in types and text.lower() == "null":
+        if "boolean" in types and plain.lower() in ("true", "false"):
+            return plain.lower() == "true"
+        if "null" in types and plain.lower() in ("", "null"):
             return None
         return text
 
@@ -80,7 +84,7 @@ class Described:
 
         Raises `Unreadable` if the JSON repeats a key or exceeds the limits.
         """
-        if self.types & {"array", "object"} and text[:1] in ("[", "{"):
+        if self.types & {"array", "object"} and text.lstrip()[:1] in ("[", "{"):
             try:
                 orjson.loads(text)
             except orjson.JSONDecodeError:

@@ -250,6 +250,8 @@ def test_csv_is_a_list_of_objects():
         ("name,age,score\nAda,36,1.5\nBob,40,\n", None),
         ('name,age,score\r\n"A, B",36,null\r\n', None),
         ("score,name,age\n1,Ada,36", None),
+        ("name, age, score\nAda, 36, 1.5\nBob, 40, ", None),
+        ("name, age, score\nAda, 3 6, 1.5", "$[0].age"),
         ("name,age,score", None),
         ("name,age,score\nAda,36,1\n\nBob,old,1", "$[1].age"),
         ("name,age\nAda,36", "$[0]"),

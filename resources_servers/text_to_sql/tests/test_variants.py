@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from resources_servers.text_to_sql.sql import SqlRunner
+from resources_servers.text_to_sql import sql
+from resources_servers.text_to_sql.sql import SqlLimits, SqlRunner
 from resources_servers.text_to_sql.variants import vary
 
 CONTEXT = """
@@ -95,6 +96,19 @@ async def test_tables_without_rows_are_filled(runner):
         ("SELECT shop, MAX(price) FROM sale WHERE shop = 'Oak' GROUP BY 1", False),
     ):
         assert await runner.agrees_elsewhere(context, answer, reference, in_order=False) is agrees
+
+
+async def test_slow_making_does_not_count_as_query_time(monkeypatch):
+    monkeypatch.setattr(sql, "VARIANTS", 1)
+    columns = [f"c{number}" for number in range(20)]
+    rows = ", ".join(str((number, *(number * place % 7 for place in range(20)))) for number in range(500))
+    context = f"CREATE TABLE wide (id INTEGER PRIMARY KEY, {', '.join(columns)}); INSERT INTO wide VALUES {rows};"
+    runner = SqlRunner(1, SqlLimits(deadline_s=0.01))
+    try:
+        reference = "SELECT COUNT(*) FROM wide WHERE c1 > 3"
+        assert await runner.agrees_elsewhere(context, reference, reference, in_order=False)
+    finally:
+        runner.close()
 
 
 def test_table_with_a_single_null_key_is_varied():
