@@ -22,7 +22,6 @@ from nemo_gym.jsonl import JsonObject
 BATCH_ROWS = 256
 """The number of rows of a Parquet file that are in memory at once."""
 LONGEST_CSV_VALUE = 2**31 - 1
-"""The maximum length of a value in a CSV file. Python's own limit, 131,072 characters, is too low for documents."""
 
 
 class _Row(NamedTuple):
@@ -91,10 +90,19 @@ def _parquet_rows(path: Path, columns: list[str]) -> Iterator[_Row]:
         raise _unreadable(path, "a Parquet file", error) from error
 
 
+@contextmanager
+def long_csv_values() -> Iterator[None]:
+    """Let the module `csv` read values of more than 131,072 characters, such as documents, in the `with` block."""
+    before = csv.field_size_limit(LONGEST_CSV_VALUE)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
 def _csv_rows(path: Path, columns: list[str]) -> Iterator[_Row]:
     has_header = not all(name.isdecimal() for name in columns)
-    csv.field_size_limit(LONGEST_CSV_VALUE)
-    with _text_of(path, "a CSV file") as text:
+    with long_csv_values(), _text_of(path, "a CSV file") as text:
         reader = csv.reader(io.TextIOWrapper(text, "utf-8-sig", newline=""))
         header = next(reader, []) if has_header else []
         for values in reader:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nemo_gym.config.suggestions import did_you_mean_or_all
-from nemo_gym.data.tables import LONGEST_CSV_VALUE
+from nemo_gym.data.tables import long_csv_values
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_lines
 
@@ -103,11 +103,11 @@ def _csv_records(path: Path) -> Iterator[list[str]]:
         raise DataError(
             f"{path}: not UTF-8 text ({error.reason} at byte {error.start}). Save it as 'CSV UTF-8', or as .xlsx."
         ) from error
-    csv.field_size_limit(LONGEST_CSV_VALUE)
     try:
-        delimiter = max(DELIMITERS, key=lambda each: len(_first_record(text, each)))
-        for record in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True):
-            yield [cell.strip() for cell in record]
+        with long_csv_values():
+            delimiter = max(DELIMITERS, key=lambda each: len(_first_record(text, each)))
+            for record in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True):
+                yield [cell.strip() for cell in record]
     except csv.Error as error:
         raise DataError(f"{path}: not a CSV file ({error}). Check the double quotes.") from error
 

@@ -17,6 +17,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 
@@ -49,6 +50,8 @@ from nemo_gym.web.shutdown import QuickShutdownServer
 
 logger = logging.getLogger(__name__)
 
+imports_entrypoint: ContextVar[bool] = ContextVar("imports_entrypoint", default=False)
+"""Whether the module of a server is being imported."""
 KEEP_ALIVE_S = 75
 """Seconds after which a server closes an idle connection. nemo_gym's client drops idle connections earlier, so it
 never reuses one that was just closed."""
@@ -234,6 +237,7 @@ def build_app(server: SimpleServer, settings: ProcessSettings) -> ASGIApp:
 
 def load_module(settings: ProcessSettings) -> ModuleType:
     """Import the entrypoint. The error for a missing package names the line that imports it."""
+    before = imports_entrypoint.set(True)
     try:
         return _imported((settings.folder / settings.entrypoint).resolve(), settings)
     except ModuleNotFoundError as error:
@@ -245,6 +249,8 @@ def load_module(settings: ProcessSettings) -> ModuleType:
             )
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
         raise LaunchError(f"{frames[-1].filename}:{frames[-1].lineno}: {error}. {advice}") from error
+    finally:
+        imports_entrypoint.reset(before)
 
 
 def _imported(entrypoint: Path, settings: ProcessSettings) -> ModuleType:

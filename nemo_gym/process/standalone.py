@@ -18,11 +18,13 @@ from nemo_gym.config.environment import CONFIG_DICT_ENV_VAR
 from nemo_gym.config.hosts import is_loopback
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR
+from nemo_gym.config.reading import read_yaml
 from nemo_gym.config.server_folders import ServerFolder
+from nemo_gym.config.tree import Node
 from nemo_gym.errors import ConfigError, UserError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.paths import roots_from_here
-from nemo_gym.process.serve import Report, serve
+from nemo_gym.process.serve import Report, imports_entrypoint, serve
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 from nemo_gym.servers.base import SimpleServer
 
@@ -35,9 +37,12 @@ def serve_alone(cls: type[SimpleServer]) -> None:
     Its configuration comes from the environment variable `NEMO_GYM_CONFIG_DICT`, or from `+config_paths=[…]`, or else
     from a file in the folder's own `configs`.
 
-    This function never returns: the process ends with the server. If the server cannot start, the process prints a
-    message and exits with status 1.
+    This function does not return: the process ends with the server. If the server cannot start, the process prints a
+    message and exits with status 1. The exception is a call in a module that nemo_gym itself imports, because the
+    call is not below `if __name__ == "__main__"`. It does nothing, because nemo_gym then uses the class itself.
     """
+    if imports_entrypoint.get():
+        return
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
         code = _serve(Path(inspect.getfile(cls)).resolve().parent)
@@ -59,7 +64,7 @@ def _serve(folder: Path) -> int:
     else:
         own = _config_with_block_for(folder)
         # Leave out the config's agent, which refers to servers that are not started here.
-        blocks = {name: block for name, block in _blocks(own).items() if isinstance(block, dict)}
+        blocks = {name: block for name, block in read_yaml(own).mapping.items() if isinstance(block.value, dict)}
         run = load([own], [*(f"~{name}" for name in blocks if not _is_block_for(blocks[name], folder)), *words])
     check_can_serve(run)
     server = _server_of(run, folder)
@@ -109,7 +114,7 @@ def _way_to_open(host: str) -> str:
 
 def _config_with_block_for(folder: Path) -> Path:
     for path in sorted((folder / "configs").glob("*.yaml")):
-        if any(_is_block_for(block, folder) for block in _blocks(path).values()):
+        if any(_is_block_for(block, folder) for block in read_yaml(path).mapping.values()):
             return path
     raise ConfigError(
         f"{folder / 'configs'}: no YAML file here has a block for {ServerFolder.of(folder).name}. "
@@ -117,14 +122,10 @@ def _config_with_block_for(folder: Path) -> Path:
     )
 
 
-def _blocks(path: Path) -> JsonObject:
-    return yaml.safe_load(path.read_text("utf-8")) or {}
-
-
-def _is_block_for(block: object, folder: Path) -> bool:
+def _is_block_for(block: Node, folder: Path) -> bool:
     place = ServerFolder.of(folder)
-    held = block.get(place.tier) if isinstance(block, dict) else None
-    return isinstance(held, dict) and place.implementation in held
+    held = block.mapping.get(place.tier)
+    return held is not None and place.implementation in held.mapping
 
 
 def _server_of(run: RunConfig, folder: Path) -> ServerConfig:

@@ -8,6 +8,8 @@ import httpx
 import orjson
 import pytest
 
+from tests.conftest import PLAIN_SERVER
+
 APP = """
 from nemo_gym.base_resources_server import (
     BaseResourcesServerConfig, BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer,
@@ -83,6 +85,20 @@ def test_configuration_in_environment_overrides_files(word):
     assert facts == {"name": "two", "word": "fig", "policy": "http://127.0.0.1:9"}
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"), [("word: {\n", "word.yaml:2:1: not valid YAML"), ("- word\n", "must be a mapping")]
+)
+def test_invalid_config_of_the_folder_is_reported(word, text, problem):
+    word.write("resources_servers/word/configs/word.yaml", text)
+    folder = word.folder / "resources_servers/word"
+    done = subprocess.run(
+        [sys.executable, "app.py"], cwd=folder, env=word.env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("Error: configs/word.yaml:")
+    assert problem in done.stderr
+
+
 @pytest.mark.parametrize(("handed", "problem"), [("[1]", "its value is not a mapping"), ("{", "invalid YAML")])
 def test_invalid_configuration_in_environment_is_rejected(word, handed, problem):
     folder = word.folder / "resources_servers/word"
@@ -91,3 +107,12 @@ def test_invalid_configuration_in_environment_is_rejected(word, handed, problem)
     assert done.returncode == 1
     assert done.stderr.startswith("Error: NEMO_GYM_CONFIG_DICT: ")
     assert problem in done.stderr
+
+
+def test_server_that_starts_itself_when_it_is_imported_is_started_once(workplace):
+    config = workplace.environment(source=f"{PLAIN_SERVER}\n\nPlain.run_webserver()\n")
+    done = workplace.run("ng", "env", "schema", "plain", timeout_s=60)
+    assert (done.code, "Fields of a row" in done.out) == (0, True), done.err
+    servers = workplace.start_servers(config)
+    assert [server["name"] for server in servers.servers.values()] == ["plain"]
+    assert servers.end().code == 0
