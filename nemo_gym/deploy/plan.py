@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from nemo_gym.config.access import RUN_TOKEN_KEY
 from nemo_gym.config.checks import called_by
@@ -194,9 +194,23 @@ def _endpoint_ports(server: ServerConfig, block: Mapping[str, Any], tree: Node) 
         if needs.variables or needs.open_keys or not given:
             return None
         for url in [given] if isinstance(given, str) else given:
-            parts = urlsplit(str(url))
+            parts = _split(url, server, key)
             ports.add(parts.port or (443 if parts.scheme == "https" else 80))
     return tuple(sorted(ports))
+
+
+def _split(url: object, server: ServerConfig, key: str) -> SplitResult:
+    """Split the URL of an endpoint, which the setting `key` gives. Raise `ConfigError` if it is invalid."""
+    try:
+        parts = urlsplit(str(url))
+        _ = parts.port  # Only this access checks the port.
+    except ValueError as error:
+        place = server.origins.get(key)
+        raise ConfigError(
+            f"{f'{place}: ' if place else ''}{server.name}: {key} is '{url}', which is not a valid URL ({error}). "
+            "Write it like http://127.0.0.1:8000/v1."
+        ) from error
+    return parts
 
 
 def _loopback_endpoints(run: RunConfig) -> Iterator[str]:
@@ -204,7 +218,7 @@ def _loopback_endpoints(run: RunConfig) -> Iterator[str]:
     for server in run.servers_of(MODEL_TIER):
         for key, given in server.settings.items():
             urls = given if isinstance(given, list) else [given]
-            hosts = [urlsplit(str(url)).hostname or "" for url in urls] if key.endswith("base_url") else []
+            hosts = [_split(url, server, key).hostname or "" for url in urls] if key.endswith("base_url") else []
             if any(map(is_loopback, hosts)):
                 yield (
                     f"note: {server.name}: {key} is {given}, which in a container is the container itself. Set an "

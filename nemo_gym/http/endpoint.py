@@ -145,13 +145,11 @@ class NeMoGymAsyncOpenAI(BaseModel):
         if self.default_query and not (policy and policy.base_url):
             url = f"{url}?{urlencode(self.default_query)}"
         cache = None if body is None else current_cache.get()
-        replies: list[bytes] = []
         if cache is not None and body is not None:
             key = cache.key_of(url, body)
             found = await cache.read(key)
             if found is not None and (cached := read(found)) is not None:
                 return cached
-            read = _kept(read, replies)
         session = external_session()
         if session is not self._session:
             self._session = session
@@ -168,7 +166,9 @@ class NeMoGymAsyncOpenAI(BaseModel):
         )
         if cache is not None:
             own_keys = SecretValues([self.api_key, (policy and policy.api_key) or ""])
-            await cache.write(key, own_keys.mask_bytes(replies[-1]))
+            # Store the answer instead of the reply, because the reply may be a stream of events, which is not JSON.
+            text = answer if isinstance(answer, bytes) else dump_json(answer)
+            await cache.write(key, own_keys.mask_bytes(text))
         return answer
 
 
@@ -180,16 +180,6 @@ def _masked(read: Callable[[bytes], AnswerT | None], key: str | None) -> Callabl
     """Return a version of `read` that first masks `key`, an API key from a row, which other masking does not know."""
     secrets = SecretValues([key or ""])
     return lambda text: read(secrets.mask_bytes(text))
-
-
-def _kept(read: Callable[[bytes], AnswerT | None], replies: list[bytes]) -> Callable[[bytes], AnswerT | None]:
-    """Return a version of `read` that also appends each reply to a list."""
-
-    def keep(text: bytes) -> AnswerT | None:
-        replies.append(text)
-        return read(text)
-
-    return keep
 
 
 @lru_cache

@@ -12,10 +12,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import NamedTuple, Self
 
-import orjson
-
 from nemo_gym.context.rollout_id import current_rollout_id
 from nemo_gym.errors import ConfigError
+from nemo_gym.http.external import parsed
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +68,7 @@ class ReplyCache:
         return await asyncio.to_thread(self._read, key)
 
     async def write(self, key: str, reply: bytes) -> None:
-        """Store a reply unless it reports an error. A failure to write it is only logged."""
+        """Store a reply unless it reports an error or is not a JSON object. A failure to write it is only logged."""
         await asyncio.to_thread(self._write, key, reply)
 
     def _read(self, key: str) -> bytes | None:
@@ -85,7 +84,8 @@ class ReplyCache:
         return reply
 
     def _write(self, key: str, reply: bytes) -> None:
-        if orjson.loads(reply).get("error"):
+        answer = parsed(reply)
+        if answer is None or answer.get("error"):
             return
         path = self._path(key)
         partial = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")

@@ -67,7 +67,8 @@ def environment_for(folder: Path, requirements: Requirements, plain: Mapping[str
             _write_whole(remembered, resolved)
         environment = _environment(remembered, plain)
         if not python_of(environment).exists():
-            listed.write_text(remembered.read_text("utf-8"), "utf-8")
+            # Repeat the options with the packages' sources, because the resolved packages do not name them.
+            listed.write_text("\n".join([*requirements.sources, remembered.read_text("utf-8")]), "utf-8")
             notice(f"building an environment for {folder} with {program.name} …")
             _build(program, listed, environment, folder)
     return python_of(environment)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
+from math import isfinite
 
-from nemo_gym.config.models import RunConfig
+from nemo_gym.config.models import RunConfig, ServerConfig
+from nemo_gym.errors import ConfigError
 from nemo_gym.launcher.base import ServerProcess
 
 START_TIMEOUT_KEY = "start_timeout_s"
@@ -12,8 +15,23 @@ START_TIMEOUT_KEY = "start_timeout_s"
 
 
 def longest_start_s(run: RunConfig, usual_s: float) -> float:
-    """Return the start timeout in seconds: `usual_s`, or a server's `start_timeout_s` if that is longer."""
-    return max([usual_s, *(float(each.settings.get(START_TIMEOUT_KEY) or 0) for each in run.servers_here.values())])
+    """Return the start timeout in seconds: `usual_s`, or a server's `start_timeout_s` if that is longer.
+
+    Raise `ConfigError` for a `start_timeout_s` that is not a finite number.
+    """
+    return max([usual_s, *map(_start_timeout_s, run.servers_here.values())])
+
+
+def _start_timeout_s(server: ServerConfig) -> float:
+    given = server.settings.get(START_TIMEOUT_KEY) or 0
+    with suppress(TypeError, ValueError):
+        if isfinite(seconds := float(given)):
+            return seconds
+    place = server.origins.get(START_TIMEOUT_KEY)
+    raise ConfigError(
+        f"{f'{place}: ' if place else ''}{server.name}: {START_TIMEOUT_KEY} is {given!r}, but must be a number of "
+        "seconds, such as 600."
+    )
 
 
 def said_last(run: RunConfig, waiting: Iterable[ServerProcess]) -> str:

@@ -16,6 +16,8 @@ from nemo_gym.errors import LaunchError
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _INCLUDE = re.compile(r"(?:-r|--requirement)[ =]?\s*(?P<path>.+)")
 _EDITABLE = re.compile(r"(?:-e|--editable)[ =]?\s*(?P<what>.+)")
+_SOURCE = re.compile(r"(?:-i|-f|--(?:index-url|extra-index-url|find-links|no-index|trusted-host))(?:[ =].*)?")
+"""A regular expression for the options that determine where an installer searches for packages."""
 _OURS = re.compile(r"nemo[-_]gym\s*(\[(?P<extras>[^\]]*)\])?\s*(?=$|[@<>=!~;])|(\.\./)+\.?\.?/?$", re.IGNORECASE)
 """A regular expression for requirements of nemo_gym itself: `nemo-gym[dev] @ ../../`, `nemo-gym>=0.5`, `../../`."""
 
@@ -60,6 +62,11 @@ class Requirements(NamedTuple):
         if project.is_file():
             return _of_lines(list(_dependencies_of(project)))
         return cls((), (), frozenset())
+
+    @property
+    def sources(self) -> list[str]:
+        """The lines that determine where an installer searches for packages, such as `--extra-index-url …`."""
+        return [line for line in self.lines if _SOURCE.fullmatch(line)]
 
     def unmet(self) -> list[Unmet]:
         """Return the requirements that the environment of this process does not meet."""

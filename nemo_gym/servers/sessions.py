@@ -113,8 +113,10 @@ class SessionStore:
         for session_id, session in list(self._sessions.items()):
             if session.calls or session.used_at >= time.monotonic() - self.idle_s:
                 continue
-            if session_id in self._sessions:
-                self._expired.add(session_id)
+            if self._sessions.get(session_id) is not session:
+                # Skip it, because the rollout has ended or begun again while another one was closed.
+                continue
+            self._expired.add(session_id)
             dropped += await self._close(session_id)
         if dropped:
             logger.warning("dropped %d sessions idle for more than %g s", dropped, self.idle_s)

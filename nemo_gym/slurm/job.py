@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<parts>\d+(?::\d+){0,2})")
 _UNLIMITED = {"INFINITE", "UNLIMITED", "-1"}
@@ -55,6 +55,16 @@ class SlurmJob(BaseModel):
     """Seconds before the time limit at which the job drains: running rollouts may finish, but no new ones start."""
     job_attempts: PositiveInt = 20
     """The maximum number of starts of the job. If the time limit leaves rollouts unfinished, the job is requeued."""
+
+    @field_validator("time", mode="before")
+    @classmethod
+    def _is_text(cls, value: object) -> object:
+        if isinstance(value, int):
+            # Reject numbers, because YAML reads 4:00:00 as 14400, which Slurm takes for minutes.
+            raise ValueError(
+                f"it is the number {value}, perhaps because YAML reads a time as seconds. Put it in quotes"
+            )
+        return value
 
     @model_validator(mode="after")
     def _leaves_time_to_drain(self) -> Self:

@@ -81,7 +81,7 @@ class Plan:
             "parts": [{"nodes": part.nodes, "servers": part.servers} for part in self.parts],
             "sbatch": self.sbatch,
             "collect": [*self.program, *self.collect],
-            "serve": [*self.program, *self.serve] if len(self.parts) > 1 or self.on_ray else None,
+            "serve": [*self.program, *self.serve] if len(self.parts) > 1 else None,
             "script": script,
         }
 

@@ -58,6 +58,8 @@ BASE = {
             "tls: manifests do not give certificates to the containers. Remove tls",
         ),
         (("--model-api-key", "a-real-key"), 1, "policy_api_key is a secret, which everyone who sees the manifest"),
+        (("--model-url", "http://gpu:80x/v1"), 1, "'http://gpu:80x/v1', which is not a valid URL (Port could"),
+        (("--model-url", "http://[::1/v1"), 1, "'http://[::1/v1', which is not a valid URL (Invalid IPv6"),
         (("+policy_model.responses_api_models.openai_model.ray.num_gpus=0.5",), 1, "a container gets whole GPUs"),
         (("--output", "/proc/none/file"), 2, "--output /proc/none/file: "),
     ],

@@ -22,7 +22,7 @@ CALL_NAME = "get_counter_value"
 
 
 class Dicing(http.server.BaseHTTPRequestHandler):
-    """An endpoint that first calls a tool and then says a random number, in both dialects of OpenAI."""
+    """An endpoint that first calls a tool and then says a random number, in OpenAI's dialects and in Anthropic's."""
 
     protocol_version = "HTTP/1.1"
     calls = 0
@@ -32,16 +32,35 @@ class Dicing(http.server.BaseHTTPRequestHandler):
         Dicing.calls += 1
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
         number = str(random.random())
+        if self.path.endswith("/messages"):
+            self._send(200, "text/event-stream", self._events(asked, number))
+            return
         answer = self._chat(asked, number) if "messages" in asked else self._response(asked, number)
         if Dicing.fails:
             answer = {"error": {"message": "no room"}}
         # Some gateways repeat the headers of the request.
         data = json.dumps({"model": asked["model"], "debug": self.headers["authorization"], **answer}).encode()
-        self.send_response(503 if Dicing.fails else 200)
-        self.send_header("content-type", "application/json")
+        self._send(503 if Dicing.fails else 200, "application/json", data)
+
+    def _send(self, status, media_type, data):
+        self.send_response(status)
+        self.send_header("content-type", media_type)
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+
+    def _events(self, asked, number):
+        block = {"type": "text", "text": number}
+        if len(asked["messages"]) == 1:
+            block = {"type": "tool_use", "id": f"call-{number}", "name": CALL_NAME, "input": {}}
+        message = {"id": number, "type": "message", "role": "assistant", "model": asked["model"], "content": []}
+        events = [
+            {"type": "message_start", "message": message},
+            {"type": "content_block_start", "index": 0, "content_block": block},
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+            {"type": "message_stop"},
+        ]
+        return "".join(f"data: {json.dumps(event)}\n\n" for event in events).encode()
 
     def _chat(self, asked, number):
         call = {"id": f"call-{number}", "type": "function", "function": {"name": CALL_NAME, "arguments": "{}"}}
@@ -91,7 +110,9 @@ def words(folder, name, endpoint, model="openai_model", **settings):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("model", ["openai_model", pytest.param("vllm_model", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "model", ["openai_model", "anthropic_model", pytest.param("vllm_model", marks=pytest.mark.slow)]
+)
 def test_repeated_evaluation_asks_endpoint_nothing(workplace, endpoint, model):
     def collect(name, **settings):
         finished = workplace.run(
@@ -179,7 +200,9 @@ async def test_keys_differ_by_endpoint_request_and_repeat(tmp_path):
     assert await cache.read(key) is None
     await cache.write(key, b'{"a": 1}')
     assert await cache.read(key) == b'{"a": 1}'
-    assert counts_of(tmp_path, "run") == Counts(1, 1)
+    await cache.write("another", b'{"a": NaN}')
+    assert await cache.read("another") is None
+    assert counts_of(tmp_path, "run") == Counts(1, 2)
     assert counts_of(tmp_path, "other") == Counts()
     (tmp_path / "calls" / "run").unlink()
     (tmp_path / "calls" / "run").mkdir()

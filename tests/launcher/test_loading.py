@@ -1,5 +1,7 @@
 """A server that loads a model may need longer to start than others, and shows its progress."""
 
+import pytest
+
 HEAD = "+head_server.port=0"
 SLOW_SERVER = """
 import asyncio
@@ -24,3 +26,12 @@ def test_slow_server_may_ask_for_more_time(workplace):
     command.wait_for("head server: ")
     assert "of 90 s): Loading weights: 50%" in waiting
     assert command.end().code == 0
+
+
+@pytest.mark.parametrize("given", ["10m", ".inf", "[600]"])
+def test_start_timeout_that_is_no_number_is_reported(workplace, given):
+    config = workplace.environment("slow", SLOW_SERVER, f"start_timeout_s: {given}")
+    refused = workplace.run("ng_run", config, HEAD)
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert "slow: start_timeout_s is " in refused.err
+    assert "must be a number of seconds, such as 600" in refused.err

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from nemo_gym.errors import LaunchError
+from nemo_gym.launcher import environments
 from nemo_gym.launcher.requirements import Requirements
 from tests.wheel import write_wheel
 
@@ -95,6 +97,16 @@ def test_invalid_requirement_reports_its_location(tmp_path):
 
 def test_folder_without_requirements_needs_nothing(tmp_path):
     assert Requirements.of_folder(tmp_path).unmet() == []
+
+
+def test_packages_are_found_where_the_options_say(tmp_path, monkeypatch):
+    monkeypatch.setattr(environments, "_of_framework", lambda extras: [])
+    wheels = write_wheel(tmp_path).parent
+    requirements = read(tmp_path, f"--no-index\n--find-links {wheels}\ntinydep\n")
+    assert requirements.sources == ["--no-index", f"--find-links {wheels}"]
+    settings = {"cache_dir": str(tmp_path / "cache")}
+    python = environments.environment_for(tmp_path, requirements, settings, notice=lambda _: None)
+    subprocess.run([python, "-c", "import tinydep"], check=True)
 
 
 SERVER = """

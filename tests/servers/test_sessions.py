@@ -249,6 +249,22 @@ async def test_state_is_not_idle_during_a_call():
         assert (await attempt.verify()).reward == 1.0
 
 
+async def test_new_rollout_is_not_dropped_with_its_idle_session():
+    store = SessionStore(idle_s=0.1)
+
+    class Slow(SessionState):
+        async def close(self) -> None:
+            # Begin another rollout in the session while this state is closed.
+            await store.drop("again")
+            store.get("again", Counter).count = 3
+
+    store.get("slow", Slow)
+    store.get("again", Counter)
+    await asyncio.sleep(0.15)
+    assert await store.drop_idle() == 1
+    assert store.get("again", Counter).count == 3
+
+
 class Stubborn(SessionState):
     async def close(self) -> None:
         raise RuntimeError("will not close")

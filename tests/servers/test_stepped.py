@@ -92,6 +92,24 @@ async def test_game_runs_from_reset_to_its_end(server):
         assert server.closed == [0]
 
 
+class Slow(SteppedResourcesServer):
+    """A game that keeps nothing in a session. Its steps take longer than an idle session is kept."""
+
+    async def reset(self, body: BaseResetRequest) -> str:
+        return "wait"
+
+    async def step(self, body: BaseStepRequest) -> BaseStepResponse:
+        await asyncio.sleep(0.5)
+        return BaseStepResponse(reward=0.5)
+
+
+async def test_game_is_not_idle_during_a_step():
+    async with serving(make_server(Slow, session_idle_s=0.2)) as client:
+        await client.post("/reset", json=row())
+        for _ in range(2):
+            assert (await client.post("/step", json=turn())).json()["reward"] == 0.5
+
+
 async def test_each_rollout_has_its_own_game(server):
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(serving(server)) for _ in range(3)]

@@ -110,6 +110,21 @@ def test_container_gets_the_working_folder(resolve, tmp_path, monkeypatch):
     assert plan["collect"][0] == "ng"
 
 
+def test_time_without_quotes_in_yaml_is_rejected(submit, tmp_path):
+    config = tmp_path / "job.yaml"
+    config.write_text("time: 4:00:00\n")
+    code, out, err = submit("--resolve-only", "--config", str(config))
+    assert (code, out) == (2, "")
+    assert "time: it is the number 14400" in err
+    config.write_text("time: '4:00:00'\n")
+    assert "#SBATCH --time=4:00:00" in submit("--resolve-only", "--config", str(config))[1]
+
+
+def test_ray_alone_starts_the_servers(resolve):
+    plan = resolve("--launcher", "ray", "--nodes", "2")
+    assert (plan["serve"], len(plan["parts"])) == (None, 1)
+
+
 def test_published_spelling_is_an_alias(capsys, tmp_path):
     config = tmp_path / "run.yaml"
     config.write_text("config_paths: [resources_servers/mcqa/configs/mcqa.yaml]\n")
