@@ -21,7 +21,7 @@ from nemo_gym.schemas.items import (
     InputPart,
     InputText,
     Message,
-    OutputMessage,
+    assistant_texts,
 )
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response
 from nemo_gym.servers.conversation import Cookies, cookies_of
@@ -98,8 +98,8 @@ def transcript_of(response: Response) -> str:
     """Return a response as text for a model: its messages, tool calls and tool outputs, without reasoning."""
     lines: list[str] = []
     for item in response.output:
-        if isinstance(item, OutputMessage):
-            lines.append(f"assistant: {strip_reasoning(item.text)}")
+        if texts := assistant_texts([item]):
+            lines += [f"assistant: {strip_reasoning(text)}" for text in texts]
         elif isinstance(item, EasyInputMessage | Message):
             lines.append(f"{item.role}: {_text_of(item.content)}")
         elif isinstance(item, FunctionToolCall):
