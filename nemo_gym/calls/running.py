@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import tempfile
 import time
@@ -16,6 +17,8 @@ from nemo_gym.config.access import RUN_TOKEN_ENV_VAR
 from nemo_gym.config.hosts import leads_to
 from nemo_gym.config.models import RunConfig
 from nemo_gym.config.tls import Tls
+
+logger = logging.getLogger(__name__)
 
 
 class RunRecord(BaseModel):
@@ -68,12 +71,8 @@ _of_process: list[RunRecord] = []
 def add_run(record: RunRecord) -> None:
     """Record a run of this process, in a file that only this user can read."""
     _of_process.append(record)
-    if (path := record.path) is None:
-        return
-    # Delete an existing file first, because it would keep its permissions.
-    path.unlink(missing_ok=True)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(record.model_dump_json())
+    if path := record.path:
+        write_record(path, record, "commands in other terminals cannot find this run")
 
 
 def remove_run(record: RunRecord) -> None:
@@ -81,6 +80,24 @@ def remove_run(record: RunRecord) -> None:
     _of_process.remove(record)
     if path := record.path:
         path.unlink(missing_ok=True)
+
+
+def write_record(path: Path, record: BaseModel, loss: str) -> bool:
+    """Write a record to a file that only this user can read, and return whether that worked.
+
+    If not, for example because the disk is full, log a warning that says what is lost.
+    """
+    try:
+        # Delete an existing file first, because it would keep its permissions.
+        path.unlink(missing_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(record.model_dump_json())
+    except OSError as error:
+        logger.warning("%s: cannot be written (%s), so %s", path, error.strerror, loss)
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+        return False
+    return True
 
 
 def record_dir() -> Path | None:

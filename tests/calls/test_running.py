@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 from pathlib import Path
 
-from nemo_gym.calls.running import RunRecord
+import pytest
+
+from nemo_gym.calls.running import RunRecord, add_run, live_runs, remove_run
+from nemo_gym.rollouts.control.registry import registered
+from nemo_gym.rollouts.job import RunFiles
 
 
 def records_of(workplace):
@@ -135,3 +140,29 @@ def test_two_runs_start_at_the_same_moment(workplace):
         command.wait_for("head server: ")
     assert both[0].head != both[1].head
     assert [command.end().code for command in both] == [0, 0]
+
+
+@pytest.fixture
+def full_disk(tmp_path, monkeypatch):
+    """A folder for records in which no file can grow."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    yield tmp_path / f"nemo_gym-{os.getuid()}"
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_records_that_cannot_be_written_end_no_run(full_disk, caplog):
+    record = RunRecord(pid=os.getpid(), host="127.0.0.1", port=1, working_dir="/", started_at=0.0)
+    add_run(record)
+    try:
+        assert record in live_runs()
+    finally:
+        remove_run(record)
+    with registered(RunFiles(results=full_disk / "x.jsonl"), "0123456789") as collection:
+        assert collection is None
+    assert [message.partition(", so ")[2] for message in caplog.messages] == [
+        "commands in other terminals cannot find this run",
+        "'ng eval ps' does not list this run",
+    ]
+    assert [path for path in full_disk.rglob("*") if path.is_file()] == []

@@ -31,7 +31,7 @@ MOST_CONNECTIONS = 128
 async def listening(control: Control, collection: Collection | None) -> AsyncIterator[None]:
     """Answer requests on the collection's socket until the `with` block ends. Only this user may connect."""
     if collection is None:
-        logger.warning("this user has no private folder for a socket, so 'ng eval ctl' cannot reach this collection")
+        logger.warning("no private folder has a record of this collection, so 'ng eval ctl' cannot reach it")
         yield
         return
     connections: set[asyncio.Task[None]] = set()

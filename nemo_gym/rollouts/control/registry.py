@@ -11,7 +11,7 @@ from typing import Self
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym.calls.running import beginning_of, is_alive, record_dir
+from nemo_gym.calls.running import beginning_of, is_alive, record_dir, write_record
 from nemo_gym.rollouts.job import RunFiles
 
 SHORTEST_ID = 4
@@ -90,16 +90,12 @@ def _same_file(one: Path, other: Path) -> bool:
 
 @contextlib.contextmanager
 def registered(files: RunFiles, run_id: str) -> Iterator[Collection | None]:
-    """Register this process's collection until the `with` block ends. Yield None without a folder for records."""
+    """Register this process's collection until the `with` block ends. Yield None if there is no place for a record."""
     folder = _folder()
-    if folder is None:
+    collection = Collection.of(files, run_id, folder) if folder else None
+    if collection is None or not write_record(collection.path, collection, "'ng eval ps' does not list this run"):
         yield None
         return
-    collection = Collection.of(files, run_id, folder)
-    # Remove an existing file first, because it would keep its permissions.
-    collection.path.unlink(missing_ok=True)
-    with open(os.open(collection.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(collection.model_dump_json())
     try:
         yield collection
     finally:
