@@ -66,6 +66,13 @@ class AnthropicModelConfig(BaseResponsesAPIModelConfig):
     def _with_version(cls, value: str) -> str:
         return f"{value.rstrip('/').removesuffix('/v1')}/v1"
 
+    @field_validator("extra_body")
+    @classmethod
+    def _has_no_limit(cls, value: JsonObject) -> JsonObject:
+        if "max_tokens" in value:
+            raise ValueError("max_tokens has no effect here. Write it next to extra_body, as the server's own setting")
+        return value
+
 
 class AnthropicModel(SimpleResponsesAPIModel):
     """A model server that translates requests to the Messages API, and translates the answers back."""

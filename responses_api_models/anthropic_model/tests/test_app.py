@@ -280,3 +280,8 @@ async def test_requests_equal_those_of_anthropic_client(anthropic_endpoint, seen
     assert (ours.output[0].summary[0].text, ours.output_text) == (thinking.thinking, text.text)
     assert [call.call_id for call in ours.output[3:]] == [call.id for call in calls]
     assert ours.usage.output_tokens == theirs.usage.output_tokens
+
+
+def test_limit_in_extra_body_is_rejected():
+    with pytest.raises(ValueError, match=r"extra_body[\s\S]*max_tokens has no effect here"):
+        make_server(AnthropicModel, base_url="http://m", api_key="k", model="m", extra_body={"max_tokens": 5})
