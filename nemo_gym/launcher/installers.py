@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from nemo_gym.errors import LaunchError
 
@@ -84,9 +84,15 @@ class Pip:
         return [sys.executable, "-m", "pip", "--disable-pip-version-check", "install"]
 
 
-def _pinned(package: Mapping[str, Mapping[str, str]]) -> str:
-    name, url = package["metadata"]["name"], package["download_info"]["url"]
-    return f"{name} @ {url}\n" if url.startswith("file:") else f"{name}=={package['metadata']['version']}\n"
+def _pinned(package: Mapping[str, Any]) -> str:
+    """Return the requirement for exactly this package of pip's installation report."""
+    name, source = package["metadata"]["name"], package["download_info"]
+    # A package from an address or a local file may be missing from the package index.
+    if not package["is_direct"] and not source["url"].startswith("file:"):
+        return f"{name}=={package['metadata']['version']}\n"
+    version = source.get("vcs_info")
+    address = f"{version['vcs']}+{source['url']}@{version['commit_id']}" if version else source["url"]
+    return f"{name} @ {address}\n"
 
 
 def installer(uv_cache_dir: str | Path | None) -> Installer:
