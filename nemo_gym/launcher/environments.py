@@ -113,7 +113,8 @@ def _remembered(folder: Path, requirements: Requirements, plain: Mapping[str, ob
     """Return the path of the cached resolution of these requirements."""
     overrides = folder / "overrides.txt"
     extra = overrides.read_text("utf-8") if overrides.is_file() else ""
-    return _root(plain) / "resolved" / f"{_hash([_lines_for(requirements), extra, _interpreter()])}.txt"
+    limits = (path.read_text("utf-8") for path in requirements.constraints)
+    return _root(plain) / "resolved" / f"{_hash([_lines_for(requirements), extra, _interpreter(), *limits])}.txt"
 
 
 def _environment(remembered: Path, plain: Mapping[str, object]) -> Path:

@@ -18,6 +18,8 @@ _INCLUDE = re.compile(r"(?:-r|--requirement)[ =]?\s*(?P<path>.+)")
 _EDITABLE = re.compile(r"(?:-e|--editable)[ =]?\s*(?P<what>.+)")
 _SOURCE = re.compile(r"(?:-i|-f|--(?:index-url|extra-index-url|find-links|no-index|trusted-host))(?:[ =].*)?")
 """A regular expression for the options that determine where an installer searches for packages."""
+_FILE = re.compile(r"(?P<option>-c|--constraint|-f|--find-links)[ =]?\s*(?P<path>.+)")
+"""A regular expression for the options with a path that is relative to the file of the requirements."""
 _OURS = re.compile(r"nemo[-_]gym\s*(\[(?P<extras>[^\]]*)\])?\s*(?=$|[@<>=!~;])|(\.\./)+\.?\.?/?$", re.IGNORECASE)
 """A regular expression for requirements of nemo_gym itself: `nemo-gym[dev] @ ../../`, `nemo-gym>=0.5`, `../../`."""
 
@@ -67,6 +69,11 @@ class Requirements(NamedTuple):
     def sources(self) -> list[str]:
         """The lines that determine where an installer searches for packages, such as `--extra-index-url …`."""
         return [line for line in self.lines if _SOURCE.fullmatch(line)]
+
+    @property
+    def constraints(self) -> list[Path]:
+        """The local files that limit the versions of packages."""
+        return [Path(line.partition(" ")[2]) for line in self.lines if re.match(r"(?:-c|--constraint) /", line)]
 
     def unmet(self) -> list[Unmet]:
         """Return the requirements that the environment of this process does not meet."""
@@ -129,7 +136,7 @@ def _of_lines(lines: list[_Line]) -> Requirements:
         if ours := _OURS.match(what.strip()):
             extras |= {extra.strip() for extra in (ours["extras"] or "").split(",") if extra.strip()}
             continue
-        kept.append(line.text)
+        kept.append(_located(line))
         if editable or line.text.startswith("-") or _is_address(line.text):
             # Do not check this line, because it is an option, or its package name is known only after installation.
             continue
@@ -137,6 +144,13 @@ def _of_lines(lines: list[_Line]) -> Requirements:
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
             needed.append(Needed(requirement, f"{line.file}:{line.number}"))
     return Requirements(tuple(needed), tuple(kept), frozenset(extras))
+
+
+def _located(line: _Line) -> str:
+    """Return the line with an absolute path, because installers read the lines from another folder."""
+    option = _FILE.fullmatch(line.text)
+    path = line.file.parent / option["path"] if option else None
+    return f"{option['option']} {path.resolve()}" if option and path and path.exists() else line.text
 
 
 def _is_address(text: str) -> bool:

@@ -109,6 +109,21 @@ def test_packages_are_found_where_the_options_say(tmp_path, monkeypatch):
     subprocess.run([python, "-c", "import tinydep"], check=True)
 
 
+def test_files_next_to_the_requirements_are_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(environments, "_of_framework", lambda extras: [])
+    (tmp_path / "wheels").mkdir()
+    write_wheel(tmp_path / "wheels")
+    settings = {"cache_dir": str(tmp_path / "cache")}
+
+    def install(limit):
+        requirements = read(tmp_path, "--no-index\n-f wheels\n--constraint=limits.txt\ntinydep\n", limits=limit)
+        return environments.environment_for(tmp_path, requirements, settings, notice=lambda _: None)
+
+    subprocess.run([install("tinydep==1.0"), "-c", "import tinydep"], check=True)
+    with pytest.raises(LaunchError, match="tinydep<1"):
+        install("tinydep<1.0")
+
+
 SERVER = """
 import tinydep
 
