@@ -157,6 +157,7 @@ async def test_different_expressions_are_not_equal(equality, expected, text):
     assert not (await equality.compare(expected, text)).is_equal
 
 
+@pytest.mark.slow
 async def test_hostile_answer_does_not_delay_others():
     equality = MathEquality(max_workers=2, deadline_s=3.0)
     await asyncio.gather(*(equality.compare("x", rf"\boxed{{x + {number}}}") for number in range(4)))

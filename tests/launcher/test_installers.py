@@ -61,6 +61,7 @@ def repository(web_server):
     return f"git+{address}/.git"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["wheel", "repository"])
 def test_package_from_an_address_is_resolved_to_that_address(request, tmp_path, source):
     address = request.getfixturevalue(source)

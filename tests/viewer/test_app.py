@@ -15,6 +15,7 @@ from nemo_gym.jsonl import read_rows, write_rows
 from nemo_gym.rollouts.control.calling import NotListening, StartingOrEnding
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.lock import locked
+from nemo_gym.viewer import live
 from nemo_gym.viewer.access import Access
 from nemo_gym.viewer.app import create_app
 from nemo_gym.viewer.library import Library
@@ -135,7 +136,10 @@ def test_run_without_control_is_followed_by_its_files(open_viewer, tmp_path):
 
 
 @pytest.mark.parametrize(("unresolved", "first"), [(1, "starting"), (0, "ending")])
-def test_collection_that_takes_no_requests_is_starting_or_ending(open_viewer, tmp_path, unresolved, first):
+def test_collection_that_takes_no_requests_is_starting_or_ending(
+    open_viewer, tmp_path, monkeypatch, unresolved, first
+):
+    monkeypatch.setattr(live, "PAUSE_S", 0.01)
     viewer = open_viewer(Collection())
     results = tmp_path / "results" / "small.jsonl"
     write_record(results)

@@ -522,6 +522,7 @@ def test_huge_text_is_graded_without_delay():
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_huge_answer_is_graded_without_delay():
     pieces = ["York ", "\\text{", "*", "B ", "(", "5,", "~", "\\ "]
     wrong = []

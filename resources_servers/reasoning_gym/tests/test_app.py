@@ -300,6 +300,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_server_answers_while_workers_load_the_package():
     done = subprocess.run([sys.executable, "-c", STARTING], capture_output=True, text=True, timeout=90, check=False)
     assert (done.returncode, done.stderr) == (0, "")

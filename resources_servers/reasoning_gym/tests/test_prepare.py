@@ -40,6 +40,7 @@ def test_seed_and_weights_determine_the_rows(tmp_path):
         assert "<answer>" in message["content"]
 
 
+@pytest.mark.slow
 def test_mostly_unusable_questions_still_fill_the_file(tmp_path):
     # Most scrambles of a large cube turn a third layer, and reasoning-gym cannot score the inverse of such a move.
     order = {"mixture": "[{name: rubiks_cube, config: {cube_size: 6}}]", "seed": 1}

@@ -156,6 +156,7 @@ async def test_slow_document_earns_nothing():
     assert (hostile.reward, hostile.error_type) == (0.0, "too_costly")
 
 
+@pytest.mark.slow
 async def test_slow_short_document_does_not_delay_others():
     node = {"$ref": "#/$defs/node"}
     kinds = [{"type": "object", "properties": {"in": node, **more}} for more in ({}, {"kind": {}})]
