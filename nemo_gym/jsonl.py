@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -21,6 +22,8 @@ from nemo_gym.errors import DataError
 JsonObject = dict[str, Any]
 """A parsed JSON object: JSON values by key."""
 
+LONG_NUMBER = re.compile(rb"\d{19}")
+"""A regular expression for 19 digits in a row, as in all integers beyond 64 bits. orjson would round such integers."""
 PLAIN_VALUES = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 FITTED_BYTES = 64 * 1024
 """`fitted` does not copy buffers of at least this size, because the unused part of a large buffer takes no memory."""
@@ -123,6 +126,20 @@ def dump_json(value: object, default: Callable[[Any], Any] | None = None) -> byt
         if not any(cause in str(error) for cause in ("64-bit", "surrogates")):
             raise
         return json.dumps(value, default=default, ensure_ascii=False).encode(errors="replace")
+
+
+def loads_exact(text: str | bytes) -> Any:
+    """Parse JSON without rounding integers of more than 64 bits.
+
+    Raise `ValueError` if it is invalid, nested too deeply, or has a number that cannot be parsed.
+    """
+    value = orjson.loads(text)
+    if not LONG_NUMBER.search(text.encode() if isinstance(text, str) else text):
+        return value
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("the JSON is nested too deeply") from error
 
 
 def check_unicode(value: object) -> None:

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from nemo_gym.dialects.chat import new_id
 from nemo_gym.dialects.chat_requests import reasoning_texts
-from nemo_gym.dialects.exact_json import loads_exact
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.jsonl import JsonObject, loads_exact
 from nemo_gym.schemas import anthropic
 from nemo_gym.schemas.items import (
     EasyInputMessage,

@@ -2,8 +2,7 @@
 
 import re
 
-from nemo_gym.dialects.exact_json import loads_exact
-from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.jsonl import JsonObject, dump_json, loads_exact
 
 # The last closing tag is optional: if it is the model's stop token, text completions omit it.
 CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from nemo_gym import DataError, EndpointError, NeMoGymAsyncOpenAI
 from nemo_gym.dialects.chat_parts import text_of_parts
-from nemo_gym.dialects.exact_json import loads_exact
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.jsonl import JsonObject, loads_exact
 from responses_api_models.vllm_model.tokens import TOKEN_FIELDS
 
 NO_SUCH_ROUTE = (404, 405, 501)

@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from nemo_gym.config.wording import with_article
 from nemo_gym.errors import SignatureError, ToolError
-from nemo_gym.jsonl import PLAIN_VALUES, JsonObject
+from nemo_gym.jsonl import PLAIN_VALUES, JsonObject, loads_exact
 from nemo_gym.servers.sessions import SessionStore
 from nemo_gym.servers.tools.arguments import Arguments, SchemaArguments, TypedArguments, WrongArguments
 from nemo_gym.servers.tools.handlers import Handler, Method, placed_at
@@ -39,9 +39,6 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 INDEPENDENT_TOOLS_HEADER = "x-nemo-gym-independent-tools"
 """Header of `GET /tools`: the tools whose calls in one turn may run at the same time, separated by commas."""
-
-LONG_NUMBER = re.compile(rb"\d{19}")
-"""A regular expression for 19 digits in a row, as in all integers beyond 64 bits. orjson would round such integers."""
 
 _MARK = "__nemo_gym_tool__"
 
@@ -141,11 +138,11 @@ class Tool:
     async def call(self, request: Request, store: SessionStore, body: bytes) -> Response:
         """Run one call. For wrong arguments and `ToolError`, return a message for the model, with status 422."""
         try:
-            given = orjson.loads(body or b"{}")
+            given = loads_exact(body or b"{}")
         except orjson.JSONDecodeError as error:
             return self._rejection(f"not valid JSON ({error.msg} at column {error.colno})")
-        if LONG_NUMBER.search(body):
-            given = json.loads(body)
+        except ValueError as error:
+            return self._rejection(f"not valid JSON ({error})")
         if not isinstance(given, dict):
             return self._rejection(f"expected a JSON object, found {type(given).__name__}")
         try:

@@ -46,6 +46,11 @@ def test_number_of_5000_digits_is_rejected(shop):
     assert (response.status_code, response.text[:41]) == (422, "Invalid arguments for roll: not valid JSO")
 
 
+def test_long_number_in_deep_json_is_rejected(shop):
+    response = shop.post("/roll", content=b'{"dice": ' + b"[" * 1000 + b"9" * 19 + b"]" * 1000 + b"}")
+    assert (response.status_code, response.text[:32]) == (422, "Invalid arguments for roll: not ")
+
+
 def test_missing_body_means_no_arguments(shop):
     assert shop.post("/who_asks", headers={"x-caller": "you"}).text == "hello you"
 
