@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from nemo_gym.config.models import RunConfig
+from urllib.parse import SplitResult, urlsplit
+
+from nemo_gym.config.models import RunConfig, ServerConfig
 from nemo_gym.errors import ConfigError
 
 READINESS_KEY = "model_endpoint_readiness_timeout_seconds"
@@ -31,6 +33,21 @@ def model_endpoints(run: RunConfig) -> dict[str, str]:
                         f"{f'{place}: ' if place else ''}{server.name}: {key} is '{url}', which is not a URL. Write "
                         "it like http://127.0.0.1:8000/v1."
                     )
+                endpoint_parts(url, server, key)
                 setting = f"--model-url or +{POLICY_URL_KEY}" if url in policy_urls else f"{server.name}.{key}"
                 found.setdefault(url, setting)
     return found
+
+
+def endpoint_parts(url: object, server: ServerConfig, key: str) -> SplitResult:
+    """Split the URL of an endpoint, which the setting `key` gives. Raise `ConfigError` if it is invalid."""
+    try:
+        parts = urlsplit(str(url))
+        _ = parts.port  # Only this access checks the port.
+    except ValueError as error:
+        place = server.origins.get(key)
+        raise ConfigError(
+            f"{f'{place}: ' if place else ''}{server.name}: {key} is '{url}', which is not a valid URL ({error}). "
+            "Write it like http://127.0.0.1:8000/v1."
+        ) from error
+    return parts

@@ -6,10 +6,10 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import SplitResult, urlsplit
 
 from nemo_gym.config.access import RUN_TOKEN_KEY
 from nemo_gym.config.checks import called_by
+from nemo_gym.config.endpoints import endpoint_parts
 from nemo_gym.config.hosts import is_any_address, is_loopback
 from nemo_gym.config.loading import load
 from nemo_gym.config.masking import raw_yaml
@@ -194,23 +194,9 @@ def _endpoint_ports(server: ServerConfig, block: Mapping[str, Any], tree: Node) 
         if needs.variables or needs.open_keys or not given:
             return None
         for url in [given] if isinstance(given, str) else given:
-            parts = _split(url, server, key)
+            parts = endpoint_parts(url, server, key)
             ports.add(parts.port or (443 if parts.scheme == "https" else 80))
     return tuple(sorted(ports))
-
-
-def _split(url: object, server: ServerConfig, key: str) -> SplitResult:
-    """Split the URL of an endpoint, which the setting `key` gives. Raise `ConfigError` if it is invalid."""
-    try:
-        parts = urlsplit(str(url))
-        _ = parts.port  # Only this access checks the port.
-    except ValueError as error:
-        place = server.origins.get(key)
-        raise ConfigError(
-            f"{f'{place}: ' if place else ''}{server.name}: {key} is '{url}', which is not a valid URL ({error}). "
-            "Write it like http://127.0.0.1:8000/v1."
-        ) from error
-    return parts
 
 
 def _loopback_endpoints(run: RunConfig) -> Iterator[str]:
@@ -218,8 +204,8 @@ def _loopback_endpoints(run: RunConfig) -> Iterator[str]:
     for server in run.servers_of(MODEL_TIER):
         for key, given in server.settings.items():
             urls = given if isinstance(given, list) else [given]
-            hosts = [_split(url, server, key).hostname or "" for url in urls] if key.endswith("base_url") else []
-            if any(map(is_loopback, hosts)):
+            is_endpoint = key.endswith("base_url")
+            if is_endpoint and any(is_loopback(endpoint_parts(url, server, key).hostname or "") for url in urls):
                 yield (
                     f"note: {server.name}: {key} is {given}, which in a container is the container itself. Set an "
                     "address that the containers can reach"

@@ -173,3 +173,11 @@ def test_server_death_while_waiting_ends_the_run(workplace, silent_port):
     finished = command.wait()
     assert finished.code == 1
     assert "Error: server 'policy_model' was ended by SIGKILL" in finished.err
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000x/v1", "http://[::1/v1"])
+def test_endpoint_address_that_cannot_be_split_is_reported(workplace, url):
+    words = ("+policy_api_key=none", "+policy_model_name=none", MODEL, HEAD)
+    finished = workplace.run("ng_run", f"+policy_base_url='{url}'", *words)
+    assert (finished.code, finished.err.count("\n")) == (1, 1)
+    assert f"openai_base_url is '{url}', which is not a valid URL (" in finished.err
