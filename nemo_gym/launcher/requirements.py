@@ -148,9 +148,10 @@ def _of_lines(lines: list[_Line]) -> Requirements:
 
 def _located(line: _Line) -> str:
     """Return the line with an absolute path, because installers read the lines from another folder."""
-    option = _FILE.fullmatch(line.text)
-    path = line.file.parent / option["path"] if option else None
-    return f"{option['option']} {path.resolve()}" if option and path and path.exists() else line.text
+    found = _FILE.fullmatch(line.text)
+    if found and (path := line.file.parent / found["path"]).exists():
+        return f"{found['option']} {path.resolve()}"
+    return line.text
 
 
 def _is_address(text: str) -> bool:

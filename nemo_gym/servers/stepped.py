@@ -144,19 +144,16 @@ class SteppedResourcesServer(SimpleResourcesServer):
             progress = _progress(self, request)
             # Mark the session as in use, because the method itself may have no `SessionState`.
             with sessions.in_use(session_id_of(request)):
-                return await take_turn(progress, request, arguments)
-
-        async def take_turn(progress: _Progress, request: Request, arguments: dict[str, object]) -> Response:
-            request_id = (await request.json()).get(STEP_REQUEST_ID_KEY)
-            async with progress.turn:
-                if request_id is not None and request_id == progress.step_request_id:
-                    return WrittenJson(progress.step_answer)
-                _check_is_running(self, progress)
-                answer = _step_answer(self, await handler.call(request, sessions, arguments))
-                response = _json(answer)
-                progress.has_ended = answer.terminated or answer.truncated
-                progress.step_request_id, progress.step_answer = request_id, bytes(response.body)
-                return response
+                request_id = (await request.json()).get(STEP_REQUEST_ID_KEY)
+                async with progress.turn:
+                    if request_id is not None and request_id == progress.step_request_id:
+                        return WrittenJson(progress.step_answer)
+                    _check_is_running(self, progress)
+                    answer = _step_answer(self, await handler.call(request, sessions, arguments))
+                    response = _json(answer)
+                    progress.has_ended = answer.terminated or answer.truncated
+                    progress.step_request_id, progress.step_answer = request_id, bytes(response.body)
+                    return response
 
         return endpoint_of(handler, step, returns=BaseStepResponse)
 
