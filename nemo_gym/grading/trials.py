@@ -134,7 +134,7 @@ def _tried(job: Job, number: int, text: str) -> Report:
         if as_program:
             os.dup2(output, 1)
             _fresh_streams()
-            _execute(job["sources"], "__main__")
+            _execute(job["sources"], _module("__main__"))
         else:
             arguments = [json.loads(line) for line in text.split("\n") if line.strip()]
             value = _function(job)(*arguments)
@@ -266,21 +266,26 @@ def _filter_calls(program: bytes) -> None:
         raise OSError(ctypes.get_errno(), "the seccomp filter cannot be installed")
 
 
-def _execute(sources: Iterable[tuple[str, str]], name: str) -> dict[str, object]:
+def _module(name: str) -> dict[str, object]:
+    """Create a module, and return its names."""
     module = types.ModuleType(name)
     module.__dict__["__builtins__"] = builtins
     sys.modules[name] = module
-    for file, source in sources:
-        exec(compile(source, file, "exec", dont_inherit=True), module.__dict__)
     return module.__dict__
 
 
+def _execute(sources: Iterable[tuple[str, str]], names: dict[str, object]) -> None:
+    for file, source in sources:
+        exec(compile(source, file, "exec", dont_inherit=True), names)
+
+
 def _function(job: Job) -> Callable[..., object]:
-    prelude, wanted = ("<prelude>", FUNCTION_PRELUDE), job["function"]
-    imported = _execute([prelude], "answer").get(wanted)
-    names = _execute([prelude, *job["sources"]], "answer")
-    found, solution = names.get(wanted), names.get("Solution")
+    names, wanted = _module("answer"), job["function"]
+    _execute([("<prelude>", FUNCTION_PRELUDE)], names)
     # The prelude also defines names that problems use for their functions, such as `merge` and `compress`.
+    imported = names.get(wanted)
+    _execute(job["sources"], names)
+    found, solution = names.get(wanted), names.get("Solution")
     if found is imported:
         found = None
     if found is None and isinstance(solution, type):
