@@ -65,8 +65,12 @@ async def to_the_end(cleanup: Coroutine[object, object, None]) -> None:
 
 
 def time_left_for_callee(left_s: float) -> float:
-    """Return a little less than the time left, so that the callee times out first and reports what it waited for."""
-    return left_s - min(0.5, 0.05 * left_s)
+    """Return a little less than the time left, so that the callee times out first and reports what it waited for.
+
+    The difference must be longer than a busy event loop's delay. Otherwise the caller times out first, and its failure
+    does not have the callee's reason.
+    """
+    return left_s - min(2.0, 0.05 * left_s)
 
 
 def read_time_left(value: bytes) -> float | None:
