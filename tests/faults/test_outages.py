@@ -61,7 +61,7 @@ def test_brief_connection_refusal_fails_no_rollout(tiers, collect_rows, row_of, 
     ],
 )
 def test_missing_server_fails_its_rollouts_with_the_reason(tiers, collect_rows, row_of, place, cause, tier, pattern):
-    # An agent answers at least 5 % before the deadline, so that its own message arrives in time.
+    # An agent answers 5 % of the time before the deadline, so that its own message arrives in time.
     limit_s = {"to-agent": 2.0, "to-endpoint": 20.0}.get(place, 10.0)
     with refusing(tiers, place, limit_s + 0.5):
         collected = collect_rows([row_of(f"{place}-gone", grade="judge")], rollout_timeout_s=limit_s)
