@@ -1,4 +1,4 @@
-"""A conversing agent of one's own: tools, turns, grading and fields added to the row are built in."""
+"""A subclass of the conversing agent, which brings tools, turns, grading and the fields added to the row."""
 
 from __future__ import annotations
 

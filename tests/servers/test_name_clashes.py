@@ -256,7 +256,7 @@ def test_prefixed_agent_route_has_rollout_id_as_parameter(segment):
 
 
 class HelpersOfItsOwn(SimpleAgent):
-    """Has helpers with the names of our functions."""
+    """A server whose methods have the names of our functions."""
 
     def refuse(self) -> None:
         raise AssertionError("only the folder itself may call this")

@@ -87,14 +87,14 @@ async def test_the_head_server_refuses_web_pages():
             assert (await client.get(url, headers=headers)).status_code == status, headers
 
 
-async def test_public_server_is_called_by_any_name():
+async def test_public_server_accepts_any_host_name():
     server = make_server(Plain, name="plain", host="0.0.0.0")
     for headers, status in (({"host": "node-17.cluster"}, 200), ({"origin": "http://evil.example"}, 403)):
         (answer,) = await statuses(server, headers, "/tools")
         assert answer.status_code == status, headers
 
 
-async def test_in_process_clients_use_any_name(plain):
+async def test_in_process_client_may_use_any_host_name(plain):
     app = plain.setup_webserver()
     plain.setup_call_layer(app)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://testserver") as client:

@@ -1,4 +1,4 @@
-"""Collections that are spoken to while they run."""
+"""Running collections that tests send commands to."""
 
 from __future__ import annotations
 
