@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Self
 from urllib.parse import parse_qsl
 
@@ -70,9 +70,6 @@ class Filter:
     def is_empty(self) -> bool:
         """Whether the filter selects every rollout."""
         return self == type(self)()
-
-    def without_words(self) -> Self:
-        return replace(self, words=None)
 
 
 def filter_of(request: Request) -> Filter:
