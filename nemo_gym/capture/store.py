@@ -63,6 +63,9 @@ class CaptureStore:
     def mark_incomplete(self, rollout_id: str, reason: str = "") -> None:
         self._append(self.incomplete_path_for(rollout_id), b" ".join(reason.encode().split()) + b"\n")
 
+    def is_incomplete(self, rollout_id: str) -> bool:
+        return self.incomplete_path_for(rollout_id).exists()
+
     def record(self, rollout_id: str, record: Mapping[str, object]) -> None:
         """Append one call completely or not at all. Raise `OSError` if it cannot be written."""
         was_torn = self._append(self.path_for(rollout_id), dump_line(dict(record)))

@@ -279,7 +279,7 @@ async def test_app_sees_path_without_prefix(store):
 def test_write_error_does_not_fail_the_call(client, store):
     store.path_for("2-1").mkdir(parents=True)
     assert client.post("/ng-rollout/2-1/v1/responses", json={"input": "hi"}).status_code == 200
-    assert store.incomplete_path_for("2-1").exists()
+    assert store.is_incomplete("2-1")
 
 
 @pytest.mark.parametrize("config", [{}, {"observability_enabled": False, "model_call_capture_dir": "/nowhere"}])

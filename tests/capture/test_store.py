@@ -91,20 +91,21 @@ def test_torn_line_is_skipped_and_reported(store):
     with store.path_for("1-0").open("ab") as file:
         file.write(b'{"model_call_id": "to')
     assert store.read_available("1-0") == ([(0, {"model_call_id": "first"})], 1)
-    assert not store.incomplete_path_for("1-0").exists()
+    assert not store.is_incomplete("1-0")
     store.record("1-0", {"model_call_id": "last"})
     assert store.read_available("1-0") == ([(0, {"model_call_id": "first"}), (2, {"model_call_id": "last"})], 1)
-    assert store.incomplete_path_for("1-0").exists()
+    assert store.is_incomplete("1-0")
     with pytest.raises(DataError, match=r"1-0\.capture\.jsonl:2: "):
         store.read("1-0")
 
 
 def test_rollout_is_complete_until_marked(store):
-    assert not store.incomplete_path_for("1-0").exists()
+    assert not store.is_incomplete("1-0")
     store.mark_incomplete("1-0")
+    assert store.is_incomplete("1-0")
     assert store.incomplete_path_for("1-0") == store.root / "1-0.capture.incomplete"
     assert store.incomplete_path_for("1-0").exists()
-    assert not store.incomplete_path_for("1-1").exists()
+    assert not store.is_incomplete("1-1")
 
 
 @each_case("rollout_id", ["../1-0", "..", ".", "", "a/b", "/etc/passwd", "a\n", "a\0b", "-a", "ä"])
