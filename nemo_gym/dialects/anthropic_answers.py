@@ -36,10 +36,19 @@ INCOMPLETE_REASONS = {
     PAUSED: "max_output_tokens", "refusal": "content_filter",
 }  # fmt: skip
 """Reasons of incomplete responses, by stop reason. All other stop reasons mean that the answer is complete."""
+STOP_REASONS = (*INCOMPLETE_REASONS, "end_turn", "stop_sequence", "tool_use")
 
 
 def response_of_message(message: JsonObject, params: ResponseCreateParams) -> Response:
-    """Convert a Messages answer to the response for the request `params`. Raise `DataError` for invalid content."""
+    """Convert a Messages answer to the response for the request `params`.
+
+    Raise `DataError` for invalid content, and for an answer without content if its stop reason is unknown or missing.
+    """
+    if message.get("content") == [] and message.get("stop_reason") not in STOP_REASONS:
+        raise DataError(
+            f"the endpoint returned an empty answer with the stop_reason {message.get('stop_reason')!r}, so the model "
+            "may have failed. The endpoint's log may have the cause."
+        )
     reason = INCOMPLETE_REASONS.get(message.get("stop_reason") or "")
     status: Status = "incomplete" if reason else "completed"
     output = items_of_content(_blocks(message))

@@ -15,10 +15,10 @@ from nemo_gym.http.external import (
     AnswerT,
     ExternalSession,
     Limits,
-    as_written,
     external_session,
     parsed,
 )
+from nemo_gym.http.failed_responses import parsed_response, written_response
 from nemo_gym.http.reply_cache import current_cache
 from nemo_gym.http.retries import RATE_LIMIT_ERROR_CODES, RETRIED, RETRY_ERROR_CODES, RetryPolicy
 from nemo_gym.jsonl import JsonObject, dump_json, dump_up_to
@@ -69,7 +69,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
         return await self._call("POST", "/completions", kwargs)
 
     async def create_response(self, **kwargs: object) -> JsonObject:
-        return await self._call("POST", "/responses", kwargs)
+        return await self._call("POST", "/responses", kwargs, read=parsed_response)
 
     async def create_message(
         self, *, read: Callable[[bytes], JsonObject | None] = parsed, **kwargs: object
@@ -78,12 +78,12 @@ class NeMoGymAsyncOpenAI(BaseModel):
         return await self._call("POST", "/messages", kwargs, read=read)
 
     async def ask(self, path: str, asked: JsonObject, items: bytes | memoryview) -> bytes:
-        """Call `POST /<path>` with the JSON text `items` as `input`. Return the reply as JSON text, unparsed."""
+        """Call `POST /<path>` with the JSON text `items` as `input`. Return the response as JSON text, unparsed."""
         policy = self._policy()
         body = b"".join((dump_up_to("input", _with_model(asked, policy)), items, b"}"))
         # Free the items, which are as large as the body.
         del items
-        return await self._answer("POST", f"{self._base_for(policy)}/{path}", body, as_written, policy)
+        return await self._answer("POST", f"{self._base_for(policy)}/{path}", body, written_response, policy)
 
     async def create_tokenize(self, **kwargs: object) -> JsonObject:
         """Call `POST /tokenize`, which vLLM serves outside `/v1`."""

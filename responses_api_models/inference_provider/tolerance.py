@@ -7,18 +7,11 @@ import orjson
 from nemo_gym import EndpointError
 from nemo_gym.jsonl import JsonObject
 
-FINISH_REASONS = {
-    "eos": "stop", "eos_token": "stop", "end_turn": "stop", "stop_sequence": "stop", "complete": "stop",
-    "completed": "stop", "finished": "stop", "stop": "stop", "max_tokens": "length", "max_length": "length",
-    "model_length": "length", "length": "length", "tool_calls": "tool_calls", "tool_use": "tool_calls",
-    "tool_call": "tool_calls", "function_call": "tool_calls", "content_filter": "content_filter",
-    "safety": "content_filter", "recitation": "content_filter", "sensitive": "content_filter",
-}  # fmt: skip
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 
 def tidied(completion: JsonObject, model: str) -> JsonObject:
-    """Return a completion with all required fields, known finish reasons and an id for each tool call.
+    """Return a completion with an id for each tool call and all required fields, except for the finish reasons.
 
     Raise `EndpointError` if the provider reports an error with status 200.
     """
@@ -62,9 +55,7 @@ def _choice(index: int, choice: JsonObject) -> JsonObject:
             message["reasoning_content"] = thoughts
     else:
         message.setdefault("content", None)
-    reason = str(choice.get("finish_reason") or "stop").lower()
-    finish = FINISH_REASONS.get(reason, "stop")
-    return {**choice, "index": choice.get("index", index), "message": message, "finish_reason": finish}
+    return {**choice, "index": choice.get("index", index), "message": message}
 
 
 def _call(call: JsonObject) -> JsonObject:

@@ -28,11 +28,11 @@ from nemo_gym import (
     find_path,
 )
 from nemo_gym.dialects.chat import ResponsesConverter
-from nemo_gym.dialects.failed_responses import check_succeeded
 from nemo_gym.jsonl import JsonObject
 from responses_api_models.vllm_model.audio import KEYS as AUDIO_KEYS
 from responses_api_models.vllm_model.audio import with_audio
 from responses_api_models.vllm_model.completions import complete_prompt
+from responses_api_models.vllm_model.finish_reasons import standard_reason
 from responses_api_models.vllm_model.reasoning import SentReasoning, check_single_reasoning, with_sent_reasoning
 from responses_api_models.vllm_model.sampling import as_sampled, checked, layered, overridden
 from responses_api_models.vllm_model.templates import NO_SUCH_ROUTE, EngineTemplate, LocalTemplate
@@ -42,8 +42,6 @@ CONTEXT_OVERFLOW = re.compile(r"context[ _](length|window)|max_model_len|maximum
 LENGTH_LIMIT = re.compile(r"max_(completion_|new_)?tokens", re.IGNORECASE)
 REJECTED_FIELD = re.compile(r"unsupported|unrecognized|unknown|not (supported|permitted)|range of", re.IGNORECASE)
 """A regex for errors about a field or its allowed values. They do not depend on the length of the conversation."""
-BROKEN_OFF = ("abort", "error")
-"""The finish reasons of answers that the engine stopped, for example to load new weights."""
 HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 PER_REQUEST = ("extra_body", "chat_template_kwargs")
@@ -240,18 +238,11 @@ class VLLMModel(SimpleResponsesAPIModel):
             return self._cut_off_at_once()
         if not completion.get("choices"):
             raise DataError(f"{endpoint.url} returned a completion without choices")
-        reasons = (choice.get("finish_reason") for choice in completion["choices"])
-        broken_off = next((reason for reason in reasons if reason in BROKEN_OFF), None)
-        if broken_off is not None:
-            raise DataError(
-                f"{endpoint.url} stopped before the end of an answer, with the finish_reason '{broken_off}'. The "
-                "engine's log may have the cause."
-            )
+        for choice in completion["choices"]:
+            choice["finish_reason"] = standard_reason(choice, endpoint.url)
         if self.config.return_token_id_information:
             prompt = await self._prompt_tokens(endpoint, fields) if lacks_prompt_tokens(completion) else None
             move_tokens_into_messages(completion, prompt, keeps_logprobs=bool(body.logprobs))
-        for choice in completion["choices"]:
-            choice["finish_reason"] = choice.get("finish_reason") or "stop"
         return completion
 
     async def _respond(
@@ -282,7 +273,6 @@ class VLLMModel(SimpleResponsesAPIModel):
             if not _is_overflow(error):
                 raise
             return self.converter.chat_completion_to_response(body, self._cut_off_at_once())
-        check_succeeded(answer, endpoint.url)
         return NeMoGymResponse.model_validate({"created_at": 0, "model": self._model, **answer})
 
     @property

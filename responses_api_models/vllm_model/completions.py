@@ -77,10 +77,10 @@ def _params(fields: JsonObject, prompt: Prompt) -> JsonObject:
 
 
 def _choice(choice: JsonObject, fields: JsonObject, opening: str) -> JsonObject:
-    text, finish = choice["text"], choice.get("finish_reason") or "stop"
+    text, finish = choice["text"], choice.get("finish_reason")
     untagged = "<think>" not in text and "</think>" not in text
     message = _message(opening + text if untagged else text, fields)
-    if message.get("tool_calls") and finish == "stop":
+    if message.get("tool_calls") and finish in (None, "stop"):
         finish = "tool_calls"
     if choice.get("prompt_token_ids") is not None:
         message["prompt_token_ids"] = choice["prompt_token_ids"]

@@ -229,13 +229,29 @@ async def completions(request: Request) -> Response:
     )
 
 
+def failure_of(model: str) -> dict | None:
+    """Return the error of a response to `failed:<error code>` or `failed:<error code>:<how often>:<series>`."""
+    kind, *arguments = model.split(":")
+    if kind != "failed":
+        return None
+    if len(arguments) > 1:
+        failures_left.setdefault(model, int(arguments[1]))
+        if failures_left[model] == 0:
+            return None
+        failures_left[model] -= 1
+    return {"code": arguments[0], "message": "The model crashed."}
+
+
 async def responses(request: Request) -> Response:
     body = await request.json()
     failed = await misbehave(body["model"], request)
     if failed is not None:
         return failed
-    if body["model"].startswith("failed:"):  # failed:<error code>
-        failure = {"code": body["model"].partition(":")[2], "message": "The model crashed."}
+    if body["model"].startswith("unfinished:"):  # unfinished:<status>
+        status = body["model"].partition(":")[2]
+        return JSONResponse({"id": "resp_1", "object": "response", "status": status, "output": [], "error": None})
+    failure = failure_of(body["model"])
+    if failure is not None:
         ended = {"id": "resp_1", "object": "response", "created_at": 1700000000, "model": body["model"], "output": []}
         return JSONResponse({**ended, "status": "failed", "error": failure})
     asked = body["input"] if isinstance(body["input"], str) else last_text(body["input"])

@@ -171,6 +171,7 @@ async def test_brief_failure_is_retried(anthropic_endpoint, seen, fault):
         ),
         ("fails-in-stream:invalid_request_error", 502, "invalid_request_error: Overloaded$"),
         ("not-json", 502, "not a JSON object"),
+        ("mute", 502, "returned an empty answer with the stop_reason None"),
     ],
 )
 async def test_lasting_failure_fails_the_rollout(anthropic_endpoint, model, status, error):

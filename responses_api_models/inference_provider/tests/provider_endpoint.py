@@ -41,6 +41,13 @@ COMPLETIONS = {
     },
     "max_length": {"choices": [{"message": {"content": "It be"}, "finish_reason": "MAX_TOKENS"}]},
     "sensitive": {"choices": [{"message": {"content": ""}, "finish_reason": "sensitive"}]},
+    "overflow": {"choices": [{"message": {"content": "It"}, "finish_reason": "model_context_window_exceeded"}]},
+    "malformed": {
+        "choices": [{"message": {"content": ""}, "finish_reason": "function_call_filter: MALFORMED_FUNCTION_CALL"}]
+    },
+    "unclear": {"choices": [{"message": {"content": "Hi"}, "finish_reason": "because"}]},
+    "mute": {"choices": [{"message": {"content": None}, "finish_reason": None}]},
+    "network": {"choices": [{"message": {"content": "It be"}, "finish_reason": "network_error"}]},
     "error-200": {"error": {"message": "The upstream is overloaded.", "code": 429}},
     "broken-off": {
         "choices": [{"message": {"content": "It"}, "finish_reason": "error", "error": {"message": "Lost."}}]

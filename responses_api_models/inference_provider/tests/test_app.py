@@ -60,6 +60,7 @@ ZERO_DETAILS = {
         ("plain", ["message"], "Hi", 7),
         ("bare", ["message"], "Hi", None),
         ("eos", ["message"], "Hi", None),
+        ("unclear", ["message"], "Hi", None),
         ("half-usage", ["message"], "Hi", 7),
         ("null-content", ["message"], "", None),
         ("no-content", ["function_call"], "", None),
@@ -91,7 +92,15 @@ async def test_odd_completion_is_accepted_by_both_routes(provider, model, kinds,
         assert completion.choices[0].message.content == "<think>6·7</think>42"
 
 
-@pytest.mark.parametrize(("model", "reason"), [("max_length", "max_output_tokens"), ("sensitive", "content_filter")])
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ("max_length", "max_output_tokens"),
+        ("overflow", "max_output_tokens"),
+        ("sensitive", "content_filter"),
+        ("malformed", "content_filter"),
+    ],
+)
 async def test_odd_finish_reason_marks_an_incomplete_answer(provider, model, reason):
     async with policy(provider, model) as client:
         response = await client.responses.create(model="ignored", input="Hello")
@@ -146,6 +155,8 @@ async def test_responses_are_forwarded_if_chosen(provider, seen):
         ("busy", 503, r"answered 429.*\(tried 3 times\)"),
         ("error-200", 503, "error instead of a completion: The upstream is overloaded"),
         ("broken-off", 502, r"error instead of a completion: Lost\."),
+        ("network", 502, "stopped before the end of an answer, with the finish_reason 'network_error'"),
+        ("mute", 502, "returned an empty answer without a finish_reason"),
     ],
 )
 async def test_provider_failure_fails_the_rollout(provider, model, status, error):

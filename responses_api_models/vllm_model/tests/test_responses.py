@@ -75,7 +75,7 @@ async def test_conversation_beyond_the_context_is_incomplete(endpoint):
         ("status:404", {}, "/v1/responses answered 404"),
         ("not-json", {}, "not a JSON object"),
         ("no-choice", {}, "output"),
-        ("failed:server_error", {}, "/v1 sent a response with the status 'failed': The model crashed"),
+        ("failed:invalid_prompt", {}, "/v1/responses sent a response with the status 'failed': The model crashed"),
         ("echo", {"metadata": {"audio_data": "AAAA"}}, "metadata.audio_data cannot be sent to /responses"),
         ("echo", {"metadata": {"extra_body": "{"}}, r"metadata\.extra_body of the request is not JSON"),
     ],
