@@ -44,6 +44,10 @@ class WorkerNotStarted(WorkerFailed):
     """An error for a worker that did not start, or did not begin the job. The job is not at fault."""
 
 
+class _IdleWorkerLost(WorkerNotStarted):
+    """An error for a worker that ended after its previous job, before it began this one."""
+
+
 class WorkersBusy(WorkerFailed):
     """An error for a job that was rejected because the pool's queue is full."""
 
@@ -146,6 +150,7 @@ class _Worker:
         return answer
 
     def _begin(self, name: str, pickled: bytes, deadline_s: float) -> bytes:
+        was_idle = self._is_ready
         try:
             if not self._is_ready:
                 self._receive(START_LIMIT_S, f"a worker for {name} did not start")
@@ -154,7 +159,8 @@ class _Worker:
             self._send(pickled)
             return self._receive(START_LIMIT_S, f"{name} did not begin")
         except WorkerFailed as error:
-            raise WorkerNotStarted(str(error)) from error
+            is_lost = was_idle and isinstance(error, WorkerCrashed)
+            raise (_IdleWorkerLost if is_lost else WorkerNotStarted)(str(error)) from error
 
     def _send(self, message: bytes) -> None:
         # Ignore the error here: if the worker has died, the next read reports it.
@@ -191,9 +197,9 @@ class _Workers:
         self._idle: list[_Worker] = []
         self.all: list[_Worker] = []
 
-    def take(self, settings: Mapping[str, object]) -> _Worker:
+    def take(self, settings: Mapping[str, object], *, is_new: bool = False) -> _Worker:
         with self._lock:
-            if self._idle:
+            if self._idle and not is_new:
                 return self._idle.pop()
             started = _Worker(settings)
             self.all.append(started)
@@ -205,10 +211,13 @@ class _Workers:
             if used in self.all:
                 self._idle.append(used)
 
-    def drop(self, ended: _Worker) -> None:
+    def drop(self, ended: _Worker) -> bool:
+        """Remove a worker from the pool. Return False if `end_all` has removed it."""
         with self._lock:
-            if ended in self.all:
+            is_ours = ended in self.all
+            if is_ours:
                 self.all.remove(ended)
+            return is_ours
 
     def end_all(self) -> None:
         with self._lock:
@@ -220,7 +229,14 @@ class _Workers:
 def _do(workers: _Workers, settings: Mapping[str, object], name: str, pickled: bytes, deadline_s: float) -> Any:
     taken = workers.take(settings)
     try:
-        return taken.call(name, pickled, deadline_s)
+        try:
+            return taken.call(name, pickled, deadline_s)
+        except _IdleWorkerLost:
+            # The job has not begun, so it cannot run twice. A closed pool must not start another worker for it.
+            if not workers.drop(taken):
+                raise
+            taken = workers.take(settings, is_new=True)
+            return taken.call(name, pickled, deadline_s)
     except WorkerFailed:
         workers.drop(taken)
         raise
