@@ -11,6 +11,7 @@ from fastapi import HTTPException
 
 from nemo_gym.jsonl import dump_line, read_rows
 from nemo_gym.schemas.row import TaskKey
+from nemo_gym.viewer import rollout
 from nemo_gym.viewer.rollout import place_of
 from nemo_gym.viewer.routes_rollouts import Asked, raw
 from tests.viewer.rollout_api import Api
@@ -156,6 +157,17 @@ def test_all_repeats_of_a_task_are_shown(tmp_path: Path):
     assert [each["repeat"] for each in found["repeats"]] == list(range(16))
     assert [each["reward"] for each in found["all"]] == list(range(20))
     assert (found["repeats"][3]["items"][-1]["parts"][0]["text"], found["title"]) == ("3", "A question")
+
+
+def test_large_repeat_does_not_hide_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rollout, "LARGEST_RECORD", 5_000)
+    results = [scored(row(0, repeat), said("x" * (10_000 if repeat == 1 else 10))) for repeat in range(3)]
+    with open_run(tmp_path, *results) as api:
+        found = api.get("task", task=0)
+        problem = api.get("rollout", 409, task=0, repeat=1)["detail"]
+    assert [each["repeat"] for each in found["repeats"]] == [0, 2]
+    assert [each["repeat"] for each in found["all"]] == [0, 1, 2]
+    assert "x.jsonl:2: the record has" in problem
 
 
 def test_media_are_served_with_their_own_type(tmp_path: Path):

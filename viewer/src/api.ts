@@ -280,7 +280,10 @@ export interface Tokens {
   problem: string | null;
 }
 
-/** GET /api/task?run=&task=: all repeats of a task, at most 16 with their items. */
+/**
+ * GET /api/task?run=&task=: all repeats of a task, at most 16 with their items. `repeats` leaves out those that cannot be
+ * shown; /api/rollout returns the reason.
+ */
 export interface TaskPage {
   run: string;
   task: number;

@@ -12,6 +12,7 @@ from tests.viewer.pages.table import count_of, counted
 expect = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed").expect
 
 HUGE = 200_000_000
+TOO_MANY_VALUES = "," * 20_000_001
 
 
 def rollout(task=0, text="Hello.", **fields):
@@ -42,6 +43,7 @@ def damaged(open_site, tmp_path_factory):
             rollout(response={"output": [{"type": 5}, "x", None]}, responses_create_params=3),
         ),
         "rewritten": good,
+        "crowded": lines(*(rollout(_ng_rollout_index=n, x=TOO_MANY_VALUES if n == 1 else n) for n in range(3))),
     }  # fmt: skip
     for name, content in files.items():
         (folder / f"{name}.jsonl").write_bytes(content)
@@ -71,7 +73,7 @@ def is_shown(page):
 def test_every_page_of_damaged_runs_shows_something(damaged, page):
     page.watch.expected_statuses = {400, 404, 409}
     names = sorted(run["name"] for run in damaged.get("runs")["runs"])
-    assert names == ["binary", "empty", "foreign", "huge", "rewritten", "torn", "wrong"]
+    assert names == ["binary", "crowded", "empty", "foreign", "huge", "rewritten", "torn", "wrong"]
     for name in names:
         for path in ("overview", "rollouts", "rollout/0/0", "task/0", "live"):
             damaged.open(page, name, path)
@@ -105,6 +107,13 @@ def test_line_of_200_megabytes_does_not_stop_the_page(damaged, page):
     page.get_by_role("link", name="Previous").click()
     expect(page.get_by_role("main")).to_contain_text(re.compile("xxxx|too large|too long|200"))
     is_shown(page)
+
+
+def test_crowded_repeat_does_not_hide_the_others(damaged, page):
+    page.watch.expected_statuses = {409}
+    damaged.open(page, "crowded", "task/0", "show=0,1,2")
+    expect(page.get_by_role("columnheader")).to_have_count(2)
+    expect(page.get_by_role("alert")).to_contain_text(re.compile(r"^Repeat 1: .*crowded\.jsonl:2: the record"))
 
 
 def test_rewritten_file_is_read_again(damaged, page):
