@@ -7,11 +7,13 @@ import importlib.util
 import logging
 import os
 import re
+from collections.abc import Callable
+from fractions import Fraction
 from typing import NamedTuple
 
 from nemo_gym.errors import LaunchError
 from nemo_gym.grading.conclusions import concluded
-from nemo_gym.grading.numbers import CHANGES_VALUE, number_in, same_number
+from nemo_gym.grading.numbers import CHANGES_VALUE, Number, number_in, same_number
 from nemo_gym.grading.text import last_boxes, normalised, strip_reasoning, unwrapped
 from nemo_gym.grading.workers import WorkerCrashed, WorkerPool, WorkerTimedOut
 
@@ -51,6 +53,7 @@ _LIST = re.compile(r",|\\pm|±|(?<![\\A-Za-z])(?:or|and)(?![A-Za-z])", re.IGNORE
 _BASE = re.compile(r"(?<![A-Za-z\d])[\dA-F]*\d\s*\)?\s*_\s*(?:\{([^{}]*)\}|(\w))")
 """A number with a base, such as `101_2`. math-verify ignores the base."""
 _EQUALS = re.compile(r"(?<![<>!:\\])=")
+_APPROXIMATES = re.compile(r"\\approx(?:eq)?(?![A-Za-z])|≈")
 _NUMERAL = re.compile(r"\d+(?:[.,]\d+)*")
 _GROUPED = re.compile(r"(?<![\d.,(\[])\d{1,3}(?:,\d{3})+(?![\d,])")
 """A number with thousands separators. math-verify would parse it as a list."""
@@ -58,6 +61,8 @@ _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 PROSE_WORDS = 3
 """An expected answer of at least this many words is a statement, not an expression. math-verify is not used for
 statements, because it would compare only the formulas in them."""
+_NOTE = re.compile(r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\\[lc]?dots(?![A-Za-z])|\.\.\.|…")
+"""A text or an ellipsis after a rounded number."""
 _COMMAND = re.compile(r"\\(?:text|mathrm|mbox|textbf)\s*\{[^{}]*\}|\\[A-Za-z]+")
 
 
@@ -115,6 +120,12 @@ class MathEquality:
             compared = await self._compare_value(expected, part)
             if not compared.is_equal:
                 return Comparison(False, answer, compared.undecided)
+        for part in _approximations(expected, answer):
+            compared = await self._compare_value(expected, part)
+            if not compared.is_equal:
+                compared = await self._in_worker(compare_rounded, expected, part)
+            if not compared.is_equal:
+                return Comparison(False, answer, compared.undecided)
         return Comparison(True, answer)
 
     async def _compare_value(self, expected: str, answer: str) -> Comparison:
@@ -123,10 +134,13 @@ class MathEquality:
             return Comparison(decided, answer)
         if not _may_equal(expected, answer):
             return Comparison(False, answer)
+        return await self._in_worker(compare_by_library, expected, boxed(answer))
+
+    async def _in_worker(self, compare: Callable[[str, str], Comparison], expected: str, text: str) -> Comparison:
         try:
-            return await self._workers.run(compare_by_library, expected, boxed(answer))
+            return await self._workers.run(compare, expected, text)
         except (WorkerTimedOut, WorkerCrashed) as error:
-            return Comparison(False, answer, undecided=str(error))
+            return Comparison(False, text, undecided=str(error))
 
     def close(self) -> None:
         """Kill the workers. A later comparison starts new ones."""
@@ -157,6 +171,34 @@ def compare_by_library(expected: str, text: str) -> Comparison:
     if not found:
         return Comparison(False, None)
     return Comparison(bool(library.verify(gold, found, timeout_seconds=None)), str(found[-1]))
+
+
+def compare_rounded(expected: str, text: str) -> Comparison:
+    """Return whether a number differs from the expected value by less than one unit of its last written digit.
+
+    Call this function in a worker, because math-verify may never return.
+    """
+    rounded = number_in(text) or number_in(_NOTE.sub(" ", text))
+    if rounded is None or (rounded.value * Fraction(10) ** rounded.decimals).denominator != 1:
+        return Comparison(False, text)
+    exact = number_in(expected)
+    value = _value_by_library(expected) if exact is None else _share(exact)
+    unit = Fraction(10) ** -rounded.decimals / (100 if rounded.is_percent else 1)
+    return Comparison(value is not None and abs(value - _share(rounded)) < unit, text)
+
+
+def _share(number: Number) -> Fraction:
+    return number.value / 100 if number.is_percent else number.value
+
+
+def _value_by_library(expression: str) -> Fraction | None:
+    """Return the value of an expression. Return None if it is not a single real number."""
+    library = importlib.import_module(LIBRARY)
+    found = library.parse(boxed(_ungrouped(expression)), [library.LatexExtractionConfig()], parsing_timeout=None)
+    try:
+        return Fraction(float(found[0]))
+    except (IndexError, TypeError, ValueError, OverflowError):
+        return None
 
 
 def _answers_in(text: str) -> list[str]:
@@ -201,12 +243,23 @@ def _constants(expected: str, answer: str) -> list[str]:
     sides = _EQUALS.split(answer)
     if len(sides) == 1 or _EQUALS.search(expected):
         return []
-    plain = [_COMMAND.sub(" ", side) for side in sides]
-    return [
-        side
-        for side, rest in zip(sides, plain, strict=True)
-        if re.search(r"\d", rest) and not re.search("[A-Za-z]", rest)
-    ]
+    return [side for side in sides if _is_constant(side)]
+
+
+def _approximations(expected: str, answer: str) -> list[str]:
+    """Return the constant values after the signs `≈` of an answer. Each must equal the expected value or its rounding.
+
+    If the expected answer also has such a sign, or is a list, return an empty list.
+    """
+    if _APPROXIMATES.search(expected) or _LIST.search(_ungrouped(expected)):
+        return []
+    sides = [_EQUALS.split(side)[0] for side in _APPROXIMATES.split(answer)[1:]]
+    return [side for side in sides if _is_constant(side) or number_in(side) is not None]
+
+
+def _is_constant(side: str) -> bool:
+    plain = _COMMAND.sub(" ", side)
+    return re.search(r"\d", plain) is not None and re.search("[A-Za-z]", plain) is None
 
 
 def _may_equal(expected: str, answer: str) -> bool:

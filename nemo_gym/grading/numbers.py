@@ -39,6 +39,7 @@ CHANGES_VALUE = re.compile(
 _SPACE = re.compile(r"\\[,;:!> ]|\\q?quad(?![A-Za-z])|~")
 _DROPPED = re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])|\\?\$|[€£¥]|\{\}|\\[()\[\]]")
 _TEXT = re.compile(r"\\(?:text|textbf|textrm|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
+_SPACE_BEFORE_POWER = re.compile(r"\s+(?=\^)")
 _COMMA = re.compile(r"\{,\}")
 _FRACTION = re.compile(r"\\[dtc]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))")
 _POWER = re.compile(r"\s*(?:\\times|\\cdot|×|\*)\s*10\s*\^\s*(?:\{\s*([-+]?\d+)\s*\}|([-+]?\d+))")
@@ -75,6 +76,7 @@ class Number(NamedTuple):
     unit: str
     """The unit in lower case and without a plural s, or an empty string."""
     decimals: int
+    """The number of decimal places. It is negative if the last written digit has a higher place value than 1."""
 
 
 def number_in(text: str) -> Number | None:
@@ -129,14 +131,15 @@ def _words(text: str) -> set[str]:
 
 
 def _rounds_to(exact: Number, rounded: Number) -> bool:
+    if rounded.decimals < ROUNDED_DIGITS:
+        return False
     digits = len(str(abs(int(rounded.value * 10**rounded.decimals))))
-    is_precise = rounded.decimals >= ROUNDED_DIGITS and digits >= SIGNIFICANT_DIGITS
-    return is_precise and round(exact.value, rounded.decimals) == rounded.value
+    return digits >= SIGNIFICANT_DIGITS and round(exact.value, rounded.decimals) == rounded.value
 
 
 def _without_latex(text: str) -> str:
     """Replace LaTeX notation of numbers with plain text."""
-    plain = _TEXT.sub(r" \1 ", _COMMA.sub(",", text)).translate(_IN_ASCII)
+    plain = _SPACE_BEFORE_POWER.sub("", _TEXT.sub(r" \1 ", _COMMA.sub(",", text))).translate(_IN_ASCII)
     plain = _DEGREE.sub(" degrees ", _FRACTION.sub(_as_division, plain))
     plain = _POWER.sub(lambda power: f"e{power[1] or power[2]}", plain).replace("\\%", "%")
     plain = _SPACE.sub("", _DROPPED.sub("", plain))
@@ -163,4 +166,4 @@ def _value(parts: re.Match[str]) -> Fraction:
 
 def _decimals(parts: re.Match[str]) -> int:
     written = len((parts["decimal"] or "").partition(".")[2])
-    return max(written - int(parts["exponent"] or 0), 0) if written else 0
+    return written - int(parts["exponent"] or 0)

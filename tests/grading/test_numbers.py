@@ -39,6 +39,7 @@ from tests.each_case import each_case
         ("18 dollars", 18),
         (r"5\text{ km/h}", 5),
         (r"90^\circ", 90),
+        (r"5\text{ cm}^2", 5),
         ("12 square meters.", 12),
         (r"25\%", 25),
         ("25 percent", 25),

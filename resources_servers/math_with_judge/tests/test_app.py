@@ -122,13 +122,24 @@ HOSTILE = [
 
 @pytest.mark.slow
 async def test_hostile_answers_do_not_delay_other_rollouts():
-    server = make_server(MathWithJudgeServer, **WITHOUT_JUDGE, library_verifier_timeout_seconds=1)
+    server = make_server(MathWithJudgeServer, **WITHOUT_JUDGE, library_verifier_timeout_seconds=100)
     async with rollout(server, **ROW) as hostile, rollout(server, **ROW) as plain:
-        under_way = [asyncio.create_task(hostile.verify(reply(text))) for text in HOSTILE]
+        # Start a worker, because one that is still starting could not be closed below.
+        assert (await plain.verify(reply(r"\boxed{\sqrt{256}}"))).reward == 1.0
+        under_way = asyncio.create_task(hostile.verify(reply(HOSTILE[0])))
         for _ in range(20):
             assert (await plain.verify(reply(r"\boxed{16}"))).reward == 1.0
-        assert not under_way[0].done()
-        assert [(await task).reward for task in under_way] == [0.0] * len(HOSTILE)
+        assert not under_way.done()
+        server.equality.close()
+        assert (await under_way).reward == 0.0
+
+
+@pytest.mark.slow
+async def test_hostile_answers_earn_nothing():
+    server = make_server(MathWithJudgeServer, **WITHOUT_JUDGE, library_verifier_timeout_seconds=1)
+    async with rollout(server, **ROW) as hostile:
+        graded = await asyncio.gather(*(hostile.verify(reply(text)) for text in HOSTILE))
+    assert [each.reward for each in graded] == [0.0] * len(HOSTILE)
 
 
 @pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not in ../shared/data/gsm8k")
