@@ -36,7 +36,6 @@ from resources_servers.text_to_sql.sql import (
     SqlLimits,
     SqlRunner,
     as_table,
-    is_ordered,
     last_sql,
 )
 
@@ -171,7 +170,7 @@ class TextToSqlServer(SimpleResourcesServer):
             assert self.judge is not None
             return await self._judged(body, sql, self.judge)
         try:
-            if not await self.runner.finds_the_same(databases[0], sql, expected, in_order=is_ordered(body.sql)):
+            if not await self.runner.finds_the_same(databases[0], sql, body.sql, expected):
                 return _graded(body, 0.0, sql, "different_results")
             is_right = await self._agrees_elsewhere(body, sql, databases[1:])
         except QueryFailed as error:
@@ -213,16 +212,15 @@ class TextToSqlServer(SimpleResourcesServer):
 
         If the row does not have a `db_id`, compare the results on generated rows instead.
         """
-        in_order = is_ordered(body.sql)
         if body.db_id is None:
-            return await self.runner.agrees_elsewhere(body.sql_context, sql, body.sql, in_order=in_order)
+            return await self.runner.agrees_elsewhere(body.sql_context, sql, body.sql)
         for database in databases:
             expected = await self._expected(body, database)
             if expected is None:
                 continue
             # Compare only the results here, because the tables were already compared on the first database.
             expected = expected._replace(tables=frozenset())
-            if not await self.runner.finds_the_same(database, sql, expected, in_order=in_order):
+            if not await self.runner.finds_the_same(database, sql, body.sql, expected):
                 return False
         return True
 

@@ -6,7 +6,7 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from nemo_gym import EnvironmentFailed
 from nemo_gym.grading import WorkerCrashed, WorkerFailed, WorkerPool, WorkerTimedOut, last_code_block
+from resources_servers.text_to_sql.orders import break_ties, is_ordered
 from resources_servers.text_to_sql.variants import reorder, vary
 
 STEPS_BETWEEN_LOOKS = 10_000
@@ -24,8 +25,12 @@ WORKER_BYTES = 2**30
 SIGNIFICANT_DIGITS = 9
 VARIANTS = 12
 """The number of additional databases, with other rows, on which the answer is compared with the reference."""
-VARIANT_QUERIES = 5
-"""The number of queries on each additional database: three of the reference and two of the answer."""
+MOST_DRAWS = 3 * VARIANTS
+"""Maximum number of databases with other rows that are made, because some of them do not determine the result."""
+VARIANT_QUERIES = 7
+"""The number of queries on each additional database: five of the reference and two of the answer."""
+ORDER_QUERIES = 3
+"""The number of queries to compare a result in order: the answer, and two forms of the reference without ties."""
 MAKING_S = 30.0
 """The time limit for making an additional database, in addition to its queries. Wide tables take several seconds."""
 LARGEST_EXACT_FLOAT = 2**53
@@ -33,13 +38,8 @@ LARGEST_EXACT_FLOAT = 2**53
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _REACHING_OUT = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_CREATE_VTABLE}
 _NO_FUNCTIONS = {"load_extension", "fts3_tokenizer"}
-# Match an unclosed `[` or `/*` up to the end of the text, because a failed search from each would take quadratic time.
-_QUOTED = re.compile(
-    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*(?:\]|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)""", re.DOTALL
-)
 _UNREADABLE = re.compile(r"syntax error|unrecognized token|no such function|wrong number of arguments")
 _BEGINS = re.compile(r"\s*+(?:--[^\n]*+\s*+|/\*.*?\*/\s*+)*+(?:select|with|values)\b", re.IGNORECASE | re.DOTALL)
-_ORDER_OR_BRACKET = re.compile(r"[()]|\border\s+by\b", re.IGNORECASE)
 
 Database = str | Path
 """A script that creates a database in memory, or an SQLite file."""
@@ -84,7 +84,6 @@ class _Pair(NamedTuple):
 
     sql: str
     reference: str
-    in_order: bool
 
 
 class SqlRunner:
@@ -102,20 +101,34 @@ class SqlRunner:
         """Run a query on a database. Raises `QueryFailed` if the query fails or exceeds a limit."""
         return await self._run(run_query, database, sql, self.limits)
 
-    async def finds_the_same(self, database: Database, sql: str, expected: QueryResult, *, in_order: bool) -> bool:
-        """Return whether a query has the expected result. Raises `QueryFailed` if the query fails."""
-        return await self._run(_finds_the_same, database, sql, self.limits, expected, in_order)
+    async def finds_the_same(self, database: Database, sql: str, reference: str, expected: QueryResult) -> bool:
+        """Return whether a query has the reference's result `expected`, in the order that the reference determines.
 
-    async def agrees_elsewhere(self, script: str, sql: str, reference: str, *, in_order: bool) -> bool:
+        Raises `QueryFailed` if the query fails.
+        """
+        in_order = is_ordered(reference)
+        is_same = await self._run(_finds_the_same, database, sql, self.limits, expected, in_order)
+        if is_same or not in_order:
+            return is_same
+        deadline_s = ORDER_QUERIES * self.limits.deadline_s
+        pair = _Pair(sql, reference)
+        return await self._run(_differs_in_ties_only, database, pair, self.limits, expected, deadline_s=deadline_s)
+
+    async def agrees_elsewhere(self, script: str, sql: str, reference: str) -> bool:
         """Return whether a query has the same results as the reference on databases with other rows.
 
         Raises `QueryFailed` if the query fails on one of these databases.
         """
-        pair = _Pair(sql, reference, in_order)
+        pair = _Pair(sql, reference)
         deadline_s = MAKING_S + VARIANT_QUERIES * self.limits.deadline_s
-        for number in range(VARIANTS):
-            if not await self._run(_agrees_on_variant, script, pair, self.limits, number, deadline_s=deadline_s):
+        agreed = 0
+        for number in range(MOST_DRAWS):
+            agrees = await self._run(_agrees_on_variant, script, pair, self.limits, number, deadline_s=deadline_s)
+            if agrees is False:
                 return False
+            agreed += agrees is True
+            if agreed == VARIANTS:
+                break
         return True
 
     def close(self) -> None:
@@ -233,13 +246,27 @@ def _message_of(error: Exception) -> str:
 
 
 def _finds_the_same(database: Database, sql: str, limits: SqlLimits, expected: QueryResult, in_order: bool) -> bool:
-    return same_results(run_query(database, sql, limits), expected, in_order=in_order)
+    found = run_query(database, sql, limits)
+    return same_results(found, expected) and (not in_order or _is_in_order(found, [expected]))
 
 
-def _agrees_on_variant(script: str, pair: _Pair, limits: SqlLimits, number: int) -> bool:
+def _differs_in_ties_only(database: Database, pair: _Pair, limits: SqlLimits, expected: QueryResult) -> bool:
+    """Return whether a query has the reference's result, apart from the order of rows that it leaves tied."""
+    found = run_query(database, pair.sql, limits)
+    if not same_results(found, expected):
+        return False
+    try:
+        broken = [run_query(database, each, limits) for each in break_ties(pair.reference, len(expected.columns))]
+    except QueryFailed:
+        return False
+    return all(_same_rows(each, expected) for each in broken) and _is_in_order(found, [expected, *broken])
+
+
+def _agrees_on_variant(script: str, pair: _Pair, limits: SqlLimits, number: int) -> bool | None:
     """Return whether a query has the same result as the reference on a copy of the database with other rows.
 
-    Return True if the reference fails on the new rows, or if its result depends on the order of the stored rows.
+    Return None if the reference fails on the new rows, or if its result depends on the order of the stored rows or on
+    the order of ties.
     """
     with closing(_opened()) as varied, closing(_opened()) as reversed_, closing(_opened()) as shuffled:
         _make(varied, script, limits)
@@ -248,42 +275,71 @@ def _agrees_on_variant(script: str, pair: _Pair, limits: SqlLimits, number: int)
             for copy, chance in ((reversed_, None), (shuffled, Random(number))):
                 varied.backup(copy)
                 reorder(copy, chance)
-            expected, backwards, mixed = (
-                _read(each, pair.reference, limits) for each in (varied, reversed_, shuffled)
-            )
+            expected, *others = (_read(each, pair.reference, limits) for each in (varied, reversed_, shuffled))
         except (sqlite3.Error, QueryFailed, MemoryError, OverflowError, UnicodeError):
-            return True
-        others = (backwards, mixed)
-        if not all(_same_rows(other, expected, in_order=False) for other in others):
-            return True
-        # Require only an order that the reference determines. For example, the order of ties does not matter.
-        in_order = pair.in_order and all(_same_rows(other, expected, in_order=True) for other in others)
-        found = (_read(each, pair.sql, limits) for each in (varied, reversed_))
-        return all(_same_rows(each, expected, in_order=in_order) for each in found)
+            return None
+        with suppress(QueryFailed):
+            others += [_read(varied, each, limits) for each in break_ties(pair.reference, len(expected.columns))]
+        if not all(_same_rows(other, expected) for other in others):
+            return None
+        for each in (varied, reversed_):
+            found = _read(each, pair.sql, limits)
+            if not _same_rows(found, expected):
+                return False
+            if is_ordered(pair.reference) and not _is_in_order(found, [expected, *others]):
+                return False
+        return True
 
 
-def same_results(found: QueryResult, expected: QueryResult, *, in_order: bool) -> bool:
-    """Return whether two results have the same rows. Column names are ignored.
+def same_results(found: QueryResult, expected: QueryResult) -> bool:
+    """Return whether two results have the same rows in any order. Column names are ignored.
 
     Numbers must agree to nine digits, or exactly in a column of whole numbers. The query must have read at least one
     of the tables that the reference read. If the expected result is empty, the query must have read exactly these
     tables and return the same number of columns.
     """
-    if not _same_rows(found, expected, in_order=in_order):
+    if not _same_rows(found, expected):
         return False
     if not expected.rows:
         return not expected.tables or found.tables == expected.tables
     return not expected.tables or not expected.tables.isdisjoint(found.tables)
 
 
-def _same_rows(found: QueryResult, expected: QueryResult, *, in_order: bool) -> bool:
+def _same_rows(found: QueryResult, expected: QueryResult) -> bool:
     if len(found.columns) != len(expected.columns) or len(found.rows) != len(expected.rows):
         return False
-    if not expected.rows:
-        return True
-    are_whole = [_are_whole(column) for column in zip(*found.rows, *expected.rows, strict=True)]
-    ours, theirs = ([_comparable(row, are_whole) for row in result.rows] for result in (found, expected))
-    return ours == theirs if in_order else Counter(ours) == Counter(theirs)
+    ours, theirs = map(Counter, _comparable_rows([found, expected]))
+    return ours == theirs
+
+
+def _is_in_order(found: QueryResult, valid: Sequence[QueryResult]) -> bool:
+    """Return whether rows have a possible order. `valid` are results with the same rows in orders that are valid.
+
+    Rows that have different orders in these results may have any order.
+    """
+    ours, first, *others = _comparable_rows([found, *valid])
+    return set.intersection(set(range(len(first) + 1)), *(_common_starts(first, other) for other in others)) <= (
+        _common_starts(first, ours)
+    )
+
+
+def _common_starts(one: Sequence[Hashable], other: Sequence[Hashable]) -> set[int]:
+    """Return the numbers n for which the first n items of two lists are the same in any order."""
+    found, surplus = {0}, Counter[Hashable]()
+    for number, pair in enumerate(zip(one, other, strict=True), start=1):
+        for item, step in zip(pair, (1, -1), strict=True):
+            surplus[item] += step
+            if not surplus[item]:
+                del surplus[item]
+        if not surplus:
+            found.add(number)
+    return found
+
+
+def _comparable_rows(results: Sequence[QueryResult]) -> list[list[Hashable]]:
+    rows = [row for result in results for row in result.rows]
+    are_whole = [_are_whole(column) for column in zip(*rows, strict=True)]
+    return [[_comparable(row, are_whole) for row in result.rows] for result in results]
 
 
 def _are_whole(values: Iterable[Value]) -> bool:
@@ -301,17 +357,6 @@ def _rounded(value: Value, is_whole: bool) -> Value | tuple[str]:
         return value
     # Compare whole numbers exactly, because they may be long keys.
     return int(value) if is_whole else (f"{float(value) + 0.0:.{SIGNIFICANT_DIGITS}g}",)
-
-
-def is_ordered(sql: str) -> bool:
-    """Return whether a query has an `ORDER BY` outside of parentheses, strings and comments."""
-    depth = 0
-    for found in _ORDER_OR_BRACKET.finditer(_QUOTED.sub(" ", sql)):
-        if found[0] in "()":
-            depth += 1 if found[0] == "(" else -1
-        elif depth == 0:
-            return True
-    return False
 
 
 def last_sql(text: str) -> str | None:

@@ -42,7 +42,7 @@ async def graded(server, answer, **row):
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server():
     """Start one server with its workers for all tests."""
-    started = make_server(TextToSqlServer, query_timeout_secs=2)
+    started = make_server(TextToSqlServer, query_timeout_secs=10)
     async with serving(started):
         yield started
 
@@ -59,6 +59,8 @@ async def test_example_rewards_its_oracle_but_not_silence(server, example):
         ("SELECT a FROM t", "SELECT a AS other FROM t ORDER BY a DESC", 1.0),
         ("SELECT a FROM t ORDER BY a", "SELECT a FROM t ORDER BY a DESC", 0.0),
         ("SELECT a, b FROM t ORDER BY a", "SELECT a, b FROM t ORDER BY a, b DESC", 1.0),
+        ("SELECT a, b FROM t ORDER BY b IS NULL", "SELECT a, b FROM t ORDER BY b IS NULL, a DESC", 1.0),
+        ("SELECT a, b FROM t ORDER BY b IS NULL", "SELECT a, b FROM t ORDER BY a DESC", 0.0),
         ("SELECT a FROM (SELECT a FROM t ORDER BY a)", "SELECT a FROM t ORDER BY a DESC", 1.0),
         (
             "SELECT a FROM t WHERE b <> 'order by' -- order by a",

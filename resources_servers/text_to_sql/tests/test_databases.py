@@ -42,7 +42,7 @@ def folder(tmp_path_factory):
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(folder):
     """Start one server with its workers for all tests."""
-    started = make_server(TextToSqlServer, database_dir=folder, query_timeout_secs=10, query_rows=1000)
+    started = make_server(TextToSqlServer, database_dir=folder, query_timeout_secs=60, query_rows=1000)
     async with serving(started):
         yield started
 
