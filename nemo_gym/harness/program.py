@@ -64,6 +64,7 @@ class Program:
     async def run(self, sandbox: AsyncSandbox, gateway: Gateway, values: Mapping[str, str]) -> ProgramRun:
         """Run the program to its end. Raise `AgentFailed` if it times out, fails, or never called the model.
 
+        After a call beyond the limit of model calls, neither the timeout nor the exit code is a failure.
         If the program ended and a tool call or its last model call failed, raise the failure of that call instead.
         """
         began_at = time.monotonic()
@@ -86,7 +87,7 @@ class Program:
 
     def _check(self, result: SandboxExecResult, gateway: Gateway) -> None:
         name = self.command[0]
-        if result.error_type == TIMED_OUT:
+        if result.error_type == TIMED_OUT and not gateway.limit_reached.is_set():
             raise AgentFailed(f"{name} did not end within {self.timeout_s:g} s and was killed{_last_words(result)}")
         if result.error_type == LOST:
             raise AgentFailed(f"the sandbox of {name} was lost: {result.stderr}")

@@ -70,9 +70,10 @@ class HarnessAgentConfig(ConversingAgentConfig):
     gateway_host: str | None = None
     """An address of this machine that sandboxes can reach. Required if the provider cannot listen inside a sandbox."""
     timeout_s: float = Field(default=600.0, gt=0)
-    """The maximum duration of a program. A program that takes longer is killed, and its rollout fails."""
+    """The maximum duration of a program. A program that takes longer is killed. Its rollout fails, unless the program
+    has made a call beyond `max_steps`."""
     grace_s: float = Field(default=30.0, ge=0)
-    """Seconds for the program to finish after `max_steps` model calls. Then it is killed, and its work is graded."""
+    """Seconds for the program to finish after a call beyond `max_steps`. Then it is killed, and its work is graded."""
     collects: list[str] = Field(default_factory=lambda: ["."])
     """The paths in the workspace whose files are sent to the verifier."""
     largest_file_kib: int = Field(default=256, ge=0)
