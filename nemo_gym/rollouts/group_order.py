@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -22,21 +22,10 @@ def largest_group(path: Path, grouped: Mapping[str, str], settings: CollectionSe
     `grouped` maps each agent to the server that verifies its groups. Raise `ConfigError` if a group could never be
     complete with these settings, or `DataError` with these rows.
     """
-    sizes: Counter[int] = Counter()
-    agents: dict[int, str] = {}
-    for row in rows_in(path) if grouped else ():
-        task, agent = row.key.task, str(row.agent)
-        if grouped.get(agents.setdefault(task, agent)) != grouped.get(agent):
-            raise DataError(
-                f"task {task} has rows of the agents '{agents[task]}' and '{agent}', which cannot be verified "
-                f"together, as a server requires. Give the rows of each agent different {TASK_INDEX_KEY} numbers."
-            )
-        sizes[task] += agent in grouped
-    sizes = +sizes
+    sizes = group_sizes(rows_in(path), grouped) if grouped else {}
     if not sizes:
         return 0
-    smallest, least = min(sizes.items(), key=lambda item: item[1])
-    agent = agents[smallest]
+    (_, agent), least = min(sizes.items(), key=lambda item: item[1])
     together = f"'{grouped[agent]}' verifies all repeats of a task together"
     if least < LEAST_GROUP:
         raise ConfigError(
@@ -53,6 +42,27 @@ def largest_group(path: Path, grouped: Mapping[str, str], settings: CollectionSe
             "num_repeats."
         )
     return most
+
+
+def group_sizes(rows: Iterable[Row], grouped: Mapping[str, str]) -> dict[tuple[int, str], int]:
+    """Return the number of rows of each grouped task, keyed by the task's number and the agent of its first row.
+
+    Raise `DataError` if a task has rows of agents that different servers verify, because these would wait for rollouts
+    that they never receive.
+    """
+    sizes: Counter[tuple[int, str]] = Counter()
+    agents: dict[int, str] = {}
+    for row in rows:
+        task, agent = row.key.task, str(row.agent)
+        first = agents.setdefault(task, agent)
+        if grouped.get(first) != grouped.get(agent):
+            raise DataError(
+                f"task {task} has rows of the agents '{first}' and '{agent}', which cannot be verified together, as a "
+                f"server requires. Give the rows of each agent different {TASK_INDEX_KEY} numbers."
+            )
+        if agent in grouped:
+            sizes[task, first] += 1
+    return sizes
 
 
 class TaskOrder:
@@ -84,7 +94,7 @@ class TaskOrder:
         repeats, pending = {row.key.repeat: row.key for row in rows}, {row.key.repeat for row in owed}
         failures, results = self._earlier.failures, self._files.results
         self._groups.expect(
-            rows[0].key.task,
+            rows[0],
             repeats,
             pending=pending,
             responses={repeat: partial(response_at, results, offset) for repeat, offset in stored.items()},

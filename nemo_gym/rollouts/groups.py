@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from uuid import uuid4
 
 from nemo_gym.calls.client import ServerClient
@@ -25,10 +26,18 @@ Response = Callable[[], JsonObject | None]
 """A function that returns the response of an ended rollout."""
 
 
+class GroupKey(NamedTuple):
+    """The resources server and the task number that the rollouts of a group have in common."""
+
+    server: str
+    task: int
+
+
 @dataclass
 class _Task:
     """The rollouts of one task, by their repeat numbers."""
 
+    key: GroupKey
     repeats: list[int]
     pending: set[int]
     """The repeats that are running or still have to run."""
@@ -51,30 +60,35 @@ class GroupedTasks:
         # Use a random name, because the servers may still have groups of other runs, or of this run before it was
         # killed and resumed.
         self._name = uuid4().hex[:16]
-        self._tasks: dict[int, _Task] = {}
+        self._tasks: dict[GroupKey, _Task] = {}
 
     def are_of(self, agent: str | None) -> bool:
         """Return whether the rollouts of an agent are verified in groups."""
         return str(agent) in self._servers
 
+    def key_of(self, row: Row) -> GroupKey | None:
+        """Return the key of a rollout's group, or None if the rollout is not verified in a group."""
+        server = self._servers.get(str(row.agent))
+        return None if server is None or row.task_index is None else GroupKey(server, row.task_index)
+
     def expect(
         self,
-        task: int,
+        row: Row,
         repeats: Iterable[int],
         *,
         pending: Iterable[int] | None = None,
         responses: Mapping[int, Response] | None = None,
         absent: Mapping[int, str] | None = None,
     ) -> None:
-        """Register a task whose rollouts are about to start.
+        """Register the task of a row if its rollouts, which are about to start, are verified in a group.
 
         `repeats` are the repeat numbers of the task. `pending` are those that still have to run, by default all. Each
         other repeat is in `responses`, to be compared with the pending ones, or in `absent` with a reason.
         """
-        ordered = sorted(repeats)
-        if len(ordered) >= LEAST_GROUP:
+        ordered, key = sorted(repeats), self.key_of(row)
+        if key is not None and len(ordered) >= LEAST_GROUP:
             pending_now = set(ordered if pending is None else pending)
-            self._tasks[task] = _Task(ordered, pending_now, dict(responses or {}), dict(absent or {}))
+            self._tasks[key] = _Task(key, ordered, pending_now, dict(responses or {}), dict(absent or {}))
 
     def header_of(self, row: Row) -> str | None:
         """Return the header with a rollout's place in its group, or None if the rollout is not verified in a group."""
@@ -98,7 +112,7 @@ class GroupedTasks:
         repeat = row.key.repeat
         task.pending.discard(repeat)
         if not task.pending:
-            del self._tasks[row.key.task]
+            del self._tasks[task.key]
             await self._post(row, task, present={}, absent={}, over=True)
         elif record.outcome is Outcome.SCORED:
             response = record.row.response
@@ -110,9 +124,8 @@ class GroupedTasks:
                 await self._post(row, task, present={}, absent={repeat: task.absent[repeat]})
 
     def _task_of(self, row: Row) -> _Task | None:
-        if not self.are_of(row.agent) or row.task_index is None or row.repeat_index is None:
-            return None
-        return self._tasks.get(row.task_index)
+        key = self.key_of(row)
+        return None if key is None or row.repeat_index is None else self._tasks.get(key)
 
     def _name_of(self, row: Row) -> str:
         return f"{self._name}-{row.task_index}"
@@ -127,7 +140,7 @@ class GroupedTasks:
         over: bool = False,
     ) -> None:
         """Inform the server about members of a group. Only log a failed call, because it just delays other members."""
-        server, sent = self._servers[str(row.agent)], row.without_outcome().without_policy()
+        server, sent = task.key.server, row.without_outcome().without_policy()
         problem: Exception
         try:
             news = {

@@ -25,7 +25,7 @@ from nemo_gym.errors import ConfigError, InvalidTask, RolloutCancelled, RolloutE
 from nemo_gym.jsonl import JsonObject, read_rows
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.collector import allowed_connections, collect
-from nemo_gym.rollouts.groups import GroupedTasks
+from nemo_gym.rollouts.groups import GroupedTasks, GroupKey
 from nemo_gym.rollouts.job import AttemptSettings, CollectJob, RunFiles
 from nemo_gym.rollouts.lock import locked
 from nemo_gym.rollouts.opening import open_run
@@ -169,20 +169,20 @@ class _Example(NamedTuple):
 
 def _in_groups(rows: Sequence[Row], groups: GroupedTasks) -> list[list[_Example]]:
     """Return the rows to send, in one list per group. The rows of a group get different repeat numbers."""
-    tasks: dict[int, list[int]] = {}
+    numbers_of: dict[GroupKey, list[int]] = {}
     for number, row in enumerate(rows):
-        if groups.are_of(row.agent) and row.task_index is not None:
-            tasks.setdefault(row.task_index, []).append(number)
+        if (key := groups.key_of(row)) is not None:
+            numbers_of.setdefault(key, []).append(number)
     sent = list(rows)
-    for task, numbers in tasks.items():
+    for numbers in numbers_of.values():
         given = {rows[number].repeat_index for number in numbers}
         if None in given or len(given) < len(numbers):
             for repeat, number in enumerate(numbers):
                 sent[number] = rows[number].of_repeat(repeat)
-        groups.expect(task, (sent[number].key.repeat for number in numbers))
+        groups.expect(rows[numbers[0]], (sent[number].key.repeat for number in numbers))
     examples = [_Example(*both) for both in zip(rows, sent, strict=True)]
-    of_groups = [[examples[number] for number in numbers] for numbers in tasks.values()]
-    grouped = set(chain.from_iterable(tasks.values()))
+    of_groups = [[examples[number] for number in numbers] for numbers in numbers_of.values()]
+    grouped = set(chain.from_iterable(numbers_of.values()))
     return of_groups + [[example] for number, example in enumerate(examples) if number not in grouped]
 
 

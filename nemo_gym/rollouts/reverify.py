@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +18,7 @@ from nemo_gym.errors import ConfigError, DataError, EnvironmentFailed, RolloutEr
 from nemo_gym.jsonl import Appender, parse_row, read_lines_at, read_raw_lines, read_rows, write_rows
 from nemo_gym.rollouts.attempts import AttemptLimits
 from nemo_gym.rollouts.collector import allowed_connections, first_of
-from nemo_gym.rollouts.group_order import offsets_of, response_at
+from nemo_gym.rollouts.group_order import group_sizes, offsets_of, response_at
 from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.job import (
     AttemptSettings,
@@ -123,7 +122,8 @@ class Reverification:
     def plan(cls, stored: Stored, graders: Graders) -> Reverification:
         """Return a plan with the grader of each rollout.
 
-        Raise `ConfigError` if an agent has no grader, or if too few rollouts may run at once for the largest group.
+        Raise `ConfigError` if an agent has no grader, or if too few rollouts may run at once for the largest group, or
+        `DataError` if different servers would grade the rollouts of a group.
         """
         found = {agent: graders.find(agent) for agent in stored.agents}
         if unknown := sorted(str(agent) for agent, server in found.items() if server is None):
@@ -134,7 +134,7 @@ class Reverification:
                 f"{listed}Pass the config of the original collection."
             )
         grouped = {str(agent): server for agent, server in found.items() if server in graders.in_groups}
-        _check_at_once(stored, grouped)
+        _check_groups(stored, grouped)
         return cls(stored.job, graders, stored.lines, stored.inputs, frozenset(filter(None, found.values())), grouped)
 
     def rows(self, done: KeySet, groups: GroupedTasks | None) -> Iterator[Row]:
@@ -165,7 +165,7 @@ class Reverification:
                 others |= {n: partial(response_at, rollouts, at) for n, at in stored.get(task, {}).items()}
                 rest = [repeat for repeat in planned[task] if repeat not in offsets]
                 groups.expect(
-                    task,
+                    next(iter(rows.values())),
                     planned[task],
                     pending=offsets,
                     responses={repeat: others[repeat] for repeat in rest if repeat in others},
@@ -305,13 +305,12 @@ def _as_answered(row: Row, rollout: Row) -> Row:
     return Row(fields)
 
 
-def _check_at_once(stored: Stored, grouped: Mapping[str, str]) -> None:
-    at_once = stored.job.num_samples_in_parallel
-    if at_once is None or not grouped:
+def _check_groups(stored: Stored, grouped: Mapping[str, str]) -> None:
+    if not grouped:
         return
-    in_groups = (key.task for key, raw in stored.inputs.items() if str(Row(orjson.loads(raw)).agent) in grouped)
-    most = max(Counter(in_groups).values(), default=0)
-    if most > at_once:
+    at_once = stored.job.num_samples_in_parallel
+    most = max(group_sizes((Row(orjson.loads(raw)) for raw in stored.inputs.values()), grouped).values(), default=0)
+    if at_once is not None and most > at_once:
         raise ConfigError(
             f"num_samples_in_parallel={at_once}: the {most} rollouts of a task are graded together, so they must be "
             f"graded at once. Set num_samples_in_parallel (--concurrency) to {most} or more."

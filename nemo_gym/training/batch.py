@@ -12,7 +12,7 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.collector import first_of
 from nemo_gym.rollouts.run_watch import RunWatch
-from nemo_gym.schemas.row import TASK_INDEX_KEY, Row
+from nemo_gym.schemas.row import Row
 from nemo_gym.training.group import Group, Rollout
 from nemo_gym.training.policies import PolicyRunner
 
@@ -79,7 +79,7 @@ class Batch:
                         opened = _Open(given, repeats)
                         groups = self._runner.groups
                         if groups is not None and groups.are_of(row.agent):
-                            groups.expect(row.fields[TASK_INDEX_KEY], range(repeats))
+                            groups.expect(row, range(repeats))
                         else:
                             groups = None
                         for repeat in range(repeats):

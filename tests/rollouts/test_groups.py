@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 import pytest
@@ -46,6 +46,7 @@ from nemo_gym.rollouts.stored_rollouts import ReverificationJob, Stored
 from nemo_gym.rollouts.tasks import TaskPlan
 from nemo_gym.schemas.row import Row as RowView
 from nemo_gym.testing import make_server, on_a_port, reply
+from tests.conftest import PATIENCE_S
 from tests.rows import rows_of
 
 Row = dict[str, Any]
@@ -77,6 +78,8 @@ async def _nothing(*_: object) -> None:
 class Answering(SimpleResponsesAPIAgent):
     """Answers with as many characters as the number of the repeat, from 1, and does what the test asks for."""
 
+    USED: ClassVar[str] = SERVER
+
     async def responses(self, body: BaseRunRequest) -> None:
         raise NotImplementedError
 
@@ -84,13 +87,17 @@ class Answering(SimpleResponsesAPIAgent):
         row = RowView(await request.json())
         await acts.before(row)
         body = {**row.fields, "response": reply("x" * (row.key.repeat + 1)).model_dump(mode="json")}
-        calling = asyncio.ensure_future(self.server_client.post(SERVER, "/verify", json=body))
+        calling = asyncio.ensure_future(self.server_client.post(self.USED, "/verify", json=body))
         await acts.waiting(row, calling)
         graded = await get_response_json(
-            await reply_to(calling, server=SERVER, during="/verify", otherwise=ModelFailed)
+            await reply_to(calling, server=self.USED, during="/verify", otherwise=ModelFailed)
         )
         await acts.after(row)
         return graded
+
+
+class AnsweringElsewhere(Answering):
+    USED = "other_shares"
 
 
 class _Acts:
@@ -99,6 +106,7 @@ class _Acts:
         self.waiting: Callable[[RowView, asyncio.Future[Any]], Awaitable[None]] = _nothing
         self.verifying: Callable[[], Awaitable[None]] = _nothing
         self.after: Act = _nothing
+        self.groups: Any = None
 
 
 acts = _Acts()
@@ -110,15 +118,26 @@ def begin_again():
 
 
 @asynccontextmanager
-async def servers(timeout_s: float = 1000.0):
-    """Serve an agent and its resources server over HTTP, and yield a function that returns clients for them."""
-    shares = make_server(Shares, name=SERVER, group_verification={"timeout_s": timeout_s})
-    agent = make_server(Answering, name=AGENT, servers=[shares])
+async def servers(**others: type[Answering]):
+    """Serve an agent and its resources server over HTTP, and yield a function that returns clients for them.
+
+    `others` are further agents by name. Each has its own resources server.
+    """
+    agents = {AGENT: Answering, **others}
+    verifiers = [
+        make_server(Shares, name=agent.USED, group_verification={"timeout_s": 1000}) for agent in agents.values()
+    ]
     async with AsyncExitStack() as stack:
         addresses = {}
-        for name, server, tier in ((SERVER, shares, "resources_servers"), (AGENT, agent, "responses_api_agents")):
-            host, port, *_ = split_url(await stack.enter_async_context(on_a_port(server)))
-            addresses[name] = OtherServer(tier, name, host, port)
+        for (name, agent), shares in zip(agents.items(), verifiers, strict=True):
+            answering = make_server(agent, name=name, servers=[shares])
+            for server, own, tier in (
+                (agent.USED, shares, "resources_servers"),
+                (name, answering, "responses_api_agents"),
+            ):
+                host, port, *_ = split_url(await stack.enter_async_context(on_a_port(own)))
+                addresses[server] = OtherServer(tier, server, host, port)
+        grouped = {name: agent.USED for name, agent in agents.items()}
         clients: list[ServerClient] = []
 
         def client() -> ServerClient:
@@ -126,12 +145,12 @@ async def servers(timeout_s: float = 1000.0):
                 ServerClient(
                     head_server_config=BaseServerConfig(host=addresses[AGENT].host, port=addresses[AGENT].port),
                     global_config_dict=OmegaConf.create({}),
-                    address_book=AddressBook(dict(addresses), task_rules=TaskRules(grouped={AGENT: SERVER})),
+                    address_book=AddressBook(dict(addresses), task_rules=TaskRules(grouped=grouped)),
                 )
             )
             return clients[-1]
 
-        client.groups = shares._nemo_gym_groups  # type: ignore[attr-defined]
+        client.groups = acts.groups = verifiers[0]._nemo_gym_groups  # type: ignore[attr-defined]
         yield client
         for each in clients:
             await each.aclose()
@@ -199,14 +218,32 @@ async def test_failed_member_is_named_to_the_others(tmp_path):
     assert [row["_ng_failure_class"] for row in rows_of(files.failures)] == ["model_failed"]
 
 
+def expire_once_waiting(members: int) -> None:
+    """End the wait for the rest of a group as soon as this many members wait.
+
+    With a short timeout, it could end before.
+    """
+
+    async def expire(row: RowView, calling: asyncio.Future[Any]) -> None:
+        groups = acts.groups.groups
+        if row.key.repeat == 0:
+            async with asyncio.timeout(PATIENCE_S):
+                while not (ready := [each for each in groups._all() if len(each.waiting) == members]):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            groups._expire(ready[0])
+
+    acts.waiting = expire
+
+
 async def test_lost_news_of_a_failure_only_cost_time(tmp_path, caplog):
     acts.before = failing(ModelFailed("no memory"), repeat=1)
-    async with servers(timeout_s=0.1) as client:
+    expire_once_waiting(3)
+    async with servers() as client:
         without_server = client()
         without_server.address_book.servers.pop(SERVER)
         files = await collected(without_server, written(tmp_path / "in.jsonl"))
     assert rewards(rows_of(files.results)) == {0: 1 / 8, 2: 3 / 8, 3: 4 / 8}
-    assert {str(row["_ng_group"]["missing"]) for row in rows_of(files.results)} == {"['1: not arrived in 0.1 s']"}
+    assert {str(row["_ng_group"]["missing"]) for row in rows_of(files.results)} == {"['1: not arrived in 1000 s']"}
     assert "shares was not informed about the ended rollouts of task 0: no server is named 'shares'" in caplog.text
 
 
@@ -340,11 +377,12 @@ async def test_members_beyond_the_wait_are_compared_later(tmp_path):
             others_are_recorded.set()
 
     acts.before = be_late
-    async with servers(timeout_s=0.1) as client:
+    expire_once_waiting(3)
+    async with servers() as client:
         files = await collected(client(), written(tmp_path / "in.jsonl"), on_record=on_record)
         assert len(client.groups.groups) == 0
     rows = rows_of(files.results)
-    assert [row["_ng_group"]["missing"] for row in rows] == [["3: not arrived in 0.1 s"]] * 3 + [[]]
+    assert [row["_ng_group"]["missing"] for row in rows] == [["3: not arrived in 1000 s"]] * 3 + [[]]
     assert rows[-1]["lengths"] == [1, 2, 3, 4]
 
 
@@ -471,16 +509,19 @@ def test_rows_that_never_form_a_group_are_refused(tmp_path, grouped):
     assert largest_group(path, {"a": "shares", "b": "shares"}, settings) == 4
 
 
-async def regraded(client: ServerClient, files: RunFiles, **settings: Any) -> list[Row]:
-    job = ReverificationJob(
+def job_of(files: RunFiles, **settings: Any) -> ReverificationJob:
+    return ReverificationJob(
         materialized_inputs_jsonl_fpath=files.materialized,
         rollouts_jsonl_fpath=files.results,
         output_jsonl_fpath=files.results.with_name("again.jsonl"),
         force=True,
         **settings,
     )
+
+
+async def regraded(client: ServerClient, files: RunFiles, **settings: Any) -> list[Row]:
     graders = Graders({AGENT: SERVER}, in_groups=frozenset({SERVER}))
-    planned = Reverification.plan(Stored.read(job), graders)
+    planned = Reverification.plan(Stored.read(job_of(files, **settings)), graders)
     begun = planned.begin(await planned.output(client))
     await reverify(client, planned, begun)
     return rows_of(begun.files.results)
@@ -539,6 +580,17 @@ async def test_grading_too_few_at_once_is_refused(tmp_path):
     )
 
 
+async def test_stored_tasks_of_several_servers_are_refused(tmp_path):
+    async with servers() as client:
+        files = await collected(client(), written(tmp_path / "in.jsonl"))
+        rows = rows_of(files.materialized)
+        rows[3]["agent_ref"]["name"] = "other"
+        files.materialized.write_bytes(b"".join(map(dump_line, rows)))
+        graders = Graders({AGENT: SERVER, "other": "plain"}, in_groups=frozenset({SERVER}))
+        with pytest.raises(DataError, match="task 0 has rows of the agents 'agent' and 'other'"):
+            Reverification.plan(Stored.read(job_of(files)), graders)
+
+
 class Helper(RolloutCollectionHelper):
     """A helper for these servers, which have no head server."""
 
@@ -564,6 +616,23 @@ async def test_repeats_in_one_batch_are_a_group(numbers):
         assert len(client.groups.groups) == 0
     assert sorted(result["reward"] for _, result in ended) == [1 / 6, 1 / 6, 2 / 6, 2 / 6, 3 / 6, 3 / 6]
     assert {id(row) for row, _ in ended} == set(map(id, rows))
+
+
+async def test_tasks_of_different_servers_may_share_numbers():
+    rows = [
+        {
+            "responses_create_params": {"input": "Hi"}, "agent_ref": {"name": name},
+            "_ng_task_index": 0, "_ng_rollout_index": repeat,
+        }
+        for name in (AGENT, "other")
+        for repeat in range(2)
+    ]  # fmt: skip
+    async with servers(other=AnsweringElsewhere) as client:
+        ended = [(await each)[1] for each in Helper(client=client()).run_examples(rows)]
+    assert Counter((row["agent_ref"]["name"], row["reward"]) for row in ended) == {
+        (AGENT, 1 / 3): 1, (AGENT, 2 / 3): 1, ("other", 1 / 3): 1, ("other", 2 / 3): 1,
+    }  # fmt: skip
+    assert {row["_ng_group"]["size"] for row in ended} == {2}
 
 
 async def test_batches_with_the_same_numbers_do_not_mix():
