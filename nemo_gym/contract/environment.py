@@ -23,9 +23,9 @@ from nemo_gym.context.group import LEAST_GROUP
 from nemo_gym.contract.manifest import DeclaredReward, declared_reward
 from nemo_gym.data.gather import file_of
 from nemo_gym.data.media import with_media, with_media_dir
-from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
+from nemo_gym.data.prompts import load_prompt_config, with_prompt
 from nemo_gym.errors import DataError, LaunchError, ServerRefNotFoundError, UserError
-from nemo_gym.jsonl import JsonObject, read_rows
+from nemo_gym.jsonl import JsonObject, read_lines
 from nemo_gym.paths import find
 from nemo_gym.process.serve import complete_server_class, load_module, typed_config
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall
@@ -273,12 +273,8 @@ def example_rows(run: RunConfig, server_name: str) -> Iterator[JsonObject]:
         for dataset in [each for each in agent.datasets if each.type == "example"]:
             prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
             path = file_of(agent, dataset)
-            for row in read_rows(path):
-                try:
-                    prepared = apply_prompt_to_row(row, prompt) if prompt else row
-                except KeyError as error:
-                    raise DataError(f"{path}: {error.args[0]} (prompt: {dataset.prompt_config}).") from error
-                yield with_media(with_media_dir(prepared, path.parent))
+            for number, _, row in read_lines(path):
+                yield with_media(with_media_dir(with_prompt(row, prompt, f"{path}:{number}"), path.parent))
 
 
 def agents_of(run: RunConfig, server_name: str) -> list[ServerConfig]:

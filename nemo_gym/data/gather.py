@@ -9,7 +9,7 @@ from typing import NamedTuple
 from nemo_gym import paths
 from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig
 from nemo_gym.data.media import with_media_dir
-from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
+from nemo_gym.data.prompts import load_prompt_config, with_prompt
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, read_lines
 from nemo_gym.schemas.row import AGENT_REF_KEY, Row
@@ -75,17 +75,16 @@ def rows_of(
 
 
 def numbered_rows_of(source: AgentDataset) -> Iterator[tuple[int, JsonObject]]:
-    """Yield each row of a dataset with its line number. The agent, the prompt and the media folder are applied."""
+    """Yield each row of a dataset with its line number. The agent, the prompt and the media folder are applied.
+
+    Raise `DataError`, with file and line, if the prompt does not fit a row, or if the row already has an input.
+    """
     agent, dataset, path = source
     prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
     for number, _, row in read_lines(path):
         if not row.get(AGENT_REF_KEY):
             row[AGENT_REF_KEY] = {"type": "responses_api_agents", "name": agent}
-        try:
-            prepared = apply_prompt_to_row(row, prompt) if prompt else row
-        except KeyError as error:
-            raise DataError(f"{path}:{number}: {error.args[0]}.") from error
-        yield number, with_media_dir(prepared, path.parent)
+        yield number, with_media_dir(with_prompt(row, prompt, f"{path}:{number}"), path.parent)
 
 
 def missing_file(agent: ServerConfig, dataset: DatasetConfig, advice: str) -> str:

@@ -11,20 +11,21 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from nemo_gym import paths
 from nemo_gym.calls.task_rules import TaskRules
 from nemo_gym.config import DatasetConfig, RunConfig, explain_params, misspelt_params
+from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.config.wording import counted
 from nemo_gym.data.gather import AgentDataset, PathOf, missing_file, no_dataset, rows_of
 from nemo_gym.data.made import was_made_with
 from nemo_gym.data.measures import contradictions, earlier_metrics
 from nemo_gym.data.media import with_empty_media, with_media, with_media_dir
-from nemo_gym.data.prompts import INPUT_AND_PROMPT
-from nemo_gym.data.rows import check_depth
+from nemo_gym.data.prompts import INPUT_AND_PROMPT, has_input
+from nemo_gym.data.rows import agent_ref_problem, check_depth
 from nemo_gym.data.statistics import dataset_statistics, write_metrics
 from nemo_gym.data.task_data import problems_of_task_data, task_data_of_agents
 from nemo_gym.errors import DataError
 from nemo_gym.http.json_depth import DEEPEST_REQUEST
 from nemo_gym.jsonl import JsonObject, parse_row, read_raw_lines, read_rows, write_rows
 from nemo_gym.schemas.responses import ResponseCreateParams
-from nemo_gym.schemas.row import PARAMS_KEY
+from nemo_gym.schemas.row import AGENT_REF_KEY, PARAMS_KEY, Row
 
 TYPES_OF_MODE = {"train_preparation": ("train", "validation", "benchmark"), "example_validation": ("example",)}
 PROBLEMS_SHOWN = 10
@@ -75,7 +76,8 @@ def prepare(
     for path in dict.fromkeys(each.path for each in datasets):
         own = [each for each in datasets if each.path == path]
         depth = min(depths.get(each.agent, DEEPEST_REQUEST) for each in own)
-        _check_rows(path, own, [kinds[each.agent] for each in own if each.agent in kinds], depth=depth)
+        own_kinds = [kinds[each.agent] for each in own if each.agent in kinds]
+        _check_rows(path, own, own_kinds, run.agent_names, depth=depth)
     _measure_all(datasets, overwrite=settings.overwrite_metrics_conflicts, remade=remade)
     for path in dict.fromkeys(each.path for each in datasets):
         own = [each for each in datasets if each.path == path]
@@ -127,7 +129,14 @@ def _task_data(run: RunConfig, datasets: Sequence[AgentDataset]) -> dict[str, ty
     return found
 
 
-def _check_rows(path: Path, datasets: Sequence[AgentDataset], kinds: Sequence[type[BaseModel]], *, depth: int) -> None:
+def _check_rows(
+    path: Path,
+    datasets: Sequence[AgentDataset],
+    kinds: Sequence[type[BaseModel]],
+    agents: Collection[str],
+    *,
+    depth: int,
+) -> None:
     has_prompt = any(each.dataset.prompt_config for each in datasets)
     bad: list[int] = []
     shown: list[str] = []
@@ -137,7 +146,10 @@ def _check_rows(path: Path, datasets: Sequence[AgentDataset], kinds: Sequence[ty
         try:
             row = parse_row(raw, path, number)
             check_depth(raw, path, number, depth)
-            if problem := _problem(with_media_dir(row, path.parent), has_prompt=has_prompt):
+            problem = _agent_problem(Row(row), agents) or _problem(
+                with_media_dir(row, path.parent), has_prompt=has_prompt
+            )
+            if problem:
                 raise DataError(f"{path}:{number}: {problem}")
             for kind in dict.fromkeys(kinds):
                 if problem := problems_of_task_data(row, kind):
@@ -154,6 +166,13 @@ def _check_rows(path: Path, datasets: Sequence[AgentDataset], kinds: Sequence[ty
         raise DataError(f"{path}: {len(bad)} of {counted(count, 'row')} invalid:\n" + "\n".join(shown) + more)
 
 
+def _agent_problem(row: Row, agents: Collection[str]) -> str | None:
+    if row.agent is None or row.agent in agents:
+        return agent_ref_problem(row)
+    hint = did_you_mean_or_all(row.agent, agents, "agents")
+    return f"{AGENT_REF_KEY}: this configuration does not define an agent '{row.agent}'.{hint}"
+
+
 def _problem(row: JsonObject, *, has_prompt: bool) -> str | None:
     params = row.get(PARAMS_KEY)
     if params is None and not has_prompt:
@@ -161,7 +180,7 @@ def _problem(row: JsonObject, *, has_prompt: bool) -> str | None:
         return misspelt_params(row) or without
     if not isinstance(params or {}, dict):
         return f"{PARAMS_KEY} must be an object, found {type(params).__name__}."
-    if has_prompt and "input" in (params or {}):
+    if has_prompt and has_input(row):
         return INPUT_AND_PROMPT
     given = {"input": [], **(params or {})} if has_prompt else params
     try:

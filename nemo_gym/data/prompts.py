@@ -118,10 +118,31 @@ def apply_prompt_to_row(row: JsonObject, cfg: PromptConfig) -> JsonObject:
     return {**row, PARAMS_KEY: {**given, "input": fill_prompt(cfg, row)}}
 
 
+def with_prompt(row: JsonObject, prompt: PromptConfig | None, place: str) -> JsonObject:
+    """Return the row of a dataset with the dataset's prompt applied, if it has one.
+
+    `place` is the row's file and line. Raise `DataError`, with `place`, if the row already has an input, or if the
+    prompt does not fit the row.
+    """
+    if prompt is None:
+        return row
+    if has_input(row):
+        raise DataError(f"{place}: {INPUT_AND_PROMPT}")
+    try:
+        return apply_prompt_to_row(row, prompt)
+    except KeyError as error:
+        raise DataError(f"{place}: {error.args[0]}.") from error
+
+
+def has_input(row: Mapping[str, object]) -> bool:
+    """Return whether a row already has the `input` that a prompt would fill in."""
+    params = row.get(PARAMS_KEY)
+    return isinstance(params, dict) and "input" in params
+
+
 def validate_prompt_compatibility(rows: Iterable[JsonObject], prompt: PromptConfig) -> None:
     """Raise `DataError` if rows already have an `input`, because the prompt would conflict with it."""
-    given = ((number, row.get(PARAMS_KEY)) for number, row in enumerate(rows, start=1))
-    taken = [number for number, params in given if isinstance(params, dict) and "input" in params]
+    taken = [number for number, row in enumerate(rows, start=1) if has_input(row)]
     if taken:
         shown = ", ".join(map(str, taken[:10])) + (" …" if len(taken) > 10 else "")
         raise DataError(
@@ -155,7 +176,4 @@ def materialize_prompts(input_jsonl_fpath: str | Path, prompt: PromptConfig, out
 
 def _filled(source: Path, prompt: PromptConfig) -> Iterator[JsonObject]:
     for number, _, row in read_lines(source):
-        try:
-            yield apply_prompt_to_row(row, prompt)
-        except KeyError as error:
-            raise DataError(f"{source}:{number}: {error.args[0]}.") from error
+        yield with_prompt(row, prompt, f"{source}:{number}")

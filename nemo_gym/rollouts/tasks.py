@@ -19,8 +19,8 @@ from nemo_gym.calls.task_rules import TaskRules
 from nemo_gym.config import explain_params
 from nemo_gym.data.gather import AgentDataset, numbered_rows_of
 from nemo_gym.data.media import with_empty_media, with_media_dir
-from nemo_gym.data.prompts import INPUT_AND_PROMPT, PromptConfig, apply_prompt_to_row, load_prompt_config
-from nemo_gym.data.rows import check_depth
+from nemo_gym.data.prompts import INPUT_AND_PROMPT, PromptConfig, apply_prompt_to_row, has_input, load_prompt_config
+from nemo_gym.data.rows import agent_ref_problem, check_depth
 from nemo_gym.data.skills import load_skill_directory
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.http.json_depth import DEEPEST_REQUEST
@@ -189,11 +189,8 @@ class TaskPlan:
         return TaskNumbers(digests, given)
 
     def _problem(self, row: Row, prompt: PromptConfig | None) -> str | None:
-        if problem := _index_problem(row):
+        if problem := _index_problem(row) or agent_ref_problem(row):
             return problem
-        reference = row.fields.get(AGENT_REF_KEY)
-        if reference is not None and row.agent is None:
-            return f"{AGENT_REF_KEY} must be {{name: AGENT}}, found {reference!r}."
         if POLICY_API_KEY in row.fields:
             return (
                 f"{POLICY_API_KEY} does not belong in a file, and a collection would copy it to other files. Remove "
@@ -202,7 +199,7 @@ class TaskPlan:
         params = row.fields.get(PARAMS_KEY)
         if params is not None and not isinstance(params, dict):
             return f"{PARAMS_KEY} must be an object, found {type(params).__name__}."
-        if prompt is not None and "input" in (params or {}):
+        if prompt is not None and has_input(row.fields):
             return INPUT_AND_PROMPT
         try:
             prepared = self._prepared(row, prompt)

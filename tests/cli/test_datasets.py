@@ -168,6 +168,23 @@ def test_invalid_rows_are_reported_with_lines(workplace, with_datasets):
     assert not (workplace.folder / f"{FOLDER}/data/train_metrics.json").exists()
 
 
+def test_rows_of_invalid_agents_are_reported(workplace, with_datasets):
+    given = (None, "solver", {"name": "solvr"}, {"name": "solver"}, {"nam": "solver"})
+    rows = ({**ROW, "agent_ref": agent} for agent in given)
+    file = write_rows(workplace, f"{FOLDER}/data/train.jsonl", *rows)
+    finished = prepared(workplace, with_datasets(dataset()))
+    assert (finished.code, finished.err.splitlines()) == (
+        1,
+        [
+            f"Error: {file}: 3 of 5 rows invalid:",
+            f"{file}:2: agent_ref must be {{name: AGENT}}, found 'solver'.",
+            f"{file}:3: agent_ref: this configuration does not define an agent 'solvr'. Did you mean 'solver'?",
+            f"{file}:5: agent_ref must be {{name: AGENT}}, found {{'nam': 'solver'}}.",
+        ],
+    )
+    assert not (workplace.folder / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("more", "words", "advice"),
     [

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import orjson
 import pytest
@@ -280,9 +281,12 @@ def test_quadratic_pattern_is_named_once(folder, monkeypatch):
 
 
 def test_slow_grading_is_timed_again(folder, monkeypatch):
-    monkeypatch.setattr("nemo_gym.contract.checks.VERIFY_LIMIT_S", 1.0)
-    change(folder / "app.py", "import random", "import random, time\n\nPAUSES_S = [1.1]")
-    change(folder / "app.py", "return float(", "time.sleep(PAUSES_S.pop() if PAUSES_S else 0); return float(")
+    # Only the first grading seems to take longer than the limit, by a clock that no busy machine moves.
+    clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
+    monkeypatch.setattr("nemo_gym.contract.play.time", clock)
+    change(folder / "app.py", "import random", "import random\nfrom nemo_gym.contract import play\n\nPAUSES_S = [11]")
+    advance = "play.time.now += PAUSES_S.pop() if PAUSES_S else 0"
+    change(folder / "app.py", "return float(", f"{advance}; return float(")
     assert broken_promises(folder) == {}
 
 
@@ -424,11 +428,22 @@ def test_invalid_server_settings_are_reported_with_line(folder, setting, message
         pass
 
 
-def test_prompt_that_does_not_fit_is_reported_with_file(folder):
+@pytest.mark.parametrize(
+    ("kept", "message"),
+    [
+        ("{}", r"example\.jsonl:2: the prompt uses 'wantd', but the row has only: responses_create_params"),
+        (
+            '{"input":"Add."}',
+            r"example\.jsonl:2: prompt_config is set, but the row has responses_create_params\.input",
+        ),
+    ],
+)
+def test_prompt_that_does_not_fit_is_reported_with_line(folder, kept, message):
     (folder / "prompt.yaml").write_text("user: 'Add up to {wantd}.'\n")
     path = "resources_servers/sums/data/example.jsonl"
     change(folder / "configs/sums.yaml", path, f"{path}, prompt_config: resources_servers/sums/prompt.yaml")
-    message = r"example\.jsonl: the prompt uses 'wantd', but the row has only: .*sums/prompt\.yaml"
+    rows = f'{{"wantd": 1}}\n{{"responses_create_params": {kept}}}\n'
+    (folder / "data/example.jsonl").write_text(rows, "utf-8")
     with pytest.raises(DataError, match=message), open_environment(folder):
         pass
 

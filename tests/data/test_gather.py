@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from nemo_gym import config, jsonl
-from nemo_gym.data.gather import datasets_of_split, rows_of
+from nemo_gym.data.gather import datasets_of_split, numbered_rows_of, rows_of
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import write_rows
 
@@ -81,6 +81,16 @@ def test_prompt_mismatch_reports_file_and_line(tmp_path, run_with):
     with pytest.raises(DataError, match=r"one\.jsonl:2: the prompt uses 'q', but the row has only: agent_ref, ques"):
         write_rows(tmp_path / "all.jsonl", rows_of(datasets_of_split(run, "benchmark"), copies=False))
     assert not (tmp_path / "all.jsonl").exists()
+
+
+def test_input_in_addition_to_prompt_is_rejected(tmp_path, run_with):
+    write(tmp_path / "one.jsonl", {"q": "?"}, {"q": "?", "responses_create_params": {"input": "Hi"}})
+    (tmp_path / "prompt.yaml").write_text("user: 'Solve {q}'")
+    (dataset,) = datasets_of_split(run_with(one=[{"type": "example", "prompt_config": "prompt.yaml"}]), "example")
+    rows = numbered_rows_of(dataset)
+    assert next(rows)[0] == 1
+    with pytest.raises(DataError, match=r"one\.jsonl:2: prompt_config is set, but the row has responses_create_para"):
+        next(rows)
 
 
 def test_only_datasets_of_the_split_are_used(tmp_path, run_with):
