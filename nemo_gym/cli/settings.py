@@ -28,8 +28,8 @@ class StartSettings(CommandSettings):
     """Parameters of `ng_run` and of other commands that start servers."""
 
     only: str | list[str] | None = None
-    """Start only these servers on this machine; other machines start the others. `none` starts only the head
-    server."""
+    """Start only these servers on this machine; other machines start the others; may be repeated. `none` starts only
+    the head server."""
     join: str | None = None
     """The head server of the run that these servers join, such as http://10.0.0.5:11000."""
     join_timeout_s: float = Field(default=600.0, gt=0)

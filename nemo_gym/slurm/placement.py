@@ -32,7 +32,14 @@ def parts_of(run: RunConfig, nodes: int, places: Sequence[str], *, models_everyw
     By default, servers that cannot have replicas run on the first node. Model servers also run there, because they
     only forward calls. With `models_everywhere`, model servers run on all nodes, because each node serves the model.
     """
-    chosen = dict(_parsed(place, run, nodes) for place in places)
+    chosen: dict[str, frozenset[int]] = {}
+    for place in places:
+        name, indices = _parsed(place, run, nodes)
+        if chosen.setdefault(name, indices) != indices:
+            raise UsageError(
+                f"place: '{place}' contradicts an earlier --place for {name}. Name all of its nodes in one, such as "
+                f"{name}=0,2-3."
+            )
     everywhere = frozenset(range(nodes))
     for name, server in run.servers.items():
         if name not in chosen:

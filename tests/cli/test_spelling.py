@@ -310,6 +310,12 @@ def test_numeric_model_name_stays_text(shared_workplace, name):
     assert yaml.safe_load(printed)["policy_model_name"] == name
 
 
+@pytest.mark.parametrize(("urls", "meant"), [(["http://a/v1"], "http://a/v1"), (["http://a/v1", "http://b/v1"], None)])
+def test_repeated_flag_of_a_possible_list_adds_to_it(shared_workplace, urls, meant):
+    printed = shared_workplace.run("ng_dump_config", *(word for url in urls for word in ("--model-url", url))).out
+    assert yaml.safe_load(printed)["policy_base_url"] == (meant or urls)
+
+
 @pytest.mark.parametrize("name", ["mine", "resources_servers/mine", "resources_servers/mine/"])
 def test_bare_word_selects_tested_environment(workplace, name):
     workplace.write("resources_servers/mine/app.py", "")
