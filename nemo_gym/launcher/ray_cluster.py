@@ -71,8 +71,9 @@ class Cluster:
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             imported_ray().init(log_to_driver=False, logging_level=logging.ERROR, **options)
-        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            raise _unreachable(address or "this machine", error) from error
+        except Exception as error:
+            # Ray raises a plain Exception if its processes take too long to start, as on an overloaded machine.
+            raise _unreachable(address, error) if address else _not_started(error) from error
         finally:
             # Restore the handlers. Ray replaces the SIGTERM handler, with which nemo_gym's commands shut down cleanly.
             if threading.current_thread() is threading.main_thread():
@@ -108,6 +109,13 @@ def _unreachable(address: str, error: Exception) -> LaunchError:
     return LaunchError(
         f"cannot join a Ray cluster at {address}: {error}. Start one with ray start --head, or correct {ADDRESS_KEY} "
         f"or the variable {ADDRESS_ENV_VAR}."
+    )
+
+
+def _not_started(error: Exception) -> LaunchError:
+    return LaunchError(
+        f"Ray did not start on this machine: {error} The newest folder of /tmp/ray has its logs. Try again if the "
+        "machine was busy."
     )
 
 

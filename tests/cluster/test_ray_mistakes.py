@@ -37,6 +37,15 @@ def test_missing_ray_is_reported_with_its_remedy(workplace):
     assert (done.code, done.err) == (1, "Error: Ray is not installed here. Install it: pip install 'nemo-gym[ray]'\n")
 
 
+def test_ray_that_does_not_start_is_reported_without_traceback(workplace):
+    slow = "raise Exception('The current node timed out during startup.')"
+    workplace.write("slow/ray.py", f"is_initialized = lambda: False\ndef init(**_): {slow}\n")
+    done = workplace.run(*COMMAND, PYTHONPATH=str(workplace.folder / "slow"))
+    assert done.code == 1
+    assert done.err.startswith("Error: Ray did not start on this machine: The current node timed out during startup. ")
+    assert done.err.count("\n") == 1
+
+
 def test_unknown_need_is_reported_with_its_place(workplace):
     done = workplace.run(*COMMAND, "++mcqa.resources_servers.mcqa.ray.num_cpu=2")
     assert done.code == 1
