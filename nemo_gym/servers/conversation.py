@@ -360,6 +360,8 @@ def _read_turn(body: bytes, model: str) -> Item:
         raise ModelFailed(f"{model}: the reply is not a valid response: {error}", server=model) from error
     if not (isinstance(turn, dict) and _is_sound_output(turn.get("output")) and _is_sound_usage(turn.get("usage"))):
         check_response(plain(turn), model)
+    if turn.get("status") == "failed":
+        raise ModelFailed(f"{model}: the response has the status 'failed', error: {turn.get('error')}", server=model)
     return turn
 
 

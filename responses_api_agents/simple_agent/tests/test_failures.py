@@ -148,6 +148,10 @@ async def test_missing_resources_server_is_an_environment_failure(arena):
     [
         ({"not": "a response"}, "policy_model: the reply is not a valid response"),
         ({"output": [{"type": "function_call", "name": "score"}]}, "policy_model: the reply is not a valid response"),
+        (
+            {"output": [], "status": "failed", "error": {"code": "server_error"}},
+            "policy_model: the response has the status 'failed', error: {'code': 'server_error'}",
+        ),
     ],
 )
 async def test_invalid_response_is_a_model_failure(arena, answer, message):
