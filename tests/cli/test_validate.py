@@ -85,8 +85,7 @@ from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
 
 class Waiting(SimpleResourcesServer):
     def setup_webserver(self):
-        while self.server_client.poll_for_status("plain") != "success":
-            time.sleep(0.01)
+        while self.server_client.poll_for_status("plain") != "success": time.sleep(0.01)
         return super().setup_webserver()
 
     async def verify(self, body: BaseVerifyRequest) -> float:
@@ -96,11 +95,11 @@ class Waiting(SimpleResourcesServer):
 
 def test_server_that_waits_for_another_is_reported(workplace):
     configs = (workplace.environment("waiting", WAITING), workplace.environment())
-    finished = workplace.run("ng_validate", *configs, "+ready_timeout_s=1")
+    finished = workplace.run("ng_validate", *configs, "+ready_timeout_s=3")
     app = workplace.folder / "resources_servers/waiting/app.py"
     assert (finished.code, finished.out) == (1, "")
     where = f"{app}:9 in setup_webserver: while self."
-    assert finished.err.startswith(f"Error: waiting has not started after 1 s: {where}")
+    assert finished.err.startswith(f"Error: waiting has not started after 3 s: {where}")
     assert "In a dry run no other server answers, so do not wait for one before the first request." in finished.err
     assert workplace.left_over() == []
 

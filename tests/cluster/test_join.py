@@ -51,7 +51,7 @@ def test_rollouts_use_all_machines_and_keep_their_state(hosts, tasks):
     parts = [Part(host, "--only", SERVER, "--join", url_of(head)).ready() for host in (left, right)]
     # Without a default route, the head server shows its machine's name.
     assert f"--only {SERVER} --join http://{head.name}:11000" in first.log.read_text()
-    assert "4 of 4 servers answer" in status(right, head)
+    until(lambda: "4 of 4 servers answer" in status(right, head), lambda: status(right, head))
     collection = collecting(right, tasks, head.ip, "all.jsonl", "--num-repeats", "4")
     assert collection.wait(PATIENCE_S) == 0
     assert counts_of(right, "all.jsonl") == (200, 200, 0, 0)
@@ -104,11 +104,11 @@ def test_calls_wait_for_a_server_that_joins_later(hosts, tasks):
     Part(left, "--only", SERVER, "--join", url_of(head)).ready()
     assert collection.wait(PATIENCE_S) == 0
     assert counts_of(left, "all.jsonl") == (50, 50, 0, 0)
-    assert ready_state(head) == '{"status":"ok","missing":{}}'
+    until(lambda: ready_state(head) == '{"status":"ok","missing":{}}', lambda: ready_state(head))
 
 
 def ready_state(head: Host) -> str:
-    return httpx.get(f"{url_of(head)}/readyz", trust_env=False).text
+    return httpx.get(f"{url_of(head)}/readyz", trust_env=False, timeout=PATIENCE_S).text
 
 
 def test_clocks_of_machines_may_differ(hosts, tasks):

@@ -107,7 +107,7 @@ def test_killed_driver_leaves_nothing_and_its_run_resumes(cluster):
     assert second.counts == (1000, 1000, 0, 0)
     assert len(results_of(head, "killed.jsonl")) == 1000 > before
     # The two runs of this cluster do not disturb each other.
-    assert "3 of 3 servers answer" in head.run(BIN / "ng_status", "+head_server.port=12000").stdout
+    until(lambda: "3 of 3 servers answer" in head.run(BIN / "ng_status", "+head_server.port=12000").stdout)
     assert other.end() == 0
 
 

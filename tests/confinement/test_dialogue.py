@@ -50,7 +50,7 @@ def test_long_output_is_truncated_and_process_killed():
 def test_late_process_is_killed_with_its_children():
     code = "import subprocess, time; subprocess.Popen(['sleep', '600']); print(1, flush=True); time.sleep(600)"
     began = time.monotonic()
-    said = held(code, within_s=3.0)
+    said = held(code, within_s=5.0)
     assert (said.out, said.is_late) == (b"1\n", True)
     assert time.monotonic() - began < PATIENCE_S
 

@@ -66,7 +66,10 @@ def test_commands_have_neither_rights_nor_tools(in_image):
 
 def test_first_process_reaps_orphans(in_image):
     # The shell ends before its grandchild, which the first process inherits.
-    count = "sh -c '(sleep 0.2) &'; sleep 1; grep -l '^State:.Z' /proc/[0-9]*/status | wc -l"
+    orphan = "sh -c '(exec timeout 0.2 sleep 60) &'; sleep 1"
+    # Without a parent that reaps it, it stays in the list until the loop ends.
+    wait = "n=0; while grep -qs '^Name:.timeout$' /proc/[0-9]*/status && [ $((n+=1)) -lt 600 ]; do sleep 0.1; done"
+    count = f"{orphan}; {wait}; grep -ls '^State:.Z' /proc/[0-9]*/status | wc -l"
     assert in_image("sh", "-c", count).stdout.strip() == "0"
 
 

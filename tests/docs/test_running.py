@@ -118,7 +118,7 @@ def test_ports_are_free_and_servers_end(run_text: RunText, workplace: Workplace)
 
 
 def test_background_output_that_never_comes(run_text: RunText) -> None:
-    fails(run_text, "```console\n$ echo starting &\nready\n```\n", r"(?s)-ready\n\+starting", 0.2)
+    fails(run_text, "```console\n$ echo starting &\nready\n```\n", r"(?s)-ready\n\+starting", 3.0)
 
 
 def test_python_blocks_share_a_namespace(run_text: RunText) -> None:

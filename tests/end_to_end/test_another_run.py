@@ -83,6 +83,8 @@ print(asyncio.run(Runner(client, rollout_timeout_s=100.0).run(Row(row))).row.fai
 SLOW = SERVER.replace("        return 1.0", "        await asyncio.sleep(0.3)\n        return 1.0").replace(
     "from nemo_gym", "import asyncio\n\nfrom nemo_gym", 1
 )
+REPEATS = 400
+"""Rollouts of which ten run at once for 0.3 s, so that the servers end while most of them are still to run."""
 
 
 @pytest.mark.slow
@@ -93,23 +95,24 @@ def test_collection_stops_when_its_run_has_ended(workplace, port, is_recorded):
     # A run on another machine has no record on this one.
     elsewhere = {} if is_recorded else {"XDG_RUNTIME_DIR": str(workplace.folder / "elsewhere")}
     (workplace.folder / "elsewhere").mkdir()
-    collection = ("+input_jsonl_fpath=rows.jsonl", "+output_jsonl_fpath=out.jsonl", "+num_repeats=100")
+    collection = ("+input_jsonl_fpath=rows.jsonl", "+output_jsonl_fpath=out.jsonl", f"+num_repeats={REPEATS}")
     parallel = "+num_samples_in_parallel=10"
     head = f"+head_server.port={first.head.rpartition(':')[2]}"
     command = workplace.start("ng_collect_rollouts", *collection, parallel, head, **elsewhere)
-    command.wait_for("20/100 rollouts")
+    command.wait_for(f"/{REPEATS} rollouts")
     first.end()
-    finished = command.wait(90)
+    finished = command.wait()
     assert finished.code == 1
     assert "Traceback" not in finished.err
     assert re.search(r"Error: the run at http://127.0.0.1:\d+ has ended.* with --resume", finished.err)
     kept = line_count(workplace.folder / "out.jsonl")
-    assert f"stopped: 100 planned = {kept} scored + 0 failed + {100 - kept} unresolved" in finished.err, finished.err
+    counts = f"{REPEATS} planned = {kept} scored + 0 failed + {REPEATS - kept} unresolved"
+    assert f"stopped: {counts}" in finished.err, finished.err
     assert (workplace.folder / "out_failures.jsonl").read_bytes() == b""
     assert orjson.loads((workplace.folder / "out_run.json").read_bytes())["state"] == "stopped"
     second = workplace.start_servers(*words)
     resumed = workplace.run("ng_collect_rollouts", *collection, "--resume")
-    assert f"100 planned = 100 scored ({kept} of them earlier)" in resumed.out, resumed.err
+    assert f"{REPEATS} planned = {REPEATS} scored ({kept} of them earlier)" in resumed.out, resumed.err
     assert second.end().code == 0
 
 
@@ -119,17 +122,18 @@ def test_collection_does_not_take_another_run_for_its_own(workplace, port):
     first = workplace.start_servers(*words)
     (workplace.folder / "elsewhere").mkdir()
     head = f"+head_server.port={first.head.rpartition(':')[2]}"
-    collection = ("+input_jsonl_fpath=rows.jsonl", "+output_jsonl_fpath=out.jsonl", "+num_repeats=100")
+    collection = ("+input_jsonl_fpath=rows.jsonl", "+output_jsonl_fpath=out.jsonl", f"+num_repeats={REPEATS}")
     # A run on another machine has no record on this one.
     elsewhere = {"XDG_RUNTIME_DIR": str(workplace.folder / "elsewhere")}
     command = workplace.start("ng_collect_rollouts", *collection, "+num_samples_in_parallel=10", head, **elsewhere)
-    command.wait_for("20/100 rollouts")
+    command.wait_for(f"/{REPEATS} rollouts")
     first.end()
     second = workplace.start_servers(*words, head)
-    finished = command.wait(120)
+    finished = command.wait()
     assert re.search(r"Error: the run at http://127.0.0.1:\d+ has ended.* with --resume", finished.err), finished.err
     kept = line_count(workplace.folder / "out.jsonl")
-    assert f"stopped: 100 planned = {kept} scored + 0 failed + {100 - kept} unresolved" in finished.err, finished.err
+    counts = f"{REPEATS} planned = {kept} scored + 0 failed + {REPEATS - kept} unresolved"
+    assert f"stopped: {counts}" in finished.err, finished.err
     assert (workplace.folder / "out_failures.jsonl").read_bytes() == b""
     # The address of the head server says no more than those of the servers.
     refused = httpx.get(f"{second.head}/metrics", headers={RUN_ID_HEADER: "an-ended-run"})

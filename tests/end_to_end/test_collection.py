@@ -262,22 +262,23 @@ def test_interrupted_run_stops_servers_and_can_resume(workplace, number):
         "+config_paths=[slow.yaml,responses_api_models/sample_model/configs/sample_model.yaml]",
         "+split=example",
         "+output_jsonl_fpath=out.jsonl",
-        "+num_repeats=8",
+        "+num_repeats=100",
         "+head_server.port=0",
     )
     workplace.write("slow.yaml", yaml.safe_dump(SLOW_CONFIG))
     workplace.write("examples.jsonl", '{"responses_create_params": {"input": "hello"}}\n')
     command = workplace.start("ng_e2e_collect_rollouts", *words, "+num_samples_in_parallel=2")
-    command.wait_for("2/8 rollouts")
+    # The other 90 rollouts take more than ten seconds, so that the signal arrives before their end.
+    command.wait_for("/100 rollouts")
     finished = command.end(number)
     assert finished.code == 130
     assert "Traceback" not in finished.err
     assert "Resume out.jsonl with +resume_from_cache=true" in finished.err
     assert workplace.left_over() == []
     kept = len(rows_of(workplace.folder / "out.jsonl"))
-    assert 2 <= kept < 8
+    assert 10 <= kept < 100
     resumed = workplace.run("ng_e2e_collect_rollouts", *words, "+resume_from_cache=true")
-    assert f"8 planned = 8 scored ({kept} of them earlier)" in resumed.out
+    assert f"100 planned = 100 scored ({kept} of them earlier)" in resumed.out
 
 
 @pytest.mark.parametrize(

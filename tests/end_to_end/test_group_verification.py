@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections import Counter
 
 import orjson
-import psutil
 import pytest
 
 from nemo_gym.errors import UsageError
 from nemo_gym.training import TrainingClient
+from tests.end_to_end.killing import kill
 from tests.rows import line_count, rows_of
 
 RANKING_SERVER = """
@@ -46,8 +45,8 @@ SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
 TASKS, SIZE = 25, 8
 
 
-def write_environment(workplace):
-    selected = workplace.environment("ranking", RANKING_SERVER, "group_verification: {timeout_s: 600}")
+def write_environment(workplace, source=RANKING_SERVER):
+    selected = workplace.environment("ranking", source, "group_verification: {timeout_s: 600}")
     config = workplace.folder / "resources_servers/ranking/configs/ranking.yaml"
     config.write_text(config.read_text() + AGENT)
     rows = [{"responses_create_params": {"input": f"Say something, {number}."}} for number in range(TASKS)]
@@ -83,7 +82,9 @@ def wait_for_lines(command, results, count):
 
 @pytest.mark.slow
 def test_groups_survive_the_death_of_their_server(workplace):
-    run = workplace.start_servers(write_environment(workplace))
+    # Slow enough that rollouts are in progress whenever a server is killed.
+    slow_server = RANKING_SERVER.replace("asyncio.sleep(0.05)", "asyncio.sleep(0.5)")
+    run = workplace.start_servers(write_environment(workplace, slow_server))
     results = workplace.folder / "out.jsonl"
     command = workplace.start(
         "ng_collect_rollouts", "+agent_name=agent", "+input_jsonl_fpath=resources_servers/ranking/data/example.jsonl",
@@ -92,7 +93,7 @@ def test_groups_survive_the_death_of_their_server(workplace):
     )  # fmt: skip
     for count in (10, 60, 120):
         wait_for_lines(command, results, count)
-        os.kill(next(pid for pid in run.servers["ranking"]["pids"] if psutil.pid_exists(pid)), signal.SIGKILL)
+        kill(lambda: run.servers["ranking"]["pids"])
     finished = command.wait()
     assert finished.code == 0, finished.err
     assert f"{TASKS * SIZE} planned = {TASKS * SIZE} scored + 0 failed" in finished.out

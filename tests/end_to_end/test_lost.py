@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import orjson
-import psutil
 import pytest
 
 from tests.conftest import PATIENCE_S
+from tests.end_to_end.killing import kill
 from tests.rows import line_count, rows_of
 
 REMEMBERING_SERVER = """
@@ -57,7 +57,7 @@ agent:
       - {name: rows, type: example, jsonl_fpath: resources_servers/remembering/data/example.jsonl}
 """
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
-ROWS, REPEATS = 5, 40
+ROWS, REPEATS = 5, 80
 KILLED = ("remembering", "agent", "policy_model", "remembering")
 
 
@@ -92,6 +92,10 @@ def head_of(workplace, get_json):
     raise AssertionError("no run came up")
 
 
+def server_of(head, get_json, name):
+    return next(each for each in get_json(f"{head}/server_instances") if each["config_path"] == name)
+
+
 def key_of(row):
     return row["_ng_task_index"], row["_ng_rollout_index"]
 
@@ -107,8 +111,7 @@ def test_collection_survives_the_death_of_each_server(workplace, words, get_json
         while line_count(results) < number * 20 + chance.randrange(1, 15):
             assert command.process.poll() is None, command.err
             time.sleep(0.005)
-        server = next(each for each in get_json(f"{head}/server_instances") if each["config_path"] == name)
-        os.kill(next(pid for pid in server["pids"] if psutil.pid_exists(pid)), signal.SIGKILL)
+        kill(lambda name=name: server_of(head, get_json, name)["pids"])
     finished = command.wait()
     assert finished.code == 0, finished.err
 
@@ -142,8 +145,7 @@ def test_collection_ends_when_restarts_are_not_allowed(workplace, words, get_jso
     head, results = head_of(workplace, get_json), workplace.folder / "out.jsonl"
     while not line_count(results):
         time.sleep(0.01)
-    server = next(each for each in get_json(f"{head}/server_instances") if each["config_path"] == "policy_model")
-    os.kill(server["pid"], signal.SIGKILL)
+    os.kill(server_of(head, get_json, "policy_model")["pid"], signal.SIGKILL)
     finished = command.wait()
     assert finished.code == 1
     process = "policy_model"

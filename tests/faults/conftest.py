@@ -132,7 +132,7 @@ class Tiers:
 
 
 def metric(port: int, name: str) -> float:
-    text = httpx.get(f"http://127.0.0.1:{port}/metrics", verify=False).text
+    text = httpx.get(f"http://127.0.0.1:{port}/metrics", verify=False, timeout=SLACK_S).text
     return next(float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"nemo_gym_{name}{{"))
 
 

@@ -12,7 +12,7 @@ AGENTS = {
     "failing": {"type": "responses_api_agents", "name": "agent"},
     "lenient": {"type": "responses_api_agents", "name": "lenient_agent"},
 }
-TIMEOUT_S = 10.0
+TIMEOUT_S = 15.0
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import yaml
 from tests.frameworks.counting import AGENT, SAMPLING, add, counting_row
 from tests.frameworks.engine import decode
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 150.0
 
 
 def agents_of(head):

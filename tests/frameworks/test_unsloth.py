@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parents[2] / "resources_servers" / "reasoning_gym"
 SCRIPT = FOLDER / "scripts" / "create_dataset.py"
 CONFIG = "resources_servers/reasoning_gym/configs/resources_only.yaml"
 PAGE = Path(__file__).parents[2] / "docs" / "training" / "unsloth.md"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 150.0
 
 
 def rewards(url, rows, texts):

@@ -41,7 +41,7 @@ def shouting_run(workplace, monkeypatch):
 
 
 def shout_twice(servers, get_json):
-    return [get_json(f"{servers.run.servers['shouting'].url}/shout", 10.0) for _ in range(2)]
+    return [get_json(f"{servers.run.servers['shouting'].url}/shout", 100.0) for _ in range(2)]
 
 
 def test_servers_survive_a_failing_log_receiver(shouting_run, get_json, caplog):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from nemo_gym.jsonl import write_rows
+from tests.conftest import PATIENCE_S
 
 WORDS = ("--resources-server", "mcqa", "--model-type", "sample_model")
 AGENT = "mcqa_simple_agent"
@@ -19,8 +22,12 @@ def test_parts_of_one_run_find_each_other(workplace):
     head = workplace.start_servers(*WORDS, "--only", f"{AGENT},policy_model")
     joined = workplace.start("ng_run", *WORDS, "--only", "mcqa", "--join", head.head)
     joined.wait_for("joined the run at")
-    status = workplace.run("ng_status", f"+head_server.port={head.head.rpartition(':')[2]}")
-    assert "3 of 3 servers answer" in status.out
+    # The head server gives each server two seconds to answer.
+    deadline = time.monotonic() + PATIENCE_S
+    while "3 of 3 servers answer" not in (
+        status := workplace.run("ng_status", f"+head_server.port={head.head.rpartition(':')[2]}").out
+    ):
+        assert time.monotonic() < deadline, status
     write_rows(workplace.folder / "rows.jsonl", [ROW])
     collected = workplace.run(
         "ng_collect_rollouts", "--agent", AGENT, "--input", "rows.jsonl", "--output", "r.jsonl", "--num-repeats", "8"

@@ -166,4 +166,4 @@ def test_folder_runs_in_its_own_environment(workplace):
     # The cached resolution and environment are used.
     again = workplace.run("ng_run", *words, "+auto_install=true", "+dry_run=true")
     assert (again.code, "resolving" in again.err, "building" in again.err) == (0, False, False), again.err
-    assert workplace.left_over(5.0) == []
+    assert workplace.left_over() == []

@@ -81,7 +81,9 @@ def test_log_lines_have_the_servers_name(running):
 
 
 def test_logs_are_also_written_to_a_folder(running, request):
-    _, workplace = running
+    command, workplace = running
+    # Each line is written to the file first.
+    command.wait_for("(talking) a line while it is imported\n")
     folder = workplace.folder / f"logs_{request.node.callspec.params['running']}"
     logs = {f"{name}.log" for name in ("talking", "plain")}
     assert {path.name for path in folder.iterdir()} == {"head_server.log", *logs}

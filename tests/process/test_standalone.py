@@ -60,7 +60,7 @@ def facts_of(workplace, **env):
         line = next((line for line in process.stderr if "listens on" in line), "nothing")
         address = re.search(r"http://\S+", line).group()
         # The line is logged when the port is bound, shortly before the server listens.
-        with httpx.Client(trust_env=False, transport=httpx.HTTPTransport(retries=5)) as client:
+        with httpx.Client(trust_env=False, timeout=100, transport=httpx.HTTPTransport(retries=8)) as client:
             return client.get(f"{address}/facts").json()
     finally:
         process.kill()

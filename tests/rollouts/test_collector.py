@@ -54,8 +54,11 @@ async def test_no_more_rollouts_run_at_once_than_allowed(run_tasks, make_task, a
 
 async def test_all_slots_are_used_while_one_rollout_takes_long(run_tasks, make_task, agent):
     rows = [make_task(0, act="held"), *(make_task(n) for n in range(1, 30))]
-    running = asyncio.create_task(run_tasks(rows, num_samples_in_parallel=2))
-    await wait_until(lambda: len(agent.state()["begun"]) == 30)
+    ended = []
+    running = asyncio.create_task(
+        run_tasks(rows, num_samples_in_parallel=2, on_record=lambda record, summary: ended.append(record))
+    )
+    await wait_until(lambda: len(ended) == 29)
     assert agent.state()["now"] == 1
     agent.release()
     run = await running
@@ -281,7 +284,7 @@ def collect_in_a_process(agent, tasks, folder, *, limit, value):
             print("DataError:", error)
     """
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
 
 
@@ -293,5 +296,5 @@ async def test_adaptive_concurrency_is_recorded(run_tasks, make_task, agent):
     assert record["settings"]["num_samples_in_parallel"] == "auto"
     first = record["concurrency_steps"][0]
     assert (first["limit"], first["then"], first["why"]) == (16, 32, "throughput grew")
-    assert record["concurrency"] >= 16
-    assert 16 < agent.state()["most_at_once"] <= 64
+    # How far throughput and limit grow depends on the machine.
+    assert 16 < agent.state()["most_at_once"] <= max(step["then"] for step in record["concurrency_steps"])

@@ -72,6 +72,11 @@ def wait_for_lines(path, count: int) -> None:
     wait_for(lambda: line_count(path) >= count)
 
 
+def held_after(quick: int, make_task):
+    """Return tasks of which only the first ones end by themselves, so that a run cannot end before it is stopped."""
+    return [make_task(n, act="slow" if n < quick else "held", lasts_s=0.02, text="x" * 2000) for n in range(TASKS)]
+
+
 def expect_each_repeat_once(path) -> None:
     keys = Counter((row["_ng_task_index"], row["_ng_rollout_index"]) for row in jsonl.read_rows(path))
     assert keys == {(task, repeat): 1 for task in range(TASKS) for repeat in range(REPEATS)}
@@ -90,12 +95,13 @@ MIXED = [
 
 
 @pytest.mark.slow
-def test_repeatedly_killed_run_has_each_repeat_once(tmp_path, start, make_task, write_tasks):
-    write_tasks(make_task(n, text="x" * 2000, **MIXED[n % len(MIXED)]) for n in range(TASKS))
+def test_repeatedly_killed_run_has_each_repeat_once(tmp_path, start, agent, make_task, write_tasks):
+    rows = [make_task(n, text="x" * 2000, **MIXED[n % len(MIXED)]) for n in range(TASKS)]
+    # The last task keeps the run from ending before it is killed.
+    write_tasks([*rows, make_task(TASKS, act="held")])
     chance = random.Random(7)
     files = RunFiles(results=tmp_path / "out.jsonl")
     settings = ("+resume_from_cache=true", "+max_attempts=30", "+retry_pause_s=0.01", "+num_samples_in_parallel=2")
-    killed = 0
     for _ in range(KILLS):
         process = start(*settings)
         before = line_count(files.results)
@@ -107,13 +113,13 @@ def test_repeatedly_killed_run_has_each_repeat_once(tmp_path, start, make_task, 
             time.sleep(0.001)
         time.sleep(chance.random() * 0.02)
         process.send_signal(signal.SIGKILL)
-        killed += process.wait(timeout=100) == -signal.SIGKILL
+        assert process.wait(timeout=100) == -signal.SIGKILL
         if chance.random() < 0.3 and files.results.exists():
             # Simulate a crash of the machine, which loses the end of the file.
             os.truncate(files.results, max(0, files.results.stat().st_size - chance.randrange(3000)))
-    assert killed >= KILLS // 2
+    agent.release()
     process = start(*settings)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=100)
     assert process.returncode == 0, errors
 
     keys = Counter((row["_ng_task_index"], row["_ng_rollout_index"]) for row in jsonl.read_rows(files.results))
@@ -123,10 +129,10 @@ def test_repeatedly_killed_run_has_each_repeat_once(tmp_path, start, make_task, 
     }
     failed = Counter(cause for key, cause in causes.items() if key not in keys)
     assert set(keys.values()) == {1}
-    assert len(keys) == TASKS * REPEATS * 4 // 6
+    assert len(keys) == TASKS * REPEATS * 4 // 6 + REPEATS
     assert failed == {"invalid_task": 40, "agent_failed": 40}
     assert re.search(
-        r"^240 planned = 160 scored \(\d+ of them earlier\) \+ 80 failed \(.*\) \+ 0 unresolved", output, re.MULTILINE
+        r"^244 planned = 164 scored \(\d+ of them earlier\) \+ 80 failed \(.*\) \+ 0 unresolved", output, re.MULTILINE
     )
     # Each attempt is written once, with a unique number.
     attempts = Counter(
@@ -137,10 +143,10 @@ def test_repeatedly_killed_run_has_each_repeat_once(tmp_path, start, make_task, 
     record = orjson.loads(files.record.read_bytes())
     assert record["state"] == "finished"
     outcomes = record["outcomes"]
-    assert outcomes["planned"] == outcomes["scored"] + sum(outcomes["failed"].values()) + outcomes["unresolved"] == 240
+    assert outcomes["planned"] == outcomes["scored"] + sum(outcomes["failed"].values()) + outcomes["unresolved"] == 244
     assert {each["state"] for each in record["earlier_sessions"]} <= {"killed", "finished"}
     (metrics,) = orjson.loads(files.metrics.read_bytes())
-    assert metrics["ledger"] == {"planned": 240, "scored": 160, "failed": failed, "unresolved": 0}
+    assert metrics["ledger"] == {"planned": 244, "scored": 164, "failed": failed, "unresolved": 0}
     assert len(metrics["failed_tasks"]) == 20
 
 
@@ -184,7 +190,8 @@ def test_run_killed_before_first_result_starts_over(tmp_path, start):
     expect_each_repeat_once(tmp_path / "out.jsonl")
 
 
-def test_interrupt_keeps_results_and_reports_how_to_resume(tmp_path, start, agent):
+def test_interrupt_keeps_results_and_reports_how_to_resume(tmp_path, start, agent, make_task, write_tasks):
+    write_tasks(held_after(30, make_task))
     out = tmp_path / "out.jsonl"
     process = start()
     wait_for_lines(out, 40)
@@ -202,6 +209,7 @@ def test_interrupt_keeps_results_and_reports_how_to_resume(tmp_path, start, agen
         f"interrupted: 240 planned = {lines} scored + 0 failed + {240 - lines} unresolved. "
         f"Resume {out} with +resume_from_cache=true"
     ) in errors
+    agent.release()
     process = start("+resume_from_cache=true")
     output, errors = process.communicate(timeout=100)
     assert process.returncode == 0, errors
@@ -212,7 +220,8 @@ def test_interrupt_keeps_results_and_reports_how_to_resume(tmp_path, start, agen
 
 @pytest.mark.parametrize("is_background", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_each_stop_signal_ends_run_in_order(tmp_path, start, number, is_background):
+def test_each_stop_signal_ends_run_in_order(tmp_path, start, make_task, write_tasks, number, is_background):
+    write_tasks(held_after(30, make_task))
     out = tmp_path / "out.jsonl"
     # A shell makes the commands that a script starts with `&` ignore Ctrl-C.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN) if is_background else None
@@ -222,7 +231,7 @@ def test_each_stop_signal_ends_run_in_order(tmp_path, start, number, is_backgrou
     wait_for_lines(out, 10)
     if is_background:
         process.send_signal(signal.SIGINT)
-        wait_for_lines(out, line_count(out) + 10)
+        wait_for_lines(out, 30 * REPEATS)
     process.send_signal(number)
     _, errors = process.communicate(timeout=100)
     assert process.returncode == 130, errors

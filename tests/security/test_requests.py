@@ -70,7 +70,7 @@ def types_for(server):
 
 def posts(url):
     """Return the POST paths of the server's OpenAPI schema, and whether each reads a body."""
-    schema = httpx.get(f"{url}/openapi.json", verify=False).json()
+    schema = httpx.get(f"{url}/openapi.json", verify=False, timeout=100).json()
     return {path: "requestBody" in methods["post"] for path, methods in schema["paths"].items() if "post" in methods}
 
 
@@ -95,7 +95,7 @@ def test_deeply_nested_body_is_rejected_on_every_route(server, address_of):
                 status, text = send(url, path, body, headers)
                 is_refused = 400 <= status < 500 or (status == 200 and not reads_body)
                 assert is_refused, (path, what, headers, status, text[:300])
-    assert httpx.get(f"{url}/openapi.json", verify=False).status_code == 200
+    assert httpx.get(f"{url}/openapi.json", verify=False, timeout=100).status_code == 200
 
 
 @pytest.mark.parametrize("server", EACH_SERVER)
@@ -106,7 +106,7 @@ def test_nested_body_with_input_header_does_no_damage(server, address_of):
             whole = b'{"input":' + body + b"}" if path.endswith("/v1/responses") else body
             status, text = send(url, path, whole, {**JSON, "x-nemo-gym-input-at": "9"})
             assert status, (path, what, text[:300])
-    assert httpx.get(f"{url}/openapi.json", verify=False).status_code == 200
+    assert httpx.get(f"{url}/openapi.json", verify=False, timeout=100).status_code == 200
 
 
 def test_huge_input_header_is_ignored(address_of):
@@ -124,4 +124,4 @@ def test_malformed_body_is_not_a_server_failure(server, address_of):
             for headers in types_for(server):
                 status, text = send(url, path, body, headers)
                 assert status < 500, (path, what, status, text[:300])
-    assert httpx.get(f"{url}/openapi.json", verify=False).status_code == 200
+    assert httpx.get(f"{url}/openapi.json", verify=False, timeout=100).status_code == 200

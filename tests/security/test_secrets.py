@@ -103,12 +103,16 @@ class Echoing(http.server.BaseHTTPRequestHandler):
     """A model endpoint that echoes the key it received in its answer or its error."""
 
     protocol_version = "HTTP/1.1"
+    was_asked = threading.Event()
+    may_answer = threading.Event()
 
     def do_GET(self):
         self._send(200, {})
 
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.was_asked.set()
+        self.may_answer.wait(100)
         wanted = json.dumps(asked["input"])
         if "ERROR" in wanted:
             self._send(401, {"error": {"message": f"Incorrect key provided: {self.headers['authorization']}"}})
@@ -162,13 +166,19 @@ def collected(request, shared_workplace, endpoint):
     ]  # fmt: skip
     command = place.start("ng_e2e_collect_rollouts", *words, LEAKING_API_KEY=ENVIRONMENT_KEY)
     visible: dict[int, str] = {}
+    Echoing.was_asked.clear()
+    Echoing.may_answer.clear()
     while command.process.poll() is None:
+        # The model answers only when all servers have been looked at.
+        was_asked = Echoing.was_asked.is_set()
         for process in place.processes():
             if process.pid != command.pid:
                 try:
                     visible[process.pid] = " ".join([*process.cmdline(), *map("=".join, process.environ().items())])
                 except psutil.Error:
                     continue
+        if was_asked:
+            Echoing.may_answer.set()
         time.sleep(0.02)
     return command.wait(), output, visible
 

@@ -74,9 +74,9 @@ class CounterServer(SimpleResourcesServer):
         return " ".join(notes.lines)
 
     @tool
-    async def take(self, seconds: float, counter: Counter) -> int:
-        """Take a while."""
-        await asyncio.sleep(seconds)
+    async def outlast(self, counter: Counter) -> int:
+        """Take longer than idle sessions are kept."""
+        assert await drop_all_idle(self) == 0
         counter.count += 1
         return counter.count
 
@@ -226,26 +226,39 @@ async def until(condition, within_s=100.0):
         await asyncio.sleep(0.01)
 
 
+async def drop_all_idle(server: SimpleResourcesServer) -> int:
+    """Drop unused sessions now. With a short `session_idle_s`, a busy machine would drop some between two calls."""
+    idle_s, server.sessions.idle_s = server.sessions.idle_s, 0.0
+    dropped = await server.sessions.drop_idle()
+    server.sessions.idle_s = idle_s
+    return dropped
+
+
+async def test_idle_states_are_dropped_regularly(label):
+    server = make_server(CounterServer, session_idle_s=0.02)
+    async with serving(server) as client:
+        await client.post("/seed_session", json=body(label=label))
+        await until(lambda: label in closings)
+
+
 async def test_idle_state_is_dropped_and_not_recreated(label):
-    server = make_server(CounterServer, session_idle_s=0.4)
+    server = make_server(CounterServer, session_idle_s=500)
     async with serving(server) as client:
         await client.post("/seed_session", json=body(label=label))
         await client.post("/add", json={"amount": 7})
-        await until(lambda: label in closings)
-        assert len(server.sessions) == 0
+        assert (await drop_all_idle(server), len(server.sessions)) == (1, 0)
         assert closings == {label: [7]}
         # With a new counter, the model would be graded for state that the server dropped.
         for path, arguments in (("/add", {"amount": 1}), ("/verify", body())):
-            with pytest.raises(EnvironmentFailed, match=r"Counter was dropped .* 0\.4 s\. Increase session_idle_s"):
+            with pytest.raises(EnvironmentFailed, match=r"Counter was dropped .* 500 s\. Increase session_idle_s"):
                 await client.post(path, json=arguments)
         await client.post("/seed_session", json=body())
         assert (await client.post("/add", json={"amount": 1})).text == "1"
 
 
 async def test_state_is_not_idle_during_a_call():
-    server = make_server(CounterServer, session_idle_s=0.4)
-    async with rollout(server) as attempt:
-        assert await attempt.call("take", seconds=1.0) == "1"
+    async with rollout(make_server(CounterServer)) as attempt:
+        assert await attempt.call("outlast") == "1"
         assert (await attempt.verify()).reward == 1.0
 
 

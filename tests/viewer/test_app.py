@@ -50,6 +50,8 @@ class Viewer:
 
     def __init__(self, folder, collection):
         self.library = Library([folder], cache=folder.parent / "cache")
+        # The server waits only a second for the index.
+        self.library.finish()
         access = Access("127.0.0.1", 80, on_used=lambda address: None)
         self.app = create_app(self.library, access, control=collection)
         self.browser = TestClient(self.app, base_url="http://127.0.0.1", headers={"Origin": "http://127.0.0.1"})

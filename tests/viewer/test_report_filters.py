@@ -73,7 +73,7 @@ def test_report_selects_what_the_server_selects(tmp_path):
         for query, keys in expected.items():
             page.goto(f"{address}?{urlencode(_pairs(query))}")
             try:
-                page.wait_for_function(f"expected => ({SHOWN})() === expected", arg=keys, timeout=3000)
+                page.wait_for_function(f"expected => ({SHOWN})() === expected", arg=keys, timeout=20_000)
             except TimeoutError:
                 wrong.append((query, keys, page.evaluate(SHOWN)))
     assert wrong == []

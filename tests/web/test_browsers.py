@@ -60,7 +60,7 @@ def plain():
 
 
 async def statuses(server, headers, *paths):
-    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, verify=False, timeout=100) as client:
         return [(await client.get(path, headers=headers)) for path in paths]
 
 

@@ -242,7 +242,7 @@ async def test_hanging_up_cancels_the_forwarded_call(run):
 
 async def test_deadline_applies_to_the_forwarded_call(run):
     cookie = await run.seeded(1)
-    answer = await run.ask(0, "/wait", {}, cookie, **{TIME_LEFT_HEADER: "0.2"})
+    answer = await run.ask(0, "/wait", {}, cookie, **{TIME_LEFT_HEADER: "1"})
     assert (await answer.json())["failure_class"] == "timeout"
     await until_noted("begun", "ended")
 

@@ -46,8 +46,20 @@ async def graded(server, answer, **fields):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server():
-    """Start one server with short timeouts for all tests, because each start probes the sandbox."""
-    started = make_server(CodeGenServer, num_processes=2, unit_test_timeout_secs=1, total_timeout_secs=4)
+    """Start one server for all tests, because each start probes the sandbox."""
+    started = make_server(CodeGenServer, num_processes=2, unit_test_timeout_secs=60, total_timeout_secs=240)
+    async with serving(started):
+        yield started
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def hasty_server(server):
+    """Start a server with the same sandboxes and short timeouts, for programs that do not end.
+
+    On a busy machine, good programs may exceed these timeouts.
+    """
+    started = make_server(CodeGenServer, unit_test_timeout_secs=1, total_timeout_secs=4)
+    vars(started)["python"] = server.python
     async with serving(started):
         yield started
 
@@ -98,7 +110,6 @@ async def test_repeated_humaneval_prompt_earns_nothing(tmp_path):
         (f"{PROGRAM}\nimport sys; sys.exit('no')", DOUBLE, [-4, -4]),
         (f"import threading\ndef main(): {PROGRAM}\nthreading.Thread(target=main).start()", DOUBLE, [True, True]),
         (f"if __name__ == '__main__':\n    {PROGRAM}", DOUBLE, [True, True]),
-        ("while True: pass", DOUBLE, [-3, -1]),
         ("def double(n): return 2 * n", DOUBLE_FUNCTION, [True, True]),
         ("class Solution:\n    def double(self, n: Optional[int]): return 2 * n", DOUBLE_FUNCTION, [True, True]),
         ("class Solution:\n    def merge(self, spans): return sorted(spans)", MERGE_FUNCTION, [True]),
@@ -112,7 +123,6 @@ async def test_repeated_humaneval_prompt_earns_nothing(tmp_path):
         ("def double(n): return 5", DOUBLE_CHECK, [-2]),
         ("def double(n): return n.double", DOUBLE_CHECK, [-4]),
         ("def double(n): return double", DOUBLE_CHECK, [-4]),
-        ("def double(n):\n    while True: pass", DOUBLE_CHECK, [-3]),
         ("print('hello')", DOUBLE_CHECK, [-4]),
     ],
 )
@@ -121,6 +131,20 @@ async def test_each_test_has_a_result(server, code, tests, result):
     assert response["result"] == result
     assert response["reward"] == float(all(each is True for each in result))
     assert response["extracted_model_code"] == code
+
+
+@on_the_shared_server
+@pytest.mark.needs_bubblewrap
+@pytest.mark.parametrize(
+    ("code", "tests", "result"),
+    [
+        ("while True: pass", DOUBLE, [-3, -1]),
+        ("def double(n):\n    while True: pass", DOUBLE_CHECK, [-3]),
+    ],
+)
+async def test_endless_program_is_out_of_time(hasty_server, code, tests, result):
+    response = await graded(hasty_server, fenced(code), **row(**tests))
+    assert (response["result"], response["reward"]) == (result, 0.0)
 
 
 @on_the_shared_server
@@ -166,8 +190,8 @@ CHEATS = {
 @pytest.mark.needs_bubblewrap
 @pytest.mark.parametrize("tests", [DOUBLE_CHECK, DOUBLE_FUNCTION, DOUBLE], ids=["check", "function", "stdin"])
 @pytest.mark.parametrize("cheat", CHEATS)
-async def test_program_cannot_grade_itself(server, cheat, tests):
-    assert (await graded(server, fenced(CHEATS[cheat]), **row(**tests)))["reward"] == 0.0
+async def test_program_cannot_grade_itself(hasty_server, cheat, tests):
+    assert (await graded(hasty_server, fenced(CHEATS[cheat]), **row(**tests)))["reward"] == 0.0
 
 
 SECRET = "48151623"
@@ -389,10 +413,10 @@ HARM = {
 @on_the_shared_server
 @pytest.mark.needs_bubblewrap
 @pytest.mark.parametrize("harm", HARM)
-async def test_harmful_programs_earn_nothing_and_block_nothing(server, harm):
-    async with rollout(server) as attempt:
+async def test_harmful_programs_earn_nothing_and_block_nothing(server, hasty_server, harm):
+    async with rollout(server) as attempt, rollout(hasty_server) as hasty_attempt:
         bad, *good = await asyncio.gather(
-            attempt.verify(reply(fenced(HARM[harm])), **row(**DOUBLE)),
+            hasty_attempt.verify(reply(fenced(HARM[harm])), **row(**DOUBLE)),
             *(attempt.verify(reply(fenced(PROGRAM)), **row(**DOUBLE)) for _ in range(4)),
         )
     assert bad.reward == 0.0
@@ -496,16 +520,16 @@ async def test_missing_sandbox_fails_with_install_instructions(without_bubblewra
 
 
 @pytest.mark.parametrize(
-    ("code", "result"),
+    ("code", "result", "timeout_s"),
     [
-        (PROGRAM, [True, True]),
-        ("while True: pass", [-3, -1]),
-        ("hog = []\nwhile True: hog.append(bytearray(10_000_000))", [-4, -4]),
-        ("while True: print('x' * 1000)", [-2, -2]),
+        (PROGRAM, [True, True], 60),
+        ("while True: pass", [-3, -1], 1),
+        ("hog = []\nwhile True: hog.append(bytearray(10_000_000))", [-4, -4], 60),
+        ("while True: print('x' * 1000)", [-2, -2], 60),
     ],
 )
-async def test_limits_hold_with_allow_unconfined(without_bubblewrap, code, result):
-    server = make_server(CodeGenServer, unit_test_timeout_secs=1, memory_limit_mb=128, allow_unconfined=True)
+async def test_limits_hold_with_allow_unconfined(without_bubblewrap, code, result, timeout_s):
+    server = make_server(CodeGenServer, unit_test_timeout_secs=timeout_s, memory_limit_mb=128, allow_unconfined=True)
     response = await graded(server, fenced(code), **row(**DOUBLE))
     assert response["result"] == result
     assert response["metadata"]["confinement"] == "resource limits only"

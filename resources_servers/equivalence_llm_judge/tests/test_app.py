@@ -172,11 +172,12 @@ async def test_unavailable_judge_fails_the_rollout():
 
 
 @pytest.mark.parametrize(
-    ("pattern", "message"), [("(A", "is not a regular expression"), ("(a+)+$", "did not finish within 1 s")]
+    ("pattern", "limit_s", "message"),
+    [("(A", 60.0, "is not a regular expression"), ("(a+)+$", 1.0, "did not finish within 1 s")],
 )
-async def test_invalid_or_endless_pattern_raises_invalid_task(pattern, message):
+async def test_invalid_or_endless_pattern_raises_invalid_task(pattern, limit_s, message):
     server = make_server(EquivalenceServer, model=FakeModel([EQUAL]))
-    server._pattern_search = PatternSearch(time_limit_s=1.0)
+    server._pattern_search = PatternSearch(time_limit_s=limit_s)
     async with rollout(server, **PLAIN, template_metadata={"output_regex": pattern}) as attempt:
         with pytest.raises(InvalidTask, match=f"template_metadata.output_regex: .* {message}"):
             await attempt.verify(reply("a" * 60 + "!"))

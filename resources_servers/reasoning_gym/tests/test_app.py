@@ -199,15 +199,22 @@ async def test_no_scorer_executes_an_answer(server, one_of_each, tmp_path):
 
 
 async def test_endless_answer_affects_only_its_rollout():
-    server = make_server(ReasoningGymServer, score_timeout_seconds=0.5)
-    async with serving(server), rollout(server, **COUNTDOWN) as hostile, rollout(server, **EXAMPLES[0]) as plain:
+    # The servers share their workers. Only the endless answer has little time, because others may be slow, too.
+    server, hasty = (make_server(ReasoningGymServer, score_timeout_seconds=limit_s) for limit_s in (100, 3))
+    async with (
+        serving(server),
+        rollout(hasty, **COUNTDOWN) as hostile,
+        rollout(server, **EXAMPLES[0]) as plain,
+        rollout(server, **COUNTDOWN) as following,
+    ):
+        assert hasty.workers is server.workers
         # Ensures that two workers have loaded the package.
-        await asyncio.gather(*(server.workers.run(time.sleep, 0.2) for _ in range(2)))
+        await asyncio.gather(*(server.workers.run(time.sleep, 0.2, deadline_s=100) for _ in range(2)))
         running = asyncio.create_task(hostile.verify(reply("<answer>9**9**9**9</answer>")))
         assert (await plain.verify(reply(*solve(EXAMPLES[0])))).reward == 1.0
         assert not running.done()
         assert (await running).reward == 0.0
-        assert (await hostile.verify(reply("<answer>6 * 7</answer>"))).reward == 1.0
+        assert (await following.verify(reply("<answer>6 * 7</answer>"))).reward == 1.0
 
 
 @pytest.mark.parametrize(
@@ -271,29 +278,25 @@ async def test_row_without_generator_is_rejected_with_its_field(server, row):
 
 
 STARTING = """
-import asyncio, sys, time
+import asyncio, sys
 from nemo_gym.testing import make_server, on_a_port
 from resources_servers.reasoning_gym.app import ReasoningGymServer
 import httpx
 
 async def main():
-    started_at = time.perf_counter()
+    answers = 0
     async with on_a_port(make_server(ReasoningGymServer)) as url, httpx.AsyncClient(verify=False) as client:
         while (await client.get(f"{url}/reverify_mode")).status_code != 200:
             pass
-        up_s = time.perf_counter() - started_at
         row = {"responses_create_params": {"input": []}, "metadata": {"source_dataset": "maze"}}
         seeding = asyncio.create_task(client.post(f"{url}/seed_session", json=row, timeout=60))
-        slowest_s = 0.0
         while not seeding.done():
-            asked_at = time.perf_counter()
             await client.get(f"{url}/reverify_mode")
-            slowest_s = max(slowest_s, time.perf_counter() - asked_at)
+            answers += 1
             await asyncio.sleep(0.02)
-        loaded_s = time.perf_counter() - started_at
     assert (await seeding).status_code == 200
-    assert up_s < loaded_s / 2, (up_s, loaded_s)
-    assert slowest_s < loaded_s / 2, (slowest_s, loaded_s)
+    # A server that loads the package in its event loop, or before it listens, gives one or two answers meanwhile.
+    assert answers > 4, answers
     assert "reasoning_gym" not in sys.modules
 
 asyncio.run(main())
@@ -302,7 +305,7 @@ asyncio.run(main())
 
 @pytest.mark.slow
 def test_server_answers_while_workers_load_the_package():
-    done = subprocess.run([sys.executable, "-c", STARTING], capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run([sys.executable, "-c", STARTING], capture_output=True, text=True, timeout=150, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -1,6 +1,8 @@
 """Episodes from row to reward, and what remains open after each kind of failure."""
 
 import asyncio
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -173,6 +175,10 @@ async def test_failed_step_fails_its_tier_and_closes_sessions(trouble, error, re
     assert raised.value.tier == ("agent" if error is AgentFailed else "environment")
 
 
+CALLS = {"slow seed": 1, "slow open agent": 2, "slow responses": 3, "slow verify": 4}
+"""The number of the call that hangs, for each trouble within the time limit of an episode."""
+
+
 @pytest.mark.parametrize(
     ("trouble", "setting", "where", "calls"),
     [
@@ -183,7 +189,13 @@ async def test_failed_step_fails_its_tier_and_closes_sessions(trouble, error, re
         ("slow verify", "default_episode_timeout_seconds", "/verify of words", WHOLE),
     ],
 )
-async def test_each_wait_is_bounded_and_named(trouble, setting, where, calls):
+async def test_each_wait_is_bounded_and_named(monkeypatch, trouble, setting, where, calls):
+    if trouble in CALLS:
+        # Only the call that hangs has little time left, because the others may be slow on a busy machine. The episode
+        # reads the clock at its start, and before each call.
+        readings = (1000.0 if number in (0, CALLS[trouble]) else 0.0 for number in count())
+        clock = SimpleNamespace(monotonic=lambda: next(readings))
+        monkeypatch.setattr("nemo_gym.servers.single_turn.time", clock)
     server = environment_on(trouble=trouble, **{setting: 0.5})
     with pytest.raises(RolloutTimedOut, match=rf"{where} did not reply within {setting} \(0.5 s\)"):
         await run(server, **ROW)
@@ -192,7 +204,13 @@ async def test_each_wait_is_bounded_and_named(trouble, setting, where, calls):
 
 @pytest.mark.parametrize("trouble", ["close", "slow close"])
 async def test_failed_cleanup_after_grading_keeps_the_reward(trouble, caplog):
-    server = environment_on(trouble=trouble, cleanup_timeout_seconds=0.2)
+    class Graded(Words):
+        async def verify(self, request: Request, body: BaseVerifyRequest) -> float:
+            # Only the call that hangs has little time, because the others may be slow on a busy machine.
+            server.config.cleanup_timeout_seconds = 0.2
+            return await super().verify(request, body)
+
+    server = environment_on(trouble=trouble, words=Graded)
     assert (await run(server, **ROW)).reward == 1.0
     assert "episodes: cleaning up rollout 2-1 failed" in caplog.text
 

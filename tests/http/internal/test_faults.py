@@ -74,6 +74,16 @@ def test_raise_for_status_shows_the_body():
     Reply(399, [], b"", "GET", "/").raise_for_status()
 
 
+TIMEOUTS = {
+    "/silent": Timeouts(read_s=0.2),
+    "/slow/60": Timeouts(read_s=0.2),
+    # The first bytes must arrive in time.
+    "/head-only": Timeouts(read_s=1.0),
+    "/drip/0.1": Timeouts(total_s=1.0),
+}
+"""The timeouts of requests that must time out. The others get none, because a busy machine may exceed any."""
+
+
 @pytest.mark.parametrize(
     ("path", "kind", "message"),
     [
@@ -89,8 +99,8 @@ def test_raise_for_status_shows_the_body():
         ("/switch", BrokenReply, "switched to another protocol"),
         ("/silent", ReplyTimedOut, r"no byte for 0.2 s \(read_s\) while waiting for the first byte"),
         ("/head-only", ReplyTimedOut, "while waiting for the body, after 0 of 1000 bytes"),
-        ("/drip/0.02", ReplyTimedOut, r"no whole answer within 0.5 s \(total_s\), still waiting for the headers"),
-        ("/slow/0.3", ReplyTimedOut, "no byte for 0.2 s"),
+        ("/drip/0.1", ReplyTimedOut, r"no whole answer within 1 s \(total_s\), still waiting for the headers"),
+        ("/slow/60", ReplyTimedOut, "no byte for 0.2 s"),
     ],
 )
 @pytest.mark.parametrize("was_used", [False, True])
@@ -98,11 +108,11 @@ def test_raise_for_status_shows_the_body():
 async def test_each_fault_has_its_own_error(server, path, kind, message, was_used):
     if was_used:
         message = message.replace("which was new", "which had served 1 before")
-    async with InternalClient(timeouts=Timeouts(read_s=0.2, total_s=0.5)) as client:
+    async with InternalClient() as client:
         if was_used:
             await ask(client, server, "/echo", "POST", body=b"first")
         with pytest.raises(ServerCallError, match=message) as raised:
-            await ask(client, server, path)
+            await ask(client, server, path, timeouts=TIMEOUTS.get(path))
         assert type(raised.value) is kind
         assert raised.value.was_sent
         assert str(raised.value).startswith(f"GET http://127.0.0.1:{server.port}{path}: ")
@@ -131,10 +141,11 @@ async def test_body_size_is_limited(server, path):
 
 @on_both_loops
 async def test_read_timeout_applies_to_silence_only(server):
-    async with InternalClient(timeouts=Timeouts(read_s=0.15)) as client:
+    # A busy server may be silent for a second between two bytes.
+    async with InternalClient(timeouts=Timeouts(read_s=2.0)) as client:
         began = time.monotonic()
-        reply = await ask(client, server, "/drip/0.005")
-        assert time.monotonic() - began > 0.15
+        reply = await ask(client, server, "/drip/0.045")
+        assert time.monotonic() - began > 2.0
     assert reply.body == b"drop by drop"
 
 
@@ -142,8 +153,8 @@ async def test_read_timeout_applies_to_silence_only(server):
 async def test_short_and_long_timeouts_alternate(server):
     async with InternalClient() as client:
         for _ in range(2):
-            assert (await ask(client, server, "/slow/0", timeouts=Timeouts(read_s=0.1))).ok
-            assert (await ask(client, server, "/slow/0.25", timeouts=Timeouts(read_s=9))).ok
+            assert (await ask(client, server, "/slow/0", timeouts=Timeouts(read_s=1.0))).ok
+            assert (await ask(client, server, "/slow/1.1", timeouts=Timeouts(read_s=60))).ok
             assert (await ask(client, server, "/slow/0.01")).ok
         assert server.connections == 1
         began = time.monotonic()
@@ -189,5 +200,5 @@ async def test_connecting_to_a_full_backlog_times_out():
                 await client.request("GET", *full.getsockname(), "/x", timeouts=Timeouts(connect_s=0.2))
             assert time.monotonic() - began > 0.15
             assert not raised.value.was_sent
-            with pytest.raises(NotConnected, match=r"no connection within 0\.(1|09\d*) s"):
+            with pytest.raises(NotConnected, match=r"no connection within 0\.\d+ s"):
                 await client.request("GET", *full.getsockname(), "/x", timeouts=Timeouts(total_s=0.1))

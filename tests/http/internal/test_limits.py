@@ -12,7 +12,7 @@ import uvloop
 
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import BrokenReply, NotConnected, Timeouts
-from tests.http.internal.asking import ask, on_both_loops
+from tests.http.internal.asking import PATIENCE_S, ask, let_meet, on_both_loops, until
 
 
 @on_both_loops
@@ -21,7 +21,8 @@ async def test_two_thousand_requests_run_concurrently(server):
     if hard < 6000:
         pytest.skip(f"this machine allows {hard} open files; client and server need 4,000 here")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 6000), hard))
-    async with InternalClient() as client:
+    # The connections are opened by one loop, so the last one waits for all others.
+    async with InternalClient(timeouts=Timeouts(connect_s=PATIENCE_S)) as client:
         replies = await asyncio.gather(*(ask(client, server, "/meet/2000") for _ in range(2000)))
     assert {reply.body for reply in replies} == {b"met"}
     assert server.connections == 2000
@@ -55,11 +56,12 @@ async def test_lost_connection_frees_a_place(server, path):
 @on_both_loops
 async def test_waiting_for_a_free_connection_times_out(server):
     async with InternalClient(max_connections=1) as client:
-        holder = asyncio.create_task(ask(client, server, "/slow/0.5"))
-        await asyncio.sleep(0.1)
+        holder = asyncio.create_task(ask(client, server, "/meet/2"))
+        await until(lambda: "/meet/2" in server.meetings)
         with pytest.raises(NotConnected, match=r"none of the 1 connections .* became free within 0.1 s"):
             await ask(client, server, "/echo", timeouts=Timeouts(queue_s=0.1))
         patient = asyncio.create_task(ask(client, server, "/echo"))
+        let_meet(server, "/meet/2")
         assert (await holder).ok
         assert (await patient).ok
     assert server.connections == 1
@@ -84,7 +86,7 @@ async def test_refused_connections_free_their_place():
 async def test_closing_fails_current_and_later_requests(server):
     client = InternalClient(max_connections=2)
     under_way = [asyncio.create_task(ask(client, server, "/silent")) for _ in range(4)]
-    await asyncio.sleep(0.1)
+    await until(lambda: server.at_once == 2)
     await client.close()
     ends = await asyncio.wait_for(asyncio.gather(*under_way, return_exceptions=True), 60)
     assert [type(end) for end in ends] == [BrokenReply, BrokenReply, NotConnected, NotConnected]

@@ -80,7 +80,7 @@ async def test_waiting_for_a_file_ends_with_the_time(server):
         waits = []
         token = begin_work(Work(waits=waits))
         with little_room(0):
-            with pytest.raises(NoFreeConnection, match=r"no free connection within 0\.\d+ s: .* raise ulimit -n"):
+            with pytest.raises(NoFreeConnection, match=r"no free connection within [\d.]+ s: .* raise ulimit -n"):
                 await ask(client, server, "/echo", timeouts=Timeouts(total_s=0.3))
             waiting = asyncio.create_task(ask(client, server, "/echo"))
             # It waits after its first step.

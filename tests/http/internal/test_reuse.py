@@ -14,7 +14,7 @@ from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.pool import Origin
 from nemo_gym.http.reply import NotConnected
 from tests.http.faulty_server import FaultyServer
-from tests.http.internal.asking import ask, on_both_loops
+from tests.http.internal.asking import PATIENCE_S, ask, let_meet, on_both_loops, until
 
 
 @on_both_loops
@@ -29,8 +29,9 @@ async def test_most_recent_connection_is_reused_first(server):
 @on_both_loops
 async def test_connection_carries_one_request_at_a_time(server):
     async with InternalClient() as client:
-        for _ in range(5):
-            await asyncio.gather(*(ask(client, server, "/slow/0.01") for _ in range(20)))
+        for number in range(5):
+            # None of them is answered before all have arrived.
+            await asyncio.gather(*(ask(client, server, f"/meet/{number}/20") for _ in range(20)))
     assert server.connections == 20
     assert server.most_at_once == 20
 
@@ -54,7 +55,7 @@ async def test_closed_idle_connections_are_not_reused():
                 known = server.connections
                 replies = await asyncio.gather(*(ask(client, server, "/describe") for _ in range(200)))
                 assert min(int(reply.body.split()[2]) for reply in replies) == known
-                await asyncio.sleep(0.3)
+                await until(lambda: not server_side_connections(server))
 
 
 @on_both_loops
@@ -62,7 +63,10 @@ async def test_connection_closed_unnoticed_is_not_reused():
     with FaultyServer(idle_s=0.05) as server:
         async with InternalClient() as client:
             await ask(client, server, "/echo")
-            time.sleep(0.3)  # noqa: ASYNC251 - the loop must not notice the close
+            deadline = time.monotonic() + PATIENCE_S
+            while server_side_connections(server):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)  # noqa: ASYNC251 - the loop must not notice the close
             assert (await ask(client, server, "/echo", "POST", body=b"fine")).body == b"fine"
     assert server.connections == 2
 
@@ -81,17 +85,17 @@ async def test_unrequested_reply_is_discarded(server):
     async with InternalClient() as client:
         for path in ("/surplus", "/afterthought"):
             assert (await ask(client, server, path)).body == b"mine"
-            await asyncio.sleep(0.1)
+            # Then the second reply has been sent.
+            await until(lambda: not server.at_once)
             assert (await ask(client, server, "/echo", "POST", body=b"my own")).body == b"my own"
 
 
 @on_both_loops
 async def test_idle_connections_are_closed_without_further_requests(server):
     async with InternalClient(idle_s=0.05) as client:
-        await asyncio.gather(*(ask(client, server, "/slow/0.01") for _ in range(10)))
-        assert server_side_connections(server) == 10
-        await asyncio.sleep(0.3)
-        assert server_side_connections(server) == 0
+        await asyncio.gather(*(ask(client, server, "/meet/10") for _ in range(10)))
+        assert server.connections == 10
+        await until(lambda: not server_side_connections(server))
 
 
 def server_side_connections(server: Any) -> int:
@@ -103,14 +107,15 @@ def server_side_connections(server: Any) -> int:
 async def test_cancelled_request_closes_only_its_connection(server):
     async with InternalClient() as client:
         await ask(client, server, "/echo")
-        under_way = asyncio.create_task(ask(client, server, "/slow/0.2"))
-        other = asyncio.create_task(ask(client, server, "/slow/0.2"))
-        await asyncio.sleep(0.1)
+        under_way = asyncio.create_task(ask(client, server, "/silent"))
+        other = asyncio.create_task(ask(client, server, "/meet/3"))
+        await until(lambda: server.at_once == 2 and "/meet/3" in server.meetings)
         under_way.cancel()
         with pytest.raises(asyncio.CancelledError):
             await under_way
         assert (await ask(client, server, "/echo", "POST", body=b"clean")).body == b"clean"
-        assert (await other).body == b"at last"
+        let_meet(server, "/meet/3")
+        assert (await other).body == b"met"
     assert server.connections == 3
 
 
@@ -129,6 +134,7 @@ async def test_cancelled_requests_leave_no_replies_to_others(server):
 
         async def call(number: int) -> None:
             body = b"%d" % number
+            assert sum(len(pool.connections) for pool in client._pools.values()) <= 10
             try:
                 async with asyncio.timeout(chance.choice([0.0, 0.001, 0.003, 0.01, 5])):
                     assert (await ask(client, server, "/echo", "POST", body=body)).body == body
@@ -139,7 +145,7 @@ async def test_cancelled_requests_leave_no_replies_to_others(server):
             await asyncio.gather(*(call(number) for number in range(200)))
         replies = await asyncio.gather(*(ask(client, server, "/slow/0.01") for _ in range(30)))
         assert all(reply.ok for reply in replies)
-    assert server.most_at_once <= 20, "ten, and at most ten cancelled ones that the server has not noticed"
+        assert sum(len(pool.connections) for pool in client._pools.values()) <= 10
 
 
 @on_both_loops

@@ -47,7 +47,10 @@ class Echo:
 async def echoing(tls: Tls | None, app: Echo | None = None) -> AsyncIterator[int]:
     """Serve the app and yield its port."""
     listener = socket.create_server((HOST, 0))
-    config = uvicorn.Config(app or Echo(), lifespan="off", log_config=None, timeout_graceful_shutdown=1)
+    # Idle connections stay open, however long the rest of a test takes.
+    config = uvicorn.Config(
+        app or Echo(), lifespan="off", log_config=None, timeout_graceful_shutdown=1, timeout_keep_alive=600
+    )
     async with answering(config, listener, tls):
         yield listener.getsockname()[1]
 
@@ -137,7 +140,7 @@ async def test_server_is_verified(served, trusted, problem, authority, tmp_path)
         with pytest.raises(NotTrusted, match=re.escape(problem)) as refused:
             await client.request("GET", HOST, port, "/")
         assert not refused.value.was_sent
-        connection = connection_to(HOST, port, caller, 5)
+        connection = connection_to(HOST, port, caller, 100)
         with pytest.raises(ConnectionError, match=re.escape(problem)):
             await asyncio.to_thread(connection.request, "GET", "/")
         connection.close()

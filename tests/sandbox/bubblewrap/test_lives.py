@@ -47,10 +47,13 @@ async def is_stopped(sandbox):
 
 
 async def test_concurrent_sandboxes_are_isolated(provider):
+    all_sleep = asyncio.Barrier(32)
+
     async def alone(number):
         async with AsyncSandbox(provider, SandboxSpec(env={"NUMBER": str(number)})) as sandbox:
             await sandbox.exec("echo $NUMBER > own; echo $NUMBER > /tmp/own; sleep 600 &")
-            await asyncio.sleep(0.1)
+            await until(lambda: succeeds(sandbox, f"{{ {COMMANDS}; }} | grep -q '^sleep 600'"))
+            await all_sleep.wait()
             return (
                 await sandbox.exec(f"cat own /tmp/own; ls; {{ {COMMANDS}; }} | grep -c '^sleep 600'")
             ).stdout.split()

@@ -61,7 +61,7 @@ def _from_agent(workplace: Workplace, agent: RowAgent, output: Path, rows: list[
     path = workplace.write(f"{output.stem}_rows.jsonl", "\n".join(orjson.dumps(row).decode() for row in rows))
     return workplace.start(
         "ng_collect_rollouts", f"+head_server.port={agent.port}", "+agent_name=sound", f"+input_jsonl_fpath={path}",
-        f"+output_jsonl_fpath={output}", f"+num_repeats={REPEATS}", "+rollout_timeout_s=5", "+max_attempts=2",
+        f"+output_jsonl_fpath={output}", f"+num_repeats={REPEATS}", "+rollout_timeout_s=30", "+max_attempts=2",
         "+retry_pause_s=0.01",
     )  # fmt: skip
 

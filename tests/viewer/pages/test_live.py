@@ -13,7 +13,7 @@ from tests.viewer.pages.table import count_of
 
 expect = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed").expect
 
-REPEATS = 100
+REPEATS = 180
 PLANNED = 5 * REPEATS
 CONCURRENCY = 2
 
@@ -62,12 +62,13 @@ def test_collection_is_steered_by_the_buttons(collection, site, page, shared_wor
     set_concurrency(control, 3)
     expect(now).to_contain_text("of at most 3")
 
-    # The second task has not run yet. When its turn comes, the other three leave time enough for the next buttons.
+    # The second task has not run yet, because the first one takes 45 seconds. When its turn comes, the other three
+    # leave time enough for the next buttons.
     control.get_by_role("textbox", name="Cancel").fill("1")
     control.get_by_role("button", name="Cancel", exact=True).click()
     expect(answer).to_contain_text("of task 1 is running. Those that have not started will not run.")
 
-    set_concurrency(control, 5)
+    set_concurrency(control, 9)
     control.get_by_role("button", name="Resume").click()
     expect(answer).to_have_text("Resumed.")
     for server in ("policy_model", "answer_match", "answer_match_simple_agent"):

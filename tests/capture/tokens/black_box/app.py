@@ -11,7 +11,7 @@ from nemo_gym import BaseResponsesAPIAgentConfig, BaseRunRequest, ModelServerRef
 from nemo_gym.openai_utils import NeMoGymResponse
 from nemo_gym.testing import reply
 
-TURNS, TRIES = 3, 60
+TURNS, TRIES = 3, 200
 PAUSE_S = 0.5
 
 
