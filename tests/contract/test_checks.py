@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import orjson
@@ -10,42 +9,10 @@ import pytest
 
 from nemo_gym.contract import check_environment, open_environment, write_examples
 from nemo_gym.contract.checks import PUBLISHING
-from nemo_gym.errors import ConfigError, DataError, LaunchError
+from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_rows
+from tests.contract.sums import broken_promises, change
 
-APP = '''
-import random
-from nemo_gym import BaseSeedSessionRequest, BaseVerifyRequest, SessionState, SimpleResourcesServer, tool
-
-SHARED = []
-
-
-class Sum(SessionState):
-    total: int = 0
-
-
-class VerifyRequest(BaseVerifyRequest):
-    wanted: int
-
-
-class SumServer(SimpleResourcesServer):
-    @tool
-    async def add(self, number: int, state: Sum) -> int:
-        """Add to the sum."""
-        SHARED.append(number)
-        state.total += number
-        return state.total
-
-    async def verify(self, body: VerifyRequest, state: Sum) -> float:
-        return float(state.total == body.wanted)
-'''
-JUDGED = """SHARED = []
-from nemo_gym import BaseResourcesServerConfig
-from nemo_gym.grading import JudgeConfig
-
-class Judged(BaseResourcesServerConfig):
-    judge: JudgeConfig
-"""
 HINT = """SHARED = []
 from pydantic import BaseModel, ConfigDict
 
@@ -54,64 +21,6 @@ class Hint(BaseModel):
 
     text: str = ""
 """
-ORACLE = """
-from nemo_gym.testing import call
-
-def solve(row):
-    return [call("add", number=row["wanted"] - 1), call("add", number=1), "Done."]
-"""
-CONFIG = """
-sums:
-  resources_servers:
-    sums: {entrypoint: app.py}
-sums_simple_agent:
-  responses_api_agents:
-    simple_agent:
-      entrypoint: app.py
-      resources_server: {type: resources_servers, name: sums}
-      model_server: {type: responses_api_models, name: policy_model}
-      datasets:
-        - {name: example, type: example, jsonl_fpath: resources_servers/sums/data/example.jsonl}
-"""
-README = """# sums
-
-The reward is 1 for the right sum. Licence of the data: our own.
-
-    ng_test +entrypoint=resources_servers/sums
-"""
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """An environment that keeps all promises, in its own working folder."""
-    monkeypatch.chdir(tmp_path)
-    made = tmp_path / "resources_servers" / "sums"
-    rows = [{"responses_create_params": {"input": f"Bring the sum to {n}."}, "wanted": n} for n in range(2, 7)]
-    files = {
-        "app.py": APP,
-        "oracle.py": ORACLE,
-        "README.md": README,
-        "configs/sums.yaml": CONFIG,
-        "tests/test_app.py": "def test_nothing():\n    assert True\n",
-        "data/example.jsonl": b"\n".join(orjson.dumps(row) for row in rows).decode(),
-    }
-    for name, text in files.items():
-        path = made / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
-    return made
-
-
-def broken_promises(folder: Path, *overrides: str) -> dict[str, str]:
-    with open_environment(folder, overrides) as environment:
-        findings = asyncio.run(check_environment(environment))
-    return {finding.promise: finding.detail for finding in findings if not finding.is_kept}
-
-
-def change(path: Path, old: str, new: str) -> None:
-    text = path.read_text("utf-8")
-    assert old in text
-    path.write_text(text.replace(old, new), "utf-8")
 
 
 def test_sound_environment_keeps_all_promises(folder):
@@ -337,12 +246,6 @@ def test_verifier_that_assumes_json_arguments_is_detected(folder):
     assert "calls with the arguments ''" in found["odd answers are graded"]
 
 
-def test_folder_without_config_is_reported(folder):
-    (folder / "configs/sums.yaml").unlink()
-    with pytest.raises(DataError, match=r"configs: expected sums.yaml"), open_environment(folder):
-        pass
-
-
 def test_measured_values_are_not_in_example_rollouts(folder):
     change(folder / "app.py", "-> float:\n", "-> BaseVerifyResponse:\n")
     change(folder / "app.py", "BaseVerifyRequest, S", "BaseVerifyRequest, BaseVerifyResponse, S")
@@ -371,143 +274,6 @@ def test_examples_that_vary_are_not_written(folder, old, new, differing):
     with open_environment(folder) as environment, pytest.raises(DataError, match=f"row 1: {differing} changed"):
         asyncio.run(write_examples(environment))
     assert not (folder / "data/example_rollouts.jsonl").exists()
-
-
-@pytest.mark.parametrize(
-    ("file", "old", "new", "message"),
-    [
-        ("app.py", "class SumServer(Simple", "class SumServer(Smple", r"app\.py:16: NameError: name 'Smple"),
-        ("app.py", "-> float:", "-> float", r"app\.py:24: SyntaxError: expected ':'"),
-        ("app.py", "def verify", "def verfy", r"app\.py: SumServer must define verify\."),
-        ("oracle.py", "import call", "import cal", r"oracle\.py:2: ImportError: cannot import name 'cal'"),
-        ("oracle.py", "import call", "import call\nexit()", r"oracle\.py:3: SystemExit"),
-        ("app.py", "import random", "import random\nexit(0)", r"app\.py:\d+: SystemExit: 0"),
-    ],
-)
-def test_import_error_is_reported_with_its_line(folder, file, old, new, message):
-    change(folder / file, old, new)
-    with pytest.raises(LaunchError, match=message), open_environment(folder):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("file", "old", "new", "message"),
-    [
-        ("oracle.py", 'row["wanted"] - 1', 'row["wnted"] - 1', "oracle.py:5: KeyError: 'wnted'"),
-        ("app.py", "+= number", "+= nmber", "app.py:21: NameError: name 'nmber' is not defined"),
-    ],
-)
-def test_error_in_code_is_reported_with_its_line(folder, file, old, new, message):
-    change(folder / file, old, new)
-    assert broken_promises(folder)["the oracle earns the full reward"] == message
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("jugde: {labels: [x]}", r"configs/sums\.yaml:4: sums.*\.judge: it is missing"),
-        (
-            "judge: {labels: [yes], %s}",
-            r"configs/sums\.yaml:4: .*judge\.labels\.0: .* but is True; put it in quotes\.",
-        ),
-        ("judge: {labels: [x], max_concurency: 1, %s}", r"max_concurency: unknown setting\. Did you mean"),
-        ("judge: {labels: [x], prompt: prompts/jugde.md, %s}", r"judge\.prompt: there is no file 'prompts/jugde\.md'"),
-    ],
-)
-def test_invalid_server_settings_are_reported_with_line(folder, setting, message):
-    model = "model_server: {type: responses_api_models, name: policy_model}"
-    model += "" if "prompt:" in setting else ", prompt: README.md"
-    change(
-        folder / "configs/sums.yaml",
-        "entrypoint: app.py}",
-        "entrypoint: app.py, " + setting.replace("%s", model) + "}",
-    )
-    change(folder / "app.py", "SHARED = []", JUDGED)
-    change(folder / "app.py", "Server(SimpleResourcesServer):", "Server(SimpleResourcesServer):\n    config: Judged\n")
-    with pytest.raises(ConfigError, match=message), open_environment(folder):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("kept", "message"),
-    [
-        ("{}", r"example\.jsonl:2: the prompt uses 'wantd', but the row has only: responses_create_params"),
-        (
-            '{"input":"Add."}',
-            r"example\.jsonl:2: prompt_config is set, but the row has responses_create_params\.input",
-        ),
-    ],
-)
-def test_prompt_that_does_not_fit_is_reported_with_line(folder, kept, message):
-    (folder / "prompt.yaml").write_text("user: 'Add up to {wantd}.'\n")
-    path = "resources_servers/sums/data/example.jsonl"
-    change(folder / "configs/sums.yaml", path, f"{path}, prompt_config: resources_servers/sums/prompt.yaml")
-    rows = f'{{"wantd": 1}}\n{{"responses_create_params": {kept}}}\n'
-    (folder / "data/example.jsonl").write_text(rows, "utf-8")
-    with pytest.raises(DataError, match=message), open_environment(folder):
-        pass
-
-
-def test_missing_example_rows_are_reported_with_config_line(folder):
-    change(folder / "configs/sums.yaml", "data/example.jsonl", "data/exmple.jsonl")
-    message = r"configs/sums\.yaml:12: sums_simple_agent\.datasets: dataset 'example': file '.*exmple\.jsonl' not"
-    with pytest.raises(DataError, match=message), open_environment(folder):
-        pass
-
-
-JUDGE = """
-judge_model:
-  responses_api_models:
-    openai_model:
-      entrypoint: app.py
-      openai_base_url: ${judge_base_url}
-      openai_api_key: EMPTY
-      openai_model: judge
-"""
-
-
-@pytest.fixture
-def judged(folder):
-    """The environment with a judge whose model is defined in a file outside the folder."""
-    judge = "judge: {labels: [x], prompt: README.md, model_server: {type: responses_api_models, name: judge_model}}"
-    change(folder / "configs/sums.yaml", "entrypoint: app.py}", f"entrypoint: app.py, {judge}}}")
-    change(folder / "app.py", "SHARED = []", JUDGED)
-    change(folder / "app.py", "Server(SimpleResourcesServer):", "Server(SimpleResourcesServer):\n    config: Judged\n")
-    path = folder.parents[1] / "configs/judge_model.yaml"
-    path.parent.mkdir()
-    path.write_text(JUDGE, "utf-8")
-    return folder
-
-
-JUDGED_PATHS = "+config_paths=[resources_servers/sums/configs/sums.yaml,configs/judge_model.yaml]"
-
-
-def test_missing_judge_file_is_asked_for(judged):
-    message = (
-        r"sums\.yaml:4: .*\.judge\.model_server refers to 'judge_model', .*'\+config_paths=\["
-        r"resources_servers/sums/configs/sums\.yaml,FILE\]'"
-    )
-    with pytest.raises(ConfigError, match=message), open_environment(judged):
-        pass
-
-
-def test_judge_of_its_own_file_is_checked(judged):
-    Path("env.yaml").write_text("judge_base_url: http://127.0.0.1:1/v1\n", "utf-8")
-    model = "responses_api_models/openai_model/configs/openai_model.yaml"
-    policy = ["+policy_base_url=http://127.0.0.1:1/v1", "+policy_api_key=EMPTY", "+policy_model_name=x"]
-    assert broken_promises(judged, JUDGED_PATHS) == {}
-    assert (
-        broken_promises(judged, JUDGED_PATHS.replace("judge_model.yaml]", f"judge_model.yaml,{model}]"), *policy) == {}
-    )
-
-
-def test_given_values_reach_every_config(judged):
-    change(judged / "configs/sums.yaml", "sums:\n", "config_paths: [configs/judge_model.yaml]\nsums:\n")
-    other = (judged / "configs/sums.yaml").read_text("utf-8").replace("sums:\n", "sums2:\n", 1)
-    other = other.replace("name: sums}", "name: sums2}").replace("sums_simple", "sums2_simple")
-    (judged / "configs/other.yaml").write_text(other, "utf-8")
-    words = ("+judge_base_url=http://127.0.0.1:1/v1", "++sums.resources_servers.sums.judge.max_concurrency=3")
-    assert broken_promises(judged, *words) == {}
 
 
 def test_misspelt_row_field_is_reported_once(folder):
@@ -549,89 +315,3 @@ def test_missing_readme_is_named_as_missing(folder):
         f"{folder / 'README.md'}: it does not exist. Write one with the data's licence, how answers are graded, a "
         "command with the folder's name"
     )
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("number: int,", "number,", "app.py:17: @tool SumServer.add: the argument 'number' does not have a type"),
-        ("body: VerifyRequest", "body", "app.py:24: SumServer.verify: the parameter 'body' would not receive the row"),
-        ("return float(state", "print(state", "sums: app.py:24: verify returned nothing. Return a number"),
-        ("return float(state", "return str(state", "sums: app.py:24: verify returned a str. Return a number"),
-    ],
-)
-def test_wrong_method_is_reported_with_its_line(folder, old, new, message):
-    change(folder / "app.py", old, new)
-    details = list(broken_promises(folder).values())
-    assert any(message in detail for detail in details)
-    assert sum("Annotate it" in detail for detail in details) <= 1
-
-
-STRICT_JUDGE = """
-judge_model:
-  responses_api_models:
-    strict_judge:
-      entrypoint: app.py
-      used_in_checks: USED
-"""
-STRICT_JUDGE_APP = """
-from fastapi import FastAPI
-from nemo_gym import SimpleResponsesAPIModel
-
-class StrictJudge(SimpleResponsesAPIModel):
-    def setup_webserver(self) -> FastAPI:
-        app = super().setup_webserver()
-        app.post("/score")(self.score)
-        return app
-
-    async def score(self, body: dict) -> dict:
-        return {"scores": [0.5]}
-
-    async def responses(self, body: dict) -> object:
-        raise NotImplementedError
-
-    async def chat_completions(self, body: dict) -> object:
-        raise NotImplementedError
-"""
-SCORED = """    async def verify(self, body: VerifyRequest, state: Sum) -> float:
-        from pydantic import BaseModel
-        from nemo_gym.grading import call_judge
-
-        class Scores(BaseModel):
-            scores: list[float]
-
-        reply = await call_judge(
-            self.server_client, server_name="judge_model", url_path="/score", json={}, response_model=Scores
-        )
-        return reply.scores[0] * (state.total == body.wanted)
-"""
-
-
-def write_strict_judge(root: Path, used: str) -> Path:
-    model = root / "responses_api_models/strict_judge/app.py"
-    model.parent.mkdir(parents=True)
-    model.write_text(STRICT_JUDGE_APP, "utf-8")
-    (root / "configs/judge_model.yaml").write_text(STRICT_JUDGE.replace("USED", used), "utf-8")
-    return model
-
-
-def test_import_error_of_judge_is_reported_with_its_line(judged):
-    model = write_strict_judge(judged.parents[1], "true")
-    change(model, "class StrictJudge(", "class StrictJudge(Nothing.")
-    with pytest.raises(
-        LaunchError, match=r"strict_judge: cannot be imported\. app\.py:\d+: NameError: name 'Nothing'"
-    ):
-        broken_promises(judged, JUDGED_PATHS)
-
-
-@pytest.mark.parametrize("used", ["true", "false"])
-def test_judge_used_in_checks_is_called(judged, used):
-    write_strict_judge(judged.parents[1], used)
-    text = (judged / "app.py").read_text("utf-8")
-    (judged / "app.py").write_text(text[: text.index("    async def verify")] + SCORED, "utf-8")
-    broken = broken_promises(judged, JUDGED_PATHS)
-    if used == "true":
-        assert broken["the oracle earns the full reward"].startswith("row 1 earned 0.5 of 1")
-        assert "odd answers are graded" not in broken
-    else:
-        assert "this test has no such server" in broken["the oracle earns the full reward"]
