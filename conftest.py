@@ -87,6 +87,8 @@ ONLY_IN_TEST_ALL = (
     "tests/cluster",
     "tests/containers",
     "tests/contract/test_checks.py",
+    "tests/contract/test_environment.py",
+    "tests/contract/test_judges.py",
     "tests/deploy/test_ready.py",
     "tests/deploy/test_serving.py",
     "tests/docs/test_pages.py",
