@@ -134,7 +134,8 @@ class MathEquality:
             return Comparison(decided, answer)
         if not _may_equal(expected, answer):
             return Comparison(False, answer)
-        return await self._in_worker(compare_by_library, expected, boxed(answer))
+        # math-verify knows only the command.
+        return await self._in_worker(compare_by_library, expected, boxed(answer.replace("≈", r"\approx ")))
 
     async def _in_worker(self, compare: Callable[[str, str], Comparison], expected: str, text: str) -> Comparison:
         try:
