@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.base import ServerProcess
 
-EXIT_PATIENCE_S = 1.0
-LOG_PATIENCE_S = 0.5
+EXIT_PATIENCE_S = 5.0
+LOG_PATIENCE_S = 2.0
 OUT_OF_MEMORY = " If memory ran out, which dmesg shows, use fewer replicas or workers, or load less data."
 
 
