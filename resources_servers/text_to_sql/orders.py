@@ -10,7 +10,7 @@ from typing import NamedTuple
 _QUOTED = re.compile(
     r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*(?:\]|\Z)|(?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z))""", re.DOTALL
 )
-_TOKEN = re.compile(r"\bover\s*\(|[();]|\border\s+by\b|\blimit\b", re.IGNORECASE)
+_TOKEN = re.compile(r"\bover\s*\(|\bwindow\s+\w+\s+as\s*\(|[();]|\border\s+by\b|\blimit\b", re.IGNORECASE)
 
 
 class _Clause(NamedTuple):
@@ -43,7 +43,9 @@ def _sorted_further(sql: str, clauses: Iterable[_Clause], width: int, direction:
     start = 0
     for clause in clauses:
         parts.append(sql[start : clause.end])
-        parts += [f", {column}{direction} " for column in range(1, (width if clause.is_outer else 1) + 1)]
+        columns = range(1, (width if clause.is_outer else 1) + 1)
+        # A column may have a collation in which different texts are equal.
+        parts += [f", {column} COLLATE BINARY{direction} " for column in columns]
         start = clause.end
     return "".join([*parts, sql[start:]])
 

@@ -116,7 +116,11 @@ def reorder(connection: sqlite3.Connection, chance: Random | None) -> None:
     for name in _names(connection):
         rows = connection.execute(f"SELECT * FROM {_quoted(name)}").fetchall()
         about = connection.execute(f"PRAGMA table_xinfo({_quoted(name)})").fetchall()
-        columns = ", ".join(f"{_quoted(column)} {kind}" for _, column, kind, *_ in about)
+        collations = _collations(connection, name, [column for _, column, *_ in about])
+        columns = ", ".join(
+            f"{_quoted(column)} {kind} COLLATE {collation}"
+            for (_, column, kind, *_), collation in zip(about, collations, strict=True)
+        )
         connection.execute(f"DROP TABLE {_quoted(name)}")
         connection.execute(f"CREATE TABLE {_quoted(name)} ({columns})")
         if chance is None:
@@ -124,6 +128,14 @@ def reorder(connection: sqlite3.Connection, chance: Random | None) -> None:
         else:
             chance.shuffle(rows)
         connection.executemany(f"INSERT INTO {_quoted(name)} VALUES ({', '.join('?' * len(about))})", rows)
+
+
+def _collations(connection: sqlite3.Connection, name: str, columns: Sequence[str]) -> list[str]:
+    """Create an index of a table's columns, because SQLite reports collations only for indexes, and return them."""
+    index = _quoted(f"{name} collations")
+    connection.execute(f"CREATE INDEX {index} ON {_quoted(name)} ({', '.join(map(_quoted, columns))})")
+    listed = connection.execute(f"PRAGMA index_xinfo({index})").fetchall()
+    return [str(collation) for _, _, _, _, collation, is_key in listed if is_key]
 
 
 def _quoted(name: str) -> str:

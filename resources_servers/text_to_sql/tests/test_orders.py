@@ -1,5 +1,6 @@
 """`ORDER BY` clauses, and the order of tied rows."""
 
+import re
 import time
 
 from resources_servers.text_to_sql.orders import break_ties, is_ordered
@@ -48,8 +49,13 @@ def test_ties_are_broken_by_columns_of_the_result():
             "WITH x AS (SELECT a FROM t ORDER BY f(b), 1 ) SELECT 1",
         ),
         ("SELECT RANK() OVER (ORDER BY b) FROM t", "SELECT RANK() OVER (ORDER BY b) FROM t"),
+        (
+            "SELECT SUM(a) OVER w FROM t WINDOW w AS (ORDER BY b) ORDER BY a",
+            "SELECT SUM(a) OVER w FROM t WINDOW w AS (ORDER BY b) ORDER BY a, 1 , 2 ",
+        ),
         ("SELECT ')' FROM t LIMIT 1", "SELECT ')' FROM t LIMIT 1"),
     ]
+    cases = [(sql, re.sub(r", (\d) ", r", \1 COLLATE BINARY ", broken)) for sql, broken in cases]
     wrong = [(sql, broken, found) for sql, broken in cases if (found := break_ties(sql, 2)[0]) != broken]
     assert wrong == []
-    assert break_ties("SELECT a FROM t ORDER BY b", 2)[1] == "SELECT a FROM t ORDER BY b, 1 DESC , 2 DESC "
+    assert break_ties("SELECT a FROM t ORDER BY b", 1)[1] == "SELECT a FROM t ORDER BY b, 1 COLLATE BINARY DESC "

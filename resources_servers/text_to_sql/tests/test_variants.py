@@ -100,6 +100,20 @@ async def test_query_must_agree_on_other_rows(runner, reference, answer, agrees)
     assert await runner.agrees_elsewhere(CONTEXT, answer, reference) is agrees
 
 
+async def test_collations_are_kept(runner):
+    context = (
+        "CREATE TABLE city (id INTEGER PRIMARY KEY, name TEXT COLLATE NOCASE);"
+        "INSERT INTO city VALUES (1, 'bonn'), (2, 'Bonn'), (3, 'Aachen'), (4, 'celle'), (5, 'Dresden');"
+    )
+    reference = "SELECT name FROM city ORDER BY name DESC"
+    for answer, agrees in (
+        (reference, True),
+        ("SELECT name FROM city ORDER BY lower(name) DESC", True),
+        ("SELECT name FROM city ORDER BY name COLLATE BINARY DESC", False),
+    ):
+        assert await runner.agrees_elsewhere(context, answer, reference) is agrees, answer
+
+
 async def test_tables_without_rows_are_filled(runner):
     context = "CREATE TABLE sale (id INTEGER PRIMARY KEY, day DATE, price REAL, shop TEXT);"
     reference = "SELECT shop, SUM(price) FROM sale WHERE shop = 'Oak' GROUP BY shop"
