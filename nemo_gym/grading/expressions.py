@@ -61,8 +61,13 @@ _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 PROSE_WORDS = 3
 """An expected answer of at least this many words is a statement, not an expression. math-verify is not used for
 statements, because it would compare only the formulas in them."""
-_NOTE = re.compile(r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\\[lc]?dots(?![A-Za-z])|\.\.\.|…")
-"""A text or an ellipsis after a rounded number."""
+_NOTE = re.compile(
+    r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}(?:\s*\^\s*\{?\s*\d\s*\}?)?|\\[lc]?dots(?![A-Za-z])|\.\.\.|…|[(){}\[\]]"
+)
+"""A unit, another text, an ellipsis or brackets around a rounded number."""
+_TRAILING_ZEROS = re.compile(r"0*\Z")
+CONVERTED_UNITS = frozenset(("degree", "rad", "radian", "hour", "minute", "min", "second"))
+"""Units into which an answer may convert its value after `≈`."""
 _COMMAND = re.compile(r"\\(?:text|mathrm|mbox|textbf)\s*\{[^{}]*\}|\\[A-Za-z]+")
 
 
@@ -175,17 +180,37 @@ def compare_by_library(expected: str, text: str) -> Comparison:
 
 
 def compare_rounded(expected: str, text: str) -> Comparison:
-    """Return whether a number differs from the expected value by less than one unit of its last written digit.
+    """Return whether a value is approximately the expected one.
+
+    A decimal number may differ by less than one unit of its last written digit, and a whole number with final zeros by
+    half a unit of its last other digit. Other values, such as fractions, may differ by half a percent. A value that
+    cannot be computed or that has another unit, such as minutes instead of hours, counts as equal.
 
     Call this function in a worker, because math-verify may never return.
     """
-    rounded = number_in(text) or number_in(_NOTE.sub(" ", text))
-    if rounded is None or (rounded.value * Fraction(10) ** rounded.decimals).denominator != 1:
-        return Comparison(False, text)
     exact = number_in(expected)
     value = _value_by_library(expected) if exact is None else _share(exact)
-    unit = Fraction(10) ** -rounded.decimals / (100 if rounded.is_percent else 1)
-    return Comparison(value is not None and abs(value - _share(rounded)) < unit, text)
+    rounded = number_in(text) or number_in(_NOTE.sub(" ", text))
+    if rounded is not None and rounded.unit in CONVERTED_UNITS and (exact is None or exact.unit != rounded.unit):
+        return Comparison(True, text)
+    found = _value_by_library(text) if rounded is None else _share(rounded)
+    if value is None or found is None:
+        return Comparison(True, text)
+    return Comparison(abs(value - found) < (_unit_of(rounded) or abs(value) / 200), text)
+
+
+def _unit_of(rounded: Number | None) -> Fraction | None:
+    """Return the largest possible error of a rounded number, or None if the number is not written in digits."""
+    if rounded is None:
+        return None
+    digits = rounded.value * Fraction(10) ** rounded.decimals
+    if digits.denominator != 1:
+        return None
+    unit = Fraction(10) ** -rounded.decimals
+    if rounded.decimals == 0:
+        zeros = len(_TRAILING_ZEROS.search(str(digits.numerator))[0])  # type: ignore[index]
+        unit *= Fraction(10**zeros, 2) if zeros else 1
+    return unit / 100 if rounded.is_percent else unit
 
 
 def _share(number: Number) -> Fraction:
