@@ -197,10 +197,20 @@ class _Workers:
         self._idle: list[_Worker] = []
         self.all: list[_Worker] = []
 
-    def take(self, settings: Mapping[str, object], *, is_new: bool = False) -> _Worker:
+    def take(self, settings: Mapping[str, object]) -> _Worker:
         with self._lock:
-            if self._idle and not is_new:
+            if self._idle:
                 return self._idle.pop()
+            started = _Worker(settings)
+            self.all.append(started)
+            return started
+
+    def replaced(self, ended: _Worker, settings: Mapping[str, object]) -> _Worker | None:
+        """Replace a worker by a new one. Return None if the pool was closed, because it must not start another one."""
+        with self._lock:
+            if ended not in self.all:
+                return None
+            self.all.remove(ended)
             started = _Worker(settings)
             self.all.append(started)
             return started
@@ -211,13 +221,10 @@ class _Workers:
             if used in self.all:
                 self._idle.append(used)
 
-    def drop(self, ended: _Worker) -> bool:
-        """Remove a worker from the pool. Return False if `end_all` has removed it."""
+    def drop(self, ended: _Worker) -> None:
         with self._lock:
-            is_ours = ended in self.all
-            if is_ours:
+            if ended in self.all:
                 self.all.remove(ended)
-            return is_ours
 
     def end_all(self) -> None:
         with self._lock:
@@ -232,10 +239,11 @@ def _do(workers: _Workers, settings: Mapping[str, object], name: str, pickled: b
         try:
             return taken.call(name, pickled, deadline_s)
         except _IdleWorkerLost:
-            # The job has not begun, so it cannot run twice. A closed pool must not start another worker for it.
-            if not workers.drop(taken):
+            # The function has not been called, so it cannot run twice.
+            replacement = workers.replaced(taken, settings)
+            if replacement is None:
                 raise
-            taken = workers.take(settings, is_new=True)
+            taken = replacement
             return taken.call(name, pickled, deadline_s)
     except WorkerFailed:
         workers.drop(taken)
