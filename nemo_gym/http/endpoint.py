@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from urllib.parse import urlencode
 
@@ -11,13 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.context.current import current_work
 from nemo_gym.context.policy import Policy
-from nemo_gym.http.external import (
-    AnswerT,
-    ExternalSession,
-    Limits,
-    external_session,
-    parsed,
-)
+from nemo_gym.errors import EndpointError
+from nemo_gym.http.external import AnswerT, ExternalSession, Limits, external_session, parsed
 from nemo_gym.http.failed_responses import parsed_response, written_response
 from nemo_gym.http.reply_cache import current_cache
 from nemo_gym.http.retries import RATE_LIMIT_ERROR_CODES, RETRIED, RETRY_ERROR_CODES, RetryPolicy
@@ -148,8 +144,10 @@ class NeMoGymAsyncOpenAI(BaseModel):
         if cache is not None and body is not None:
             key = cache.key_of(url, body)
             found = await cache.read(key)
-            if found is not None and (cached := read(found)) is not None:
-                return cached
+            # Earlier versions stored failed and unfinished responses, for which `read` raises an error.
+            with suppress(EndpointError):
+                if found is not None and (cached := read(found)) is not None:
+                    return cached
         session = external_session()
         if session is not self._session:
             self._session = session

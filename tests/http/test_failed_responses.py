@@ -5,6 +5,7 @@ import pytest
 
 from nemo_gym.errors import EndpointError
 from nemo_gym.http.endpoint import NeMoGymAsyncOpenAI
+from nemo_gym.http.reply_cache import ReplyCache, current_cache
 
 
 @pytest.fixture
@@ -46,4 +47,17 @@ async def test_lasting_failure_is_an_error(client, seen, call, code, status, tri
 async def test_unfinished_response_is_an_error(client, seen, call, status):
     with pytest.raises(EndpointError, match=f"the status '{status}', so the answer is missing"):
         await call(client, f"unfinished:{status}")
+    assert len(seen()) == 1
+
+
+async def test_stored_unfinished_response_is_not_used(client, seen, monkeypatch, tmp_path):
+    monkeypatch.setattr(ReplyCache, "key_of", lambda *_: "0123456789abcdef")
+    cache = ReplyCache(tmp_path, "run").opened()
+    await cache.write("0123456789abcdef", b'{"status": "in_progress"}')
+    token = current_cache.set(cache)
+    try:
+        assert (await parsed(client, "echo"))["status"] == "completed"
+        assert (await parsed(client, "echo"))["status"] == "completed"
+    finally:
+        current_cache.reset(token)
     assert len(seen()) == 1
