@@ -44,14 +44,15 @@ def response_of_message(message: JsonObject, params: ResponseCreateParams) -> Re
 
     Raise `DataError` for invalid content, and for an answer without content if its stop reason is unknown or missing.
     """
-    if message.get("content") == [] and message.get("stop_reason") not in STOP_REASONS:
+    content = _blocks(message)
+    if message.get("stop_reason") not in STOP_REASONS and all(_is_empty(block) for block in content):
         raise DataError(
             f"the endpoint returned an empty answer with the stop_reason {message.get('stop_reason')!r}, so the model "
             "may have failed. The endpoint's log may have the cause."
         )
     reason = INCOMPLETE_REASONS.get(message.get("stop_reason") or "")
     status: Status = "incomplete" if reason else "completed"
-    output = items_of_content(_blocks(message))
+    output = items_of_content(content)
     if isinstance(output[-1], (OutputMessage, FunctionToolCall)):
         output[-1].status = status
     return Response(
@@ -70,6 +71,10 @@ def response_of_message(message: JsonObject, params: ResponseCreateParams) -> Re
         usage=usage_of_message(message.get("usage")),
         **{name: getattr(params, name) for name in ECHOED},
     )
+
+
+def _is_empty(block: anthropic.ContentBlock) -> bool:
+    return isinstance(block, anthropic.TextBlock) and not block.text
 
 
 def _blocks(message: JsonObject) -> list[anthropic.ContentBlock]:

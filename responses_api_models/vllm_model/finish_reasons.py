@@ -29,9 +29,12 @@ BROKEN_OFF = frozenset((
     "time_limit", "timeout", "user_cancel",
 ))  # fmt: skip
 """The finish reasons of answers that the endpoint stopped, for example to load new weights."""
-ANSWER = ("content", "reasoning", "reasoning_content", "refusal", "tool_calls")
+ANSWER = (
+    "audio", "content", "function_call", "images", "reasoning", "reasoning_content", "refusal", "tool_calls",
+)  # fmt: skip
 """The fields of a message of which at least one is filled, unless the model ended its answer at once."""
 _STANDARD_OF = {name: reason for reason, names in STANDARD.items() for name in names}
+_TO_UNDERSCORES = str.maketrans("- ", "__")
 _KNOWN_WARNINGS = 256
 
 logger = logging.getLogger(__name__)
@@ -44,7 +47,7 @@ def standard_reason(choice: JsonObject, url: str) -> str:
     """
     given = choice.get("finish_reason")
     # Gemini adds a detail, as in `content_filter: RECITATION`.
-    name = str(given or "").partition(":")[0].strip().lower().replace("-", "_")
+    name = str(given or "").partition(":")[0].strip().lower().translate(_TO_UNDERSCORES)
     if name in BROKEN_OFF:
         raise DataError(
             f"{url} stopped before the end of an answer, with the finish_reason '{given}'. The engine's log may have "
@@ -52,8 +55,8 @@ def standard_reason(choice: JsonObject, url: str) -> str:
         )
     if name in _STANDARD_OF:
         return _STANDARD_OF[name]
-    message = choice.get("message") or {}
-    if not any(message.get(each) for each in ANSWER):
+    message = choice.get("message")
+    if not (isinstance(message, dict) and any(message.get(each) for each in ANSWER)):
         reason = f"with the finish_reason '{given}'" if name else "without a finish_reason"
         raise DataError(
             f"{url} returned an empty answer {reason}, so the model may have failed. The endpoint's log may have the "

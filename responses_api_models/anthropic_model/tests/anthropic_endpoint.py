@@ -67,7 +67,7 @@ def answer_to(body: dict) -> dict:
     elif kind in STOPS:
         content, stop = ([] if kind != "max_tokens" else content), kind
     elif kind == "mute":
-        content, stop = [], None
+        content, stop = [text("")], None
     elif kind == "pauses":
         turns = sum(message["role"] == "assistant" for message in body["messages"])
         content, stop = ([HOSTED], "pause_turn") if turns == 0 else (content, "end_turn")

@@ -17,7 +17,7 @@ def choice(reason, **message):
 @pytest.mark.parametrize(("expected", "names"), STANDARD.items())
 def test_known_reasons_are_converted(expected, names):
     for name in names:
-        for written in (name, name.upper(), name.replace("_", "-"), f"{name}: DETAIL"):
+        for written in (name, name.upper(), name.replace("_", "-"), name.replace("_", " "), f"{name}: DETAIL"):
             assert standard_reason(choice(written), URL) == expected
 
 
