@@ -75,7 +75,7 @@ class ModelSettings(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     policy_base_url: str | list[str] | None = None
-    """The URL of the model endpoint, including /v1; may be repeated."""
+    """The URL of the model endpoint, including /v1; may be repeated for vllm_model and inference_provider."""
     policy_api_key: str | None = None
     """The endpoint's key. Keep it in env.yaml, because command lines are visible to others."""
     policy_model_name: str | None = None

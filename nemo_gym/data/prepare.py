@@ -167,7 +167,10 @@ def _check_rows(
 
 
 def _agent_problem(row: Row, agents: Collection[str]) -> str | None:
-    if row.agent is None or row.agent in agents:
+    # An empty reference is replaced by the dataset's agent.
+    if not row.fields.get(AGENT_REF_KEY) or row.agent in agents:
+        return None
+    if row.agent is None:
         return agent_ref_problem(row)
     hint = did_you_mean_or_all(row.agent, agents, "agents")
     return f"{AGENT_REF_KEY}: this configuration does not define an agent '{row.agent}'.{hint}"

@@ -114,8 +114,8 @@ def _unreachable(address: str, error: Exception) -> LaunchError:
 
 def _not_started(error: Exception) -> LaunchError:
     return LaunchError(
-        f"Ray did not start on this machine: {error} The newest folder of /tmp/ray has its logs. Try again if the "
-        "machine was busy."
+        f"Ray did not start on this machine: {str(error).rstrip('.')}. The newest folder of /tmp/ray has its logs. "
+        "Try again if the machine was busy."
     )
 
 

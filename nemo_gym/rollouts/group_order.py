@@ -47,8 +47,8 @@ def largest_group(path: Path, grouped: Mapping[str, str], settings: CollectionSe
 def group_sizes(rows: Iterable[Row], grouped: Mapping[str, str]) -> dict[tuple[int, str], int]:
     """Return the number of rows of each grouped task, keyed by the task's number and the agent of its first row.
 
-    Raise `DataError` if a task has rows of agents that different servers verify, because these would wait for rollouts
-    that they never receive.
+    Raise `DataError` if a task has rows of agents that different servers verify. Each server would wait for the
+    rollouts of the others.
     """
     sizes: Counter[tuple[int, str]] = Counter()
     agents: dict[int, str] = {}

@@ -122,8 +122,8 @@ class Reverification:
     def plan(cls, stored: Stored, graders: Graders) -> Reverification:
         """Return a plan with the grader of each rollout.
 
-        Raise `ConfigError` if an agent has no grader, or if too few rollouts may run at once for the largest group, or
-        `DataError` if different servers would grade the rollouts of a group.
+        Raise `ConfigError` if an agent does not have a grader, or if fewer rollouts may run at once than the largest
+        group has. Raise `DataError` if different servers would grade the rollouts of a group.
         """
         found = {agent: graders.find(agent) for agent in stored.agents}
         if unknown := sorted(str(agent) for agent, server in found.items() if server is None):

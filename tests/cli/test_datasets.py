@@ -169,7 +169,7 @@ def test_invalid_rows_are_reported_with_lines(workplace, with_datasets):
 
 
 def test_rows_of_invalid_agents_are_reported(workplace, with_datasets):
-    given = (None, "solver", {"name": "solvr"}, {"name": "solver"}, {"nam": "solver"})
+    given = ({}, "solver", {"name": "solvr"}, {"name": "solver"}, {"nam": "solver"})
     rows = ({**ROW, "agent_ref": agent} for agent in given)
     file = write_rows(workplace, f"{FOLDER}/data/train.jsonl", *rows)
     finished = prepared(workplace, with_datasets(dataset()))
