@@ -108,7 +108,7 @@ class SqlRunner:
         """
         in_order = is_ordered(reference)
         is_same = await self._run(_finds_the_same, database, sql, self.limits, expected, in_order)
-        if is_same or not in_order:
+        if is_same is not None:
             return is_same
         deadline_s = ORDER_QUERIES * self.limits.deadline_s
         pair = _Pair(sql, reference)
@@ -246,9 +246,14 @@ def _message_of(error: Exception) -> str:
     return "too many steps" if str(error) == "interrupted" else str(error)
 
 
-def _finds_the_same(database: Database, sql: str, limits: SqlLimits, expected: QueryResult, in_order: bool) -> bool:
+def _finds_the_same(
+    database: Database, sql: str, limits: SqlLimits, expected: QueryResult, in_order: bool
+) -> bool | None:
+    """Return whether a query has the expected result. Return None if only the order of its rows differs."""
     found = run_query(database, sql, limits)
-    return same_results(found, expected) and (not in_order or _is_in_order(found, [expected]))
+    if not same_results(found, expected):
+        return False
+    return True if not in_order or _is_in_order(found, [expected]) else None
 
 
 def _differs_in_ties_only(database: Database, pair: _Pair, limits: SqlLimits, expected: QueryResult) -> bool:
