@@ -199,11 +199,7 @@ class _Workers:
 
     def take(self, settings: Mapping[str, object]) -> _Worker:
         with self._lock:
-            if self._idle:
-                return self._idle.pop()
-            started = _Worker(settings)
-            self.all.append(started)
-            return started
+            return self._idle.pop() if self._idle else self._started(settings)
 
     def replaced(self, ended: _Worker, settings: Mapping[str, object]) -> _Worker | None:
         """Replace a worker by a new one. Return None if the pool was closed, because it must not start another one."""
@@ -211,9 +207,12 @@ class _Workers:
             if ended not in self.all:
                 return None
             self.all.remove(ended)
-            started = _Worker(settings)
-            self.all.append(started)
-            return started
+            return self._started(settings)
+
+    def _started(self, settings: Mapping[str, object]) -> _Worker:
+        started = _Worker(settings)
+        self.all.append(started)
+        return started
 
     def give_back(self, used: _Worker) -> None:
         """Make a worker available for the next job, unless it was removed from the pool."""
