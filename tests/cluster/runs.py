@@ -8,10 +8,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests import waiting
 from tests.cluster.hosts import PATIENCE_S, Host
 
 BIN = Path(sys.executable).parent
@@ -67,12 +68,8 @@ class Part:
         return self.process.wait(PATIENCE_S)
 
 
-def until(condition: Callable[[], object], describe: Callable[[], str] = str) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, describe()
-        time.sleep(0.05)
+until = partial(waiting.until, within_s=PATIENCE_S)
+"""Wait for a condition, such as one of a host."""
 
 
 def collecting(host: Host, tasks: Path, head: str, output: str, *words: str) -> subprocess.Popen[Any]:

@@ -22,5 +22,5 @@ def kill(pids: Callable[[], list[int]]) -> None:
                 if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
                     os.kill(pid, signal.SIGKILL)
                     return
-        assert time.monotonic() < deadline, "the server has no process"
+        assert time.monotonic() < deadline, "no process of the server is running"
         time.sleep(0.02)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import httpx
@@ -13,6 +12,7 @@ import pytest
 
 from nemo_gym.training import trajectory_of
 from tests.rows import rows_of
+from tests.waiting import until
 
 pytestmark = pytest.mark.needs_bubblewrap
 
@@ -82,13 +82,6 @@ def sleepers():
     return [each for each in psutil.process_iter(["cmdline"]) if SLEEPER in (each.info["cmdline"] or ())]
 
 
-def until(condition):
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_killed_server_leaves_no_program(shared_workplace, policy, tmp_path):
     program = "import time; time.sleep(600)"
     run = servers(
@@ -96,13 +89,15 @@ def test_killed_server_leaves_no_program(shared_workplace, policy, tmp_path):
         f"++{BLOCK}.sandbox_provider={{bubblewrap: {{workspaces: {tmp_path}}}}}",
     )  # fmt: skip
     collection = collecting(shared_workplace, run, "killed", "+max_attempts=1", "+num_samples_in_parallel=4")
-    until(lambda: len([each for each in sleepers() if "bwrap" not in each.info["cmdline"][0]]) >= 4)
+    until(
+        lambda: len([each for each in sleepers() if "bwrap" not in each.info["cmdline"][0]]) >= 4, within_s=PATIENCE_S
+    )
     workspaces = set(tmp_path.iterdir())
     assert len(workspaces) >= 4
     os.kill(run.servers[AGENT]["pid"], signal.SIGKILL)
     finished = collection.wait()
     assert "4 planned = 0 scored + 4 failed" in finished.out
-    until(lambda: not sleepers())
+    until(lambda: not sleepers(), within_s=PATIENCE_S)
     assert not [line for line in Path("/proc/mounts").read_text().splitlines() if str(tmp_path) in line]
     run.end()
 
@@ -114,10 +109,10 @@ def test_cancelled_collection_ends_its_programs(shared_workplace, policy, tmp_pa
         f"++{BLOCK}.sandbox_provider={{bubblewrap: {{workspaces: {tmp_path}}}}}",
     )  # fmt: skip
     collection = collecting(shared_workplace, run, "cancelled")
-    until(lambda: len(sleepers()) >= 4)
+    until(lambda: len(sleepers()) >= 4, within_s=PATIENCE_S)
     collection.process.send_signal(signal.SIGINT)
     collection.process.send_signal(signal.SIGINT)
     collection.wait()
-    until(lambda: not sleepers())
-    until(lambda: not list(tmp_path.iterdir()))
+    until(lambda: not sleepers(), within_s=PATIENCE_S)
+    until(lambda: not list(tmp_path.iterdir()), within_s=PATIENCE_S)
     run.end()

@@ -16,6 +16,7 @@ import orjson
 import pytest
 
 from tests.conftest import PATIENCE_S
+from tests.waiting import until
 
 HEAD = "+head_server.port=0"
 MODEL = "+config_paths=[responses_api_models/openai_model/configs/openai_model.yaml]"
@@ -139,9 +140,7 @@ def test_readiness_waits_for_the_endpoint(workplace):
         answering.start()
         command.wait_for("head server: ")
         # The head server asks the endpoint itself, and gives it two seconds.
-        deadline = time.monotonic() + PATIENCE_S
-        while readiness(head, "/readyz") != (200, {"status": "ok", "missing": {}}):
-            assert time.monotonic() < deadline
+        until(lambda: readiness(head, "/readyz") == (200, {"status": "ok", "missing": {}}), within_s=PATIENCE_S)
         endpoint.shutdown()
         answering.join()
     # The state stays ready. Rollouts report later failures of the endpoint.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from nemo_gym.jsonl import write_rows
 from tests.conftest import PATIENCE_S
+from tests.waiting import until
 
 WORDS = ("--resources-server", "mcqa", "--model-type", "sample_model")
 AGENT = "mcqa_simple_agent"
@@ -19,15 +18,14 @@ ROW = {
 
 
 def test_parts_of_one_run_find_each_other(workplace):
+    def status() -> str:
+        return workplace.run("ng_status", f"+head_server.port={head.head.rpartition(':')[2]}").out
+
     head = workplace.start_servers(*WORDS, "--only", f"{AGENT},policy_model")
     joined = workplace.start("ng_run", *WORDS, "--only", "mcqa", "--join", head.head)
     joined.wait_for("joined the run at")
     # The head server gives each server two seconds to answer.
-    deadline = time.monotonic() + PATIENCE_S
-    while "3 of 3 servers answer" not in (
-        status := workplace.run("ng_status", f"+head_server.port={head.head.rpartition(':')[2]}").out
-    ):
-        assert time.monotonic() < deadline, status
+    until(lambda: "3 of 3 servers answer" in status(), status, PATIENCE_S)
     write_rows(workplace.folder / "rows.jsonl", [ROW])
     collected = workplace.run(
         "ng_collect_rollouts", "--agent", AGENT, "--input", "rows.jsonl", "--output", "r.jsonl", "--num-repeats", "8"

@@ -15,6 +15,7 @@ import pytest
 
 from nemo_gym.launcher.warm import WARM_MODULE
 from tests.conftest import PATIENCE_S, PROGRESS
+from tests.waiting import until
 
 COUNTED_SERVER = """
 import os, pathlib, sys, time
@@ -138,13 +139,14 @@ def test_worker_restarts_alone(workplace, get_json):
 def test_server_that_keeps_dying_ends_the_run(workplace, method):
     config = workplace.environment("counted", COUNTED_SERVER)
     command = workplace.start_servers(config, f"+process_start_method={method}", "+restart_limit=2")
+
+    def again() -> list[str]:
+        return re.findall(r"is up again \(pid (\d+)\)\n", command.err)
+
     os.kill(command.servers["counted"]["pid"], signal.SIGTERM)
-    deadline = time.monotonic() + PATIENCE_S
     for number in (1, 2):
-        while len(again := re.findall(r"is up again \(pid (\d+)\)\n", command.err)) < number:
-            assert time.monotonic() < deadline, command.err
-            time.sleep(0.02)
-        os.kill(int(again[-1]), signal.SIGTERM)
+        until(lambda number=number: len(again()) >= number, lambda: command.err, PATIENCE_S)
+        os.kill(int(again()[-1]), signal.SIGTERM)
     finished = command.wait()
     assert finished.code == 1
     *_, message, heading, last = finished.err.splitlines()

@@ -21,12 +21,7 @@ from nemo_gym.rollouts.lock import locked
 from nemo_gym.rollouts.opening import open_run
 from nemo_gym.rollouts.tasks import TaskPlan
 from tests.conftest import PATIENCE_S
-
-
-async def wait_until(condition):
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - polls another process
-            await asyncio.sleep(0.01)
+from tests.waiting import async_until
 
 
 def live_rows() -> int:
@@ -44,7 +39,7 @@ async def test_thousands_of_tasks_are_scored(run_tasks, make_task, agent):
 async def test_no_more_rollouts_run_at_once_than_allowed(run_tasks, make_task, agent, parallel):
     rows = [make_task(n, act="held") for n in range(40)]
     running = asyncio.create_task(run_tasks(rows, num_samples_in_parallel=parallel))
-    await wait_until(lambda: agent.state()["now"] == parallel)
+    await async_until(lambda: agent.state()["now"] == parallel, PATIENCE_S)
     await asyncio.sleep(0.1)
     assert len(agent.state()["begun"]) == parallel
     agent.release()
@@ -58,7 +53,7 @@ async def test_all_slots_are_used_while_one_rollout_takes_long(run_tasks, make_t
     running = asyncio.create_task(
         run_tasks(rows, num_samples_in_parallel=2, on_record=lambda record, summary: ended.append(record))
     )
-    await wait_until(lambda: len(ended) == 29)
+    await async_until(lambda: len(ended) == 29, PATIENCE_S)
     assert agent.state()["now"] == 1
     agent.release()
     run = await running
@@ -69,7 +64,7 @@ async def test_all_slots_are_used_while_one_rollout_takes_long(run_tasks, make_t
 async def test_task_is_created_only_when_slot_is_free(run_tasks, make_task, agent):
     rows = (make_task(n, act="held", drawn=[n]) for n in range(200))
     running = asyncio.create_task(run_tasks(rows, num_samples_in_parallel=3))
-    await wait_until(lambda: agent.state()["now"] == 3)
+    await async_until(lambda: agent.state()["now"] == 3, PATIENCE_S)
     assert live_rows() == 3
     agent.release()
     assert (await running).summary.scored == 200
@@ -137,7 +132,7 @@ async def test_cancelled_run_keeps_results_and_counts_unresolved(run_tasks, make
     rows = [make_task(n, act="held" if n % 2 else "ok") for n in range(20)]
     seen = []
     running = asyncio.create_task(run_tasks(rows, on_record=lambda record, summary: seen.append(summary)))
-    await wait_until(lambda: len(seen) == 10)
+    await async_until(lambda: len(seen) == 10, PATIENCE_S)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -178,7 +173,7 @@ async def test_output_that_shares_files_with_another_is_rejected(run_tasks, make
 async def test_files_of_running_collection_are_not_shared(run_tasks, make_task, agent, tmp_path):
     first, second = (tmp_path / "results" / name for name in ("model-1.5", "model-1.7"))
     running = asyncio.create_task(run_tasks([make_task(0, act="held")], output_jsonl_fpath=first))
-    await wait_until(lambda: agent.state()["now"] == 1)
+    await async_until(lambda: agent.state()["now"] == 1, PATIENCE_S)
     with locked(RunFiles(results=first)), pytest.raises(DataError, match=f"which belongs to {first}"):
         await run_tasks([make_task(1)], output_jsonl_fpath=second)
     agent.release()

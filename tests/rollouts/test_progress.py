@@ -12,6 +12,7 @@ from nemo_gym.rollouts.outcome import Outcome, Record, Summary
 from nemo_gym.rollouts.progress import Progress
 from nemo_gym.schemas.row import Row
 from tests.conftest import PATIENCE_S
+from tests.waiting import until
 
 GOOD = Record(Outcome.SCORED, Row({}), reward=0.75)
 BAD = Record(Outcome.FAILED, Row({}), cause="agent_failed")
@@ -117,10 +118,7 @@ def test_bar_catches_up_after_a_burst():
         for _ in range(5):
             summary.count(GOOD)
             progress.advance(GOOD, summary)
-        give_up_at = time.monotonic() + PATIENCE_S
-        while "5/8" not in last_frame(stream):
-            assert time.monotonic() < give_up_at, "the bar was not drawn again"
-            time.sleep(0.02)
+        until(lambda: "5/8" in last_frame(stream), lambda: "the bar was not drawn again", PATIENCE_S)
 
 
 def test_unended_tasks_are_not_shown_as_done():

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import threading
-import time
 from uuid import UUID
 
 import itsdangerous
@@ -26,6 +25,7 @@ from nemo_gym.servers.base import context_of
 from nemo_gym.servers.sessions import SessionStore
 from nemo_gym.testing import make_server, reply, rollout, serving
 from tests.each_case import each_case
+from tests.waiting import async_until
 
 closings: dict[str, list[int]] = {}
 """Records of the states that were closed, by label."""
@@ -219,13 +219,6 @@ async def test_shutdown_closes_states_before_the_servers_own_resources(label):
     assert closings == {label: [2], "pool": [2]}
 
 
-async def until(condition, within_s=100.0):
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
-
-
 async def drop_all_idle(server: SimpleResourcesServer) -> int:
     """Drop unused sessions now. With a short `session_idle_s`, a busy machine would drop some between two calls."""
     idle_s, server.sessions.idle_s = server.sessions.idle_s, 0.0
@@ -238,7 +231,7 @@ async def test_idle_states_are_dropped_regularly(label):
     server = make_server(CounterServer, session_idle_s=0.02)
     async with serving(server) as client:
         await client.post("/seed_session", json=body(label=label))
-        await until(lambda: label in closings)
+        await async_until(lambda: label in closings)
 
 
 async def test_idle_state_is_dropped_and_not_recreated(label):

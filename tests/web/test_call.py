@@ -32,6 +32,7 @@ from nemo_gym.web.middleware import CallMiddleware
 from nemo_gym.web.telemetry import Telemetry
 from nemo_gym.web.threads import BlockingPool
 from tests.each_case import each_case
+from tests.waiting import async_until
 
 ROW = {"responses_create_params": {"input": "hi"}}
 
@@ -85,13 +86,6 @@ class Caller(SimpleResponsesAPIAgent):
             with grace_period(5.0):
                 await self.server_client.post("slow", "/close_session")
             self.closed.append("closed")
-
-
-async def eventually(condition, within_s: float = 100.0):
-    deadline = time.monotonic() + within_s
-    while not condition() and time.monotonic() < deadline:  # noqa: ASYNC110 - the condition has no event
-        await asyncio.sleep(0.02)
-    assert condition()
 
 
 async def hung_up(calling: asyncio.Task[object]) -> None:
@@ -156,9 +150,9 @@ async def test_call_is_cancelled_when_its_caller_hangs_up(slow):
     async with on_a_port(slow) as url:
         async with httpx.AsyncClient(base_url=url, verify=False, timeout=100) as client:
             calling = asyncio.create_task(client.post("/wait", json={}))
-            await eventually(lambda: slow.begun == ["x"])
+            await async_until(lambda: slow.begun == ["x"])
             await hung_up(calling)
-        await eventually(lambda: slow.cancelled == ["x"] and context_of(slow).telemetry.in_flight == 0)
+        await async_until(lambda: slow.cancelled == ["x"] and context_of(slow).telemetry.in_flight == 0)
         assert context_of(slow).telemetry.abandoned == 1
 
 
@@ -167,9 +161,9 @@ async def test_hanging_up_cancels_the_whole_call_chain(slow):
     async with on_a_port(agent) as url:
         async with httpx.AsyncClient(base_url=url, verify=False, timeout=100) as client:
             calling = asyncio.create_task(client.post("/run", json={**ROW, "seconds": 30}))
-            await eventually(lambda: slow.begun == ["x"])
+            await async_until(lambda: slow.begun == ["x"])
             await hung_up(calling)
-        await eventually(lambda: agent.closed == ["closed"] and slow.cancelled == ["x"])
+        await async_until(lambda: agent.closed == ["closed"] and slow.cancelled == ["x"])
 
 
 async def test_patient_caller_is_answered(slow):
@@ -190,7 +184,7 @@ async def test_excess_calls_queue_and_further_ones_are_rejected():
             asyncio.create_task(client.post("/wait", json={"name": str(number), "seconds": 100}))
             for number in range(7)
         ]
-        await eventually(lambda: (telemetry.queued, telemetry.refused) == (3, 2))
+        await async_until(lambda: (telemetry.queued, telemetry.refused) == (3, 2))
         await asyncio.sleep(0.4)
         server.may_end.set()
         answers = await asyncio.gather(*calls)
@@ -221,7 +215,7 @@ async def test_call_that_times_out_in_queue_never_begins():
     server = limited(max_requests_in_flight=1)
     async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=100, verify=False) as client:
         first = asyncio.create_task(client.post("/wait", json={"name": "first", "seconds": 100}))
-        await eventually(lambda: server.begun == ["first"])
+        await async_until(lambda: server.begun == ["first"])
         second = await client.post("/wait", json={"name": "second"}, headers={TIME_LEFT_HEADER: "0.2"})
         server.may_end.set()
         assert (await first).status_code == 200
@@ -237,7 +231,7 @@ async def test_full_server_still_answers_metrics():
     server = limited(max_requests_in_flight=1, max_requests_queued=0)
     async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=100, verify=False) as client:
         first = asyncio.create_task(client.post("/wait", json={"seconds": 0.5}))
-        await eventually(lambda: server.begun == ["x"])
+        await async_until(lambda: server.begun == ["x"])
         assert (await client.get("/metrics")).status_code == 200
         await first
 
@@ -295,7 +289,7 @@ async def test_plain_functions_run_concurrently_without_blocking_others():
     server = limited(blocking_threads=2)
     async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=100, verify=False) as client:
         blocked = [asyncio.create_task(client.post("/block", json={})) for _ in range(4)]
-        await eventually(lambda: server.begun == ["block"] * 2)
+        await async_until(lambda: server.begun == ["block"] * 2)
         await asyncio.sleep(0.1)
         quick = await client.post("/wait", json={"name": "quick", "seconds": 0})
         assert (quick.status_code, any(task.done() for task in blocked)) == (200, False)
@@ -310,12 +304,12 @@ async def test_abandoned_function_frees_its_slot():
     pool = BlockingPool(threads=1)
     begun, released = threading.Event(), threading.Event()
     stuck = asyncio.create_task(pool.run(lambda: begun.set() or released.wait()))
-    await eventually(begun.is_set)
+    await async_until(begun.is_set)
     await hung_up(stuck)
     assert await asyncio.wait_for(pool.run(lambda: "room"), 100.0) == "room"
     assert pool.stuck == 1
     released.set()
-    await eventually(lambda: pool.stuck == 0)
+    await async_until(lambda: pool.stuck == 0)
 
 
 async def test_pool_full_of_stuck_functions_is_overloaded():
@@ -338,7 +332,7 @@ async def test_load_can_be_parsed_from_metrics():
     server = limited(max_requests_in_flight=1)
     async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=100, verify=False) as client:
         calls = [asyncio.create_task(client.post("/wait", json={"seconds": 100})) for _ in range(3)]
-        await eventually(lambda: context_of(server).telemetry.queued == 2)
+        await async_until(lambda: context_of(server).telemetry.queued == 2)
         load = load_of((await client.get("/metrics")).text)
         server.may_end.set()
         await asyncio.gather(*calls)

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from nemo_gym.web.connections import HEAD_BYTES, HEAD_S, SILENCE_S
 from nemo_gym.web.shutdown import QuickShutdownServer
 from tests.each_case import each_case
+from tests.waiting import async_until
 
 IDLE_S = 75
 MARGIN_S = 5
@@ -42,16 +43,11 @@ class Served(NamedTuple):
     async def connect(self) -> Caller:
         known = len(self.server.server_state.connections)
         caller = Caller(*await asyncio.open_connection("127.0.0.1", self.port))
-        await self.until(lambda: len(self.server.server_state.connections) > known)
+        await async_until(lambda: len(self.server.server_state.connections) > known)
         return caller
 
-    async def until(self, condition) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while not condition():  # noqa: ASYNC110 - uvicorn has no event
-                await asyncio.sleep(0.005)
-
     async def until_phase(self, phase: str) -> None:
-        await self.until(lambda: {each.phase for each in self.server.server_state.connections} == {phase})
+        await async_until(lambda: {each.phase for each in self.server.server_state.connections} == {phase})
 
 
 class Caller(NamedTuple):
@@ -145,7 +141,7 @@ async def test_body_that_keeps_arriving_is_accepted():
         await caller.send(CHUNKED)
         for number in range(1, 4):
             await caller.send(b"1\r\na\r\n")
-            await serving.until(lambda number=number: len(serving.bodies) == number)
+            await async_until(lambda number=number: len(serving.bodies) == number)
             serving.pass_seconds(SILENCE_S - MARGIN_S)
         await caller.send(b"0\r\n\r\n")
         assert (await caller.answer()).endswith(b"3")
@@ -162,7 +158,7 @@ async def test_caller_who_waits_for_the_app_is_kept():
             serving.may_answer.clear()
             caller = await serving.connect()
             await caller.send(sent)
-            await serving.until(lambda: any(each.cycle for each in serving.server.server_state.connections))
+            await async_until(lambda: any(each.cycle for each in serving.server.server_state.connections))
             serving.pass_seconds(2 * IDLE_S)
             serving.may_answer.set()
             if b"100-continue" in sent:
@@ -171,7 +167,7 @@ async def test_caller_who_waits_for_the_app_is_kept():
             await caller.send(more)
             assert (await caller.answer()).startswith(OK), sent[:100]
             caller.writer.close()
-            await serving.until(lambda: not serving.server.server_state.connections)
+            await async_until(lambda: not serving.server.server_state.connections)
 
 
 LARGE = b"a" * (HEAD_BYTES + 1)
@@ -214,7 +210,7 @@ async def test_large_framing_of_a_body_is_refused(framing):
         with suppress(ConnectionError):
             for _ in range(100):
                 await caller.send(LARGE)
-        await serving.until(lambda: not serving.server.server_state.connections)
+        await async_until(lambda: not serving.server.server_state.connections)
 
 
 @each_case(

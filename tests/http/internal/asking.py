@@ -37,13 +37,6 @@ async def ask(client: InternalClient, server: Any, path: str, method: str = "GET
     return await client.request(method, server.host, server.port, path, uds=server.uds, **options)
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for a condition, such as one of the server, which runs in another thread."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - the server's thread has no event of this loop
-            await asyncio.sleep(0.005)
-
-
 def let_meet(server: Any, path: str) -> None:
     """Let the requests to a path `/meet/…` be answered, although fewer of them are in progress than it names."""
     server._loop.call_soon_threadsafe(server.meetings[path].set)

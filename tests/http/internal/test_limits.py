@@ -12,7 +12,8 @@ import uvloop
 
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import BrokenReply, NotConnected, Timeouts
-from tests.http.internal.asking import PATIENCE_S, ask, let_meet, on_both_loops, until
+from tests.http.internal.asking import PATIENCE_S, ask, let_meet, on_both_loops
+from tests.waiting import async_until
 
 
 @on_both_loops
@@ -57,7 +58,7 @@ async def test_lost_connection_frees_a_place(server, path):
 async def test_waiting_for_a_free_connection_times_out(server):
     async with InternalClient(max_connections=1) as client:
         holder = asyncio.create_task(ask(client, server, "/meet/2"))
-        await until(lambda: "/meet/2" in server.meetings)
+        await async_until(lambda: "/meet/2" in server.meetings)
         with pytest.raises(NotConnected, match=r"none of the 1 connections .* became free within 0.1 s"):
             await ask(client, server, "/echo", timeouts=Timeouts(queue_s=0.1))
         patient = asyncio.create_task(ask(client, server, "/echo"))
@@ -86,7 +87,7 @@ async def test_refused_connections_free_their_place():
 async def test_closing_fails_current_and_later_requests(server):
     client = InternalClient(max_connections=2)
     under_way = [asyncio.create_task(ask(client, server, "/silent")) for _ in range(4)]
-    await until(lambda: server.at_once == 2)
+    await async_until(lambda: server.at_once == 2)
     await client.close()
     ends = await asyncio.wait_for(asyncio.gather(*under_way, return_exceptions=True), 60)
     assert [type(end) for end in ends] == [BrokenReply, BrokenReply, NotConnected, NotConnected]

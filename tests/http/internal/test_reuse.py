@@ -14,7 +14,8 @@ from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.pool import Origin
 from nemo_gym.http.reply import NotConnected
 from tests.http.faulty_server import FaultyServer
-from tests.http.internal.asking import PATIENCE_S, ask, let_meet, on_both_loops, until
+from tests.http.internal.asking import PATIENCE_S, ask, let_meet, on_both_loops
+from tests.waiting import async_until
 
 
 @on_both_loops
@@ -55,7 +56,7 @@ async def test_closed_idle_connections_are_not_reused():
                 known = server.connections
                 replies = await asyncio.gather(*(ask(client, server, "/describe") for _ in range(200)))
                 assert min(int(reply.body.split()[2]) for reply in replies) == known
-                await until(lambda: not server_side_connections(server))
+                await async_until(lambda: not server_side_connections(server))
 
 
 @on_both_loops
@@ -86,7 +87,7 @@ async def test_unrequested_reply_is_discarded(server):
         for path in ("/surplus", "/afterthought"):
             assert (await ask(client, server, path)).body == b"mine"
             # Then the second reply has been sent.
-            await until(lambda: not server.at_once)
+            await async_until(lambda: not server.at_once)
             assert (await ask(client, server, "/echo", "POST", body=b"my own")).body == b"my own"
 
 
@@ -95,7 +96,7 @@ async def test_idle_connections_are_closed_without_further_requests(server):
     async with InternalClient(idle_s=0.05) as client:
         await asyncio.gather(*(ask(client, server, "/meet/10") for _ in range(10)))
         assert server.connections == 10
-        await until(lambda: not server_side_connections(server))
+        await async_until(lambda: not server_side_connections(server))
 
 
 def server_side_connections(server: Any) -> int:
@@ -109,7 +110,7 @@ async def test_cancelled_request_closes_only_its_connection(server):
         await ask(client, server, "/echo")
         under_way = asyncio.create_task(ask(client, server, "/silent"))
         other = asyncio.create_task(ask(client, server, "/meet/3"))
-        await until(lambda: server.at_once == 2 and "/meet/3" in server.meetings)
+        await async_until(lambda: server.at_once == 2 and "/meet/3" in server.meetings)
         under_way.cancel()
         with pytest.raises(asyncio.CancelledError):
             await under_way

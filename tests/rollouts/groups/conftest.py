@@ -1,4 +1,4 @@
-"""Each test decides anew what its rollouts do."""
+"""The rollouts of each test begin without special behaviour."""
 
 from __future__ import annotations
 

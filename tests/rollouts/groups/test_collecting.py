@@ -21,6 +21,7 @@ from tests.rollouts.groups.serving import (
     written,
 )
 from tests.rows import rows_of
+from tests.waiting import async_until
 
 
 async def test_rewards_depend_on_the_whole_group(tmp_path):
@@ -50,13 +51,14 @@ def expire_once_waiting(members: int) -> None:
     With a short timeout, it could end before.
     """
 
+    def waiting(groups: Any) -> list[Any]:
+        return [each for each in groups._all() if len(each.waiting) == members]
+
     async def expire(row: RowView, calling: asyncio.Future[Any]) -> None:
         groups = acts.groups.groups
         if row.key.repeat == 0:
-            async with asyncio.timeout(PATIENCE_S):
-                while not (ready := [each for each in groups._all() if len(each.waiting) == members]):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-            groups._expire(ready[0])
+            await async_until(lambda: waiting(groups), PATIENCE_S)
+            groups._expire(waiting(groups)[0])
 
     acts.waiting = expire
 
