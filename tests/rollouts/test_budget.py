@@ -11,7 +11,8 @@ from nemo_gym.errors import DataError
 from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.rollouts.usage import PriceFile, Tokens, Usage
 from nemo_gym.schemas.row import Row
-from tests.rollouts.test_collector import wait_until
+from tests.conftest import PATIENCE_S
+from tests.waiting import async_until
 
 PRICES = "currency: EUR\nmodels: {small: {input: 1000000, cached_input: 500000, output: 2000000}}\n"
 
@@ -64,7 +65,7 @@ async def test_limit_holds_for_many_parallel_rollouts(run_tasks, make_task, agen
     # Before the first one has ended, nothing is known of the tokens.
     held = [make_task(n, act="held") for n in range(300)]
     running = asyncio.create_task(run_tasks(held, max_total_tokens=70, overwrite=True))
-    await wait_until(lambda: agent.state()["now"] == 8)
+    await async_until(lambda: agent.state()["now"] == 8, PATIENCE_S)
     agent.release()
     assert (await running).summary.scored == 10
 

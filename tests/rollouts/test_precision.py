@@ -14,7 +14,8 @@ from nemo_gym.rollouts.dispatch import shuffled_by_repeat
 from nemo_gym.rollouts.outcome import Outcome, Record
 from nemo_gym.rollouts.precision import Precision, Sample
 from nemo_gym.schemas.row import Row, TaskKey
-from tests.rollouts.test_collector import wait_until
+from tests.conftest import PATIENCE_S
+from tests.waiting import async_until
 
 
 def half_width_of(run) -> float:
@@ -40,7 +41,7 @@ async def test_run_ends_when_interval_is_narrow(run_tasks, run_again, make_task)
 async def test_many_parallel_rollouts_start_gradually(run_tasks, make_task, agent):
     held = [make_task(n, act="held", earns=n % 2) for n in range(900)]
     running = asyncio.create_task(run_tasks(held, until_halfwidth=0.1))
-    await wait_until(lambda: agent.state()["now"] == STARTED_GRADUALLY)
+    await async_until(lambda: agent.state()["now"] == STARTED_GRADUALLY, PATIENCE_S)
     # Time enough for further rollouts to start, if they could.
     await asyncio.sleep(0.2)
     assert agent.state()["now"] == STARTED_GRADUALLY
