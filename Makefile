@@ -11,13 +11,21 @@ ifneq ($(shell command -v cc),)
 NATIVE := $(if $(filter True,$(shell $(PYTHON) -c '$(HAS_HEADERS)')),-r requirements-native.lock)
 endif
 DEV := $(VENV)/.installed-dev$(if $(NATIVE),-native)
-DEMO_CONFIGS := configs/demo.yaml
+DEMO_CONFIG := configs/demo.yaml
 
-.PHONY: demo train-demo dev docs rl test test-all lint lock viewer clean
+# The programs of a .venv name its place, so those of a moved or copied checkout are missing or run the original.
+ifeq ($(filter clean,$(MAKECMDGOALS)),)
+PLACE := $(shell [ ! -e $(BIN)/ng ] || sed -n '1s|^#!\(/.*\)/python[0-9.]*$$|\1|p' $(BIN)/ng)
+ifneq ($(realpath $(PLACE)),$(if $(PLACE),$(realpath $(BIN))))
+$(error $(VENV) was made in $(PLACE:/$(BIN)=), not here. Run `make clean`, then this command again)
+endif
+endif
+
+.PHONY: demo train-demo dev docs wheel changelog rl verl test test-all test-bare test-pages lint lock viewer clean
 
 demo: $(VENV)/.installed
-	$(BIN)/ng_e2e_collect_rollouts "+config_paths=[$(DEMO_CONFIGS)]" +split=example +num_repeats=4 \
-	    +output_jsonl_fpath=results/demo.jsonl +overwrite=true
+	$(BIN)/ng eval run --config $(DEMO_CONFIG) --split example --num-repeats 4 --output results/demo.jsonl --overwrite
+	@echo 'next, look at the conversations in a browser: $(BIN)/ng view results/demo.jsonl'
 
 # Train a table of logits in three environments, and draw its learning curve.
 train-demo: $(VENV)/.installed
@@ -32,9 +40,29 @@ PYTEST := $(BIN)/python -m pytest --dist loadfile --max-worker-restart 2
 test: $(DEV)
 	$(PYTEST) -n 4 -m "not slow"
 
-# All tests, the slow ones too, which wait longer.
+# The tests for systems with only Python and make, and for other versions of Python.
+test-bare: $(DEV)
+	$(PYTEST) -n 2 -m bare
+
+# All pages of the documentation: their commands and their Python blocks.
+test-pages: $(DEV)
+	$(PYTEST) -n 4 tests/docs
+
+# All tests, the slow ones too, which wait longer. CI leaves out those that a change cannot break (tests/selection.py).
 test-all: $(DEV)
 	$(PYTEST) -n 5
+
+# Move the items of changelog.d into CHANGELOG.md, under the version in nemo_gym/version.py.
+ITEMS = $(filter-out changelog.d/README.md,$(sort $(wildcard changelog.d/*.md)))
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' nemo_gym/version.py)
+changelog:
+	$(if $(ITEMS),,$(error changelog.d has no items. Add one file for each change, as changelog.d/README.md says))
+	@{ sed -n 1,4p CHANGELOG.md; echo "## $(VERSION) ($$(date -u +%F))"; echo; cat $(ITEMS); echo; sed 1,4d CHANGELOG.md; } \
+	    > CHANGELOG.new && mv CHANGELOG.new CHANGELOG.md && rm $(ITEMS)
+
+# Build the package without the network: dist/nemo_gym-….whl
+wheel: $(VENV)/.installed
+	$(BIN)/python -m hatchling build -t wheel
 
 # Build the documentation without the network: docs/_build/html/index.html
 docs: $(DEV)
@@ -53,6 +81,19 @@ rl: $(RL_VENV)/.installed
 $(RL_VENV)/.installed: pyproject.toml
 	@$(PYTHON) -m venv $(RL_VENV)
 	@$(RL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check "$(RL_TORCH)" -e '.[rl]'
+	@touch $@
+
+# Install verl for the CPU in its own environment (2 GB), where tests/frameworks/test_verl.py finds it. verl itself is
+# installed without its dependencies, because its trainers and workers import only these.
+VERL_VENV := .venv-verl
+VERL_NEEDS := cachetools codetiming datasets dill 'hydra-core>=1.3.2' peft pillow ray tensordict==0.10.0 torchdata \
+    TransferQueue==0.1.11 transformers==5.9.0
+verl: $(VERL_VENV)/.installed
+
+$(VERL_VENV)/.installed: pyproject.toml
+	@$(PYTHON) -m venv $(VERL_VENV)
+	@$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check "$(RL_TORCH)" -e . $(VERL_NEEDS)
+	@$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps verl==0.9.1
 	@touch $@
 
 lint: $(DEV)
@@ -94,4 +135,4 @@ lock:
 	    $(call pinned,requirements.lock requirements-dev.lock)
 
 clean:
-	rm -rf $(VENV) $(RL_VENV) results docs/_build
+	rm -rf $(VENV) $(RL_VENV) $(VERL_VENV) results docs/_build dist

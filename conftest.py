@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import compileall
+import faulthandler
 import inspect
 import os
 import signal
@@ -24,6 +25,8 @@ from xdist.scheduler import LoadFileScheduling
 
 from nemo_gym.grading.confined import ConfinedPython
 from resources_servers.reasoning_gym.scoring import is_installed
+from tests.costs import measured, recorded, table, write
+from tests.selection import PAGES, Change
 
 # The time to generate examples depends on the machine.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -40,127 +43,14 @@ THEIRS = (
     "fastapi", "hypothesis", "matplotlib", "omegaconf", "pydantic", "reasoning_gym", "rich", "starlette", "uvicorn"
 )  # fmt: skip
 """Packages that test processes import, besides the folders of this repository."""
-SLOW = (
-    "tests/cluster", "tests/slurm/test_jobs.py", "tests/containers", "tests/deploy/test_serving.py",
-    "tests/frameworks", "tests/security", "tests/rollouts", "tests/faults", "tests/published/style",
-    "tests/end_to_end", "tests/launcher", "tests/scaffold", "tests/sandbox", "tests/examples", "tests/cli",
-    "tests/viewer", "tests/docs/test_pages.py",
-)  # fmt: skip
-"""Test folders that start many processes and wait for them. Those whose single files take longest come first."""
 TOGETHER = ("tests/containers/", "tests/faults/")
 """Folders whose files run in one worker, because they share an image or servers that take long to make."""
-APART = ("tests/docs/test_pages.py",)
-"""Files whose tests run in all workers, because they take longest and share nothing."""
-ONLY_IN_TEST_ALL = (
-    "resources_servers/audio_digits/tests/test_prepare.py",
-    "resources_servers/mcqa/tests/test_prepare.py",
-    "resources_servers/text_to_sql/tests/test_app.py",
-    "responses_api_agents/harness_agent/tests/test_app.py",
-    "responses_api_models/local_vllm_model/tests/test_app.py",
-    "tests/bench/test_scale.py",
-    "tests/calls/test_loads.py",
-    "tests/calls/test_running.py",
-    "tests/capture/test_collection.py",
-    "tests/capture/tokens/test_black_box.py",
-    "tests/capture/tokens/test_own_agents.py",
-    "tests/cli/test_benchmarks.py",
-    "tests/cli/test_catalog.py",
-    "tests/cli/test_check.py",
-    "tests/cli/test_compare.py",
-    "tests/cli/test_datasets.py",
-    "tests/cli/test_export_command.py",
-    "tests/cli/test_folders.py",
-    "tests/cli/test_help.py",
-    "tests/cli/test_hubs.py",
-    "tests/cli/test_missing_data.py",
-    "tests/cli/test_own_evaluation.py",
-    "tests/cli/test_pairing.py",
-    "tests/cli/test_results.py",
-    "tests/cli/test_reverify.py",
-    "tests/cli/test_schema.py",
-    "tests/cli/test_show.py",
-    "tests/cli/test_spelling.py",
-    "tests/cli/test_status.py",
-    "tests/cli/test_top.py",
-    "tests/cli/test_validate.py",
-    "tests/cli/test_view.py",
-    "tests/cluster",
-    "tests/containers",
-    "tests/contract/test_checks.py",
-    "tests/contract/test_environment.py",
-    "tests/contract/test_judges.py",
-    "tests/deploy/test_ready.py",
-    "tests/deploy/test_serving.py",
-    "tests/docs/test_pages.py",
-    "tests/docs/test_running.py",
-    "tests/docs/test_site.py",
-    "tests/end_to_end/test_all_examples.py",
-    "tests/end_to_end/test_collection.py",
-    "tests/end_to_end/test_faulty_rows.py",
-    "tests/end_to_end/test_group_verification.py",
-    "tests/end_to_end/test_harness.py",
-    "tests/end_to_end/test_health_check.py",
-    "tests/end_to_end/test_hearing.py",
-    "tests/end_to_end/test_hostile_answers.py",
-    "tests/end_to_end/test_mcp_agent.py",
-    "tests/end_to_end/test_model_cache.py",
-    "tests/end_to_end/test_seeing.py",
-    "tests/end_to_end/test_user_simulation.py",
-    "tests/examples",
-    "tests/export/test_export.py",
-    "tests/faults",
-    "tests/frameworks",
-    "tests/grading/test_workers.py",
-    "tests/http/internal/test_open_files.py",
-    "tests/launcher/replicas",
-    "tests/launcher/test_endpoints.py",
-    "tests/launcher/test_failures.py",
-    "tests/launcher/test_loading.py",
-    "tests/launcher/test_parts.py",
-    "tests/launcher/test_requirements.py",
-    "tests/launcher/test_restarts.py",
-    "tests/launcher/test_secrets.py",
-    "tests/launcher/test_shortcuts.py",
-    "tests/launcher/test_start.py",
-    "tests/launcher/test_stop.py",
-    "tests/process/test_head.py",
-    "tests/process/test_standalone.py",
-    "tests/published/modules/test_profiling.py",
-    "tests/published/style",
-    "tests/rollouts/control/test_commands.py",
-    "tests/rollouts/test_concurrency.py",
-    "tests/rollouts/test_interruptions.py",
-    "tests/rollouts/test_lock.py",
-    "tests/sandbox/bubblewrap/test_lives.py",
-    "tests/sandbox/test_command_lines.py",
-    "tests/sandbox/test_containers.py",
-    "tests/sandbox/test_option_groups.py",
-    "tests/scaffold/test_environment_runs.py",
-    "tests/scaffold/test_scaffold.py",
-    "tests/security/test_every_schema.py",
-    "tests/security/test_many_connections.py",
-    "tests/security/test_policy_keys.py",
-    "tests/security/test_run_token.py",
-    "tests/security/test_secrets.py",
-    "tests/security/test_tls.py",
-    "tests/servers/mcp/test_endpoint.py",
-    "tests/servers/mcp/test_tools.py",
-    "tests/servers/test_policies.py",
-    "tests/slurm/test_jobs.py",
-    "tests/test_rewards_over_http.py",
-    "tests/test_training_data.py",
-    "tests/training/test_client.py",
-    "tests/training/test_mixing.py",
-    "tests/training/test_policy.py",
-    "tests/training/trl/test_rollouts.py",
-)
-"""Test files and folders that take long: they get the marker `slow`, and `make test` leaves them out."""
 
 
-PASSED_TO, PASSED_BEFORE = "TESTS_PASSED_TO", "TESTS_PASSED_BEFORE"
-"""Environment variables with a file of tests: to write those that pass, and to leave out those that have passed."""
-TO_WRITE = pytest.StashKey[str | None]()
-"""The file for the tests that pass."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("nemo_gym")
+    group.addoption("--changed-since", metavar="REVISION", help="leave out suites that no change since then can break")
+    group.addoption("--costs-to", metavar="FILE", type=Path, help="write the seconds of each file; print the longest")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -184,59 +74,69 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
     # Keep the order of `pytest_collection_modifyitems` instead of sorting by the number of tests per file.
     config.option.loadscopereorder = False
-    config.stash[TO_WRITE] = os.environ.get(PASSED_TO)
 
 
-class ByFile(LoadFileScheduling):
-    """Gives the tests of a file to one worker, except for `TOGETHER` and `APART`."""
+def part_of(nodeid: str) -> str:
+    """Return which tests one worker runs: those of a file, of a folder of `TOGETHER`, or of one page."""
+    file = nodeid.partition("::")[0]
+    if file == PAGES:
+        return nodeid
+    return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+
+
+class ByPart(LoadFileScheduling):
+    """Gives the tests of a part to one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file: str = super()._split_scope(nodeid)
-        if file in APART:
-            return nodeid
-        return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+        return part_of(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile | None:
-    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByPart | None:
+    return ByPart(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run slow files first, so that parallel workers finish at about the same time."""
-    _leave_out_passed(config, items)
+    """Run the longest files first, so that parallel workers finish at about the same time."""
+    if since := config.getoption("--changed-since"):
+        _leave_out_unchanged(config, items, Change(since))
     _skip_without_bubblewrap(items)
     _skip_without_reasoning_gym(items)
-    tests = Counter(item.path for item in items)
-    slow = [REPOSITORY / folder for folder in SLOW]
-    place = {
-        path: next((at for at, each in enumerate(slow) if path.is_relative_to(each)), len(slow)) for path in tests
+    parts = {item: part_of(item.nodeid) for item in items}
+    tests, seconds = Counter(parts.values()), recorded()
+    items.sort(key=lambda item: (-seconds.get(parts[item], 0.0), -tests[parts[item]]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let only the mark `timeout` of a test count, not the one time after which pytest ends a process."""
+    if item.get_closest_marker("timeout"):
+        faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Write and print the costs of the files, if asked to."""
+    if path := config.getoption("--costs-to"):
+        reports = [each for found in terminalreporter.stats.values() for each in found if hasattr(each, "duration")]
+        costs = measured(reports, part_of)
+        write(path, costs)
+        for line in table(costs):
+            terminalreporter.write_line(line)
+
+
+def _leave_out_unchanged(config: pytest.Config, items: list[pytest.Item], change: Change) -> None:
+    needed = {
+        item: change.needs(item.nodeid, _stands_on(item), is_slow=item.get_closest_marker("slow") is not None)
+        for item in items
     }
-    items.sort(key=lambda item: (place[item.path], -tests[item.path]))
-    # Comparing paths takes long, so each file is compared once.
-    only_in_test_all = {
-        path for path in tests if any(path.is_relative_to(REPOSITORY / each) for each in ONLY_IN_TEST_ALL)
-    }
-    for item in items:
-        if item.path in only_in_test_all:
-            item.add_marker("slow")
+    config.hook.pytest_deselected(items=[item for item, is_needed in needed.items() if not is_needed])
+    items[:] = [item for item, is_needed in needed.items() if is_needed]
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Write the names of the tests that have passed, if asked to."""
-    if path := terminalreporter.config.stash[TO_WRITE]:
-        passed = sorted({report.nodeid for report in terminalreporter.stats.get("passed", ())})
-        Path(path).write_text("\n".join(passed), encoding="utf-8")
-
-
-def _leave_out_passed(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # Only the processes that run tests come here. Their own runs of pytest must not do the same.
-    os.environ.pop(PASSED_TO, None)
-    if path := os.environ.pop(PASSED_BEFORE, None):
-        passed = set(Path(path).read_text("utf-8").split("\n"))
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
-        items[:] = [item for item in items if item.nodeid not in passed]
+def _stands_on(item: pytest.Item) -> tuple[str, ...]:
+    mark = item.get_closest_marker("stands_on")
+    return mark.args if mark else ()
 
 
 def _skip_without_reasoning_gym(items: list[pytest.Item]) -> None:

@@ -23,14 +23,14 @@ from nemo_gym.jsonl import write_rows
 
 REPEATS = 128
 EXPORTS = {
-    "messages": ["+min_reward=1"],
-    "prompt_completion": ["+min_reward=1"],
-    "preference": ["+pairs=8"],
+    "messages": ["--min-reward", "1"],
+    "prompt_completion": ["--min-reward", "1"],
+    "preference": ["--pairs", "8"],
 }
 """The formats, each with its filters."""
 
 
-def ng(command: str, *words: str) -> None:
+def ng(command: str, *words: str | Path) -> None:
     """Run one of our commands, as in a shell."""
     subprocess.run([Path(sys.executable).with_name(command), *words], check=True)
 
@@ -41,9 +41,9 @@ def collect(model: Any, tokenizer: Any, folder: Path) -> Path:
     write_rows(tasks, rows())
     with PolicyServer(model, tokenizer) as policy, counter_servers(policy.url) as head:
         ng(
-            "ng_collect_rollouts", f"+head_server.port={head.rpartition(':')[2]}", f"+agent_name={AGENT}",
-            f"+input_jsonl_fpath={tasks}", f"+output_jsonl_fpath={rollouts}", f"+num_repeats={REPEATS}",
-            "+responses_create_params={temperature: 1.0, max_output_tokens: 8}",
+            "ng_collect_rollouts", "--head_server.port", head.rpartition(":")[2], "--agent", AGENT,
+            "--input", tasks, "--output", rollouts, "--num-repeats", str(REPEATS),
+            "--temperature", "1", "--max-output-tokens", "8",
         )  # fmt: skip
     return rollouts
 
@@ -51,7 +51,7 @@ def collect(model: Any, tokenizer: Any, folder: Path) -> Path:
 def export(rollouts: Path, form: str) -> Dataset:
     """Export the rollouts in one format, and load the file."""
     path = rollouts.with_name(f"{form}.jsonl")
-    ng("ng_export", f"+input_jsonl_fpath={rollouts}", f"+output_jsonl_fpath={path}", f"+format={form}", *EXPORTS[form])
+    ng("ng", "dataset", "export", "--input", rollouts, "--output", path, "--format", form, *EXPORTS[form])
     return load_dataset("json", data_files=str(path), split="train", cache_dir=str(path.parent / "cache"))
 
 

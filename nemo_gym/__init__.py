@@ -89,7 +89,6 @@ if TYPE_CHECKING:
     from nemo_gym.servers.agent import SimpleResponsesAPIAgent as SimpleResponsesAPIAgent
     from nemo_gym.servers.agent_sessions import AgentSessionSetupError as AgentSessionSetupError
     from nemo_gym.servers.agent_sessions import AgentSessionState as AgentSessionState
-    from nemo_gym.servers.collecting import CollectingAgent as CollectingAgent
     from nemo_gym.servers.composing import ComposingAgent as ComposingAgent
     from nemo_gym.servers.composing import ComposingAgentConfig as ComposingAgentConfig
     from nemo_gym.servers.composing import transcript_of as transcript_of
@@ -148,7 +147,6 @@ _HOMES = {
     "servers.stepped": ("SteppedResourcesServer", "turns_of"),
     "servers.agent_sessions": ("AgentSessionSetupError", "AgentSessionState"),
     "servers.agent": ("Body", "SimpleResponsesAPIAgent"),
-    "servers.collecting": ("CollectingAgent",),
     "servers.composing": ("ComposingAgent", "ComposingAgentConfig", "transcript_of"),
     "servers.conversation": ("Conversation", "keep_if_failed"),
     "servers.conversing": ("ConversingAgent", "ConversingAgentConfig"),

@@ -7,26 +7,39 @@ import hashlib
 import json
 import os
 import re
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from threading import Lock
 from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import Annotated, Any, BinaryIO, NamedTuple, Self
 
 import orjson
+from pydantic import AfterValidator
 
 from nemo_gym.errors import DataError
 
 JsonObject = dict[str, Any]
 """A parsed JSON object: JSON values by key."""
 
-LONG_NUMBER = re.compile(rb"\d{19}")
-"""A regular expression for 19 digits in a row, as in all integers beyond 64 bits. orjson would round such integers."""
+_DIGITS_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
+_LONG_NUMBER = re.compile(rb"(?:^|[\s,:\[-])[1-9]\d{18,}(?=[\s,\]}]|$)")
+"""A number of 19 digits or more, as all integers beyond 64 bits. orjson would round those."""
+INTEGER_RANGE = range(-(2**63), 2**64)
+"""The integers that orjson can write."""
 PLAIN_VALUES = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 FITTED_BYTES = 64 * 1024
 """`fitted` does not copy buffers of at least this size, because the unused part of a large buffer takes no memory."""
+_COMPRESSED = {
+    b"\x1f\x8b": ("gzip", "gzip -dk"), b"\x28\xb5\x2f\xfd": ("zstd", "zstd -dk"), b"BZh": ("bzip2", "bzip2 -dk"),
+    b"\xfd7zXZ": ("xz", "xz -dk"), b"PK\x03\x04": ("zip", "unzip"),
+}  # fmt: skip
+"""The name and command of each kind of compression, by the first bytes of its files."""
+_COMPRESSED_SUFFIXES = {".gz", ".zst", ".bz2", ".xz", ".zip"}
+_CONVERT = "Convert it, for example if it is {name}: iconv -f {name} -t UTF-8 OLD > NEW"
+_NOT_JSON = re.compile(r"-?(?:NaN|Infinity|nan|inf(?:inity)?)\b")
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 DIGEST_BYTES = 8
 
@@ -64,6 +77,8 @@ def read_lines_at(path: Path) -> Iterator[tuple[int, RawLine]]:
     with file:
         offset = 0
         for number, line in enumerate(file, start=1):
+            if number == 1 and (problem := _unreadable(path, line)):
+                raise DataError(f"{path}: {problem}")
             raw = (line.removeprefix(BOM_UTF8) if number == 1 else line).rstrip()
             if raw:
                 yield offset, RawLine(number, raw)
@@ -82,14 +97,56 @@ def read_lines(path: Path) -> Iterator[Line]:
 def parse_row(line: bytes, path: Path, number: int) -> JsonObject:
     """Parse one line as a JSON object. If the line is not a JSON object, raise `DataError` with file and line."""
     try:
-        row = orjson.loads(line)
+        row = loads_exact(line)
     except orjson.JSONDecodeError as error:
-        raise DataError(
-            f"{path}:{number}:{error.colno}: not valid JSON ({error.msg}). Each line must hold one JSON object."
-        ) from error
+        if b"\0" in line:
+            delete = f"sed -i '{number}d' {quote(str(path))}"
+            raise DataError(
+                f"{path}:{number}: not valid JSON, because the line contains null bytes, which a crash or a full disk "
+                f"can leave in place of data. Delete the line, for example with: {delete}"
+            ) from error
+        place = f"{path}:{number}:{error.colno}"
+        raise DataError(f"{place}: {_reason(line, error)}") from error
     if not isinstance(row, dict):
         raise DataError(f"{path}:{number}: expected a JSON object, found {type(row).__name__}.")
     return row
+
+
+def _unreadable(path: Path, start: bytes) -> str | None:
+    """Describe a file that is compressed or not in UTF-8, given its first bytes. Return None for other files."""
+    for magic, (name, command) in _COMPRESSED.items():
+        if start.startswith(magic):
+            return f"the file is compressed ({name}). Decompress it first: {command} {quote(str(path))}"
+    if start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or (b"\0" in start[:4] and any(start[:4])):
+        return f"the file is not in UTF-8 but probably in UTF-16. {_CONVERT.format(name='UTF-16')}"
+    return None
+
+
+def _reason(line: bytes, error: orjson.JSONDecodeError) -> str:
+    """Return the reason why a line is not valid JSON, and what to do."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as wrong:
+        return (
+            f"not valid JSON (the byte 0x{line[wrong.start]:02x} is not UTF-8). {_CONVERT.format(name='ISO-8859-1')}"
+        )
+    if found := _NOT_JSON.match(text, error.pos):
+        return f"not valid JSON ({found[0]} is not JSON). Write null, or leave the field out."
+    return f"not valid JSON ({error.msg}). Each line must hold one JSON object."
+
+
+def plain_file(path: Path) -> Path:
+    """Return a path for an output. Raise `ValueError` if its name promises compression, which would not happen."""
+    if path.suffix in _COMPRESSED_SUFFIXES:
+        raise ValueError(
+            f"{path.name} would not be compressed, because rollouts are appended to it. Write {path.stem}, and "
+            "compress it after the run"
+        )
+    return path
+
+
+OutputPath = Annotated[Path, AfterValidator(plain_file)]
+"""The type of a setting with the path of a file that a command writes."""
 
 
 def read_rows(path: Path) -> Iterator[JsonObject]:
@@ -112,34 +169,52 @@ def dump_line(row: object) -> bytes:
         return dump_json(row) + b"\n"
 
 
-def dump_json(value: object, default: Callable[[Any], Any] | None = None) -> bytes:
+def dump_json(value: object, default: Callable[[Any], Any] | None = None, *, sorts_keys: bool = False) -> bytes:
     """Return any plain value as JSON, including values that orjson rejects.
 
     orjson rejects integers beyond 64 bits and lone surrogates. The latter are invalid Unicode and become question
     marks.
     """
+    option = PLAIN_VALUES | (orjson.OPT_SORT_KEYS if sorts_keys else 0)
     try:
-        return fitted(
-            orjson.dumps(value, default=default, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
-        )
+        return fitted(orjson.dumps(value, default=default, option=option))
     except orjson.JSONEncodeError as error:
         if not any(cause in str(error) for cause in ("64-bit", "surrogates")):
             raise
-        return json.dumps(value, default=default, ensure_ascii=False).encode(errors="replace")
+        written_default = None if default is None else lambda each: _writable(default(each))
+        return fitted(orjson.dumps(_writable(value), default=written_default, option=option))
+
+
+def _writable(value: object) -> object:
+    """Copy a value, with lone surrogates replaced and integers beyond 64 bits as fragments, for `orjson.dumps`."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, int):
+        return value if value in INTEGER_RANGE else orjson.Fragment(str(int(value)))
+    if isinstance(value, dict):
+        return {
+            str(key) if isinstance(key, int) and key not in INTEGER_RANGE else _writable(key): _writable(each)
+            for key, each in value.items()
+        }
+    return [_writable(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def loads_exact(text: str | bytes) -> Any:
     """Parse JSON without rounding integers of more than 64 bits.
 
-    Raise `ValueError` if it is invalid, nested too deeply, or has a number that cannot be parsed.
+    Raise `orjson.JSONDecodeError` if it is invalid, nested too deeply, or has a number that cannot be parsed.
     """
     value = orjson.loads(text)
-    if not LONG_NUMBER.search(text.encode() if isinstance(text, str) else text):
+    written = text.encode() if isinstance(text, str) else text
+    # Search for a run of zeros, because this takes a tenth of the time of a search for a run of digits.
+    if written.translate(_DIGITS_AS_ZERO).find(b"0" * 19) < 0 or not _LONG_NUMBER.search(written):
         return value
     try:
-        return json.loads(text)
+        return json.loads(written)
     except RecursionError as error:
-        raise ValueError("the JSON is nested too deeply") from error
+        raise orjson.JSONDecodeError("nested too deeply", "", 0) from error
+    except ValueError as error:
+        raise orjson.JSONDecodeError(str(error), "", 0) from error
 
 
 def check_unicode(value: object) -> None:
@@ -200,10 +275,21 @@ def _opened(path: Path, partial: Path) -> BinaryIO:
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        check_regular(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         return partial.open("wb")
     except OSError as error:
         raise WriteFailed(f"{path}: cannot be written ({error.strerror}). Check the path.") from error
+
+
+def check_regular(path: Path) -> None:
+    """Raise `WriteFailed` if a path is not a regular file, because opening a named pipe may take for ever."""
+    is_descriptor = path.absolute().parent in (Path("/dev"), Path("/dev/fd")) or path.is_relative_to("/proc")
+    if is_descriptor or (path.exists() and not path.is_file()):
+        raise WriteFailed(
+            f"{path}: is not a regular file, and other commands must be able to read it again. Name a file; "
+            "'tail -f FILE' shows its lines as they are written."
+        )
 
 
 class Appender:
@@ -226,6 +312,7 @@ class Appender:
         self._hide = hide
         self._announce = announce
         path.parent.mkdir(parents=True, exist_ok=True)
+        check_regular(path)
         # Write unbuffered, with one call per line, so that a killed process leaves at most one incomplete line.
         self._file: BinaryIO = path.open("wb" if truncate else "ab", buffering=0)
         self._is_safe = True

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import orjson
 from pydantic import BaseModel
 
+from nemo_gym.jsonl import dump_json, loads_exact
+
 TOKEN_KEYS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 WORTH_BYTES = 512
 """The size from which arrays are kept as text. Parsing a shorter array costs less."""
@@ -110,7 +112,7 @@ def loads_opaque(text: bytes) -> Any:
     invalid numbers inside a fragment to the code that parses it.
     """
     cut = cut_tokens(text)
-    parsed = orjson.loads(cut.text)
+    parsed = loads_exact(cut.text)
     if cut.arrays:
         cut.restore(parsed, orjson.Fragment)
     return parsed
@@ -118,4 +120,4 @@ def loads_opaque(text: bytes) -> Any:
 
 def plain(value: object) -> Any:
     """Return the value with every `orjson.Fragment` in it replaced by the fragment's parsed JSON."""
-    return orjson.loads(orjson.dumps(value))
+    return loads_exact(dump_json(value))

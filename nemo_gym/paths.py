@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import get_args
 
 PACKAGE_DIR = Path(__file__).resolve().parent
 INSTALL_ROOT = PACKAGE_DIR.parent
@@ -26,10 +27,14 @@ def search_roots() -> list[Path]:
     """
     roots: list[Path] = []
     for root in [*_listed(EXTRA_ROOTS_ENV_VAR), Path.cwd(), *_listed(PROJECT_ROOTS_ENV_VAR), INSTALL_ROOT]:
-        resolved = root.resolve()
-        if resolved not in roots:
-            roots.append(resolved)
+        if (folder := resolved(root)) not in roots:
+            roots.append(folder)
     return roots
+
+
+def resolved(path: Path) -> Path:
+    """Follow links, as `Path.resolve` does. Before Python 3.13, that raises `RuntimeError` for links in a loop."""
+    return Path(os.path.realpath(path))
 
 
 def _listed(variable: str) -> list[Path]:
@@ -51,13 +56,31 @@ def roots_from_here(*project: Path) -> dict[str, str]:
 
 def find(relative: str | Path, accepts: Callable[[Path], bool] = Path.exists) -> Path | None:
     """Return the first match for a path in the search roots; an absolute path is used as is."""
+    return next(iter(find_all(relative, accepts)), None)
+
+
+def find_all(relative: str | Path, accepts: Callable[[Path], bool] = Path.exists) -> list[Path]:
+    """Return all matches for a path in the search roots; an absolute path is used as is."""
     path = Path(relative).expanduser()
-    if path.is_absolute():
-        return path if accepts(path) else None
-    for root in search_roots():
-        if accepts(root / path):
-            return root / path
-    return None
+    places = [path] if path.is_absolute() else [root / path for root in search_roots()]
+    return [place for place in places if accepts(place)]
+
+
+def expand_home(value: object, annotation: object) -> object:
+    """Replace `~` at the start of each text in a setting's value, if the setting's type has paths."""
+    return _with_home(value) if _has_paths(annotation) else value
+
+
+def _has_paths(annotation: object) -> bool:
+    return annotation is Path or any(map(_has_paths, get_args(annotation)))
+
+
+def _with_home(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _with_home(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with_home(each) for each in value]
+    return os.path.expanduser(value) if isinstance(value, str) else value
 
 
 def starting_dir() -> Path:
@@ -73,7 +96,7 @@ def working_dir() -> Path:
 def component_search_roots(*, sys_path: Iterable[str] | None = None) -> list[Path]:
     """Return the search roots, then the folders in `sys_path`. Only published tools call this."""
     roots = search_roots()
-    return [*roots, *(folder for folder in map(Path, sys_path or ()) if folder.resolve() not in roots)]
+    return [*roots, *(folder for folder in map(Path, sys_path or ()) if resolved(folder) not in roots)]
 
 
 def resolve_under_cwd_or_install(

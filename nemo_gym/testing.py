@@ -42,7 +42,7 @@ from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFail
 from nemo_gym.http.connection import RequestBody
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import RawHeaders, Reply
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.jsonl import JsonObject, loads_exact
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall, OutputMessage, OutputText
 from nemo_gym.schemas.responses import PLAYED_WITHOUT_MODEL, RESPONSES_PATH, Response
 from nemo_gym.schemas.rollout import Graded
@@ -410,7 +410,7 @@ async def run(agent: SimpleServer, /, **row: object) -> Graded:
 
 
 def _graded(content: bytes) -> Graded:
-    row = orjson.loads(content)
+    row = loads_exact(content)
     if failure := failure_of_row(Row(row)):
         raise failure
     return Graded.model_validate(row)

@@ -12,6 +12,8 @@ import pytest
 from nemo_gym.config.tls import Tls
 
 KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+KEY_USAGE = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
+"""What an authority's certificate needs since Python 3.13."""
 
 
 class Issued(NamedTuple):
@@ -22,20 +24,22 @@ class Issued(NamedTuple):
 
 
 class Authority:
-    """An authority with its files in a folder."""
+    """An authority with its files in a folder. Python 3.13 rejects its certificates unless `is_strict`."""
 
-    def __init__(self, folder: Path, name: str = "authority") -> None:
+    def __init__(self, folder: Path, name: str = "authority", *, is_strict: bool = True) -> None:
         if shutil.which("openssl") is None:
             pytest.skip("openssl is not installed")
-        self.folder = folder
+        self.folder, self._is_strict = folder, is_strict
         self.ca = folder / f"{name}.pem"
         self._key = folder / f"{name}.key"
-        _openssl("req", "-x509", *KEY, "-days", "30", "-subj", f"/CN={name}", "-keyout", self._key, "-out", self.ca)
+        made = ("-x509", *KEY, "-days", "30", "-subj", f"/CN={name}", *(KEY_USAGE if is_strict else ()))
+        _openssl("req", *made, "-keyout", self._key, "-out", self.ca)
 
     def issue(self, name: str, alternatives: str, days: int = 20) -> Issued:
         """Issue a certificate for names such as `DNS:node1,IP:10.0.0.1`, which are none if the text is empty."""
         cert, key, request, extension = (self.folder / f"{name}.{end}" for end in ("pem", "key", "csr", "ext"))
-        extension.write_text(f"subjectAltName={alternatives}" if alternatives else "")
+        identifier = "authorityKeyIdentifier=keyid\n" if self._is_strict else ""
+        extension.write_text(identifier + (f"subjectAltName={alternatives}\n" if alternatives else ""))
         _openssl("req", *KEY, "-subj", f"/CN={name}", "-keyout", key, "-out", request)
         authority = ("-CA", self.ca, "-CAkey", self._key, "-CAcreateserial")
         _openssl("x509", "-req", "-in", request, *authority, "-days", days, "-extfile", extension, "-out", cert)

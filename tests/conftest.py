@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -23,12 +22,15 @@ import psutil
 import pytest
 
 from nemo_gym.config.hosts import is_loopback
+from tests.warm_command import answer, begin, write_scripts
 
 PATIENCE_S = 150.0
 """The timeout for operations that take about a second on an idle machine. It exceeds the
 120 s that servers have to start."""
 PROGRESS = re.compile(
-    r"^(waiting for .* \(\d+ of \d+ s\)|port 11000 is taken, perhaps by another run).*\n", re.MULTILINE
+    r"^(waiting for .* \(\d+ of \d+ s\)|\S+: waiting up to \d+ s for process .*|checking \d+ of \d+: .*|"
+    r"port 11000 is taken, perhaps by another run).*\n",
+    re.MULTILINE,
 )
 """Lines that only a busy machine prints, or one on which another run is up."""
 SCRIPTS = Path(sysconfig.get_path("scripts"))
@@ -42,6 +44,15 @@ from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
 class Plain(SimpleResourcesServer):
     async def verify(self, body: BaseVerifyRequest) -> float:
         return 1.0
+"""
+AGENT = """
+plain_agent:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      resources_server: {{type: resources_servers, name: {server}}}
+      model_server: {{type: responses_api_models, name: policy_model}}
+      datasets: [{{name: rows, type: example, jsonl_fpath: rows.jsonl}}]
 """
 
 
@@ -123,33 +134,41 @@ class Command:
 
 
 class WarmCommands:
-    """Run short commands as forks of one process that has already imported the slow third-party packages."""
+    """Run commands as forks of one process that has already imported what they need.
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, WARM_COMMANDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    `scripts` is a folder with a script for each command, for tests that run them in a shell.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._address = str(folder / "socket")
+        self.scripts = folder / "scripts"
+        self.scripts.mkdir()
+        write_scripts(
+            str(self.scripts),
+            [str(path) for name in ("ng*", "gym", "nemo_gym*") for path in SCRIPTS.glob(name)],
+            self._address,
         )
+        self._process = subprocess.Popen(
+            [sys.executable, WARM_COMMANDS, self._address], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self._process.stdout is not None
+        if not self._process.stdout.readline():
+            raise RuntimeError(f"{WARM_COMMANDS} has ended with exit code {self._process.wait()}")
 
-    def run(self, timeout_s: float, **command: Any) -> int:
-        """Run a command and return its exit code."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(orjson.dumps(command) + b"\n")
-        pid = self._reply(PATIENCE_S)["pid"]
-        try:
-            return self._reply(timeout_s)["code"]
-        except subprocess.TimeoutExpired:
-            os.kill(pid, signal.SIGKILL)
-            self._reply(PATIENCE_S)
-            raise
+    def run(self, timeout_s: float, out: Path, err: Path, **command: Any) -> int:
+        """Run a command and return its exit code. Closing the connection after the timeout ends the command."""
+        with open(os.devnull, "rb") as nothing, out.open("wb") as out_file, err.open("wb") as err_file:
+            service = begin(self._address, [each.fileno() for each in (nothing, out_file, err_file)], **command)
+        with service:
+            service.settimeout(timeout_s)
+            try:
+                answer(service, "pid")
+                return answer(service, "code")
+            except TimeoutError as late:
+                raise subprocess.TimeoutExpired(command["argv"], timeout_s) from late
 
     def close(self) -> None:
         self._process.communicate(timeout=PATIENCE_S)
-
-    def _reply(self, timeout_s: float) -> Any:
-        assert self._process.stdout is not None
-        if not select.select([self._process.stdout], [], [], timeout_s)[0]:
-            raise subprocess.TimeoutExpired(str(WARM_COMMANDS), timeout_s)
-        return orjson.loads(self._process.stdout.readline())
 
 
 class Workplace:
@@ -157,7 +176,7 @@ class Workplace:
 
     def __init__(self, folder: Path, runtime: Path, warm: WarmCommands) -> None:
         self.folder = folder
-        self._warm = warm
+        self.warm = warm
         self.env = {key: value for key, value in os.environ.items() if not key.startswith("NEMO_GYM")}
         # Runs find each other through this folder; its path also identifies the processes of this workplace.
         self.env |= {"XDG_RUNTIME_DIR": str(runtime), "COLUMNS": "200", "TERM": "dumb"}
@@ -182,6 +201,14 @@ class Workplace:
         self.write(path, block)
         return f"+config_paths=[{path}]"
 
+    def agent(self, server: str = "plain") -> str:
+        """Write the config of a `plain_agent` of this resources server, with `rows.jsonl` as its examples.
+
+        Return the config's path.
+        """
+        self.write("agent.yaml", AGENT.format(server=server))
+        return "agent.yaml"
+
     def run(self, program: str, *words: str, timeout_s: float = PATIENCE_S, **env: str) -> Finished:
         """Run a command and return its result."""
         # The interpreter reads PYTHON* variables only at its start, so a fork would ignore them.
@@ -190,9 +217,7 @@ class Workplace:
         out, err = self._outputs(program)
         argv = [str(SCRIPTS / program), *words]
         assert Path(argv[0]).is_file(), f"the command {program} is not installed"
-        code = self._warm.run(
-            timeout_s, argv=argv, cwd=str(self.folder), env=self.env | env, out=str(out), err=str(err)
-        )
+        code = self.warm.run(timeout_s, out, err, argv=argv, cwd=str(self.folder), env=self.env | env)
         return Finished(code, out.read_text(), PROGRESS.sub("", err.read_text()))
 
     def start(self, program: str, *words: str, within: str = "", **env: str) -> Command:
@@ -253,8 +278,8 @@ def _opened(folder: Path, warm: WarmCommands) -> Iterator[Workplace]:
 
 
 @pytest.fixture(scope="session")
-def warm_commands() -> Iterator[WarmCommands]:
-    commands = WarmCommands()
+def warm_commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmCommands]:
+    commands = WarmCommands(tmp_path_factory.mktemp("warm"))
     yield commands
     commands.close()
 
@@ -285,3 +310,18 @@ def node_address() -> str | None:
 @pytest.fixture(scope="session")
 def get_json() -> Any:
     return get
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """Yield the folder of a file system without free space."""
+    if os.getuid() != 0:
+        pytest.skip("only root can mount a file system")
+    folder, size = tmp_path / "full", os.sysconf("SC_PAGE_SIZE")
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True)
+    try:
+        (folder / "filler").write_bytes(bytes(size))
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)

@@ -12,6 +12,8 @@ import pytest
 from nemo_gym.context.group import GROUP_HEADER, GroupPlace
 from nemo_gym.contract import check_environment, example_rollouts, open_environment
 from nemo_gym.contract.answers import HUGE, ODD_ARGUMENTS
+from nemo_gym.contract.checks import Checkup
+from nemo_gym.contract.play import play
 from nemo_gym.data.examples import check_examples
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import call, reply, rollout, serving
@@ -60,6 +62,30 @@ async def test_lone_surrogates_in_a_row_are_graded(environment):
     assert math.isfinite(graded.json()["reward"])
 
 
+THOUGHTS = ("<think>{}</think>", "<think>{}", "{}</think>", "<THINK>\n{}\n</THINK>\n", "[THINK]{}[/THINK]")
+REJECTS_THINKING = {"calendar"}
+"""Environments whose published rule rejects every answer with a `<think>`."""
+
+
+async def test_thoughts_do_not_count_as_the_answer(environment):
+    checkup, row = Checkup(environment, []), environment.rows[0]
+    *before, answer = environment.oracle.solve(row)
+    if not isinstance(answer, str) or not answer:
+        return
+    due, rivals = environment.oracle.full_reward(row), checkup.rivals(row, [*before, answer])
+    async with checkup.server() as server:
+
+        async def earned(text):
+            return (await play(server, row, [*before, text], rivals)).reward
+
+        nothing = await earned("")
+        assert {thought: await earned(thought.format(answer)) for thought in THOUGHTS} == dict.fromkeys(
+            THOUGHTS, nothing
+        )
+        if environment.folder.name not in REJECTS_THINKING:
+            assert await earned(f"<think>Is it 7, or \\boxed{{Z}}?</think>\n{answer}") == pytest.approx(due)
+
+
 NO_TOOLS = ["no_such_tool", "", "../verify"]
 
 
@@ -97,7 +123,7 @@ async def test_example_rollouts_match_the_oracle(folder):
     assert [row["reward"] for row in stored] == pytest.approx(full)
     # Other fields may depend on the machine that graded the rollout.
     expected = [(row["response"]["output"], row["reward"], row.keys()) for row in stored]
-    advice = f"ng_check +entrypoint=resources_servers/{folder.name} +write_examples=true"
+    advice = f"ng env check --resources-server {folder.name} --write-examples"
     assert expected == [(row["response"]["output"], row["reward"], row.keys()) for row in played], advice
 
 

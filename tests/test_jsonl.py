@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 import subprocess
 import sys
 import textwrap
@@ -10,11 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from nemo_gym import jsonl
 from nemo_gym.errors import DataError
+from nemo_gym.opaque import loads_opaque
 from tests.each_case import each_case
+
+pytestmark = pytest.mark.bare
 
 ROWS = [{"a": 1}, {"a": [True, None, "ü\n"]}]
 
@@ -54,6 +61,39 @@ def test_invalid_json_reports_file_line_and_column(path, line, column):
     assert str(error.value).startswith(f"{path}:2:{column}: not valid JSON (")
 
 
+@each_case("line", [b"\0" * 4096, b'{"a": 1, "b\0\0\0', b"\0\0" + b'{"a": 1}'])
+def test_zeroed_block_is_reported_with_advice(path, line):
+    path.write_bytes(b'{"a": 0}\n' + line + b"\n")
+    with pytest.raises(DataError, match=rf"rows\.jsonl:2: .* null bytes, .* sed -i '2d' {path}$"):
+        list(jsonl.read_rows(path))
+
+
+@each_case(
+    ("content", "place", "words"),
+    [
+        (gzip.compress(b'{"a": 1}\n'), "", "the file is compressed (gzip). Decompress it first: gzip -dk "),
+        (b"\x28\xb5\x2f\xfd\x04\x00", "", "the file is compressed (zstd). Decompress it first: zstd -dk "),
+        ('{"a": 1}\n'.encode("utf-16"), "", "not in UTF-8 but probably in UTF-16. Convert it"),
+        ('{"a": 1}\n'.encode("utf-16-le"), "", "not in UTF-8 but probably in UTF-16. Convert it"),
+        (
+            '{"a": "café"}'.encode("latin-1"),
+            ":1:1",
+            "(the byte 0xe9 is not UTF-8). Convert it, for example if it is ISO-8859-1",
+        ),
+        (b'{"a": 1}\n{"a": NaN}', ":2:7", "(NaN is not JSON). Write null, or leave the field out."),
+        (b'{"a": [1, Infinity]}', ":1:11", "(Infinity is not JSON). Write null"),
+        (b'{"a": -Infinity}', ":1:8", "(Infinity is not JSON). Write null"),
+        (b'{"a": Nancy}', ":1:7", "not valid JSON (unexpected character"),
+    ],
+)
+def test_other_encodings_and_values_are_named(path, content, place, words):
+    path.write_bytes(content)
+    with pytest.raises(DataError) as error:
+        list(jsonl.read_rows(path))
+    assert str(error.value).startswith(f"{path}{place}: ")
+    assert words in str(error.value)
+
+
 @each_case("line", [b"[1]", b'"text"', b"3", b"null"])
 def test_non_object_line_reports_file_and_line(path, line):
     path.write_bytes(line)
@@ -89,6 +129,13 @@ def test_written_rows_round_trip(path):
 def test_keys_that_are_numbers_become_text(path):
     jsonl.write_rows(path, [{"at": {1: "one"}}])
     assert list(jsonl.read_rows(path)) == [{"at": {"1": "one"}}]
+
+
+def test_pipe_is_not_written(path):
+    os.mkfifo(path)
+    for write in (lambda: jsonl.write_rows(path, ROWS), lambda: jsonl.Appender(path)):
+        with pytest.raises(DataError, match=r"rows\.jsonl: is not a regular file"):
+            write()
 
 
 def test_file_is_written_atomically(path):
@@ -186,11 +233,31 @@ def test_memory_does_not_grow_with_the_file(path):
     [
         (2**70, b"1180591620717411303424"),
         ("\ud800 and ü", '"? and ü"'.encode()),
-        ({"\udfff": [2**70]}, b'{"?": [1180591620717411303424]}'),
+        ({"\udfff": [2**70]}, b'{"?":[1180591620717411303424]}'),
+        ((2**70, float("nan"), orjson.Fragment(b"[1, 2]")), b"[1180591620717411303424,null,[1, 2]]"),
     ],
 )
 def test_values_that_orjson_rejects_are_written(value: Any, written: bytes) -> None:
     assert jsonl.dump_json(value) == written
+
+
+LONG = 12345678901234567890123
+
+
+@each_case(
+    ("text", "value"),
+    [
+        (f"{LONG}", LONG),
+        (f'{{"a":{LONG}}}', {"a": LONG}),
+        (f"[-{LONG}, 18446744073709551616 ,{LONG}\n]", [-LONG, 2**64, LONG]),
+        (f'["{LONG}", 0.{LONG}, {LONG}.5]', [f"{LONG}", float(f"0.{LONG}"), LONG + 0.5]),
+        ("[9223372036854775808,-9223372036854775809]", [2**63, -(2**63) - 1]),
+    ],
+)
+def test_long_integers_are_not_rounded(path, text, value):
+    assert jsonl.loads_exact(text) == jsonl.loads_exact(text.encode()) == loads_opaque(text.encode()) == value
+    jsonl.write_rows(path, [{"a": value}])
+    assert list(jsonl.read_rows(path)) == [{"a": value}]
 
 
 def test_lone_surrogate_is_invalid_unicode() -> None:
@@ -198,3 +265,11 @@ def test_lone_surrogate_is_invalid_unicode() -> None:
     for value in ("\ud800", {"a": ["\udfff"]}, {"\ud83d": None}):
         with pytest.raises(ValueError, match="surrogates"):
             jsonl.check_unicode(value)
+
+
+def test_output_with_the_name_of_a_compressed_file_is_rejected():
+    kind = TypeAdapter(jsonl.OutputPath)
+    for suffix in (".gz", ".zst", ".bz2", ".xz"):
+        with pytest.raises(ValidationError, match=r"would not be compressed.*Write x\.jsonl, and compress it after"):
+            kind.validate_python(f"out/x.jsonl{suffix}")
+    assert kind.validate_python("out/x.jsonl") == Path("out/x.jsonl")

@@ -11,6 +11,7 @@ TIERS = ("resources_servers", "responses_api_agents", "responses_api_models")
 
 # Top row first. A part imports parts of any row below its own.
 ROWS = [
+    {"__main__"},
     {"cli", "deploy", "scaffold", "viewer"},
     {"launcher", "rollouts", "data", "contract", "export", "evaluation", "training", "process", "slurm"},
     {"servers", "testing"},
@@ -19,7 +20,7 @@ ROWS = [
     {"calls"},
     {"http"},
     {"context", "config"},
-    {"schemas", "errors", "paths", "jsonl", "lazy", "memory", "opaque", "version", "confinement"},
+    {"schemas", "errors", "paths", "jsonl", "lazy", "memory", "opaque", "text", "version", "confinement"},
 ]
 NEIGHBOURS = {
     ("cli", "deploy"),
@@ -35,13 +36,14 @@ NEIGHBOURS = {
     ("slurm", "launcher"),
     ("slurm", "rollouts"),
     ("contract", "data"),
+    ("contract", "launcher"),
     ("contract", "process"),
     ("data", "launcher"),
     ("testing", "servers"),
     ("jsonl", "errors"),
     ("schemas", "errors"),
     ("schemas", "jsonl"),
-    ("jsonl", "opaque"),
+    ("opaque", "jsonl"),
     ("capture", "dialects"),
 }
 """Parts of one row of which the first may import the second."""

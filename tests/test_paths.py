@@ -9,6 +9,8 @@ import pytest
 
 from nemo_gym import paths
 
+pytestmark = pytest.mark.bare
+
 
 @pytest.fixture
 def extra(tmp_path, monkeypatch) -> list[Path]:
@@ -25,6 +27,20 @@ def write(folder: Path, name: str = "a.yaml") -> Path:
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text("x")
     return folder / name
+
+
+def test_home_is_expanded_in_settings_with_paths(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ada")
+    kinds = [
+        (Path, "~/x"),
+        (Path | None, "~"),
+        (list[Path], ["~/x", "y"]),
+        (dict[str, Path], {"a": "~/x"}),
+        (str, "~/x"),
+    ]
+    found = [paths.expand_home(value, kind) for kind, value in kinds]
+    assert found == ["/home/ada/x", "/home/ada", ["/home/ada/x", "y"], {"a": "/home/ada/x"}, "~/x"]
+    assert paths.expand_home(None, Path | None) is None
 
 
 def test_search_roots_have_a_fixed_order(extra):
@@ -82,6 +98,13 @@ def test_first_root_with_the_file_wins(extra):
 
 def test_built_in_servers_are_found_from_anywhere(extra):
     assert paths.find("nemo_gym/paths.py") == Path(paths.__file__).resolve()
+
+
+def test_links_in_a_loop_are_no_error(extra):
+    extra[0].rmdir()
+    extra[0].symlink_to(extra[0])
+    assert extra[0] in paths.search_roots()
+    assert paths.find(write(Path.cwd()).name) == Path.cwd() / "a.yaml"
 
 
 def test_rejected_candidates_are_skipped(extra):

@@ -23,6 +23,8 @@ from resources_servers.example_single_tool_call.app import WeatherServer
 from resources_servers.mcqa.app import McqaServer
 from resources_servers.mcqa.prepare import prepare
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).parent.parent
 AGIEVAL = REPOSITORY.parent / "shared" / "data" / "agieval"
 AGIEVAL_QUESTIONS = {"sat-math": 134, "lsat-lr": 133, "aqua-rat": 133}

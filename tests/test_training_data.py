@@ -17,6 +17,8 @@ from nemo_gym.data.sources import MIRROR_ENV_VAR
 from tests.each_case import each_case
 from tests.test_every_environment import CONFIGS, SAMPLE_MODEL
 
+pytestmark = pytest.mark.slow
+
 NO_MIRROR = "http://127.0.0.1:9"
 """Nothing answers here, so data that is fetched cannot be made."""
 PROMISES = (
@@ -69,7 +71,8 @@ def cases():
         marks = [pytest.mark.needs_bubblewrap] if folder == "code_gen" else []
         if folder not in PACKAGE_LOADS_SLOWLY:
             yield pytest.param((path, FEW), id=f"{path.stem}-few", marks=marks)
-        yield pytest.param((path, ALL), id=f"{path.stem}-all", marks=[*marks, pytest.mark.slow])
+        stands_on = pytest.mark.stands_on(f"resources_servers/{folder}/", "nemo_gym/data/", "nemo_gym/contract/")
+        yield pytest.param((path, ALL), id=f"{path.stem}-all", marks=[*marks, stands_on])
 
 
 @pytest.fixture(params=cases(), scope="module")

@@ -1,7 +1,8 @@
 """Run commands as their scripts would, each in a fork of this process, which has imported what takes them longest.
 
-`python tests/warm_commands.py` reads a JSON line `{argv, cwd, env, out, err}` for each command, and answers with the
-lines `{pid}` once it has begun and `{code}` once it has ended. It ends with its input.
+`python tests/warm_commands.py SOCKET` listens at a Unix socket. `tests/warm_command.py` connects to it for one
+command: it sends `{argv, cwd, env, open_files}` with its standard streams, and receives `{pid}` once the command has
+begun and `{code}` once it has ended. A command ends with its connection, and this process with its standard input.
 """
 
 from __future__ import annotations
@@ -11,42 +12,107 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
+import resource
+import selectors
+import signal
+import socket
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 WARM = ("fastapi", "httptools", "httpx", "omegaconf", "orjson", "packaging.requirements", "pydantic", "rich.console",
-        "rich.table", "uvicorn", "yaml")  # fmt: skip
-"""Other people's packages only: that a command imports all that it needs of ours, and in an order that works, is seen
-at each of its starts."""
+        "rich.live", "rich.progress", "rich.table", "uvicorn", "yaml")  # fmt: skip
+STREAMS = 3
+REQUEST_BYTES = 1 << 20
 
 
-def main() -> None:
+def main(path: str) -> None:
     for name in WARM:
         importlib.import_module(name)
+    commands = importlib.import_module("nemo_gym.cli")
+    for each in pkgutil.iter_modules(commands.__path__, "nemo_gym.cli."):
+        importlib.import_module(each.name)
     gc.collect()
     gc.freeze()
-    for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            _be(**json.loads(line))
-        print(json.dumps({"pid": child}), flush=True)  # noqa: T201
-        _, status = os.waitpid(child, 0)
-        print(json.dumps({"code": os.waitstatus_to_exitcode(status)}), flush=True)  # noqa: T201
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen(64)
+        print("ready", flush=True)  # noqa: T201
+        Commands(listener).serve()
 
 
-def _be(argv: list[str], cwd: str, env: dict[str, str], out: str, err: str) -> None:
+class Commands:
+    """The commands under way."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._events = selectors.DefaultSelector()
+
+    def serve(self) -> None:
+        """Start the commands that are asked for, until standard input closes."""
+        self._events.register(sys.stdin, selectors.EVENT_READ)
+        self._events.register(self._listener, selectors.EVENT_READ, self._begin)
+        while True:
+            for key, _ in self._events.select():
+                if key.data is None:
+                    return
+                key.data()
+
+    def _begin(self) -> None:
+        client, _ = self._listener.accept()
+        message, streams, _, _ = socket.recv_fds(client, REQUEST_BYTES, STREAMS)
+        if len(streams) < STREAMS:
+            client.close()
+            return
+        pid = os.fork()
+        if pid == 0:
+            client.close()
+            self._listener.close()
+            self._events.close()
+            _be(streams, **json.loads(message))
+        for stream in streams:
+            os.close(stream)
+        running = os.pidfd_open(pid)
+        self._send(client, pid=pid)
+        self._events.register(client, selectors.EVENT_READ, lambda: self._abandon(client, pid))
+        self._events.register(running, selectors.EVENT_READ, lambda: self._end(client, running, pid))
+
+    def _abandon(self, client: socket.socket, pid: int) -> None:
+        """Kill a command whose connection was closed. Its end is seen as that of any other."""
+        self._events.unregister(client)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+    def _end(self, client: socket.socket, running: int, pid: int) -> None:
+        self._events.unregister(running)
+        os.close(running)
+        self._send(client, code=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        with suppress(KeyError):
+            self._events.unregister(client)
+        client.close()
+
+    def _send(self, client: socket.socket, **answer: int) -> None:
+        with suppress(OSError):
+            client.send(json.dumps(answer).encode())
+
+
+def _be(streams: list[int], argv: list[str], cwd: str, env: dict[str, str], open_files: list[int]) -> None:
     """Be the command's process, to its end."""
-    for number, file in enumerate((os.devnull, out, err)):
-        opened = os.open(file, os.O_RDWR | os.O_CREAT)
-        os.dup2(opened, number)
-        os.close(opened)
+    os.setsid()
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
-    sys.argv = argv
+    resource.setrlimit(resource.RLIMIT_NOFILE, tuple(open_files))
+    sys.argv, sys.orig_argv = argv, [sys.executable, *argv]
     sys.path[0] = str(Path(argv[0]).parent)
+    if env.get("PYTHONUNBUFFERED"):
+        sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
     code: Any = 1
     try:
         code = importlib.import_module("nemo_gym.cli.main").main()
@@ -56,11 +122,12 @@ def _be(argv: list[str], cwd: str, env: dict[str, str], out: str, err: str) -> N
         traceback.print_exc()
     finally:
         atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with suppress(BrokenPipeError):
+            sys.stdout.flush()
+            sys.stderr.flush()
         # To tidy up after all of the imports would take longer than most commands do.
         os._exit(code)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

@@ -13,7 +13,7 @@ from nemo_gym.jsonl import write_rows
 from resources_servers.instruction_following.public_rows import public_rows
 
 OUTPUT = Path(__file__).parent / "data" / "ifeval.jsonl"
-SOURCE = GitHub("google-research/google-research", "instruction_following_eval/data/input_data.jsonl")
+SOURCE = GitHub("google-research/google-research", "instruction_following_eval/data/input_data.jsonl", "master")
 
 
 def prepare(output: Path = OUTPUT) -> Path:

@@ -6,10 +6,9 @@ python benchmarks/mbpp/prepare.py
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
-from nemo_gym import DataError, run_prepare
+from nemo_gym import DataError, convert_each, run_prepare
 from nemo_gym.data.sources import HuggingFace, fetch
 from nemo_gym.data.tables import read_table
 from nemo_gym.jsonl import JsonObject, write_rows
@@ -19,22 +18,22 @@ SOURCE = HuggingFace("google-research-datasets/mbpp", "sanitized/test-00000-of-0
 COLUMNS = {"task_id": int, "prompt": str, "code": str, "test_imports": list[str], "test_list": list[str]}
 
 
-def prepare(output: Path = OUTPUT) -> Path:
+def prepare(output: Path = OUTPUT, *, skip_bad: bool = False) -> Path:
     """Write one row per problem, and return the output path."""
     path = fetch(SOURCE, folder=output.parent / "source")
-    write_rows(output, _rows(path))
+    numbered = enumerate(read_table(path, COLUMNS), start=1)
+    write_rows(output, convert_each(numbered, lambda each: _row(path, *each), skip_bad=skip_bad))
     return output
 
 
-def _rows(path: Path) -> Iterator[JsonObject]:
-    for number, problem in enumerate(read_table(path, COLUMNS), start=1):
-        try:
-            yield row_of(problem)
-        except (SyntaxError, ValueError) as error:
-            raise DataError(
-                f"{path}: row {number} (task {problem['task_id']}): {error}. The data may have changed since this "
-                "preparation was written."
-            ) from error
+def _row(path: Path, number: int, problem: JsonObject) -> JsonObject:
+    try:
+        return row_of(problem)
+    except (SyntaxError, ValueError) as error:
+        raise DataError(
+            f"{path}: row {number} (task {problem['task_id']}): {error}. The data may have changed since this "
+            "preparation was written."
+        ) from error
 
 
 def row_of(problem: JsonObject) -> JsonObject:

@@ -48,7 +48,7 @@ def _extract(archives: Sequence[str], folder: Path, ids: Collection[str]) -> Non
     if not archives and not all((folder / db_id).is_dir() for db_id in ids):
         raise DataError(
             f"{folder}: Spider's databases are missing, and a program cannot download them. Download the archive that "
-            "https://yale-lily.github.io/spider links, and pass its path: +prepare_script_args.databases=<zip>. For "
+            "https://yale-lily.github.io/spider links, and pass its path: --prepare_script_args.databases <zip>. For "
             "several databases per schema, add the archive of https://github.com/taoyds/test-suite-sql-eval."
         )
 

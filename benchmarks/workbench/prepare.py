@@ -22,14 +22,16 @@ OUTPUT = Path(__file__).parent / "data" / "workbench.jsonl"
 REPOSITORY, BRANCH = "olly-styles/WorkBench", "main"
 PROCESSED, RAW = "data/processed", "data/raw"
 QUERIES = {
-    "analytics_queries_and_answers.csv": None,
-    "calendar_queries_and_answers.csv": "fefb61e1a78bc2042befdb5703287a398aa4d8e8749bbf8badce8e6dd3ee9185",
-    "customer_relationship_manager_queries_and_answers.csv": None,
-    "email_queries_and_answers.csv": "f260be0ab34983675dbee1c313662e3882464198ac9146e1fa86b1920aa93b86",
-    "multi_domain_queries_and_answers.csv": None,
-    "project_management_queries_and_answers.csv": None,
+    "analytics": None,
+    "calendar": "fefb61e1a78bc2042befdb5703287a398aa4d8e8749bbf8badce8e6dd3ee9185",
+    "customer_relationship_manager": None,
+    "email": "f260be0ab34983675dbee1c313662e3882464198ac9146e1fa86b1920aa93b86",
+    "multi_domain": None,
+    "project_management": None,
 }
-"""The files of queries, with the SHA-256 of those that are known."""
+"""The domains, with the SHA-256 of the files of queries that are known, in the first layout."""
+LAYOUTS = ("queries_and_answers", "tasks_and_outcomes")
+"""The names of the folder of queries. In the second, about a seventh of the tasks are corrected."""
 TABLES = {
     "analytics_data.csv": "9f02ac1311812721fa4d521aaf91e2d3a4320d1409cfd5b43f130ee476cae709",
     "calendar_events.csv": "9f029b17eb05e6b837946b50f15b63e59c939a544ba293075d98ac301554d636",
@@ -49,9 +51,31 @@ def prepare(output: Path = OUTPUT, revision: str | None = None) -> Path:
     """
     company = read_company(_fetch_tables(output.parent / "tables", revision))
     folder = output.parent / "queries"
-    paths = [_fetch(f"{PROCESSED}/queries_and_answers/{name}", pin, revision, folder) for name, pin in QUERIES.items()]
-    write_rows(output, _rows(paths, company))
+    layout, paths = _fetch_queries(folder, revision)
+    logger.info("WorkBench's files in the layout %s, revision %s", layout, revision or BRANCH)
+    write_rows(output, _rows(paths, company, f"{layout}@{revision or BRANCH}"))
     return output
+
+
+def _fetch_queries(folder: Path, revision: str | None) -> tuple[str, list[Path]]:
+    """Fetch the files of queries in the first layout that the revision has. Return the layout and the paths."""
+    first, *others = LAYOUTS
+    try:
+        return first, _fetch_layout(first, folder, revision)
+    except DataError as error:
+        for layout in others:
+            try:
+                return layout, _fetch_layout(layout, folder, revision)
+            except DataError:
+                continue
+        raise error
+
+
+def _fetch_layout(layout: str, folder: Path, revision: str | None) -> list[Path]:
+    return [
+        _fetch(f"{PROCESSED}/{layout}/{domain}_{layout}.csv", pin if layout == LAYOUTS[0] else None, revision, folder)
+        for domain, pin in QUERIES.items()
+    ]
 
 
 def _fetch_tables(folder: Path, revision: str | None) -> Path:
@@ -71,23 +95,26 @@ def _fetch(path: str, pin: str | None, revision: str | None, folder: Path) -> Pa
     return fetch(GitHub(REPOSITORY, path, revision or BRANCH, None if revision else pin), folder=folder)
 
 
-def _rows(paths: list[Path], company: Company) -> Iterator[JsonObject]:
+def _rows(paths: list[Path], company: Company, version: str) -> Iterator[JsonObject]:
     failing = 0
     for number, query in enumerate(read_queries(paths)):
         errand = errand_of(query)
         calls = calls_of(errand)
         if refused := _refused(calls, company, query.where):
             failing += 1
-            logger.warning("%s: a call of the answer changes nothing: %s", query.where, refused)
+            logger.warning(
+                "%s: a tool rejects a call of the answer, so the row will be an invalid task: %s", query.where, refused
+            )
         yield {
             "id": number,
             "query": errand.request,
             "ground_truth": calls,
             "category": errand.category,
             "environment_name": "workbench",
+            "workbench_version": version,
         }
     if failing:
-        logger.warning("the answers of %d queries contain calls that fail", failing)
+        logger.warning("%d queries have answers with rejected calls", failing)
 
 
 def _refused(calls: list[dict[str, str]], company: Company, where: str) -> str | None:

@@ -234,6 +234,8 @@ class _Call(Wait):
 
     __slots__ = ("_began_at", "path", "server", "tries")
 
+    server: str
+
     def __init__(self, path: str, server: str) -> None:
         super().__init__("")
         self.path = path

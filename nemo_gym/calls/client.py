@@ -26,6 +26,7 @@ from nemo_gym.errors import HeadServerNotFoundError, ServerCallError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Reply
 from nemo_gym.http.tls import client_context, needs_tls, reason_of, speaks_tls, tls_error_in
+from nemo_gym.jsonl import loads_exact
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER, run_headers
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class ServerClient(BaseModel):
                 raise HeadServerNotFoundError(f"cannot call {address}: {reason_of(failed, tls)}.") from None
             raise HeadServerNotFoundError(
                 f"no head server answers at {url} ({str(error).strip()}). Start the servers with ng_run, or name the "
-                "run with +head_server.host=… +head_server.port=…"
+                "run with --head_server.host … --head_server.port …"
             ) from None
         # Remove the token, because the head server masks it. Remove the TLS settings, because their files may be on
         # another machine.
@@ -244,7 +245,7 @@ def _extensions(host: str, tls: Tls | None) -> dict[str, Any]:
 def wants_token(address: str) -> str:
     """Return the error message for a call without the run token, which the head server rejects."""
     return (
-        f"the run at {address} requires its run token. Pass it with +{RUN_TOKEN_KEY}=…, in env.yaml or in "
+        f"the run at {address} requires its run token. Pass it with --{RUN_TOKEN_KEY} …, in env.yaml or in "
         f"{RUN_TOKEN_ENV_VAR}; it is the {RUN_TOKEN_KEY} of the run's configuration. Commands of the same user on the "
         "run's machine find it automatically."
     )
@@ -284,4 +285,4 @@ async def raise_for_status(response: Reply | ClientResponse) -> None:
 
 async def get_response_json(response: Reply | ClientResponse) -> Any:
     """Parse the reply's body as JSON. Raise `orjson.JSONDecodeError` (a `ValueError`) if it is not JSON."""
-    return orjson.loads(await response.read())
+    return loads_exact(await response.read())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections import Counter
 from types import TracebackType
 from typing import Literal, NamedTuple, Self
 
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from nemo_gym.calls.client import UNAUTHORISED, wants_token
+from nemo_gym.calls.client import UNAUTHORISED, ServerClient, wants_token
 from nemo_gym.calls.running import run_token_for, tls_for
 from nemo_gym.config.models import HeadConfig
 from nemo_gym.config.process import ServerInstance
@@ -28,7 +29,7 @@ from nemo_gym.schemas.rollout import run_headers
 HEAD_TIMEOUTS = Timeouts(connect_s=5.0, read_s=5.0, total_s=10.0)
 STARTING_S = 120.0
 """Seconds after a restart during which a server that does not answer counts as starting."""
-ADVICE = "Start servers with ng_run, or pass the address of a run: +head_server.host=… +head_server.port=…"
+ADVICE = "Start servers with ng_run, or pass the address of a run: --head_server.host … --head_server.port …"
 MEBIBYTE = 1024 * 1024
 SERVER_ERROR = 500
 Tier = Literal["model", "agent", "environment"]
@@ -40,6 +41,9 @@ TIERS: dict[str, Tier] = {
 """The tier of each type of server."""
 
 _SAMPLES = re.compile(r"^nemo_gym_(\w+)\{server=\"[^\"]*\"\} ([-+.e\d]+)$", re.MULTILINE)
+_BLOCKS = re.compile(
+    r'^nemo_gym_blocked_seconds_total\{server="[^"]*",route="(.*)",place="(.*)"\} ([-+.e\d]+)$', re.MULTILINE
+)
 _REQUESTS = re.compile(r"^nemo_gym_requests_total\{.*,status=\"(\d+)\"\} (\d+)$", re.MULTILINE)
 
 
@@ -64,6 +68,8 @@ class Load(BaseModel):
     """Requests answered with a status of 500 or more so far."""
     refused: int
     """Requests that were rejected because the queue was full."""
+    blocked_s: dict[str, float] = {}
+    """Seconds in which each handler has blocked the event loop so far: the path, and the line in parentheses."""
     processes: int = 1
     """Number of processes that have reported their load."""
     at: float
@@ -81,6 +87,7 @@ class Load(BaseModel):
             requests=self.requests + other.requests,
             errors=self.errors + other.errors,
             refused=self.refused + other.refused,
+            blocked_s=dict(Counter(self.blocked_s) + Counter(other.blocked_s)),
             processes=self.processes + other.processes,
             at=max(self.at, other.at),
         )
@@ -102,6 +109,7 @@ def load_of(text: str) -> Load | None:
             requests=sum(count for _, count in answered),
             errors=sum(count for status, count in answered if status >= SERVER_ERROR),
             refused=int(found["requests_refused_total"]),
+            blocked_s={f"{path} ({place})": float(seconds) for path, place, seconds in _BLOCKS.findall(text)},
             at=time.time(),
         )
     except KeyError:
@@ -230,6 +238,26 @@ def _problem(instance: ServerInstance, status: str, load: Load | None) -> str | 
     if missing := instance.num_workers - load.processes:
         return f"{missing} of {counted(instance.num_workers, 'worker')} {'does' if missing == 1 else 'do'} not answer"
     return None
+
+
+async def blocked_seconds(client: ServerClient) -> dict[str, float]:
+    """Return how long each handler of a run's servers has blocked its event loop so far: by server, path and line.
+
+    Return nothing if the head server does not answer, because the numbers only serve a warning.
+    """
+    book, address = client.address_book, client.head_server_config
+    head = HeadConfig(host=address.host, port=address.port)
+    async with InternalClient(tls=book.tls) as connections:
+        try:
+            listed = await ask_for_servers(connections, head, book.run_token)
+        except LaunchError:
+            return {}
+    return {
+        f"{entry['config_path']} {handler}": seconds
+        for entry in listed
+        if (load := _reported(entry)) is not None
+        for handler, seconds in load.blocked_s.items()
+    }
 
 
 def tls_of(head: HeadConfig) -> Tls | None:

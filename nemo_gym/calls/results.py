@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -16,6 +17,17 @@ from nemo_gym.schemas.row import MASK_KEY, Row, mirror_mask
 
 Loads = Callable[[bytes], Any]
 """A JSON parser. `loads_opaque` leaves token arrays unparsed, for results that are only serialized again."""
+
+
+def check_is_object(body: bytes, *, server: str, during: str, otherwise: type[RolloutError]) -> None:
+    """Raise `otherwise` if a body is valid JSON, but not an object."""
+    if body[:1] == b"{":
+        return
+    with suppress(orjson.JSONDecodeError):
+        result = orjson.loads(body)
+        if not isinstance(result, dict):
+            found = with_article(type(result).__name__)
+            raise otherwise(f"{server}: {during} returned {found}, not an object", server=server)
 
 
 def result_of_reply(
@@ -32,10 +44,7 @@ def result_of_reply(
         raise otherwise(
             f"{server}: the reply of {during} is not valid JSON ({error.msg}): {readable(body, 200)}", server=server
         ) from error
-    if not isinstance(result, dict):
-        raise otherwise(
-            f"{server}: {during} returned {with_article(type(result).__name__)}, not an object", server=server
-        )
+    check_is_object(body, server=server, during=during, otherwise=otherwise)
     if result.get(MASK_KEY) is True:
         mirror_mask(result)
     return Row({**result, **row.identity})

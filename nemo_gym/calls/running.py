@@ -54,8 +54,8 @@ class RunRecord(BaseModel):
 
     @property
     def choice(self) -> str:
-        """The override that selects the run, followed by the folder in which the run was started."""
-        return f"+head_server.port={self.port} (started in {self.working_dir})"
+        """The flag that selects the run, followed by the folder in which the run was started."""
+        return f"--head_server.port {self.port} (started in {self.working_dir})"
 
     @property
     def path(self) -> Path | None:

@@ -9,8 +9,7 @@ import time
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym.capture.exchange import Dialect, ErrorCategory, Exchange
-from nemo_gym.capture.failures import category_of_error, category_of_status
+from nemo_gym.capture.exchange import Dialect, ErrorCategory, Exchange, category_of_error, category_of_status
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.capture.streams import assembled
 from nemo_gym.config.settings import ModelServerRef

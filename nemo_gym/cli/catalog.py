@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 
-import orjson
-
 from nemo_gym.cli import printing, tables
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.selectors import environment_config
@@ -15,6 +13,7 @@ from nemo_gym.config.suggestions import closest
 from nemo_gym.data import catalog
 from nemo_gym.data.catalog import Component, Notice
 from nemo_gym.errors import UsageError
+from nemo_gym.jsonl import JsonObject
 
 READERS: dict[str, Callable[[Notice], list[Component]]] = {
     "environments": catalog.environments,
@@ -72,7 +71,7 @@ def _list(words: list[str], kind: str, model: type[ListSettings] = ListSettings,
     if settings.component_name is not None:
         component = catalog.named(found, settings.component_name, what)
         if settings.as_json:
-            printing.say(_json([component]))
+            printing.say_json(_rows([component]))
         else:
             tables.show(tables.component(component))
         return 0
@@ -92,7 +91,7 @@ def _show_fits(environment: str, agents: list[Component], *, as_json: bool) -> i
     found = fits(environment_config(environment), agents)
     if as_json:
         rows = [{**each._asdict(), "fits": not each.problems} for each in found]
-        printing.say(orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode())
+        printing.say_json(rows)
     else:
         tables.show(tables.fits(found))
     return 0
@@ -100,7 +99,7 @@ def _show_fits(environment: str, agents: list[Component], *, as_json: bool) -> i
 
 def _show(found: list[Component], *, as_json: bool, if_none: str) -> None:
     if as_json:
-        printing.say(_json(found))
+        printing.say_json(_rows(found))
     elif found:
         are_benchmarks = all(each.kind == "benchmark" for each in found)
         tables.show(tables.benchmarks(found) if are_benchmarks else tables.components(found))
@@ -108,6 +107,5 @@ def _show(found: list[Component], *, as_json: bool, if_none: str) -> None:
         printing.say(if_none)
 
 
-def _json(components: list[Component]) -> str:
-    rows = [{**asdict(each), "path": str(each.path)} for each in components]
-    return orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode()
+def _rows(components: list[Component]) -> list[JsonObject]:
+    return [{**asdict(each), "path": str(each.path)} for each in components]

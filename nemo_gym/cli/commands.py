@@ -26,6 +26,19 @@ class Command(NamedTuple):
         """The command without its settings, such as `ng env start`."""
         return " ".join(filter(None, ("ng", self.noun, self.verb)))
 
+    @property
+    def usual(self) -> str:
+        """The one spelling that help, messages and pages use, such as `ng_run` or `ng env check`."""
+        return self.script if self.script in USUAL_SCRIPTS else self.spelled
+
+    @property
+    def is_alias(self) -> bool:
+        """Whether this is only another name of `ng submit`."""
+        return (self.noun, self.verb) == ("eval", "submit")
+
+
+USUAL_SCRIPTS = {"ng_run", "ng_collect_rollouts", "ng_init_resources_server"}
+"""The commands that are usually called by their script name."""
 
 TAKE_A_VALUE = {"--search-dir", "--num-shards", "--shard-index"}
 """Flags of `ng_test_all` that take a value, so that the next word is not a folder name."""
@@ -39,7 +52,7 @@ COMMANDS = (
     Command(
         "env", "init", "ng_init_resources_server", "init:init", "Create the folder of a new environment or benchmark"
     ),
-    Command("env", "test", "ng_test", "folders:test", "Run the tests of one environment (+entrypoint=…)"),
+    Command("env", "test", "ng_test", "folders:test", "Run the tests of one environment"),
     Command("env", "test", "ng_test_all", "folders:test_all", "Run the tests of all server folders"),
     Command("env", "check", "ng_check", "folders:check", "Check an environment by playing in it"),
     Command(
@@ -58,7 +71,7 @@ COMMANDS = (
         "run --no-serve",
         "ng_collect_rollouts",
         "rollouts:collect",
-        "Collect rollouts from running servers (started with ng_run)",
+        "Collect rollouts from servers that ng_run has started",
     ),
     Command(
         "eval", "health-check", "", "health:health_check", "Try the models and a few tasks before the whole run", True
@@ -67,7 +80,7 @@ COMMANDS = (
     Command("submit", "status", "", "submit:status", "Show the job and the progress of a submitted collection"),
     Command("submit", "logs", "", "submit:logs", "Print or follow the log of a submitted collection"),
     Command("submit", "cancel", "", "submit:cancel", "Drain and cancel a submitted collection"),
-    Command("eval", "submit", "", "submit:submit", "The same as ng submit"),
+    Command("eval", "submit", "", "submit:submit", "Submit a collection to Slurm"),
     Command("eval", "prepare", "ng_prepare_benchmark", "data:prepare_benchmark", "Prepare the data of benchmarks"),
     Command("eval", "aggregate", "ng_aggregate_rollouts", "results:aggregate", "Merge shards and compute metrics"),
     Command("eval", "init", "", "own_evaluation:init", "Create a benchmark from a table of questions"),
@@ -86,7 +99,8 @@ COMMANDS = (
     Command("list", "agents", "", "catalog:agents", "List the agent servers"),
     Command("list", "models", "", "catalog:models", "List the model servers"),
     Command("", "search", "", "catalog:search", "Search environments, agents, models, … for a word"),
-    Command("dataset", "collate", "ng_prepare_data", "data:collate", "Check and collate the datasets of a config"),
+    Command("dataset", "collate", "", "data:collate", "Check and collate the datasets of a config"),
+    Command("dataset", "collate", "ng_prepare_data", "data:prepare_data", "The same, with metrics next to the data"),
     Command("dataset", "render", "ng_materialize_prompts", "data:render", "Add the prompt to every row"),
     Command("dataset", "export", "ng_export", "export:dataset", "Turn scored rollouts into training data"),
     Command("dataset", "upload", "ng_upload_dataset_to_hf", "hubs:upload_to_hf", "Publish a file as a dataset"),

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-import orjson
 from pydantic import Field, PositiveInt
-from rich.console import Console
-from rich.table import Column, Table
-from rich.text import Text
+from rich.table import Column
 
 from nemo_gym.cli import printing, tables
 from nemo_gym.cli.options import Options
@@ -24,7 +21,7 @@ GATE_VIOLATED = 3
 
 
 class CompareSettings(JsonSettings):
-    """Parameters of `ng_compare`."""
+    """Parameters of `ng eval compare`."""
 
     runs: list[Path] = Field(default_factory=list)
     """The rollout files. Each is compared with the first."""
@@ -37,7 +34,10 @@ class CompareSettings(JsonSettings):
     pass_at: PositiveInt | None = None
     """The k of pass@k. Default: the number of repeats that most tasks have."""
     gate: list[str] = Field(default_factory=list)
-    """A condition such as 'mcqa.accuracy >= -0.01'; may be repeated. Exit with code 3 unless all hold."""
+    """A condition such as 'mcqa.accuracy >= -0.01'; may be repeated. Exit with code 3 unless all hold. None holds if
+    the runs have other data (without --key), other agents or too few tasks in common, or if a run has no answers."""
+    min_coverage: Annotated[float, Field(ge=0, le=1)] = 0.95
+    """The least share of the tasks that both runs must have. With fewer, no gate holds."""
     waivers: Path | None = None
     """A YAML file of known regressions, each with the keys name, gate, until and reason."""
     markdown: bool = False
@@ -68,7 +68,7 @@ def compare(words: list[str]) -> int:
             f"{gates}. Correct or remove the waiver."
         )
     if settings.as_json:
-        printing.say(orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2, default=str).decode())
+        printing.say_json(report.as_dict())
     elif settings.markdown:
         from nemo_gym.evaluation.markdown import markdown
 
@@ -83,6 +83,7 @@ def _report(settings: CompareSettings) -> Report:
     from nemo_gym.evaluation.comparison import Selection
     from nemo_gym.evaluation.comparison import compare as compared
     from nemo_gym.evaluation.gates import decide, parse_gate
+    from nemo_gym.evaluation.obstacles import obstacles
     from nemo_gym.evaluation.report import Report
     from nemo_gym.evaluation.setups import setup_differences
     from nemo_gym.evaluation.waivers import read_waivers
@@ -94,6 +95,12 @@ def _report(settings: CompareSettings) -> Report:
     return Report(
         comparisons=found,
         setups=[setup_differences(each.a.path, each.b.path) for each in found],
+        obstacles=[
+            obstacles(each, is_paired_by_key=settings.key is not None, min_coverage=settings.min_coverage)
+            if gates
+            else []
+            for each in found
+        ],
         decisions=decide(gates, found),
         waivers=waivers,
         today=datetime.now(UTC).date(),
@@ -103,34 +110,32 @@ def _report(settings: CompareSettings) -> Report:
 def _show(report: Report) -> None:
     from nemo_gym.evaluation.report import LETTERS, difference_text, gate_lines, sections
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = tables.PIPED_WIDTH
-    console.print(f"A: {report.comparisons[0].a.path}", markup=False)
+    console = tables.console()
+    console.print(tables.safe(f"A: {report.comparisons[0].a.path}"))
     for letter, comparison, setup in zip(LETTERS[1:], report.comparisons, report.setups, strict=False):
-        console.print(f"{letter}: {comparison.b.path}", markup=False)
+        console.print(tables.safe(f"{letter}: {comparison.b.path}"))
         for difference in setup:
             prefix = "   " if difference.is_intended else "   warning: "
-            console.print(Text(f"{prefix}{difference_text(difference)}"))
+            console.print(tables.safe(f"{prefix}{difference_text(difference)}"))
     for letter, comparison in zip(LETTERS[1:], report.comparisons, strict=False):
         for section in sections(comparison, letter):
             console.print()
-            console.print(Text(section.heading, style="bold"))
+            console.print(tables.safe(section.heading, "bold"))
             console.print(_table(section))
             for line in section.lines:
-                console.print(Text(line))
+                console.print(tables.safe(line))
     if report.decisions:
         console.print()
         for line in gate_lines(report):
-            console.print(Text(line))
+            console.print(tables.safe(line))
 
 
-def _table(section: Section) -> Table:
+def _table(section: Section) -> tables.Table:
     columns = [
         Column(name, justify="left" if name in ("subset", "metric") else "right", overflow="fold")
         for name in section.columns
     ]
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    table = tables.Table(*columns, padding=(0, 1, 0, 0))
     for cells in section.rows:
-        table.add_row(*map(Text, cells))
+        table.add_row(*cells)
     return table

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from nemo_gym.cli import printing
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import CommandSettings, JsonSettings
 from nemo_gym.config.suggestions import did_you_mean
-from nemo_gym.config.wording import counted
+from nemo_gym.config.wording import counted, decimal
 from nemo_gym.errors import DataError, UsageError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.control.calling import NotListening, StartingOrEnding, ask, ended, find
@@ -80,7 +79,7 @@ def ps(words: list[str]) -> int:
     settings = Options("ng eval ps", JsonSettings, takes_config=False).settings(words)
     found = [_described(each) for each in collections_here()]
     if settings.as_json:
-        printing.say(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
+        printing.say_json(found)
     elif found:
         # Import the tables here, because the other commands of this module do not need them.
         from nemo_gym.cli import tables
@@ -112,7 +111,7 @@ def ctl(words: list[str]) -> int:
     collection = find(name)
     answer = _ask_once_ready(collection, verb, arguments)
     if settings.as_json:
-        printing.say(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
+        printing.say_json(answer)
     elif verb == "status":
         for line in _status_lines(collection, answer):
             printing.say(line)
@@ -214,7 +213,7 @@ def _status_lines(collection: Collection, status: JsonObject) -> list[str]:
         f"{status['planned']} planned = {status['scored']} scored + {failed} failed{of_causes} + "
         f"{status['unresolved']} unresolved",
         f"{status['running']} running of at most {limit}, {status['rollouts_per_s']:g} per second, mean reward "
-        f"{'–' if mean is None else f'{mean:.3f}'}",
+        f"{'–' if mean is None else decimal(mean)}",
     ]
     if status["longest"]:
         shown = ", ".join(f"{each['task']}:{each['repeat']} ({each['seconds']:.0f} s)" for each in status["longest"])

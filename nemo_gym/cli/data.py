@@ -11,7 +11,7 @@ from nemo_gym.config.without_model import load_without_model
 from nemo_gym.config.wording import counted
 from nemo_gym.data.benchmarks import benchmarks_of, prepare_all
 from nemo_gym.data.obtain import Obtainer
-from nemo_gym.data.prepare import PreparationSettings, prepare
+from nemo_gym.data.prepare import OWN_FILES, PreparationSettings, prepare
 from nemo_gym.data.prompts import MaterializePromptsConfig, load_prompt_config, materialize_prompts
 from nemo_gym.errors import UserError
 from nemo_gym.jsonl import read_raw_lines
@@ -19,12 +19,27 @@ from nemo_gym.jsonl import read_raw_lines
 
 def collate(words: list[str]) -> int:
     """Check the datasets of a config's agents, compute their metrics, and collate the datasets by type."""
-    summary = "Check, measure and collate the datasets of a config's agents."
-    line = Options("ng_prepare_data", PreparationSettings, summary).read(words)
+    return _collate("ng dataset collate", words, writes_next_to_data=False)
+
+
+def prepare_data(words: list[str]) -> int:
+    """Collate datasets as `collate` does, but write the metrics and the prepared rows of each dataset next to it."""
+    return _collate("ng_prepare_data", words, writes_next_to_data=True)
+
+
+def _collate(program: str, words: list[str], *, writes_next_to_data: bool) -> int:
+    place = "next to the dataset" if writes_next_to_data else f"to {OWN_FILES}/ in the output folder"
+    summary = (
+        "Check, measure and collate the datasets of a config's agents. The metrics and the prepared rows of each\n"
+        f"dataset are written {place}."
+    )
+    line = Options(program, PreparationSettings, summary).read(words)
     run = load_without_model(line.paths, line.overrides)
     settings = settings_from(PreparationSettings, run.plain)
     obtainer = Obtainer(run, printing.note, may_download=settings.should_download, hub=settings.data_source)
-    for made in prepare(run, settings, obtainer.path_of, remade=obtainer.remade):
+    for made in prepare(
+        run, settings, obtainer.path_of, remade=obtainer.remade, writes_next_to_data=writes_next_to_data
+    ):
         sources = ", ".join(map(str, made.datasets))
         printing.say(
             f"{made.type}: {counted(made.rows, 'row')} in {made.path} (metrics: {made.metrics.name}), from {sources}"

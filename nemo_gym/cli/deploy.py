@@ -41,7 +41,7 @@ def render(words: list[str]) -> int:
         printing.note(f"note: {text}")
     files = rendered(plan)
     if settings.output_fpath is None:
-        printing.say(next(iter(files.values())).rstrip("\n"))
+        printing.say_document(next(iter(files.values())))
         return 0
     for name, text in files.items():
         _write(settings.output_fpath / name if settings.target == "compose" else settings.output_fpath, text)

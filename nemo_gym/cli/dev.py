@@ -27,7 +27,7 @@ def test(words: list[str]) -> int:
     """
     if HELP_WORDS & {*words}:
         printing.say(
-            "usage: ng_dev_test [PYTEST ARGUMENTS …]\n       ng dev test [PYTEST ARGUMENTS …]\n\n"
+            "usage: ng dev test [PYTEST ARGUMENTS …]\n\n"
             "Run the tests of this repository with pytest, with coverage if pytest-cov is installed."
         )
         return 0

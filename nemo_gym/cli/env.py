@@ -10,8 +10,6 @@ import time
 from types import FrameType
 from typing import Any
 
-import orjson
-
 from nemo_gym import cli, config
 from nemo_gym.calls.running import live_runs
 from nemo_gym.cli import manifests, printing, running
@@ -21,6 +19,7 @@ from nemo_gym.config.access import configured_token
 from nemo_gym.config.allowed_pairings import pairings_noted
 from nemo_gym.config.without_model import load_as_written, load_with_stand_in, load_without_model, stand_ins_of
 from nemo_gym.config.wording import counted
+from nemo_gym.data.benchmarks import check_prepared
 from nemo_gym.data.prepare import unobtainable_files
 from nemo_gym.launcher import launch
 from nemo_gym.launcher.environments import interpreters
@@ -105,7 +104,7 @@ def status(words: list[str]) -> int:
     settings = settings_from(JsonSettings, run.plain)
     servers = running.ask_for_servers(running.find_head(run, live_runs()), configured_token(run.plain))
     if settings.as_json:
-        printing.say(orjson.dumps(servers, option=orjson.OPT_INDENT_2).decode())
+        printing.say_json(servers)
     else:
         running.show_status(servers)
     return 0 if all(server["status"] == "success" for server in servers) else 1
@@ -114,7 +113,7 @@ def status(words: list[str]) -> int:
 def resolve(words: list[str]) -> int:
     """Print the merged configuration as YAML, with secrets masked."""
     line = Options("ng_dump_config", NoSettings, takes_model=True).read(words)
-    printing.say(config.masked_yaml(load_as_written(line.paths, line.overrides)).rstrip())
+    printing.say_document(config.masked_yaml(load_as_written(line.paths, line.overrides)))
     return 0
 
 
@@ -129,6 +128,7 @@ def validate(words: list[str]) -> int:
         update={"servers": {name: each for name, each in given.servers.items() if name not in unset}}
     )
     settings = settings_from(ValidateSettings, run.plain)
+    check_prepared(run)
     with launch(run, dry_run=True, notice=printing.note, ready_timeout_s=settings.ready_timeout_s):
         pass
     for name, problems in unset.items():

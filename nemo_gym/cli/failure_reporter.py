@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from nemo_gym.errors import InvalidTask
-from nemo_gym.rollouts.outcome import Record
+from nemo_gym.rollouts.outcome import Record, shape_of
 from nemo_gym.schemas.row import Row
 
 MOST_KINDS = 20
 """The maximum number of kinds to print; failures of further kinds are only counted."""
 LONGEST_MESSAGE = 400
 
-_NUMBER = re.compile(r"\b[0-9a-f]{8,}\b|(?<!\.py:)(?<!\d)\d+(\.\d+)?")
-"""A regex for numbers that differ between occurrences of one failure: ports, counts and ids. It does not match the
-line numbers of source files, because they identify the cause."""
-_QUOTED_VALUE = re.compile(
-    # Match `answer: 'x'`, but not `KeyError: 'x'`, because a missing key identifies the cause.
-    r"""(?<!Error): (?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
-    # Match the values in pydantic's messages.
-    r"|\binput_value=.*?, input_type=\w+"
-)
-
 
 class _Kind(NamedTuple):
     cause: str
     server: str | None
     shape: str
-    """The message without numbers and quoted values, because they differ each time the same failure occurs."""
 
 
 @dataclass
@@ -62,7 +50,7 @@ class FailureReporter:
             return
         whole = " ".join(self._mask(record.row.failure_message or "no message").split())
         # Remove quoted values before the message is shortened, because a shortened value may lack its closing quote.
-        shape = _shortened(_NUMBER.sub("#", _QUOTED_VALUE.sub(": …", whole)))
+        shape = _shortened(shape_of(whole))
         kind, message = _Kind(record.cause, record.row.failure_server, shape), _shortened(whole)
         if kind not in self._kinds:
             if len(self._kinds) >= MOST_KINDS:

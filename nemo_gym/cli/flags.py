@@ -40,7 +40,7 @@ def add_flag(parser: argparse.ArgumentParser, name: str, info: FieldInfo) -> Non
     key = key_of(name, info)
     kind = _type_words(info.annotation)
     default = "required" if info.is_required() else f"default {_shown_default(info)}"
-    text = f"{(info.description or '').strip()} [+{key}: {kind}, {default}]".replace("%", "%%")
+    text = f"{(info.description or '').strip()} [{kind}, {default}]".replace("%", "%%")
     if info.annotation is bool:
         parser.add_argument(*flag_names(key), dest=key, action="store_true", default=None, help=text)
         return
@@ -84,7 +84,11 @@ def _fixed_size(info: FieldInfo) -> int:
 def _metavar(info: FieldInfo, kind: str) -> str:
     if bool in typing.get_args(info.annotation):
         return f"(={kind.removeprefix('bool|')})"
-    is_choice = typing.get_origin(info.annotation) is typing.Literal
+    kinds = [each for each in (info.annotation, *typing.get_args(info.annotation)) if each is not type(None)]
+    # An optional choice also is a choice, but `int | Literal["auto"]` is not.
+    is_choice = typing.get_origin(kinds[0]) is typing.Literal or (
+        len(kinds) == 2 and typing.get_origin(kinds[1]) is typing.Literal
+    )
     return kind if is_choice else kind.split("|", maxsplit=1)[0].upper()
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from nemo_gym import config, paths
 from nemo_gym.cli import printing
@@ -22,6 +25,9 @@ from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.launcher.environments import package_listing
 from nemo_gym.launcher.folder_tests import Tested, is_server_folder, run_tests, server_folders
 
+if TYPE_CHECKING:
+    from nemo_gym.contract.watching import Step
+
 ANY_FOLDER = ("resources_server", "environment", "benchmark")
 
 
@@ -29,6 +35,8 @@ def test(words: list[str]) -> int:
     """Run the tests of one environment with pytest, and return its exit code."""
     settings = Options("ng_test", TestSettings, takes_config=False, names_folders=ANY_FOLDER).settings(words)
     folder = _folder_of(settings.entrypoint)
+    if not (folder / "tests").is_dir() and _is_packaged(folder):
+        raise DataError(f"{folder}: an installed package does not contain tests. Run them in a checkout.")
     if not (folder / "tests").is_dir():
         raise DataError(f"{folder}: no tests/ folder. Write a first test in tests/test_app.py.")
     tested = run_tests(folder)
@@ -79,13 +87,15 @@ def _counted(tested: Sequence[Tested]) -> str:
 def check(words: list[str]) -> int:
     """Check an environment by running rollouts in it, and return 1 if a check fails."""
     from nemo_gym.cli import tables
+    from nemo_gym.cli.check_progress import CheckProgress
     from nemo_gym.contract import check_environment, open_environment, sample_of, tasks_in, write_examples
     from nemo_gym.data.obtain import Obtainer
+    from nemo_gym.web.threads import has_stuck_threads
 
     summary = (
         "Check an environment by playing in it: oracle, no-op, odd answers. The config is the one named after "
-        "the folder; +config_paths=[…] selects another config. ++<server>.resources_servers.<folder>.<key>=… sets a "
-        "value."
+        "the folder; --config FILE selects another config. "
+        "--<server>.resources_servers.<folder>.<key> VALUE sets a value."
     )
     options = Options(
         "ng_check", CheckSettings, summary, takes_config=False, takes_other_keys=True, names_folders=ANY_FOLDER
@@ -98,20 +108,43 @@ def check(words: list[str]) -> int:
     if settings.write_examples and own != line.overrides:
         raise ConfigError(
             f"write_examples: example rollouts are made with the unchanged config of {settings.entrypoint}. Leave out "
-            f"{', '.join(word for word in line.overrides if word not in own)}."
+            f"{', '.join(parse_override(word).word for word in line.overrides if word not in own)}."
         )
-    with open_environment(_folder_of(settings.entrypoint), line.overrides) as environment:
+    folder = _folder_of(settings.entrypoint)
+    with open_environment(folder, line.overrides) as environment:
         further = tasks_in(settings.rows_jsonl_fpath) if settings.rows_jsonl_fpath else []
         if settings.dataset is not None:
             path_of = Obtainer(environment.run, printing.note).path_of
             further += sample_of(environment, settings.dataset, path_of, count=settings.sample, seed=settings.seed)
-        findings = asyncio.run(check_environment(environment, further, for_publishing=not settings.unpublished))
+        with CheckProgress() as progress:
+            checking = check_environment(
+                environment,
+                further,
+                for_publishing=not (settings.unpublished or _is_packaged(folder)),
+                timeout_s=settings.timeout,
+                on_step=progress.show,
+                on_stuck=_give_up,
+            )
+            findings = asyncio.run(checking)
         tables.show(tables.findings(findings))
         broken = sum(not finding.is_kept for finding in findings)
         if settings.write_examples and not broken:
             printing.say(f"{counted(asyncio.run(write_examples(environment)), 'example rollout')} written")
     printing.say(f"{settings.entrypoint}: {len(findings) - broken} of {len(findings)} promises kept")
+    if has_stuck_threads():
+        # Do not wait at the end of the process for code in threads that does not end.
+        _end(1)
     return 1 if broken else 0
+
+
+def _give_up(step: Step) -> None:
+    printing.note(f"Error: {step}. It does not end, and ignores interruptions.")
+    _end(1)
+
+
+def _end(code: int) -> NoReturn:
+    sys.stdout.flush()
+    os._exit(code)
 
 
 def packages(words: list[str]) -> int:
@@ -131,6 +164,11 @@ def _is_folder(path: Path) -> bool:
     from nemo_gym.contract.environment import is_composed
 
     return is_server_folder(path) or is_composed(path)
+
+
+def _is_packaged(folder: Path) -> bool:
+    """Return whether a folder belongs to an installed package, which leaves out the tests."""
+    return folder.is_relative_to(paths.INSTALL_ROOT) and not (paths.INSTALL_ROOT / "pyproject.toml").exists()
 
 
 def _folder_of(entrypoint: str, accepts: Callable[[Path], bool] = _is_folder) -> Path:

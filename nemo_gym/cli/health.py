@@ -27,6 +27,7 @@ from nemo_gym.evaluation.health import (
     findings_of_rollouts,
     forecast,
     try_rollouts,
+    with_own_tools,
 )
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.launcher.warm import WarmStarter
@@ -67,7 +68,6 @@ def health_check(words: list[str], starter: WarmStarter | None = None) -> int:
         "needs them, run a few rollouts, and forecast the tokens, the cost and the time of the whole run."
     )
     line = Options("ng eval health-check", HealthSettings, summary, takes_model=True).read(words)
-    running.interrupt_on_signals()
     run_config = running.load_to_start(line.paths, line.overrides)
     settings = settings_from(HealthSettings, run_config.plain)
     prices = PriceFile.read(settings.prices) if settings.prices else None
@@ -111,7 +111,9 @@ async def _check(run: RunConfig, sample: _Sample, settings: HealthSettings, pric
         tried = await try_rollouts(client, sample.rows, timeout_s=settings.rollout_timeout_s)
     finally:
         await client.aclose()
-    findings += findings_of_rollouts(tried)
+    agents = run.servers_of("responses_api_agents")
+    policies = {agent.name: (agent.settings.get("model_server") or {}).get("name", "") for agent in agents}
+    findings = with_own_tools(findings, tried, policies) + findings_of_rollouts(tried)
     if prices is not None:
         findings.append(finding_of_prices(tried, prices))
     tables.show(tables.health(findings))

@@ -33,9 +33,7 @@ def migrate(words: list[str]) -> int:
     """Publish a file on the Hugging Face Hub, then delete its package from GitLab."""
     settings, plain = _read(words, "ng_gitlab_to_hf_dataset", MigrateToHuggingFace)
     if "delete_from_gitlab" in plain:
-        raise ConfigError(
-            "delete_from_gitlab: ng_gitlab_to_hf_dataset always deletes the package. Leave this setting out."
-        )
+        raise ConfigError("delete_from_gitlab: ng dataset migrate always deletes the package. Leave this setting out.")
     return _upload(settings, Project.of_config(plain))
 
 

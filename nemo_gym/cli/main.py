@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import importlib
 import io
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
+from nemo_gym.cli import printing
 from nemo_gym.cli.commands import COMMANDS, Command, by_script, by_words
+from nemo_gym.cli.signals import interrupt_on_signals
 from nemo_gym.errors import UsageError, UserError
 from nemo_gym.http.open_files import raise_open_files_limit
 from nemo_gym.paths import EXTRA_ROOTS_ENV_VAR, missing_extra_roots
+from nemo_gym.text import VisibleFormatter
 from nemo_gym.version import __version__
 
 JSON_WORDS = {"--json", "+json=true", "++json=true", "json=true"}
@@ -23,21 +27,25 @@ HELP_WORDS = {"-h", "--help", "+h=true", "+help=true", "++h=true", "++help=true"
 
 def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
     """Run the command that the script name or the first arguments select, and return the exit code."""
+    # Do this first, because a raw death would leave the warm process behind.
+    interrupt_on_signals()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Replace characters that the terminal cannot encode, because an encoding error would end the run.
             stream.reconfigure(errors="replace")
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(VisibleFormatter())
     raise_open_files_limit()
     words = list(sys.argv[1:] if argv is None else argv)
     name = Path(sys.argv[0]).name if program is None else program
     try:
         return _run(name, words)
     except UserError as error:
-        print(f"Error: {error}", file=sys.stderr)  # noqa: T201 - the CLI prints
+        printing.note(f"Error: {error}")
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt as interrupt:
         for line in getattr(interrupt, "__notes__", ["Interrupted."]):
-            print(line, file=sys.stderr)  # noqa: T201 - the CLI prints
+            printing.note(line)
         return 130
     except BrokenPipeError:
         # Exit without a message, as other tools do, because the program that reads the output has closed the pipe.
@@ -46,7 +54,7 @@ def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
     except OSError as error:
         if error.filename is None:
             raise
-        print(f"Error: {error.filename}: {error.strerror}.", file=sys.stderr)  # noqa: T201 - the CLI prints
+        printing.note(f"Error: {error.filename}: {error.strerror}.")
         return 1
 
 
@@ -69,7 +77,7 @@ def _run(name: str, words: list[str]) -> int:
 def _execute(command: Command, words: list[str]) -> int:
     for root in missing_extra_roots():
         problem = f"there is no folder '{root}', so it is not searched. Correct the path."
-        print(f"warning: {EXTRA_ROOTS_ENV_VAR}: {problem}", file=sys.stderr)  # noqa: T201 - the CLI prints
+        printing.note(f"warning: {EXTRA_ROOTS_ENV_VAR}: {problem}")
     if not command.starts_servers or HELP_WORDS & set(words):
         return _function(command)(words)
     # Import the module here, because only commands that start servers need it.
@@ -105,7 +113,7 @@ def _unknown(words: list[str]) -> int:
         known = list(dict.fromkeys([*nouns, *(command.verb for command in COMMANDS if not command.noun)]))
         place = "ng"
     hint = _did_you_mean(given, known)
-    print(f"Error: '{place} {given}' is not a command.{hint} Available: {', '.join(known)}.", file=sys.stderr)  # noqa: T201
+    printing.note(f"Error: '{place} {given}' is not a command.{hint} Available: {', '.join(known)}.")
     return 2
 
 
@@ -115,14 +123,14 @@ def _did_you_mean(given: str, known: Sequence[str]) -> str:
 
 
 def print_version(words: list[str]) -> int:
-    """Print the version, as JSON with `--json` or `+json=true`."""
+    """Print the version, as JSON with `--json`."""
     wanted = {"--version", *JSON_WORDS, *HELP_WORDS, *VERBOSE_WORDS}
     if unknown := [word for word in words if word not in wanted]:
         hint = _did_you_mean(unknown[0], ["--json", "--help"])
-        print(f"Error: ng version: unknown argument '{unknown[0]}'.{hint}", file=sys.stderr)  # noqa: T201
+        printing.note(f"Error: ng version: unknown argument '{unknown[0]}'.{hint}")
         return 2
     if HELP_WORDS & set(words):
-        print("usage: ng version [--json | +json=true]\n\nPrint the version.")  # noqa: T201
+        print("usage: ng version [--json]\n\nPrint the version.")  # noqa: T201
         return 0
     as_json = bool(JSON_WORDS & set(words))
     print(f'{{"nemo-gym": "{__version__}"}}' if as_json else f"nemo-gym {__version__}")  # noqa: T201
@@ -140,12 +148,12 @@ def print_help(words: list[str]) -> int:
         return _function(command)(["--help"]) if command else _unknown(words)
     shown = [command for command in COMMANDS if not words or words[0] == (command.noun or command.verb)]
     lines = ["nemo_gym: environments for language-model agents, and rollouts collected in them.", ""]
-    for command in shown:
-        lines.append(f"  {command.spelled:<36} {command.script:<31} {command.summary}")
+    summaries = {(command.usual, command.summary): None for command in shown if not command.is_alias}
+    lines += [f"  {name:<36} {summary}" for name, summary in summaries]
     lines += [
         "",
-        "Every command takes --help. Settings are flags (--limit 5) or overrides (+limit=5, ++a.b=c, ~key).",
-        "gym and nemo_gym are aliases of ng.",
+        "Every command takes --help. Settings are flags (--limit 5), and so is every key of the configuration "
+        "(--head_server.port 11000).",
     ]
     print("\n".join(lines))  # noqa: T201
     return 0

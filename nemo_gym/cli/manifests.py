@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import orjson
 from pydantic import Field
 
 from nemo_gym import config
@@ -40,7 +39,7 @@ def publish(words: list[str]) -> int:
             f"{', '.join(Manifest.model_fields)}."
         )
     manifest = read_manifest(path).model_dump(mode="json", exclude_unset=True)
-    printing.say(orjson.dumps(manifest, option=orjson.OPT_INDENT_2).decode())
+    printing.say_json(manifest)
     return 0
 
 

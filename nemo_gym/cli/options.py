@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import re
 import typing
@@ -29,8 +28,12 @@ from nemo_gym.cli.selectors import (
 )
 from nemo_gym.cli.unknown_keys import unknown_keys
 from nemo_gym.config.pairing import AGENT_CONFIG
+from nemo_gym.config.removed import removed_flag
+from nemo_gym.config.reserved import TOP_LEVEL_KEYS
 from nemo_gym.config.settings import SERVER_TYPES
+from nemo_gym.config.sources import CONFIG_PATHS, known_keys
 from nemo_gym.errors import UsageError
+from nemo_gym.text import log_to_terminal
 
 SettingsT = TypeVar("SettingsT", bound=BaseModel)
 
@@ -59,6 +62,8 @@ SAMPLING_FLAGS = {
 NAME = re.compile(r"[\w./-]*\w[\w./-]*")
 """A regex for an argument that might be a name or a path. It does not match overrides, or the parts into which the
 shell might have split an override."""
+KEY_FLAG = re.compile(r"--[A-Za-z_][\w.\[\]-]*")
+"""A regex for a flag that can be a key of the configuration."""
 TEXT = re.compile(r"[^+~=][^=]*")
 """A regex for an argument that might be a search query."""
 FILES = ("input_glob", "rollouts_jsonl_fpath", "input_jsonl_fpath")
@@ -98,6 +103,19 @@ class CommandLine(NamedTuple):
     overrides: list[str]
 
 
+class KeyFlag(NamedTuple):
+    """A flag for a key of the configuration, such as `--head_server.port 11000`."""
+
+    flag: str
+    value: str
+
+    def key(self, known: Collection[str]) -> str:
+        """Return the key. Its name may be written with hyphens, except if a known key has them itself."""
+        name = self.flag.removeprefix("--")
+        first, dot, rest = name.partition(".")
+        return name if first in known else f"{first.replace('-', '_')}{dot}{rest}"
+
+
 @dataclass(frozen=True)
 class Options(Generic[SettingsT]):
     """The flags, help and parser of one command, made from its settings model."""
@@ -131,9 +149,10 @@ class Options(Generic[SettingsT]):
         if HELP_WORDS & set(words):
             parser.print_help()
             raise SystemExit(0)
-        known, unknown = parser.parse_known_intermixed_args(self._with_values(words))
+        words, keys = self._key_flags(parser, self._with_values(words))
+        known, unknown = parser.parse_known_intermixed_args(words)
         if unknown:
-            parser.reject(unknown)
+            parser.reject([*unknown, *(each.flag for each in keys)])
         given = vars(known)
         for folder in given.pop("search_dir", None) or []:
             check_search_dir(folder)
@@ -143,16 +162,20 @@ class Options(Generic[SettingsT]):
         if name := given.get(AGENT_CONFIG):
             given[AGENT_CONFIG] = agent_config(name)
         overrides = self._named(parser, given.pop("overrides"))
+        if files and not self.takes_config:
+            overrides.append(f"++{CONFIG_PATHS}={encoded(files, is_text=True)}")
+            files = []
+        typed = self._of_config(parser, files, overrides, keys)
+        overrides += typed
         required = {key_of(name, info) for name, info in self.model.model_fields.items() if info.is_required()}
         missing = {key for key in required if given.get(key) is None}
-        self._check_keys(parser, files, overrides, missing)
+        self._check_keys(parser, files, overrides, typed, missing)
         texts = text_keys(self.model) | text_keys(ModelSettings)
         flags = [
             f"++{key}={encoded(value, is_text=key in texts)}" for key, value in given.items() if value is not None
         ]
         if any(word.lstrip("+") == "verbose=true" for word in (*overrides, *flags)):
-            # Log in the same format as the server processes.
-            logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+            log_to_terminal()
         return CommandLine(files, [*overrides, *flags])
 
     def _with_values(self, words: Sequence[str]) -> list[str]:
@@ -165,6 +188,40 @@ class Options(Generic[SettingsT]):
         }
         return [f"{word}=true" if word in alone else word for word in words]
 
+    def _key_flags(self, parser: _Parser, words: Sequence[str]) -> tuple[list[str], list[KeyFlag]]:
+        """Split the flags that only the configuration can know from the other arguments, with their values."""
+        rest: list[str] = []
+        found: list[KeyFlag] = []
+        following = list(words)
+        while following:
+            word = following.pop(0)
+            flag, equals, value = word.partition("=")
+            if not (self.takes_config or self.takes_other_keys) or not KEY_FLAG.fullmatch(flag) or parser.knows(flag):
+                rest.append(word)
+            elif parser.knows(flag.replace("_", "-")):
+                rest.append(word.replace(flag, flag.replace("_", "-"), 1))
+            elif equals or (following and not following[0].startswith(("--", "+", "~"))):
+                found.append(KeyFlag(flag, value if equals else following.pop(0)))
+            elif "." in flag:
+                parser.error(f"argument {flag}: expected one argument")
+            else:
+                rest.append(word)
+        return rest, found
+
+    def _of_config(
+        self, parser: _Parser, files: Sequence[str], overrides: Sequence[str], flags: Sequence[KeyFlag]
+    ) -> dict[str, str]:
+        """Turn flags for keys of the configuration into overrides, and return each override with its flag.
+
+        Reject a flag without a dot if the configuration does not know its key, because it may be a misspelled setting.
+        """
+        if not flags:
+            return {}
+        known = {*TOP_LEVEL_KEYS, *(known_keys(files, overrides) if self.takes_config else ())}
+        if unknown := [each.flag for each in flags if "." not in each.flag and each.key(known) not in known]:
+            parser.reject(unknown)
+        return {f"++{each.key(known)}={encoded(each.value, is_text=False)}": each.flag for each in flags}
+
     def _named(self, parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
         """Turn arguments that are not overrides, such as a name, into overrides."""
         pattern = TEXT if self.named_by else NAME
@@ -173,7 +230,7 @@ class Options(Generic[SettingsT]):
         if names and key is None:
             flag = self._flag_for(names) if self.takes_config else None
             hint = f". Did you mean '{flag}'?" if flag else ""
-            parser.error(f"'{names[0]}' is neither a flag nor a setting (+key=value){hint}")
+            parser.error(f"'{names[0]}' is not a flag{hint}")
         if self.named_by and is_list(self.model.model_fields[self.named_by]):
             return self._listed(words)
         if len(names) > 1:
@@ -207,9 +264,14 @@ class Options(Generic[SettingsT]):
         return f"{next(known, self.usual_selector)} {word}"
 
     def _check_keys(
-        self, parser: argparse.ArgumentParser, files: Sequence[str], overrides: Sequence[str], missing: Collection[str]
+        self,
+        parser: argparse.ArgumentParser,
+        files: Sequence[str],
+        overrides: Sequence[str],
+        typed: Mapping[str, str],
+        missing: Collection[str],
     ) -> None:
-        """Reject keys that nothing reads.
+        """Reject keys that nothing reads. `typed` maps overrides to the flags that the user typed instead.
 
         If the command takes a config, reject only likely typos, because server folders may read other keys.
         """
@@ -223,9 +285,8 @@ class Options(Generic[SettingsT]):
         for word, meant in unknown_keys(files, overrides, names, missing).items():
             if meant or not (self.takes_config or self.takes_other_keys):
                 # Leave out the value, because it may be a secret.
-                parser.error(
-                    f"{word.partition('=')[0]}: nothing reads this key{f'. Did you mean {meant!r}?' if meant else ''}"
-                )
+                shown = typed.get(word) or word.partition("=")[0]
+                parser.error(f"{shown}: nothing reads this key{f'. Did you mean {meant!r}?' if meant else ''}")
 
     def _parser(self) -> _Parser:
         parser = _Parser(
@@ -235,13 +296,12 @@ class Options(Generic[SettingsT]):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        parser.add_argument("overrides", nargs="*", metavar="+key=value", help="Settings, or any key of the config.")
-        verbose = "Log each step. [+verbose=true]"
+        parser.add_argument("overrides", nargs="*", help=argparse.SUPPRESS)
+        verbose = "Log each step."
         parser.add_argument(*sorted(VERBOSE_WORDS), action="store_true", default=None, help=verbose)
+        if self.takes_config or self.takes_other_keys:
+            parser.add_argument("--config", action="append", metavar="FILE", help="A config file; may be repeated.")
         if self.takes_config:
-            parser.add_argument(
-                "--config", action="append", metavar="FILE", help="A config file; may be repeated. [+config_paths=[…]]"
-            )
             add_selectors(parser)
         elif "entrypoint" in self.model.model_fields:
             for selector in SELECTORS:
@@ -251,7 +311,7 @@ class Options(Generic[SettingsT]):
                         dest="entrypoint",
                         type=partial(_folder_in, selector.folder),
                         metavar="NAME",
-                        help=f"The same as +entrypoint={selector.folder}/NAME.",
+                        help=f"The folder {selector.folder}/NAME.",
                     )
         parser.add_argument(
             "--search-dir", action="append", metavar="DIR", help="A folder with your own environments."
@@ -265,15 +325,15 @@ class Options(Generic[SettingsT]):
         if self.takes_sampling:
             for flag, sampling in SAMPLING_FLAGS.items():
                 key, kind = f"responses_create_params.{sampling.field}", sampling.type.__name__
-                text = f"{sampling.meaning} [+{key}: {kind}, default: the row's value]"
+                text = f"{sampling.meaning} [{kind}, default: the row's value]"
                 parser.add_argument(flag, dest=key, type=sampling.parse, metavar=kind.upper(), help=text)
         return parser
 
 
 def settings_from(model: type[SettingsT], values: Mapping[str, object]) -> SettingsT:
     """Return a command's settings from the merged config. Raise `UsageError` with all invalid keys."""
-    keys = {key_of(name, info) for name, info in model.model_fields.items()}
-    known = {key: values[key] for key in keys if key in values}
+    keys = {key_of(name, info): info.annotation for name, info in model.model_fields.items()}
+    known = {key: paths.expand_home(values[key], kind) for key, kind in keys.items() if key in values}
     try:
         return model.model_validate(known)
     except ValidationError as error:
@@ -283,7 +343,7 @@ def settings_from(model: type[SettingsT], values: Mapping[str, object]) -> Setti
             if key in missing:
                 close = get_close_matches(key, [name for name in values if name not in keys], n=1)
                 hint = f" (is '{close[0]}' a misspelling of it?)" if close else ""
-                problems.append(f"{key} is missing{hint}: add {flag_names(key)[0]} … or +{key}=…")
+                problems.append(f"{key} is missing{hint}: add {flag_names(key)[0]} …")
             else:
                 # Omit the key if the problem concerns several settings.
                 problems.append(f"{key}: {problem}" if key else problem)
@@ -292,24 +352,27 @@ def settings_from(model: type[SettingsT], values: Mapping[str, object]) -> Setti
 
 
 class _Parser(argparse.ArgumentParser):
+    def knows(self, flag: str) -> bool:
+        """Return whether the command itself has this flag."""
+        return flag in self._option_string_actions
+
     def reject(self, unknown: Sequence[str]) -> NoReturn:
         """Exit with an error that names the unknown flags. `unknown` can also contain valid arguments after a flag."""
         flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
         known = [flag for action in self._actions for flag in action.option_strings]
         close = (get_close_matches(flag, known, n=1) for flag in flags)
         meant = next(filter(None, close), None)
-        hint = f". Did you mean '{meant[0]}'?" if meant else ""
+        removed = next(filter(None, map(removed_flag, flags)), None)
+        hint = f". {removed}" if removed else f". Did you mean '{meant[0]}'?" if meant else ""
         self.error(f"unrecognized arguments: {', '.join(flags or unknown)}{hint}")
 
     def error(self, message: str) -> NoReturn:
-        stop = "" if message.endswith("?") else "."
+        stop = "" if message.endswith(("?", ".")) else "."
         self.exit(2, f"Error: {message}{stop} --help lists all settings.\n")
 
 
 def _usage(program: str) -> str:
-    spelled = [command.spelled for command in by_program(program)]
-    names = "\n       ".join(f"{name} [--flag VALUE …] [+key=value …]" for name in dict.fromkeys((program, *spelled)))
-    return names.replace("%", "%%")
+    return f"{by_program(program)[0].usual} [--flag VALUE …]".replace("%", "%%")
 
 
 def _folder_in(tier: str, name: str) -> str:

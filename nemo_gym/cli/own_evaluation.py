@@ -13,7 +13,7 @@ from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError, UsageError
 from nemo_gym.evaluation.agreement_report import agreement_json, agreement_text
 from nemo_gym.evaluation.labels import SampleJob, agreement_with, read_labels, write_sample
-from nemo_gym.evaluation.questions import Columns, Grader
+from nemo_gym.evaluation.questions import AnswerForm, Columns, Grader
 from nemo_gym.jsonl import dump_json
 from nemo_gym.scaffold.own_evaluation import OwnEvaluation, create
 
@@ -33,8 +33,16 @@ class InitSettings(CommandSettings):
     """How answers are graded."""
     options: str | None = None
     """For 'choice': the column with the options, separated by '|'. Default: all answers of the table."""
+    answer_is: AnswerForm = "text"
+    """For --options: whether an answer is the text of an option, its letter (A, B, …) or its index from 0."""
     subset: str | None = None
     """A column that divides the questions into subsets. Metrics are also computed for each subset."""
+    system: str | None = None
+    """A system prompt for all questions, or the column with one for each question."""
+    image: str | None = None
+    """The column with the images: URLs, or files in the table's folder or below it."""
+    train_share: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """The share of the questions, from 0 to 1, that are for training: `--split train`, not in the benchmark."""
     rubric: Path | None = None
     """For 'rubric': a Markdown file with the criteria and their weights."""
 
@@ -62,8 +70,23 @@ def init(words: list[str]) -> int:
     """Create a benchmark folder from a table of questions."""
     summary = "Create a benchmark from a table of questions, in benchmarks/<name> of the working folder."
     settings = Options("ng eval init", InitSettings, summary, takes_config=False, named_by="name").settings(words)
-    columns = Columns(settings.question, settings.answer, settings.options, settings.subset)
-    wanted = OwnEvaluation(settings.name, settings.source, settings.grader, columns, settings.rubric)
+    columns = Columns(
+        settings.question,
+        settings.answer,
+        settings.options,
+        settings.subset,
+        settings.answer_is,
+        image=settings.image,
+    )
+    wanted = OwnEvaluation(
+        settings.name,
+        settings.source,
+        settings.grader,
+        columns,
+        settings.rubric,
+        settings.system,
+        settings.train_share,
+    )
     created = create(wanted, Path.cwd())
     for note in created.notes:
         printing.note(f"note: {note}")

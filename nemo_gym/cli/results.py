@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from nemo_gym import config
@@ -16,19 +16,15 @@ from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import RunConfig
 from nemo_gym.config.without_model import load_for_metrics, only_for
 from nemo_gym.config.wording import counted
-from nemo_gym.errors import ConfigError, UsageError
+from nemo_gym.errors import ConfigError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics import Completion, write_profile
 from nemo_gym.metrics.profile import RewardProfileConfig, with_pass_rates
 from nemo_gym.metrics.profile import profile as profile_of
 from nemo_gym.rollouts.aggregate import aggregate_all
 from nemo_gym.rollouts.job import RunFiles
-from nemo_gym.rollouts.ledger import Ledger, ledgers_of
-from nemo_gym.rollouts.lock import locked
-from nemo_gym.rollouts.merging import merge, shards_of
 from nemo_gym.rollouts.shards import (
     AggregationJob,
-    Contents,
     check_output,
     check_shards,
     find_shards,
@@ -37,7 +33,7 @@ from nemo_gym.rollouts.shards import (
 
 
 class ProfileSettings(RewardProfileConfig):
-    """Parameters of `ng_reward_profile`, including older names."""
+    """Parameters of `ng eval profile`, including older names."""
 
     input_jsonl_fpath: Path | None = None
     """An older name of materialized_inputs_jsonl_fpath."""
@@ -48,7 +44,7 @@ class ProfileSettings(RewardProfileConfig):
 
 
 class AggregationSettings(AggregationJob, StartSettings):
-    """All parameters of `ng_aggregate_rollouts`, including those for starting servers."""
+    """All parameters of `ng eval aggregate`, including those for starting servers."""
 
 
 def aggregate(words: list[str]) -> int:
@@ -64,63 +60,22 @@ def aggregate(words: list[str]) -> int:
     settings = settings_from(StartSettings, run.plain)
     shards = find_shards(job.input_glob, job.output_jsonl_fpath)
     # Check the output before the large files are read.
-    is_own_output = [path.resolve() for path in shards] == [job.output_jsonl_fpath.resolve()]
-    if job.merge_shards and not is_own_output:
+    if job.merge_shards:
         check_output(shards, job.output_jsonl_fpath, overwrite=job.overwrite)
     found = check_shards(shards)
-    kept = _kept_by_collectors(job, shards, found)
-    if job.merge_shards and is_own_output and not found.entries:
-        check_output(shards, job.output_jsonl_fpath, overwrite=job.overwrite)
     files = RunFiles(results=job.output_jsonl_fpath)
     files.results.parent.mkdir(parents=True, exist_ok=True)
-    with _serving(run, found.agents, settings) as client, locked(files) if found.entries else nullcontext():
+    with _serving(run, found.agents, settings) as client:
         printing.say(
             f"{counted(found.rollouts, 'rollout')} in {counted(len(shards), 'file')}: {', '.join(map(str, shards))}"
         )
         if job.merge_shards:
-            if found.entries:
-                _merge(job, shards, kept)
-            else:
-                merge_shards(shards, files.results)
+            merge_shards(shards, files.results)
             printing.say(f"rollouts: {files.results}")
-        ledgers = ledgers_of(files) if is_own_output and found.entries else {}
-        measured = [files.results] if job.merge_shards else shards
-        metrics = asyncio.run(_ask(client, measured, files.metrics, ledgers))
+        metrics = asyncio.run(_ask(client, [files.results] if job.merge_shards else shards, files.metrics))
     tables.show(tables.key_metrics(metrics))
     printing.say(f"metrics:  {files.metrics}")
     return 0
-
-
-def _kept_by_collectors(job: AggregationJob, results: list[Path], found: Contents) -> list[Path]:
-    """Return the files in which collectors have kept the rollouts of a sharded run.
-
-    Return an empty list if the results already contain the rollouts. Raise `UsageError` if the job's `shards` or
-    `merge_shards` does not fit the results.
-    """
-    if not found.entries:
-        if job.shards is not None:
-            raise UsageError(
-                f"shards: {', '.join(map(str, results))} already contains the rollouts themselves. Leave out --shards."
-            )
-        return []
-    if not job.merge_shards:
-        raise UsageError(
-            f"merge_shards=false: {', '.join(map(str, results))} only lists the rollouts of a sharded run, which must "
-            "be merged first. Leave out merge_shards=false."
-        )
-    return shards_of(results) if job.shards is None else find_shards(job.shards, job.output_jsonl_fpath, key="shards")
-
-
-def _merge(job: AggregationJob, results: list[Path], kept: list[Path]) -> None:
-    """Merge the rollouts of a sharded run, and print which rollouts are missing and which lines were not used."""
-    merged = merge(results, kept, job.output_jsonl_fpath, leave_out=job.leave_out_missing)
-    printing.say(f"merged from {counted(len(kept), 'shard')}: {', '.join(map(str, kept))}")
-    if merged.missing:
-        printing.note(f"warning: left out: {merged.describe_missing()}")
-    for path, lines in merged.unlisted.items():
-        printing.note(
-            f"{path}: skipped {counted(lines, 'line')}, because the results list another attempt of these rollouts"
-        )
 
 
 @contextmanager
@@ -145,11 +100,9 @@ def _serving(run: RunConfig, agents: list[str], settings: StartSettings) -> Iter
         yield None
 
 
-async def _ask(
-    client: ServerClient | None, results: Sequence[Path], written: Path, ledgers: Mapping[str, Ledger]
-) -> list[JsonObject]:
+async def _ask(client: ServerClient | None, results: Sequence[Path], written: Path) -> list[JsonObject]:
     try:
-        return await aggregate_all(client, results, written, ledgers=ledgers)
+        return await aggregate_all(client, results, written)
     finally:
         if client is not None:
             await client.aclose()

@@ -62,7 +62,6 @@ def reverify(words: list[str]) -> int:
         "agents and the policy; without one, the running servers are used."
     )
     line = Options("ng eval reverify", ReverificationSettings, summary, takes_model=True).read(words)
-    running.interrupt_on_signals()
     run = load_for_grading(line.paths, line.overrides)
     job = settings_from(ReverificationJob, run.plain)
     judge = settings_from(JudgeSettings, run.plain)
@@ -199,11 +198,12 @@ def _write(
     except KeyboardInterrupt:
         if begun is None:
             raise
-        printing.note(f"interrupted. Resume {begun.files.results} with +resume_from_cache=true")
+        printing.note(f"interrupted. Resume {begun.files.results} with --resume")
         return begun.files, INTERRUPTED
     assert begun is not None
     report(begun.files, begun.summary, metrics, reporter, shows_usage=False)
-    return begun.files, exit_code(begun.files, begun.summary, planned.job.max_failed_share)
+    code = exit_code(begun.files, begun.summary, planned.job.max_failed_share)
+    return begun.files, code if metrics is not None or planned.job.disable_aggregation else 1
 
 
 async def _metrics(client: ServerClient, planned: Reverification, files: RunFiles) -> list[JsonObject] | None:

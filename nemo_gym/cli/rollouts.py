@@ -6,14 +6,16 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+import time
+from collections.abc import Coroutine, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from omegaconf import OmegaConf
 
-from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.loads import blocked_seconds
 from nemo_gym.calls.running import live_runs
 from nemo_gym.calls.task_rules import TaskRules
 from nemo_gym.cli import printing, running
@@ -21,13 +23,15 @@ from nemo_gym.cli.background import is_in_background, start_in_background
 from nemo_gym.cli.failure_reporter import FailureReporter
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import StartSettings
+from nemo_gym.cli.signals import stop_signals
 from nemo_gym.config import RunConfig
 from nemo_gym.config.masking import masked
 from nemo_gym.config.model_cache import MODEL_CACHE_KEY, model_cache_of
 from nemo_gym.config.secret_values import secrets_of
+from nemo_gym.config.self_judged import self_judged
 from nemo_gym.config.without_model import load_as_written
 from nemo_gym.config.wording import counted
-from nemo_gym.data.gather import datasets_of_split, rows_of
+from nemo_gym.data.gather import datasets_of_split, rows_of, split_of
 from nemo_gym.data.obtain import Obtainer
 from nemo_gym.errors import ConfigError, DataError, LaunchError, UsageError
 from nemo_gym.export import export
@@ -37,45 +41,49 @@ from nemo_gym.launcher.warm import WarmStarter
 from nemo_gym.memory import settle_memory, tend_memory
 from nemo_gym.rollouts.aggregate import aggregate
 from nemo_gym.rollouts.collector import collect as collect_rollouts
-from nemo_gym.rollouts.control.control import Control
 from nemo_gym.rollouts.job import CollectJob, EndToEndJob, RunFiles
 from nemo_gym.rollouts.lock import locked
 from nemo_gym.rollouts.matching import place_of
 from nemo_gym.rollouts.opening import OpenRun, open_run
 from nemo_gym.rollouts.outcome import Record, Summary
 from nemo_gym.rollouts.progress import Progress
-from nemo_gym.rollouts.row_collector import check_collector
-from nemo_gym.rollouts.subject import RunSubject, blocks_of_config, blocks_of_run
-from nemo_gym.rollouts.tasks import TaskPlan, find_input
+from nemo_gym.rollouts.subject import RunSubject
+from nemo_gym.rollouts.tasks import TaskPlan, check_size, find_input
 from nemo_gym.rollouts.usage import PriceFile
+from nemo_gym.web.blocking import CURE
 
 ResultT = TypeVar("ResultT")
 
-RESUME_OVERRIDE = "+resume_from_cache=true"
+RESUME_FLAG = "--resume"
 INTERRUPTED = 130
+BLOCKED_S, BLOCKED_SHARE = 1.0, 0.01
+"""Blocking handlers are reported if they held their event loops for so many seconds and so large a part of the run."""
 WATCH_S = 0.2
 """Seconds that one check of the servers takes. The time is short, because a run ends only after the last check."""
 
 
 class EndToEndSettings(EndToEndJob, StartSettings):
-    """All parameters of `ng_e2e_collect_rollouts`, including those for starting servers."""
+    """All parameters of `ng eval run`, including those for starting servers."""
 
 
 def collect(words: list[str]) -> int:
     """Collect rollouts from running servers."""
     line = Options("ng_collect_rollouts", CollectJob, takes_sampling=True).read(words)
-    running.interrupt_on_signals()
     run = load_as_written(line.paths, line.overrides)
     job = settings_from(CollectJob, run.plain)
+    files = RunFiles(results=job.output_jsonl_fpath)
+    rows = find_input(job.input_jsonl_fpath, printing.note)
+    # Check the files before anything is written, which includes the lock and the output of a run in the background.
+    files.check_not_read([rows, *map(Path, run.config_paths)])
     if job.detach and not is_in_background():
         return start_in_background(job.output_jsonl_fpath)
     runs = live_runs()
     client = running.client_for(run, runs, [job.agent_name] if job.agent_name else [])
-    rows = find_input(job.input_jsonl_fpath)
+    book = client.address_book
+    folders = [folder for folder in (book.capture_dir(), book.token_capture.dir) if folder]
+    files.check_not_read([rows], *map(Path, folders))
     rules, elsewhere = client.address_book.task_rules, running.choices_by_agent(runs)
-    plan = TaskPlan(rows, job, client.agent_names(), elsewhere=elsewhere, rules=rules)
-    files = RunFiles(results=job.output_jsonl_fpath)
-    check_collector(job, blocks_of_config(client.global_config_dict), client.address_book, rules)
+    plan = TaskPlan(rows, job, client.agent_names(), elsewhere=elsewhere, rules=rules, notice=printing.note)
     subject = RunSubject.of_config(client.global_config_dict)
     with locked(files), open_run(plan, files, subject, secrets=secrets_of(run)) as opened:
         code = _collect_and_report(client, opened)
@@ -91,7 +99,6 @@ def run(words: list[str], starter: WarmStarter | None = None) -> int:
     summary = "Start the servers of a config, collect rollouts over a split of its datasets, stop the servers."
     options = Options("ng_e2e_collect_rollouts", EndToEndSettings, summary, takes_model=True, takes_sampling=True)
     line = options.read(words)
-    running.interrupt_on_signals()
     return _run(line.paths, line.overrides, starter)
 
 
@@ -108,16 +115,18 @@ def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | N
     if run_config.joins:
         raise UsageError(
             "join is for machines that only serve: ng_run … --join URL. To collect from a run on other machines, use "
-            "ng_collect_rollouts with +head_server.host=HOST and +head_server.port=PORT."
+            "ng_collect_rollouts with --head_server.host HOST --head_server.port PORT."
         )
-    check_collector(job, blocks_of_run(run_config), AddressBook.of_run(run_config), TaskRules.of_run(run_config))
+    for line in self_judged(run_config):
+        printing.note(f"note: {line}")
     if settings.dry_run:
         with running.launch_for(run_config, settings, starter, on_line=None):
             printing.say(f"{counted(len(run_config.servers), 'server')} can be started")
         return 0
+    files = RunFiles(results=job.output_jsonl_fpath)
+    files.check_not_read(map(Path, run_config.config_paths))
     if job.detach and not is_in_background():
         return start_in_background(job.output_jsonl_fpath)
-    files = RunFiles(results=job.output_jsonl_fpath)
     # Open the output before any server starts, so that an existing or locked output is rejected at once.
     with locked(files):
         plan = _prepare(run_config, job, agents)
@@ -143,22 +152,36 @@ def _serve_and_collect(
 
 
 def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> TaskPlan:
-    rows = RunFiles(results=job.output_jsonl_fpath).prepared / f"{job.split}.jsonl"
+    files = RunFiles(results=job.output_jsonl_fpath)
     rules = TaskRules.of_run(run_config)
+    if job.input_jsonl_fpath is not None:
+        given = find_input(job.input_jsonl_fpath, printing.note)
+        files.check_not_read([given])
+        agent = job.agent_name or (agents[0] if len(agents) == 1 else None)
+        return TaskPlan(given, job.model_copy(update={"agent_name": agent}), agents, rules=rules, notice=printing.note)
+    split = job.split or split_of(run_config)
+    job = job.model_copy(update={"split": split})
+    rows = files.prepared / f"{split}.jsonl"
     if job.reuse_existing_data_preparation and rows.exists():
-        return TaskPlan(rows, job, agents, rules=rules, is_gathered=True)
-    datasets = datasets_of_split(run_config, job.split, Obtainer(run_config, printing.note).path_of)
+        return TaskPlan(rows, job, agents, rules=rules, is_gathered=True, notice=printing.note)
+    datasets = datasets_of_split(run_config, split, Obtainer(run_config, printing.note).path_of)
+    files.check_not_read((each.path for each in datasets), rows)
+    copies, count, rollouts = job.num_repeats is None, 0, 0
     for agent, dataset, path in datasets:
         prompt = dataset.prompt_config or job.prompt_config
         # Check the rows before gathering them, so that errors name the original file and line.
-        TaskPlan(
+        numbers = TaskPlan(
             path,
             job.model_copy(update={"agent_name": agent, "limit": None, "prompt_config": prompt}),
             agents,
             rules=rules,
         ).check()
-    replaced = run_config.replaced_agents
-    write_rows(rows, rows_of(datasets, copies=job.num_repeats is None, replaced_agents=replaced))
+        chosen = min(numbers.rows, job.limit or numbers.rows)
+        count += chosen
+        rollouts += numbers.rollouts * chosen // numbers.rows * (dataset.num_repeats if copies else 1)
+    # Check the size here, too, because the gathered file contains the repeats that datasets set.
+    check_size(count, rollouts, job, printing.note)
+    write_rows(rows, rows_of(datasets, copies=copies, replaced_agents=run_config.replaced_agents))
     return TaskPlan(rows, job, agents, rules=rules, datasets=datasets, is_gathered=True)
 
 
@@ -166,7 +189,9 @@ def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServ
     """Collect rollouts and report the result; stop early if one of `servers` fails for good."""
     for note in run.notes:
         printing.note(f"{run.files.results}: {note}")
-    advice = f"Resume {run.files.results} with {RESUME_OVERRIDE}"
+    if run.summary.finished < run.summary.planned:
+        printing.note(plan_line(run))
+    advice = f"Resume {run.files.results} with {RESUME_FLAG}"
     reporter = FailureReporter(printing.note, mask=run.secrets.mask, place_of=partial(place_of, run.plan))
     try:
         metrics = run_interruptibly(_collect(client, run, servers, reporter))
@@ -180,18 +205,16 @@ def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServ
         raise
     are_benchmarks = isinstance(run.settings, EndToEndJob) and run.settings.split == "benchmark"
     report(run.files, run.summary, metrics, reporter, run.prices, are_benchmarks=are_benchmarks)
-    if run.settings.sharded:
-        printing.note(
-            f"sharded: {run.files.results} lists the rollouts, which are on the machines of {run.settings.collector}. "
-            "Merge them with ng eval aggregate, which also computes the metrics that an environment defines itself."
-        )
+    for warning in run.warnings:
+        printing.note(f"warning: {warning}")
     if run.summary.ended_by:
         printing.note(f"ended by {run.summary.ended_by}. {advice}.")
     if run.settings.require_complete and run.summary.scored < run.summary.planned:
         owed = run.summary.planned - run.summary.scored
         printing.note(f"Error: require_complete: {owed} of {run.summary.planned} rollouts were not scored. {advice}.")
         return 1
-    return exit_code(run.files, run.summary, run.settings.max_failed_share)
+    code = exit_code(run.files, run.summary, run.settings.max_failed_share)
+    return code if metrics is not None or run.settings.disable_aggregation else 1
 
 
 async def _collect(
@@ -203,25 +226,34 @@ async def _collect(
 
     settle_memory()
     tending = asyncio.create_task(tend_memory())
+    began_at, before = time.monotonic(), await blocked_seconds(client)
     try:
         with Progress(run.summary) as progress:
-            control = Control(run, on_stop=_stop_this_process)
-            collecting = collect_rollouts(client, run, on_record=on_record, control=control)
+            collecting = collect_rollouts(client, run, on_record=on_record, on_stop=_stop_this_process)
             await while_up(servers, collecting)
+        after, took_s = await blocked_seconds(client), time.monotonic() - began_at
+        run.warnings += _blocked(before, after, took_s)
         if run.settings.disable_aggregation:
             return None
         try:
-            # Do not ask the servers for metrics of a sharded run. Its entries lack long fields that such metrics might
-            # need.
-            asked = None if run.settings.sharded else client
-            return await while_up(servers, aggregate(asked, run.files))
+            return await while_up(servers, aggregate(client, run.files))
         except (DataError, LaunchError) as error:
-            # Do not fail the run if the metrics cannot be computed, because every rollout is already on disk.
+            # Report the run without its metrics, because every rollout is already on disk. The exit code is then 1.
             printing.note(f"Error: {error}")
             return None
     finally:
         tending.cancel()
         await client.aclose()
+
+
+def _blocked(before: Mapping[str, float], after: Mapping[str, float], took_s: float) -> list[str]:
+    """Return a warning for each handler that blocked its event loop for a considerable part of a run."""
+    gained = {handler: seconds - before.get(handler, 0.0) for handler, seconds in after.items()}
+    return [
+        f"{handler} blocked the event loop of its server for {seconds:.1f} s, and all other rollouts with it. {CURE}."
+        for handler, seconds in gained.items()
+        if seconds >= max(BLOCKED_S, BLOCKED_SHARE * took_s)
+    ]
 
 
 def _stop_this_process() -> None:
@@ -278,6 +310,11 @@ def report(
     if metrics:
         printing.say(f"metrics:  {files.metrics}")
     printing.say(f"failed: {_failed_of(summary)} ({_percent(summary.failed_share)})")
+    if summary.has_no_answers:
+        printing.note(
+            f"warning: no answer was recognised in {summary.unanswered:,} of {summary.unanswered:,} rollouts, so "
+            f"their rewards measure nothing. Look at some: ng eval show {files.results}"
+        )
 
 
 def exit_code(files: RunFiles, summary: Summary, max_failed_share: float | None) -> int:
@@ -297,6 +334,18 @@ def _failed_of(summary: Summary) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
+
+
+def plan_line(run: OpenRun) -> str:
+    """Return a line that says what a run is about to collect."""
+    planned, at_once = run.summary.planned, run.settings.num_samples_in_parallel
+    tasks, rollouts = counted(run.tasks, "task"), counted(planned, "rollout")
+    repeats = planned // max(1, run.tasks)
+    is_even = repeats > 1 and repeats * run.tasks == planned
+    amount = f"{tasks} × {repeats} repeats = {rollouts}" if is_even else f"{rollouts} of {tasks}"
+    earlier = f", {run.summary.finished} of them done earlier" if run.summary.finished else ""
+    pace = "with adaptive concurrency" if at_once == "auto" else f"at most {min(at_once, planned)} at once"
+    return f"plan: {amount}{earlier}, {pace}, into {run.files.results}"
 
 
 def summary_line(summary: Summary) -> str:
@@ -319,7 +368,7 @@ def run_interruptibly(work: Coroutine[object, None, ResultT]) -> ResultT:
     import uvloop
 
     interrupts: list[signal.Signals] = []
-    handlers = {number: signal.getsignal(number) for number in running.stop_signals()}
+    handlers = {number: signal.getsignal(number) for number in stop_signals()}
 
     async def interruptible() -> ResultT:
         task = asyncio.current_task()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
 from nemo_gym.config.masking import mask_text
 from nemo_gym.config.process import ServerInstance
 from nemo_gym.config.wording import counted
+from nemo_gym.data.benchmarks import check_prepared
 from nemo_gym.errors import DataError, LaunchError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.probe import Trouble, trouble_of
@@ -37,21 +37,10 @@ PROBE_TIMEOUT_S = 5.0
 SHORTEST_PROBE_S = 0.5
 ENDPOINT_POLL_S = 1.0
 REMINDER_S = 5.0
-UNKNOWN_NAME_S = 8.0
+LASTING_S = 8.0
+"""Seconds to wait by default if only the user can solve the problem."""
 REFUSED_S = 60.0
 """Seconds to wait by default for a port that refuses connections. The time is short, as the address may be wrong."""
-
-
-def stop_signals() -> list[signal.Signals]:
-    """Return the signals that end a command in an orderly way, except those that this process ignores."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-
-
-def interrupt_on_signals() -> None:
-    """Handle SIGTERM and SIGHUP like Ctrl-C, so that a collection ends in an orderly way."""
-    for number in stop_signals():
-        signal.signal(number, signal.default_int_handler)
 
 
 def load_to_start(files: Sequence[str], overrides: Sequence[str]) -> RunConfig:
@@ -96,6 +85,7 @@ def launch_for(
         from nemo_gym.launcher.ray import launch_on_ray
 
         start = partial(launch_on_ray)
+    check_prepared(run)
     with _noting_interruption(run):
         return start(
             run,
@@ -144,7 +134,8 @@ def _await_model_endpoints(servers: RunningServers, settings: StartSettings) -> 
     timeout_s = settings.model_endpoint_readiness_timeout_seconds
     if timeout_s == 0:
         return
-    limits = dict.fromkeys(Trouble, timeout_s) | {Trouble.UNKNOWN_NAME: min(UNKNOWN_NAME_S, timeout_s)}
+    lasting = (Trouble.UNKNOWN_NAME, Trouble.PLAIN, Trouble.UNTRUSTED, Trouble.INVALID)
+    limits = dict.fromkeys(Trouble, timeout_s) | dict.fromkeys(lasting, min(LASTING_S, timeout_s))
     if READINESS_KEY not in settings.model_fields_set:
         limits[Trouble.REFUSED] = REFUSED_S
     endpoints = model_endpoints(servers.run)
@@ -162,8 +153,9 @@ def _await_model_endpoints(servers: RunningServers, settings: StartSettings) -> 
             waited_s, limit_s = now - began[url, trouble], limits[trouble]
             if waited_s > limit_s or now - started_at > timeout_s:
                 raise LaunchError(
-                    f"model endpoint {mask_text(url)}: {trouble}, for {waited_s:.0f} s. Start it, correct its address "
-                    f"({endpoints[url]}), or set +{READINESS_KEY}=SECONDS to wait longer, 0 to continue without it."
+                    f"model endpoint {mask_text(url)}: {trouble}, for {waited_s:.0f} s. {trouble.advice}, correct its "
+                    f"address ({endpoints[url]}), or set --{READINESS_KEY} SECONDS to wait longer, 0 to continue "
+                    "without it."
                 )
             if now >= remind_at:
                 printing.note(
@@ -187,7 +179,7 @@ def await_others(servers: RunningServers, settings: StartSettings) -> None:
                 raise LaunchError(
                     f"no machine has started {', '.join(missing)} after {waited_s:.0f} s. Start them with ng_run … "
                     f"--only {','.join(missing)} --join {run.head.outward_url}, or set "
-                    "+join_timeout_s=SECONDS to wait longer."
+                    "--join-timeout-s SECONDS to wait longer."
                 )
             if time.monotonic() >= remind_at:
                 printing.note(
@@ -228,7 +220,7 @@ def find_head(run: RunConfig, runs: Sequence[RunRecord], agents: Collection[str]
     if len(runs) > 1:
         others = ", ".join(f"{other.port}" for other in runs if other is not chosen)
         printing.note(
-            f"several runs are up; using {chosen.host}:{chosen.port} (+head_server.port=… selects another: {others})"
+            f"several runs are up; using {chosen.host}:{chosen.port} (--head_server.port … selects another: {others})"
         )
     return HeadConfig(host=chosen.host, port=chosen.port, tls=run.tls or chosen.tls)
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import orjson
 from pydantic import Field
-from rich.table import Column, Table
-from rich.text import Text
+from rich.table import Column
 
 from nemo_gym import config
 from nemo_gym.cli import printing, tables
@@ -54,7 +53,7 @@ def schema(words: list[str]) -> int:
         found = asyncio.run(schema_of(environment))
         place = environment.folder
     if settings.as_json:
-        printing.say(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
+        printing.say_json(found)
     else:
         _show(found, place)
     return 0
@@ -82,29 +81,29 @@ def _show(found: JsonObject, folder: Path) -> None:
         printing.say(f"The reward is between {limits[0]:g} and {limits[1]:g}; {better} is better.\n")
     for row in found["examples"]:
         printing.say("An example row")
-        printing.say(orjson.dumps(_cut(row), option=orjson.OPT_INDENT_2).decode())
+        printing.say_json(_cut(row))
 
 
-def _section(title: str, table: Table) -> None:
+def _section(title: str, table: tables.Table) -> None:
     printing.say(title)
     tables.show(table)
     printing.say("")
 
 
-def _table(*columns: str) -> Table:
-    return Table(*(Column(name, overflow="fold") for name in columns), box=None, pad_edge=False, header_style="bold")
+def _table(*columns: str) -> tables.Table:
+    return tables.Table(*(Column(name, overflow="fold") for name in columns))
 
 
-def _fields(schema: JsonObject, required: list[str] | None, definitions: JsonObject) -> Table:
+def _fields(schema: JsonObject, required: list[str] | None, definitions: JsonObject) -> tables.Table:
     table = _table("name", "type", *([] if required is None else ["default"]), "meaning")
     for name, each in schema["properties"].items():
         default = "required" if name in (required or ()) else _default(each)
-        default_cell = [] if required is None else [Text(default)]
-        table.add_row(Text(name), Text(_type(each, definitions)), *default_cell, Text(each.get("description", "")))
+        default_cell = [] if required is None else [default]
+        table.add_row(name, _type(each, definitions), *default_cell, each.get("description", ""))
     return table
 
 
-def _tools(tools: list[JsonObject]) -> Table:
+def _tools(tools: list[JsonObject]) -> tables.Table:
     table = _table("name", "arguments", "meaning")
     for tool in tools:
         parameters = tool["parameters"]
@@ -113,7 +112,7 @@ def _tools(tools: list[JsonObject]) -> Table:
             + ("" if name in parameters.get("required", ()) else f" = {_default(each)}")
             for name, each in parameters.get("properties", {}).items()
         ]
-        table.add_row(Text(tool["name"]), Text(", ".join(arguments)), Text(tool["description"] or ""))
+        table.add_row(tool["name"], ", ".join(arguments), tool["description"] or "")
     return table
 
 

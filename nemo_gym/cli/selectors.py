@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from nemo_gym import paths
+from nemo_gym.cli import printing
 from nemo_gym.config.pairing import AGENT_CONFIG
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.config.suggestions import closest, did_you_mean_or_all, search_dir_for
@@ -82,7 +82,7 @@ def take_selected(given: dict[str, list[str] | None]) -> Iterator[str]:
 
 def add_agent_type(parser: argparse.ArgumentParser) -> None:
     """Add the flag `--agent-type`, which selects another agent for the environments, to a command's parser."""
-    meaning = f"{AGENT_TYPE.meaning} Its config gives its settings. [+{AGENT_CONFIG}=FILE]"
+    meaning = f"{AGENT_TYPE.meaning} Its config gives its settings."
     parser.add_argument(AGENT_TYPE.flag, dest=AGENT_CONFIG, metavar="NAME[/FLAVOR]", help=meaning)
 
 
@@ -123,7 +123,7 @@ def _found(selector: Selector, name: str) -> str:
     places = [root for root in paths.search_roots() if (root / relative).is_file()]
     if len(places) > 1:
         others = ", ".join(map(str, places[1:]))
-        print(f"note: {selector.flag} {name}: using {places[0]}; also found in {others}.", file=sys.stderr)  # noqa: T201
+        printing.note(f"note: {selector.flag} {name}: using {places[0]}; also found in {others}.")
     if places:
         return relative
     folder, _, flavor = name.partition("/")
@@ -132,4 +132,8 @@ def _found(selector: Selector, name: str) -> str:
         hint = did_you_mean_or_all(flavor, flavors, f"configs of {folder}")
     else:
         hint = did_you_mean_or_all(folder, known - {folder}, selector.folder, if_none=search_dir_for(selector.folder))
-    raise ConfigPathNotFoundError(f"{selector.flag} {name}: {relative} not found.{hint}")
+    searched = ", ".join(map(str, paths.search_roots()))
+    elsewhere = search_dir_for(selector.folder)
+    if folder not in known and elsewhere not in hint:
+        hint += f" Otherwise {elsewhere[0].lower()}{elsewhere[1:]}"
+    raise ConfigPathNotFoundError(f"{selector.flag} {name}: {relative} not found in {searched}.{hint}")

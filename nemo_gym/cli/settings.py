@@ -18,7 +18,7 @@ class CommandSettings(BaseModel):
 
 
 class JsonSettings(CommandSettings):
-    """Parameters of commands that print a table, such as `ng_status`."""
+    """Parameters of commands that print a table, such as `ng env status`."""
 
     as_json: bool = Field(default=False, alias="json")
     """Print JSON instead of a table."""
@@ -52,7 +52,7 @@ class StartSettings(CommandSettings):
 
 
 class ValidateSettings(CommandSettings):
-    """Parameters of `ng_validate`."""
+    """Parameters of `ng env validate`."""
 
     ready_timeout_s: float = Field(default=30.0, gt=0)
     """Give up if a server cannot be built within this many seconds."""
@@ -66,14 +66,14 @@ class EntrypointSettings(CommandSettings):
 
 
 class TestSettings(EntrypointSettings):
-    """Parameters of `ng_test`."""
+    """Parameters of `ng env test`."""
 
     should_validate_data: bool = False
     """Also check the example rows, their metrics and their rollouts."""
 
 
 class TestAllSettings(CommandSettings):
-    """Parameters of `ng_test_all`."""
+    """Parameters of `ng env test`."""
 
     fail_on_total_and_test_mismatch: bool = False
     """Fail if a server folder has no tests."""
@@ -86,7 +86,7 @@ class TestAllSettings(CommandSettings):
 
 
 class PackagesSettings(EntrypointSettings):
-    """Parameters of `ng_pip_list`."""
+    """Parameters of `ng env packages`."""
 
     format: Literal["columns", "freeze", "json"] | None = None
     """Format of the list, as in `pip list --format`."""
@@ -102,14 +102,14 @@ class PipListSettings(PackagesSettings):
 
 
 class ReinstallSettings(CommandSettings):
-    """Parameters of `ng_reinstall`."""
+    """Parameters of `ng dev reinstall`."""
 
     dry_run: bool = False
     """Only print the command."""
 
 
 class PrepareBenchmarkSettings(CommandSettings):
-    """Parameters of `ng_prepare_benchmark`."""
+    """Parameters of `ng eval prepare`."""
 
     use_cached_prepared_benchmarks: bool = False
     """Skip benchmarks whose data exists already."""
@@ -150,14 +150,14 @@ class ListEnvironmentsSettings(ListSettings):
 
 
 class VersionSettings(CommandSettings):
-    """Parameters of `ng_version`."""
+    """Parameters of `ng version`."""
 
     json_format: bool = Field(default=False, alias="json")
     """Print JSON."""
 
 
 class CheckSettings(EntrypointSettings):
-    """Parameters of `ng_check`."""
+    """Parameters of `ng env check`."""
 
     rows_jsonl_fpath: Path | None = None
     """Further rows that the oracle must solve, in addition to the examples."""
@@ -171,6 +171,8 @@ class CheckSettings(EntrypointSettings):
     """Also write example_rollouts.jsonl, played by the oracle, and example_metrics.json."""
     unpublished: bool = False
     """Do not check for the parts that only a published folder needs: a README, tests, exactly five example rows."""
+    timeout: float = Field(default=300.0, gt=0)
+    """Seconds that each promise may take. If one takes longer, the check ends."""
 
 
 class NoSettings(CommandSettings):

@@ -17,12 +17,13 @@ from nemo_gym.cli import printing
 from nemo_gym.cli.library import library_of
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import JsonSettings
-from nemo_gym.cli.transcript import Line, Output, Transcript, visible
+from nemo_gym.cli.transcript import Line, Output, Transcript
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError, UsageError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.outcome import Outcome
 from nemo_gym.schemas.row import Row, TaskKey
+from nemo_gym.text import visible_json
 from nemo_gym.training.conditions import Condition
 from nemo_gym.viewer.filters import Filter
 from nemo_gym.viewer.index.place import Place
@@ -133,7 +134,7 @@ def _index(view: RunView) -> None:
         known = view.as_json()
     for problem in known["problems"]:
         line = "" if problem["line"] is None else f":{problem['line']}"
-        printing.note(visible(f"warning: {problem['file']}{line}: {problem['message']}"))
+        printing.note(f"warning: {problem['file']}{line}: {problem['message']}")
 
 
 def _chosen(view: RunView, settings: ShowSettings) -> Iterator[Score]:
@@ -220,8 +221,7 @@ def _place_of(view: RunView, key: TaskKey, attempt: int | None = None) -> Place:
 def _print(view: RunView, places: list[Place], settings: ShowSettings) -> None:
     if settings.as_json:
         for place in places:
-            sys.stdout.buffer.write(place.raw() + b"\n")
-        sys.stdout.buffer.flush()
+            printing.say_document(f"{place.raw().decode()}\n", visible_json)
         return
     output, transcript = Output(), Transcript(is_full=settings.full)
     for number, place in enumerate(places):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-import orjson
 from pydantic import Field, PositiveInt
 
 from nemo_gym.cli import printing, running
@@ -98,8 +95,10 @@ def submit(words: list[str]) -> int:
     plan = plan_of(run, settings, settings, line.paths, line.overrides, own_keys=own)
     script = script_of(plan)
     if settings.resolve_only or settings.dry_run:
-        shown = plan.as_json(script)
-        printing.say(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode() if settings.as_json else script.rstrip())
+        if settings.as_json:
+            printing.say_json(plan.as_json(script))
+        else:
+            printing.say_document(f"{script.rstrip()}\n")
         return 0
     for missing in unobtainable_files(run):
         printing.note(f"note: {missing}")
@@ -116,7 +115,7 @@ def submit(words: list[str]) -> int:
     write_submission(submission)
     if settings.as_json:
         shown = {"job_id": job_id, "folder": str(plan.files.folder), "output": str(plan.files.output)}
-        printing.say(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode())
+        printing.say_json(shown)
         return 0
     printing.say(f"submitted job {job_id} on {counted(settings.nodes, 'node')}")
     printing.say(f"rollouts: {plan.files.output}")
@@ -155,7 +154,7 @@ def status(words: list[str]) -> int:
     if settings.as_json:
         job = None if state is None else {**state._asdict(), "has_ended": state.has_ended}
         shown = {"job": job, "run": progress, "folder": str(submission.files.folder)}
-        printing.say(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode())
+        printing.say_json(shown)
     else:
         printing.say(_job_line(submission, state))
         printing.say(_progress_line(progress))
@@ -228,8 +227,8 @@ def _print_from(path: Path, position: int) -> int:
         return position
     with path.open("rb") as file:
         file.seek(position)
-        shutil.copyfileobj(file, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
+        for line in iter(file.readline, b""):
+            printing.say_document(line.decode(errors="replace"))
         return file.tell()
 
 

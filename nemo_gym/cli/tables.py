@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Column, Table
+from rich.console import Console, Group, RenderableType
+from rich.table import Column
+from rich.table import Table as RichTable
 from rich.text import Text
 
+from nemo_gym.config.wording import decimal
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics.intervals import CI_HIGH, CI_LOW
 from nemo_gym.metrics.pass_at_k import highest_k_metrics
+from nemo_gym.text import visible
 
 if TYPE_CHECKING:
     # Import these modules for types only, because they import others that most tables do not need.
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 PIPED_WIDTH = 200
 NARROW = 100
 """The width below which a table of benchmarks has only its short columns."""
+ENOUGH_FOR_OTHERS = 140
+"""The width in which a table with one row per agent is readable, because its column of other metrics can be folded."""
 REWARD = "mean/reward"
 PESSIMISTIC = "pessimistic/"
 PESSIMISTIC_REWARD = PESSIMISTIC + REWARD
@@ -40,6 +46,8 @@ ABSENT = "–"
 BINS = 10
 BAR_WIDTH = 40
 _OF_ATTEMPTS = re.compile(r"(.*/)?(pass|majority)@")
+_OVER_ATTEMPTS = re.compile(r"(?:pass|majority)@(?:1\[avg-of-)?(\d+)\]?/")
+"""A metric over the first so many rollouts of each task, not one of a subset."""
 TOKENS_SUFFIX = "_tokens"
 """The suffix of fields that are counts. They are not shown in percent, even if they are always 0 or 1."""
 PERCENT_SUFFIX = "_pct"
@@ -47,7 +55,26 @@ PERCENT_SUFFIX = "_pct"
 verifier."""
 
 
-def show(table: Table) -> None:
+class Table(RichTable):
+    """A table without borders. Cells are not markup, and control characters in them are made visible."""
+
+    def __init__(self, *columns: str | Column, **options: Any) -> None:
+        super().__init__(*columns, box=None, pad_edge=False, header_style="bold", title_justify="left", **options)
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        super().add_row(*map(safe, cells), **options)
+
+    def width_in(self, terminal: Console) -> int:
+        """Return the width that the table needs to have no folded cell, which may be more than the terminal has."""
+        return self.__rich_measure__(terminal, terminal.options.update(max_width=sys.maxsize)).maximum
+
+
+def safe(text: object, style: str = "") -> Text:
+    """Return a text in which control characters are visible, in one style."""
+    return text if isinstance(text, Text) else Text(visible(str(text)), style=style)
+
+
+def show(table: Table | Group) -> None:
     console().print(table)
 
 
@@ -59,59 +86,56 @@ def console() -> Console:
     return found
 
 
-def _table(*columns: str | Column, title: str | None = None) -> Table:
-    return Table(*columns, box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
-
-
 def findings(found: Iterable[Finding]) -> Table:
     """Return a table of the results of `ng env check`, one row per check."""
-    table = _table("", "promise", Column("found", overflow="fold"))
+    table = Table("", "promise", Column("found", overflow="fold"))
     for finding in found:
-        table.add_row("✓" if finding.is_kept else "✗", finding.promise, Text(finding.detail))
+        table.add_row("✓" if finding.is_kept else "✗", finding.promise, finding.detail)
     return table
 
 
 def fits(found: Iterable[Fit]) -> Table:
     """Return a table of which agents fit an environment, and why the others do not."""
-    table = _table("", "agent", Column("found", overflow="fold"))
+    table = Table("", "agent", Column("found", overflow="fold"))
     for each in found:
         fitting = "it fits; the environment's own" if each.is_own else "it fits"
-        table.add_row("✗" if each.problems else "✓", Text(each.agent), Text("\n".join(each.problems) or fitting))
+        table.add_row("✗" if each.problems else "✓", each.agent, "\n".join(each.problems) or fitting)
     return table
 
 
 def health(found: Iterable[Checked]) -> Table:
     """Return a table of checked servers, one row per check."""
-    table = _table("", "server", "check", Column("found", overflow="fold"))
+    table = Table("", "server", "check", Column("found", overflow="fold"))
     for each in found:
-        table.add_row("✓" if each.is_good else "✗", Text(each.server), each.check, Text(each.detail))
+        table.add_row("✓" if each.is_good else "✗", each.server, each.check, each.detail)
     return table
 
 
 def tested(folders: Iterable[Tested]) -> Table:
     """Return a table of tested folders, one row per folder."""
     counted = (Column(heading, justify="right") for heading in ("passed", "failed", "skipped", "seconds"))
-    table = _table("", Column("folder", overflow="fold"), *counted)
+    table = Table("", Column("folder", overflow="fold"), *counted)
     for each in folders:
         mark = "✗" if not each.is_good else "✓" if each.has_tests else "–"
         counts = (each.passed, each.failed, each.skipped)
-        table.add_row(mark, Text(each.name), *map(str, counts), f"{each.took_s:.1f}")
+        table.add_row(mark, each.name, *map(str, counts), f"{each.took_s:.1f}")
     return table
 
 
 def kept_and_dropped(kept: int, dropped: Mapping[str, int]) -> Table:
     """Return a table with the number of kept rollouts, and of dropped ones by reason, the most frequent first."""
-    table = _table("", Column("rollouts", justify="right"), Column("reason", overflow="fold"))
+    table = Table("", Column("rollouts", justify="right"), Column("reason", overflow="fold"))
     table.add_row("kept", str(kept), "")
     for reason, count in sorted(dropped.items(), key=lambda each: -each[1]):
-        table.add_row("dropped", str(count), Text(reason))
+        table.add_row("dropped", str(count), reason)
     return table
 
 
 def collections(found: Sequence[JsonObject]) -> Table:
     """Return a table of running collections, with their state, progress and mean reward."""
-    names = ("run", "state", "ended", "running", "per second", "mean reward", "minutes", "process", "output")
-    table = _table(*(Column(name, justify="right" if name in names[2:8] else "left") for name in names))
+    names = ("run", "state", "ended", "running", "per second", "mean reward", "minutes", "process")
+    numbers = (Column(name, justify="right") for name in names[2:8])
+    table = Table(*names[:2], *numbers, Column("output", overflow="fold"))
     for each in found:
         mean = each.get("mean_reward")
         table.add_row(
@@ -120,10 +144,10 @@ def collections(found: Sequence[JsonObject]) -> Table:
             f"{each['planned'] - each['unresolved']}/{each['planned']}" if "planned" in each else ABSENT,
             f"{each['running']}/{each['concurrency']}" if "running" in each else ABSENT,
             f"{each['rollouts_per_s']:g}" if "rollouts_per_s" in each else ABSENT,
-            ABSENT if mean is None else f"{mean:.3f}",
+            ABSENT if mean is None else decimal(mean),
             f"{each['seconds'] / 60:.1f}",
             str(each["pid"]),
-            Text(each["output"], overflow="fold"),
+            each["output"],
         )
     return table
 
@@ -141,9 +165,9 @@ def components(found: Sequence[Component]) -> Table:
         "description": [each.description or "" for each in found],
     }
     shown = {heading: texts for heading, texts in columns.items() if any(texts)}
-    table = _table(*(Column(heading, overflow="fold") for heading in shown))
+    table = Table(*(Column(heading, overflow="fold") for heading in shown))
     for row in zip(*shown.values(), strict=True):
-        table.add_row(*map(Text, row))
+        table.add_row(*row)
     return table
 
 
@@ -156,31 +180,37 @@ def benchmarks(found: Sequence[Component]) -> Table:
     numbers = (Column(heading, justify="right") for heading in ("rows", "repeats"))
     headings = ("data",) if is_narrow else ("licence", "data", "description")
     texts = (Column(heading, overflow="fold") for heading in headings)
-    table = _table(Column("name", overflow="fold"), "domain", *numbers, *texts)
+    table = Table(Column("name", overflow="fold"), "domain", *numbers, *texts)
     for each in found:
         counts = (f"{each.rows:,}" if each.rows else ABSENT, str(each.num_repeats or ABSENT))
         state = "prepared" if each.is_prepared else "missing"
         words = (state,) if is_narrow else (each.license or ABSENT, state, each.description or "")
-        table.add_row(Text(each.name), each.domain or ABSENT, *counts, *map(Text, words))
+        table.add_row(each.name, each.domain or ABSENT, *counts, *words)
     return table
 
 
 def component(one: Component) -> Table:
     """Return a table with all details of one component."""
-    table = Table(Column(style="bold"), Column(overflow="fold"), box=None, pad_edge=False, show_header=False)
+    table = Table(Column(style="bold"), Column(overflow="fold"), show_header=False)
     for name, value in asdict(one).items():
         if value not in (None, "", ()):
-            table.add_row(name, Text(", ".join(value) if isinstance(value, tuple) else str(value)))
+            table.add_row(name, ", ".join(value) if isinstance(value, tuple) else str(value))
     return table
 
 
-def key_metrics(metrics: Sequence[JsonObject], *, are_benchmarks: bool = False) -> Table:
+def key_metrics(metrics: Sequence[JsonObject], *, are_benchmarks: bool = False) -> Table | Group:
     """Return a table of rewards and key metrics: one column per agent if they fit, else one row per agent.
 
-    Several benchmarks always have one row each, because their metrics differ.
+    Several benchmarks always have one row each, because their metrics differ. If the terminal is too narrow for the
+    table, the agents are below each other.
     """
-    fit = len(metrics) == 1 if are_benchmarks else len(metrics) <= MOST_COLUMNS
-    return _agents_in_columns(metrics) if fit else _agents_in_rows(metrics)
+    are_few = len(metrics) == 1 if are_benchmarks else len(metrics) <= MOST_COLUMNS
+    table = _agents_in_columns(metrics) if are_few else _agents_in_rows(metrics)
+    terminal = console()
+    needed = table.width_in(terminal) if are_few else min(table.width_in(terminal), ENOUGH_FOR_OTHERS)
+    if not terminal.is_terminal or needed <= terminal.width:
+        return table
+    return _agents_below_each_other(metrics, shown=None if are_few else SHOWN_IN_ROW)
 
 
 def histogram(rewards: Sequence[float], *, title: str) -> Table:
@@ -193,7 +223,7 @@ def histogram(rewards: Sequence[float], *, title: str) -> Table:
         bars = {f"{_digits(low + at * width)} … {_digits(low + (at + 1) * width)}": places[at] for at in range(BINS)}
     else:
         bars = {_digits(reward): counts[reward] for reward in sorted(counts)}
-    table = _table(Column("reward", justify="right"), Column("rollouts", justify="right"), "", title=title)
+    table = Table(Column("reward", justify="right"), Column("rollouts", justify="right"), "", title=safe(title))
     most = max(bars.values(), default=0)
     for name, count in bars.items():
         table.add_row(name, str(count), "█" * -(-count * BAR_WIDTH // most))
@@ -202,42 +232,79 @@ def histogram(rewards: Sequence[float], *, title: str) -> Table:
 
 def _agents_in_rows(metrics: Sequence[JsonObject]) -> Table:
     columns = [
-        (Column("agent", overflow="fold"), [Text(str(agent["agent_ref"]["name"])) for agent in metrics]),
-        (Column(REWARD, justify="right", style="bold"), [Text(_shown(agent, REWARD)) for agent in metrics]),
+        (Column("agent", overflow="fold"), [safe(str(agent["agent_ref"]["name"])) for agent in metrics]),
+        (Column(REWARD, justify="right", style="bold"), [safe(_shown(agent, REWARD)) for agent in metrics]),
     ]
     intervals = [_interval(agent, REWARD) for agent in metrics]
     if any(each.plain != ABSENT for each in intervals):
         columns.append((Column(INTERVAL, justify="right"), intervals))
     columns.append((Column("others", overflow="fold"), [_others(agent) for agent in metrics]))
     if any("ledger" in agent for agent in metrics):
-        pessimistic = [Text(_shown(agent, PESSIMISTIC_REWARD)) for agent in metrics]
+        pessimistic = [safe(_shown(agent, PESSIMISTIC_REWARD)) for agent in metrics]
         columns.append((Column(OVER, justify="right", overflow="fold"), [_over(agent) for agent in metrics]))
         columns.append((Column(PESSIMISTIC_REWARD, justify="right"), pessimistic))
-    table = _table(*(column for column, _ in columns), title="Key metrics")
+    table = Table(*(column for column, _ in columns), title="Key metrics")
     for row in zip(*(texts for _, texts in columns), strict=True):
         table.add_row(*row)
     return table
 
 
+def _agents_below_each_other(metrics: Sequence[JsonObject], *, shown: int | None) -> Group:
+    """Return a list of metrics for each agent, with the first `shown` key metrics. `None` shows all of them."""
+    return Group(
+        Text("Key metrics", style="italic"),
+        *(part for agent in metrics for part in (safe(agent["agent_ref"]["name"], "bold"), _list_of(agent, shown))),
+    )
+
+
+def _list_of(agent: JsonObject, shown: int | None) -> Table:
+    table = Table(Column(overflow="fold"), Column(justify="right", overflow="fold"), show_header=False)
+
+    def add(name: str, style: str = "") -> None:
+        if (value := _shown(agent, name)) != ABSENT:
+            table.add_row(f"  {name}", value, style=style)
+        if (interval := _interval(agent, name)).plain != ABSENT:
+            table.add_row(f"  {INTERVAL}", interval, style="dim")
+
+    add(REWARD, "bold")
+    if ledger := agent.get("ledger"):
+        table.add_row(f"  {OVER}", f"{ledger['scored']} of {ledger['planned']}")
+        for cause, count in _not_scored(ledger).items():
+            table.add_row(f"    {cause}", str(count))
+        if ledger["failed"]:
+            add(PESSIMISTIC_REWARD)
+    chosen = _chosen_for_row(agent) if shown else _chosen(agent)
+    for name in chosen[:shown]:
+        add(name)
+    if more := len(chosen[shown:]) if shown else 0:
+        table.add_row(f"  … {more} more", "")
+    return table
+
+
+def _chosen_for_row(agent: JsonObject) -> list[str]:
+    """Return the names of the metrics to show, with a benchmark's main metrics first."""
+    return sorted(_chosen(agent), key=lambda name: not name.startswith(AVERAGED))
+
+
 def _others(agent: JsonObject) -> Text:
-    chosen = sorted(_chosen(agent), key=lambda name: not name.startswith(AVERAGED))
+    chosen = _chosen_for_row(agent)
     more = len(chosen) - SHOWN_IN_ROW
     named = ", ".join(f"{name} {_shown(agent, name)}" for name in chosen[:SHOWN_IN_ROW])
-    return Text(named + (f", … {more} more" if more > 0 else ""))
+    return safe(named + (f", … {more} more" if more > 0 else ""))
 
 
 def _agents_in_columns(metrics: Sequence[JsonObject]) -> Table:
-    table = _table(Column("metric", overflow="fold"), title="Key metrics")
+    table = Table(Column("metric", overflow="fold"), title="Key metrics")
     for agent in metrics:
-        table.add_column(Text(str(agent["agent_ref"]["name"])), justify="right", overflow="fold")
+        table.add_column(safe(agent["agent_ref"]["name"]), justify="right", overflow="fold")
 
     def add(name: str, style: str | None = None) -> None:
-        table.add_row(Text(name), *(Text(_shown(agent, name)) for agent in metrics), style=style)
+        table.add_row(name, *(_shown(agent, name) for agent in metrics), style=style)
 
     def add_interval(name: str) -> None:
         intervals = [_interval(agent, name) for agent in metrics]
         if any(each.plain != ABSENT for each in intervals):
-            table.add_row(Text(INTERVAL, style="dim"), *intervals, style="dim")
+            table.add_row(INTERVAL, *intervals, style="dim")
 
     add(REWARD, "bold")
     add_interval(REWARD)
@@ -271,7 +338,19 @@ def _shown(agent: JsonObject, name: str) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return _digits(value)
     factor = _percent_factor(agent, name)
-    return _percent(factor * value) if factor else _digits(value)
+    return (_percent(factor * value) if factor else _digits(value)) + _fewer_tasks(agent, name)
+
+
+def _fewer_tasks(agent: JsonObject, name: str) -> str:
+    """Return over how many tasks a metric such as pass@k is computed, if some tasks have fewer rollouts than its k."""
+    if (over := _OVER_ATTEMPTS.match(name)) is None:
+        return ""
+    # An environment may group its rollouts in its own way, without these counts or with fewer rollouts than `k`.
+    counts = [group.get("num_rollouts") for group in agent.get("group_level_metrics", ())]
+    has_enough = [count >= int(over[1]) for count in counts if isinstance(count, int)]
+    if all(has_enough) or not any(has_enough):
+        return ""
+    return f" ({sum(has_enough)} of {len(has_enough)} tasks)"
 
 
 def _percent_factor(agent: JsonObject, name: str) -> int:
@@ -293,29 +372,38 @@ def _interval(agent: JsonObject, name: str) -> Text:
     field = name.removeprefix("mean/")
     low, high = (agent["agent_metrics"].get(f"{bound}{field}") for bound in (CI_LOW, CI_HIGH))
     if low is None or high is None:
-        return Text(ABSENT)
+        return safe(ABSENT)
     if factor := _percent_factor(agent, name):
-        return Text(f"{_percent(factor * low, 1)[:-1]}–{_percent(factor * high, 1)}")
-    return Text(f"{_digits(low)} … {_digits(high)}")
+        return safe(f"{_percent(factor * low, 1)[:-1]}–{_percent(factor * high, 1)}")
+    return safe(f"{_digits(low)} … {_digits(high)}")
 
 
 def _over(agent: JsonObject) -> Text:
     """Return how many rollouts an agent's means cover, and the outcomes of the other rollouts."""
     ledger = agent.get("ledger")
     if ledger is None:
-        return Text(ABSENT)
-    rest = [f"{count} {cause}" for cause, count in ledger["failed"].items()]
-    rest += [f"{ledger['unresolved']} unresolved"] if ledger["unresolved"] else []
-    return Text(f"{ledger['scored']} of {ledger['planned']}" + (f" ({', '.join(rest)})" if rest else ""))
+        return safe(ABSENT)
+    rest = [f"{count} {cause}" for cause, count in _not_scored(ledger).items()]
+    return safe(f"{ledger['scored']} of {ledger['planned']}" + (f" ({', '.join(rest)})" if rest else ""))
+
+
+def _not_scored(ledger: JsonObject) -> dict[str, int]:
+    """Return the number of rollouts without a reward, by cause."""
+    unresolved = {"unresolved": ledger["unresolved"]} if ledger["unresolved"] else {}
+    return {**ledger["failed"], **unresolved}
 
 
 def _percent(value: float, decimals: int = 2) -> str:
-    text = f"{value:.{decimals}f}"
-    return f"{text.rstrip('0').rstrip('.')}%"
+    return f"{_without_zeros(decimal(value, decimals))}%"
 
 
 def _digits(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return ABSENT if value is None else str(value)
     is_large = float(value).is_integer() and abs(value) >= 1000
-    return f"{value:,.0f}" if is_large else f"{value:,.3f}".rstrip("0").rstrip(".")
+    return decimal(value, 0) if is_large else _without_zeros(decimal(value))
+
+
+def _without_zeros(number: str) -> str:
+    """Remove the zeros at the end of a number's decimal places."""
+    return number.rstrip("0").rstrip(".") if "." in number and "e" not in number else number

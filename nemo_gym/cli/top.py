@@ -12,11 +12,9 @@ import tty
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 
-import orjson
 from pydantic import Field
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from nemo_gym import config
@@ -25,6 +23,7 @@ from nemo_gym.calls.running import live_runs
 from nemo_gym.cli import printing, running, tables
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import JsonSettings
+from nemo_gym.cli.signals import stop_signals
 from nemo_gym.config import HeadConfig
 from nemo_gym.config.access import configured_token
 from nemo_gym.config.wording import counted
@@ -67,7 +66,7 @@ def top(words: list[str]) -> int:
     """Show the servers of a run and how busy they are, once or continuously."""
     summary = (
         "Show the servers of a run and how busy they are: requests, event loop, CPU, memory and errors. The table is "
-        "renewed until you press q. If several runs are up, +head_server.port=… selects one."
+        "renewed until you press q. If several runs are up, --head_server.port … selects one."
     )
     line = Options("ng env top", TopSettings, summary).read(words)
     run = config.load(line.paths, line.overrides, needs_variables=False)
@@ -80,7 +79,7 @@ def top(words: list[str]) -> int:
     loads = asyncio.run(_read_once(head, token))
     if settings.as_json:
         listed = [each.model_dump() for each in loads]
-        printing.say(orjson.dumps(listed, option=orjson.OPT_INDENT_2).decode())
+        printing.say_json(listed)
     else:
         console.print(table_of(loads, console.width))
     return 0
@@ -140,7 +139,7 @@ async def _read_unless(quits: asyncio.Event, reader: LoadReader) -> list[ServerL
 def _quitting() -> Iterator[asyncio.Event]:
     """Yield an event that is set by a stop signal or by a quit key."""
     quits, loop = asyncio.Event(), asyncio.get_running_loop()
-    numbers = running.stop_signals()
+    numbers = stop_signals()
     for number in numbers:
         loop.add_signal_handler(number, quits.set)
     try:
@@ -178,14 +177,14 @@ def _page(console: Console, head: HeadConfig, loads: list[ServerLoad], problem: 
     up = sum(each.state == "up" for each in loads)
     state = f"{up} of {counted(len(loads), 'server')} up"
     title = f"{head.url}   {state}   {time.strftime('%H:%M:%S')}   q quits"
-    notes = [Text(), Text(f"The table is not current: {problem}", style="red")] if problem else []
-    return Group(Text(title), Text(), table_of(loads, console.width), *notes)
+    notes = [Text(), tables.safe(f"The table is not current: {problem}", "red")] if problem else []
+    return Group(tables.safe(title), Text(), table_of(loads, console.width), *notes)
 
 
 def table_of(loads: list[ServerLoad], width: int) -> Group:
     """Return a table of servers, one row each, and a line for each problem."""
     is_wide = width >= NARROW
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = tables.Table()
     table.add_column("server", overflow="ellipsis", no_wrap=True)
     for heading in ("tier", "state") if is_wide else ("state",):
         table.add_column(heading, no_wrap=True)
@@ -194,8 +193,8 @@ def table_of(loads: list[ServerLoad], width: int) -> Group:
     for load in loads:
         numbers = [text for name, text in _numbers(load).items() if NUMBERS[name] or is_wide]
         tier = [load.tier] if is_wide else []
-        table.add_row(Text(load.name), *tier, Text(load.state, style=COLOURS[load.state]), *numbers)
-    problems = [Text(f"{load.name}: {load.problem}", style="red") for load in loads if load.problem]
+        table.add_row(load.name, *tier, tables.safe(load.state, COLOURS[load.state]), *numbers)
+    problems = [tables.safe(f"{load.name}: {load.problem}", "red") for load in loads if load.problem]
     return Group(table, *problems)
 
 

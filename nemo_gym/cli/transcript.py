@@ -5,22 +5,16 @@ Texts by models are not trusted: control characters, which could change the term
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.text import visible
 
 LONGEST_TEXT = 4000
 LONGEST_VALUE = 400
 """Maximum number of characters to print of a field's value."""
-CODE_POINTS_SHOWN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
-    "\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
-)
-"""A regex for characters that control the terminal, change the order of the text, or are invisible. It does not match
-tabs, newlines and zero-width joiners."""
 PLAIN, BOLD, DIM, RED, GREEN = "", "bold", "dim", "red", "green"
 ROLES = {"user": "bold cyan", "assistant": "bold green", "tool": "bold yellow"}
 OTHER_ROLE = "bold magenta"
@@ -32,16 +26,6 @@ class Line(NamedTuple):
     text: str
     style: str = PLAIN
     """A style of the `rich` library, such as `bold red`. The style is used only on a terminal."""
-
-
-def visible(text: str) -> str:
-    """Return the text with escapes such as `\\x1b` in place of the characters in `CODE_POINTS_SHOWN`."""
-    return CODE_POINTS_SHOWN.sub(_escape, text.replace("\r\n", "\n"))
-
-
-def _escape(match: re.Match[str]) -> str:
-    code = ord(match.group())
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 class Transcript:

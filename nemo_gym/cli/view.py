@@ -13,6 +13,7 @@ from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import CommandSettings
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError, UsageError
+from nemo_gym.paths import resolved
 from nemo_gym.viewer.library import Library
 from nemo_gym.viewer.selection import Selection, write_selection
 from nemo_gym.viewer.serve import serve
@@ -22,7 +23,7 @@ USUAL_LIMIT = 200
 
 
 class ViewSettings(CommandSettings):
-    """Parameters of `ng_view`."""
+    """Parameters of `ng view`."""
 
     paths: list[Path] = Field(default_factory=list)
     """Files of rollouts, or folders with runs. Default: `results`, or else the working folder."""
@@ -76,7 +77,7 @@ def view(words: list[str]) -> int:
 def _check_output(library: Library, output: Path, *, overwrite: bool) -> None:
     for view in library.runs():
         files = view.files
-        if output.resolve() in {files.results, files.failures, files.materialized, files.record, view.notes.path}:
+        if resolved(output) in {files.results, files.failures, files.materialized, files.record, view.notes.path}:
             raise DataError(f"{output}: this is a file of the run {view.name}. Choose another file.")
     if output.exists() and not overwrite:
         raise DataError(f"{output} exists. Pass --overwrite to replace it, or choose another file.")

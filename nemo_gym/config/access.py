@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from nemo_gym.config.hosts import is_loopback
+from nemo_gym.config.sandbox_networks import networked_sandbox
 from nemo_gym.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,15 +55,15 @@ def reachable_hosts(run: RunConfig) -> list[str]:
 def needs_token(plain: Mapping[str, object], hosts: Iterable[str]) -> bool:
     """Return whether calls to these hosts must carry a token.
 
-    The token is required if other machines can reach one of the hosts, or if `loopback_requires_token` is set. With
-    `run_token: false`, it is never required.
+    The token is required if other machines can reach one of the hosts, if `loopback_requires_token` is set, or if
+    programs in sandboxes can reach loopback addresses. With `run_token: false`, it is never required.
     """
     return not is_open(plain) and (closes_loopback(plain) or not all(map(is_loopback, hosts)))
 
 
 def closes_loopback(plain: Mapping[str, object]) -> bool:
-    """Return whether calls to loopback addresses also require the run token (`loopback_requires_token`)."""
-    return plain.get(LOOPBACK_TOKEN_KEY) is True
+    """Return whether calls to loopback addresses also require the run token."""
+    return plain.get(LOOPBACK_TOKEN_KEY) is True or networked_sandbox(plain) is not None
 
 
 def allowed_hosts(plain: Mapping[str, object]) -> frozenset[str]:
@@ -87,6 +88,12 @@ def check_access(plain: Mapping[str, object], places: Mapping[str, Origin]) -> N
             f"{_place(LOOPBACK_TOKEN_KEY, places)} true contradicts {RUN_TOKEN_KEY}: false, which opens the run to "
             "everyone. Remove one of them."
         )
+    for key in PROTECTING_KEYS:
+        if plain.get(key) is False and (setting := networked_sandbox(plain)):
+            raise ConfigError(
+                f"{_place(key, places)} false would let programs in sandboxes call the servers of this run, because "
+                f"of {setting}. Remove {key}, or give the sandboxes no network of this machine."
+            )
     if hosts is not None and not (isinstance(hosts, list) and all(_HOST.fullmatch(_as_host(each)) for each in hosts)):
         raise ConfigError(
             f"{_place(ALLOWED_HOSTS_KEY, places)} must be a list of host names without scheme, port and wildcards, "

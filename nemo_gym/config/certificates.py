@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from nemo_gym.config.explain import explain_validation
 from nemo_gym.config.models import Origin, RunConfig
 from nemo_gym.config.suggestions import did_you_mean_or_all
-from nemo_gym.config.tls import SYSTEM, TLS_KEY, Tls, TlsBlock
+from nemo_gym.config.tls import STRICT_ADVICE, STRICT_FAULTS, SYSTEM, TLS_KEY, Tls, TlsBlock
 from nemo_gym.errors import ConfigError
 from nemo_gym.jsonl import JsonObject
 
@@ -86,6 +86,8 @@ def _names(tls: Tls, client: ssl.SSLContext, at: Mapping[str, Origin]) -> tuple[
     except ssl.SSLCertVerificationError as error:
         reason = error.verify_message
         advice = next((hint for part, hint in HINTS.items() if part in reason), "Correct tls.cert or tls.ca.")
+        if error.verify_code in STRICT_FAULTS:
+            advice = f"{STRICT_ADVICE}."
         raise ConfigError(
             f"{at.get('cert')}: {TLS_KEY}.cert: clients that trust {tls.ca} reject {tls.cert}: {reason}. {advice}"
         ) from error

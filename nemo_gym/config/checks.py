@@ -8,7 +8,7 @@ from typing import Any
 from nemo_gym.config.explain import place_of
 from nemo_gym.config.interpolation import Unresolved
 from nemo_gym.config.models import Origin, RunConfig, ServerConfig
-from nemo_gym.config.settings import AGENT_TIER, MODEL_FLAGS, POLICY_MODEL, SERVER_TYPES
+from nemo_gym.config.settings import AGENT_TIER, POLICY_MODEL, SERVER_TYPES, flag_of
 from nemo_gym.config.sources import EnvYaml
 from nemo_gym.config.suggestions import ADD_A_FILE, closest, did_you_mean, did_you_mean_or_all
 from nemo_gym.config.tree import Node, dotted, walk
@@ -33,7 +33,7 @@ def check_nothing_unset(tree: Node) -> None:
     unset = [(dotted(path), node.origin) for path, node in walk(tree) if node.is_unset]
     if not unset:
         return
-    flags = " ".join(f"+{key}=VALUE" for key, _ in unset)
+    flags = " ".join(f"{flag_of(key)} VALUE" for key, _ in unset)
     if len(unset) == 1:
         ((key, origin),) = unset
         raise ConfigMissingValuesError(
@@ -67,9 +67,7 @@ def check_variables(servers: Iterable[ServerConfig]) -> None:
 
 def _advice(undefined: Sequence[str], env: EnvYaml) -> str:
     lines = " and ".join(f"`{key}: {_EXAMPLES.get(key, 'VALUE')}`" for key in undefined)
-    settings = " ".join(f"+{key}=VALUE" for key in undefined)
-    short = " ".join(f"{MODEL_FLAGS[key]} VALUE" for key in undefined if key in MODEL_FLAGS)
-    flags = f"{settings} (or {short})" if short else settings
+    flags = " ".join(f"{flag_of(key)} VALUE" for key in undefined)
     if env.path:
         return f"Add {lines} to {env.path}, or pass {flags} on the command line."
     if not env.searched:
@@ -98,7 +96,7 @@ def check_some_server(servers: Mapping[str, ServerConfig], files: Sequence[str])
         return
     if not files:
         raise NoServerInstancesError(
-            "No configuration file was given. Pass '+config_paths=[path/to/config.yaml]', or a config by name, such "
+            "No configuration file was given. Pass --config path/to/config.yaml, or a config by name, such "
             "as --benchmark NAME or --resources-server NAME."
         )
     raise NoServerInstancesError(

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from nemo_gym import paths
 from nemo_gym.config.masking import MASK, is_secret_key, mask_text
 from nemo_gym.config.models import Origin
 from nemo_gym.config.settings import AgentServerRef, ModelServerRef, ResourcesServerRef
@@ -102,7 +103,7 @@ def parse_settings(
     parsed: ModelT | None = None
     problems: list[str] = []
     try:
-        parsed = model_class.model_validate(settings, context=context)
+        parsed = model_class.model_validate(_with_home(model_class, settings), context=context)
     except ValidationError as error:
         problems = _explained(error, block, origins, ())
     near = [line for line, key in _near_misses(model_class, settings, (), block, origins) if not _named(key, problems)]
@@ -111,6 +112,11 @@ def parse_settings(
     if parsed is None or near:
         raise ConfigError("\n".join(problems + near))
     return parsed
+
+
+def _with_home(model_class: type[BaseModel], settings: Mapping[str, object]) -> dict[str, object]:
+    kinds = {name: info.annotation for name, info in model_class.model_fields.items()}
+    return {key: paths.expand_home(value, kinds.get(key)) for key, value in settings.items()}
 
 
 def problems_by_key(error: ValidationError) -> dict[str, str]:
@@ -219,6 +225,8 @@ def _problem(detail: ErrorDetails, path: tuple[str, ...], known: tuple[str, ...]
         keys = [str(key) for key in given] if isinstance(given, Mapping) else []
         like = closest(path[-1], keys, CERTAINLY_MEANT)
         return f"it is missing; is '{like}' a typo for it?" if like else f"it is missing; add `{path[-1]}: …`"
+    if kind == "union_tag_not_found":
+        return "its type must be a text, such as 'message'"
     if kind == "extra_forbidden":
         hint = did_you_mean(path[-1], known or detail.get("ctx", {}).get(KNOWN_FIELDS, ()))
         return f"unknown setting.{hint}" if hint else "unknown setting"

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from functools import lru_cache
 from pathlib import Path
 
 DISCARD_PORT = 9
+_HOST_HEADER = re.compile(r"(?P<name>\[[\da-fA-F:.]+(?:%25[\w.~-]+)?\]|[\w.~-]+)(?::\d*)?", re.ASCII)
+
+
+@lru_cache(maxsize=1024)
+def name_in_host_header(header: str) -> str:
+    """Return the name in a `Host` header, in small letters and without the port. Return "" if the header is invalid.
+
+    Do not use `urlsplit`: for `evil.example@127.0.0.1` it returns a name that the caller did not call.
+    """
+    found = _HOST_HEADER.fullmatch(header)
+    return found["name"].strip("[]").rstrip(".").lower() if found else ""
 
 
 def is_loopback(host: str) -> bool:

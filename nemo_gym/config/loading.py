@@ -20,8 +20,10 @@ from nemo_gym.config.model_cache import check_model_cache
 from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, Origin, RunConfig, ServerConfig
 from nemo_gym.config.observability import check_capture
 from nemo_gym.config.overlays import notes_of_overlays
+from nemo_gym.config.overrides import is_typed
 from nemo_gym.config.pairing import with_other_agent
 from nemo_gym.config.parts import part_of
+from nemo_gym.config.removed import check_nothing_removed
 from nemo_gym.config.replicas import replicas_of
 from nemo_gym.config.servers import (
     Block,
@@ -65,12 +67,16 @@ def load(
     sources = gather(paths, overrides, initial, dotenv_path, skip_dotenv, stand_in=stand_in)
     paired = with_other_agent(follow_directives(sources.tree))
     tree = paired.tree
+    check_nothing_removed(tree)
     checks.check_nothing_unset(tree)
     tree = with_environments_as_agents(join_dummy_models(tree))
     blocks, almost, overlays = find_blocks(tree)
     resolver = Resolver(tree)
     values, unresolved = _plain_values(tree, resolver, {each.name for found in (blocks, overlays) for each in found})
-    checks.check_all_resolved([one for one in unresolved if one.path[0] in PROTECTING_KEYS], sources.env)
+    needed = [
+        one for one in unresolved if one.path[0] in PROTECTING_KEYS or is_typed(tree.mapping[one.path[0]].origin)
+    ]
+    checks.check_all_resolved(needed, sources.env)
     places = origins(tree)
     checks.check_start_method(values, places)
     check_access(values, places)

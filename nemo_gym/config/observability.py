@@ -38,7 +38,7 @@ class ModelCallCaptureConfig(BaseModel):
         folder = config.get(CAPTURE_DIR_KEY)
         if problem := _problem(True, folder):
             raise ConfigError(problem)
-        return cls(observability_enabled=True, model_call_capture_dir=Path(str(folder)))
+        return cls(observability_enabled=True, model_call_capture_dir=Path(str(folder)).expanduser())
 
 
 def is_enabled(config: Mapping[str, object] | None) -> bool:
@@ -64,9 +64,9 @@ def _problem(enabled: object, folder: object) -> str | None:
     if folder is None:
         return (
             f"{ENABLED_KEY} is true, but {CAPTURE_DIR_KEY} is not set. Add "
-            f"+{CAPTURE_DIR_KEY}=/an/absolute/folder, or remove {ENABLED_KEY}."
+            f"--{CAPTURE_DIR_KEY} /an/absolute/folder, or remove {ENABLED_KEY}."
         )
-    if not isinstance(folder, str | Path) or not Path(folder).is_absolute():
+    if not isinstance(folder, str | Path) or not Path(folder).expanduser().is_absolute():
         return (
             f"{CAPTURE_DIR_KEY} must be an absolute path, because each server runs in its own folder, but is "
             f"{str(folder)!r}. Write {str(Path.cwd() / str(folder))!r}."

@@ -20,6 +20,8 @@ _ENTRY = re.compile(r"([\w-]+\s*:\s*)(?!\$\{)[^,{}\[\]]+")
 """Matches a mapping entry inside an override. The group contains the key and the colon."""
 
 TYPED = "command line: "
+LONGEST_SHOWN = 160
+"""The maximum length of an override in a message."""
 LONGEST_CHAIN = 20
 """The maximum length of a chain of blocks that inherit from each other. A longer chain is assumed to be a cycle."""
 
@@ -29,7 +31,9 @@ class Override:
     """One override from the command line, parsed but not yet applied."""
 
     word: str
-    """The override as the user typed it, for messages, with secrets hidden."""
+    """The override for messages: as a flag if it is one, with secrets hidden."""
+    has_secret: bool
+    """Whether a secret is hidden in `word`."""
     action: Literal["set", "change", "delete"]
     """`+k=v` and `++k=v` set a key, `k=v` changes an existing key, `~k` deletes it."""
     path: tuple[str, ...]
@@ -53,18 +57,19 @@ def parse_override(word: str) -> Override:
     # The regex matches any text, so the match is never None.
     assert match is not None
     sign, key, text = match["sign"] or "", match["key"].strip(), match["value"]
-    shown = _shown(word, key, text)
+    masked = _masked(word, key, text)
+    shown = masked if len(masked) <= LONGEST_SHOWN else f"{masked[: LONGEST_SHOWN - 3]}..."
     if key.startswith("-") or not _KEY.fullmatch(key) or key.endswith(".") or ".." in key:
         raise OverrideError(_malformed_key(shown, key, text))
     path = split_key(key)
     if text is None and sign != "~":
-        raise OverrideError(
-            f"'{shown}' has no '='. Write {sign or '+'}{key}=VALUE, without spaces around '=', to set a value, or "
-            f"~{key} to delete it."
-        )
+        raise OverrideError(f"'{shown}' has no '='. Write --{key} VALUE to set a value, or ~{key} to delete it.")
+    # Flags arrive as overrides with `++`. Report them as flags.
+    if sign == "++" and text is not None:
+        shown = f"--{shown.removeprefix('++').replace('=', ' ', 1)}"
     value = None if text is None else node_of(read_value(text, shown), Origin(f"{TYPED}{shown}", 0))
     action: Literal["set", "change", "delete"] = "delete" if sign == "~" else "set" if sign else "change"
-    return Override(shown, action, path, value)
+    return Override(shown, masked != word, action, path, value)
 
 
 def apply_override(tree: Node, override: Override) -> Node:
@@ -75,35 +80,33 @@ def apply_override(tree: Node, override: Override) -> Node:
         key = dotted(override.path)
         raise OverrideError(
             f"'{override.word}': the key {key} does not exist.{_suggest_key(tree, override.path)} "
-            f"To add it, write +{key}=VALUE."
+            f"To add it, write --{key} VALUE."
         )
     # The value is not None here, because only a deletion may omit it.
     assert override.value is not None
     return _merged_at(tree, override.path, override, tree)
 
 
-def _shown(word: str, key: str, text: str | None) -> str:
+def _masked(word: str, key: str, text: str | None) -> str:
     if text and any(is_secret_key(part) for part in split_key(key)) and "${" not in text:
         return word[: -len(text)] + MASK
-    shown = _ENTRY.sub(lambda entry: f"{entry[1]}{MASK}" if is_secret_key(entry[1]) else entry[0], mask_text(word))
-    return shown if len(shown) <= 160 else shown[:157] + "..."
+    return _ENTRY.sub(lambda entry: f"{entry[1]}{MASK}" if is_secret_key(entry[1]) else entry[0], mask_text(word))
 
 
 def _malformed_key(shown: str, key: str, text: str | None) -> str:
     if key.startswith("-"):
-        return f"'{shown}' is not a known flag of this command. An override has the form +key=value."
+        return f"'{shown}' is not a known flag of this command."
     if text is None and re.search(r"[\[\]{},'\"]|\.ya?ml$", key):
         return (
-            f"'{shown}' is not an override (+key=value). If the shell split a list or a text at a space, quote the "
-            "whole word: '+config_paths=[a.yaml, b.yaml]'."
+            f"'{shown}' is not a setting. If the shell split a list or a text at a space, quote the whole word, such "
+            "as '[a.yaml, b.yaml]'."
         )
     if not key:
         return (
-            f"'{shown}': there is no key before '='. Write an override without spaces around '=': +key=value, "
-            "++key=value, key=value or ~key."
+            f"'{shown}': there is no key before '='. Write a setting as --KEY VALUE or --KEY=VALUE, "
+            "without spaces around '='."
         )
-    problem = f"the key '{key}' is not a dotted name such as a.b or a.list[0]"
-    return f"'{shown}': {problem}. Write an override as +key=value, ++key=value, key=value or ~key."
+    return f"'{shown}': the key '{key}' is not a dotted name such as a.b or a.list[0]. Write a setting as --KEY VALUE."
 
 
 def _merged_at(node: Node, parts: Path, override: Override, whole: Node) -> Node:

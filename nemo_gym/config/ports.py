@@ -90,7 +90,7 @@ def port_range_of(plain: Mapping[str, Any], origins: Mapping[str, Origin]) -> Po
 def check_fixed_ports(servers: Iterable[ServerConfig], head: HeadConfig, head_origin: Origin | None) -> None:
     """Raise PortTakenError if two servers of one configuration request the same address."""
     head_name = "the head server" + (
-        "" if head.port_is_fixed else " (by default; move it with +head_server.port=PORT)"
+        "" if head.port_is_fixed else " (by default; move it with --head_server.port PORT)"
     )
     taken: list[tuple[str, int, str, Origin | None]] = [(head.host, head.port, head_name, head_origin)]
     for server in servers:
@@ -189,7 +189,7 @@ def _holder(port: int) -> int | None:
 
 
 def _command(pid: int) -> str:
-    """Return a short command line of a process, such as `python bin/ng_run +config_paths=[…]`, with masked secrets."""
+    """Return a short command line of a process, such as `python bin/ng_run --config a.yaml`, with masked secrets."""
     try:
         text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
     except OSError:

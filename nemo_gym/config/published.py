@@ -149,8 +149,8 @@ def published_defaults(plain: Mapping[str, Any]) -> dict[str, object]:
     """Return the values, or else the defaults, of the top-level keys that server folders read."""
     root = working_dir()
     return {
-        RESULTS_DIR_KEY_NAME: str(Path(plain.get(RESULTS_DIR_KEY_NAME) or root / "results").absolute()),
-        CACHE_DIR_KEY_NAME: str(Path(plain.get(CACHE_DIR_KEY_NAME) or root / "cache").absolute()),
+        RESULTS_DIR_KEY_NAME: str(Path(plain.get(RESULTS_DIR_KEY_NAME) or root / "results").expanduser().absolute()),
+        CACHE_DIR_KEY_NAME: str(Path(plain.get(CACHE_DIR_KEY_NAME) or root / "cache").expanduser().absolute()),
         DISALLOWED_PORTS_KEY_NAME: list(plain.get(DISALLOWED_PORTS_KEY_NAME) or ()),
     }
 

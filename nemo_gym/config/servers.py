@@ -19,6 +19,7 @@ from nemo_gym.config.overlays import Overlay, is_overlay
 from nemo_gym.config.overrides import is_typed
 from nemo_gym.config.own_fields import own_fields
 from nemo_gym.config.ray import RayNeeds
+from nemo_gym.config.removed import removed_path
 from nemo_gym.config.reserved import RESERVED_KEYS
 from nemo_gym.config.server_folders import ServerFolder, nested_folders
 from nemo_gym.config.settings import (
@@ -322,9 +323,10 @@ def _folder(block: Block, entrypoint: str, places: Mapping[str, Origin]) -> Path
     known = {ServerFolder.of(folder).implementation for folder in (*direct, *nested)}
     roots = ", ".join(str(root) for root in search_roots())
     noun, advice = f"implementations in {block.tier}", search_dir_for(block.tier)
+    hint = removed_path(relative) or did_you_mean_or_all(block.implementation, known, noun, if_none=advice)
     raise UnknownImplementationError(
         f"{block.node.origin}: {block.name}: there is no folder {relative} with {entrypoint} in it (looked in "
-        f"{roots}).{did_you_mean_or_all(block.implementation, known, noun, if_none=advice)}"
+        f"{roots}).{hint}"
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nemo_gym.config.ray import RayNeeds
 from nemo_gym.schemas.rollout import ReverifyMode
@@ -18,17 +19,26 @@ RESOURCES_TIER: ServerType = "resources_servers"
 POLICY_MODEL = "policy_model"
 """The name of the model server to which shipped configs refer."""
 USED_IN_CHECKS = "used_in_checks"
-"""The key that makes `ng_check` call a model server as a judge, instead of a fake judge."""
+"""The key that makes `ng env check` call a model server as a judge, instead of a fake judge."""
 MODEL_FLAGS = {
     "policy_base_url": "--model-url",
     "policy_api_key": "--model-api-key",
     "policy_model_name": "--model",
 }
 """The command-line flag for each key of the policy model."""
+
+
+def flag_of(key: str) -> str:
+    """Return the flag that messages suggest for a key of the configuration."""
+    return MODEL_FLAGS.get(key, f"--{key}")
+
+
 DUMMY_MODEL = "dummy_model"
 """A placeholder implementation of a model server. It allows reading a configuration without a chosen model."""
 SAMPLE_MODEL = "sample_model"
 """The implementation of a model server that acts at random, so that no endpoint is needed."""
+_BLANK = re.compile(r"\s")
+_UNSENDABLE = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
 ENVIRONMENT_SERVERS = "environment_servers"
 """The key, in place of a server type, of blocks that define an alias of an agent or a server that runs as an agent."""
 
@@ -115,7 +125,7 @@ class BaseRunServerConfig(BaseServerConfig):
     max_requests_queued: int | None = Field(default=None, ge=0)
     """The maximum number of waiting calls per process (default 16384). Further ones get status 503 and are retried."""
     max_request_bytes: int | None = Field(default=None, ge=1)
-    """The maximum size of a request body in bytes (default 256 MiB)."""
+    """The maximum size of a request body in bytes (default 256 MiB; for `/aggregate_metrics`, 8 times as much)."""
     max_request_depth: int | None = Field(default=None, ge=1)
     """The maximum nesting depth of brackets in a request body (default 100)."""
     start_timeout_s: float | None = Field(default=None, gt=0)
@@ -171,6 +181,19 @@ class BaseResponsesAPIAgentConfig(BaseRunServerInstanceConfig):
 class BaseResponsesAPIModelConfig(BaseRunServerInstanceConfig):
     """Settings of a model server. Subclass it to add settings of your own."""
 
+    model_config = ConfigDict(hide_input_in_errors=True)
+
     used_in_checks: bool = False
-    """Whether `ng_check` calls this server as a judge, instead of a fake judge that always agrees. Such a
+    """Whether `ng env check` calls this server as a judge, instead of a fake judge that always agrees. Such a
     server must work without a network, and must always give the same answer."""
+
+    @model_validator(mode="after")
+    def _has_sendable_endpoint(self) -> Self:
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            texts = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+            if name.endswith("base_url") and any(isinstance(each, str) and _BLANK.search(each) for each in texts):
+                raise ValueError(f"{name} has a space or a line break. Remove it")
+            if name.endswith("api_key") and isinstance(value, str) and _UNSENDABLE.search(value):
+                raise ValueError(f"{name} has a line break or another character that headers must not have. Remove it")
+        return self

@@ -15,6 +15,7 @@ from nemo_gym.config.interpolation import Resolver
 from nemo_gym.config.models import Origin
 from nemo_gym.config.overrides import Override, apply_override, parse_override
 from nemo_gym.config.reading import read_yaml, shown
+from nemo_gym.config.removed import removed_path
 from nemo_gym.config.settings import DUMMY_MODEL, MODEL_TIER, POLICY_MODEL, SERVER_TYPES
 from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest
 from nemo_gym.config.tree import Key, Node, merge, node_of, walk
@@ -115,10 +116,16 @@ def _config_paths_among(overrides: Sequence[Override]) -> list[Node]:
             continue
         if override.value is None or len(override.path) > 1:
             raise OverrideError(
-                f"'{override.word}': config_paths must be set as a whole: '+config_paths=[a.yaml,b.yaml]'."
+                f"'{override.word}': config_paths must be set as a whole: --config a.yaml --config b.yaml."
             )
         found.append(override.value)
     return found
+
+
+def _is_misspelt_config_paths(key: str) -> bool:
+    # A name such as `my_config_paths` is a variable for `+config_paths=${my_config_paths}`.
+    is_variable = re.search(rf"(^|_){CONFIG_PATHS}(_|$)", key)
+    return not is_variable and closest(CONFIG_PATHS, [key], CERTAINLY_MEANT) is not None
 
 
 def _items(node: Node) -> list[Node]:
@@ -229,7 +236,7 @@ class _Files:
         if CONFIG_PATHS in tree.mapping:
             return self.items(tree.mapping[CONFIG_PATHS])
         for key, node in tree.mapping.items():
-            if isinstance(node.value, list) and closest(CONFIG_PATHS, [str(key)], CERTAINLY_MEANT):
+            if isinstance(node.value, list) and _is_misspelt_config_paths(str(key)):
                 raise MalformedConfigPathsError(f"{node.origin}: nothing reads {key}. Did you mean '{CONFIG_PATHS}'?")
         return []
 
@@ -291,7 +298,8 @@ def _find_config(item: Node, text: str, near: Path | None) -> Path:
         )
     searched = ", ".join(str(place) for place in places)
     raise ConfigPathNotFoundError(
-        f"{item.origin}: the file {text} does not exist (looked for {searched}).{_similar_file(relative, roots)}"
+        f"{item.origin}: the file {text} does not exist (looked for {searched})."
+        f"{removed_path(relative) or _similar_file(relative, roots)}"
     )
 
 

@@ -13,6 +13,13 @@ from nemo_gym.config.hosts import is_any_address, is_loopback, is_of_this_machin
 TLS_KEY = "tls"
 SYSTEM = "system"
 """The value of `ca` that means the authorities that the operating system trusts."""
+STRICT_FAULTS = range(79, 94)
+"""OpenSSL's codes for certificates that lack extensions, which Python rejects since 3.13."""
+STRICT_ADVICE = (
+    "Python 3.13 and newer require critical basicConstraints and keyUsage with keyCertSign in an authority's "
+    "certificate, and authorityKeyIdentifier in those that it issues. Issue both again with these extensions"
+)
+"""Advice for the user of such a certificate."""
 
 
 class TlsBlock(BaseModel):

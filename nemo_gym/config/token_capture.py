@@ -69,7 +69,7 @@ class TokenCaptureConfig(BaseModel):
         # Do not validate the block again, because it was checked when the configuration was loaded.
         fields: dict[str, Any] = {str(key): value for key, value in block.items()}
         if fields.get("dir") is not None:
-            fields["dir"] = Path(str(fields["dir"]))
+            fields["dir"] = Path(str(fields["dir"])).expanduser()
         return cls.model_construct(**fields)
 
 

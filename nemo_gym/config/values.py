@@ -44,7 +44,7 @@ class _Reader:
     def _fail(self, problem: str) -> NoReturn:
         raise OverrideError(
             f"'{self._word}': {problem}. Write lists as [a,b] and mappings as {{a: 1, b: 2}}. Quote text with special "
-            "characters inside the shell's quotes: '+key=\"[any] text\"'."
+            "characters inside the shell's quotes: '\"[any] text\"'."
         )
 
     def _peek(self) -> str:

@@ -1,6 +1,14 @@
-"""Nouns with their number or article, for messages."""
+"""Numbers, and nouns with their number or article, for messages and tables."""
 
 from __future__ import annotations
+
+LONGEST_DIGITS = 1e15
+"""The value from which numbers are shown with an exponent, because a float has no more exact digits."""
+
+
+def decimal(value: float, places: int = 3) -> str:
+    """Return `1,234.500` and so on, but `1e+308` instead of 309 digits."""
+    return f"{value:,.{places}f}" if abs(value) < LONGEST_DIGITS else f"{value:.4g}"
 
 
 def counted(number: int, noun: str) -> str:

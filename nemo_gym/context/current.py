@@ -47,6 +47,9 @@ class Wait:
 
     __slots__ = ("_recorded", "trouble", "what")
 
+    server: str | None = None
+    """The server of the run that is being waited for, if any."""
+
     def __init__(self, what: str) -> None:
         self.what = what
         self.trouble = ""

@@ -13,6 +13,10 @@ from nemo_gym.context.current import Work, begin_work, current_work, end_work
 
 CLOCK_SLACK_S = 0.005
 """Seconds by which a timer may fire too early."""
+LATE_CLEANUP_S = 0.05
+"""Seconds for which clean-up is awaited after the deadline."""
+_cleaning: set[asyncio.Future[None]] = set()
+"""The running clean-up, because the event loop itself does not keep tasks alive."""
 GRACE_S = 5.0
 """Seconds that clean-up may take, such as the deletion of a session."""
 
@@ -55,13 +59,30 @@ def grace_period(seconds: float = GRACE_S) -> Iterator[None]:
 
 
 async def to_the_end(cleanup: Coroutine[object, object, None]) -> None:
-    """Await a coroutine that cleans up, even if this task is cancelled, for example at the rollout's deadline."""
+    """Await a coroutine that cleans up, even if this task is cancelled, for example at the rollout's deadline.
+
+    After the deadline, await it only briefly, and let it end in the background. Otherwise the caller times out, too,
+    and blames this server, although this server waited for another.
+    """
     cleaning = asyncio.ensure_future(cleanup)
+    _cleaning.add(cleaning)
+    cleaning.add_done_callback(_cleaned)
+    left_s = time_left_s()
+    if left_s is not None and left_s <= CLOCK_SLACK_S:
+        await asyncio.wait({cleaning}, timeout=LATE_CLEANUP_S)
+        return
     try:
         await asyncio.shield(cleaning)
     except asyncio.CancelledError:
         await cleaning
         raise
+
+
+def _cleaned(cleaning: asyncio.Future[None]) -> None:
+    _cleaning.discard(cleaning)
+    if not cleaning.cancelled():
+        # Retrieve the error, because asyncio would log it if it is not awaited after the deadline.
+        cleaning.exception()
 
 
 def time_left_for_callee(left_s: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import re
 import statistics
@@ -25,18 +26,22 @@ from nemo_gym.contract.environment import Environment, Oracle, Solution, own_con
 from nemo_gym.contract.hooks import misspelled_hooks
 from nemo_gym.contract.play import Played, act, grade, grade_alone, play
 from nemo_gym.contract.tasks import Task, named_tools
+from nemo_gym.contract.watching import TIMEOUT_S, Late, OnStep, Watch
 from nemo_gym.errors import NemoGymError, SignatureError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
 from nemo_gym.schemas.row import PARAMS_KEY
-from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.base import SimpleServer, folder_of
 from nemo_gym.servers.name_clashes import listed_tools
 from nemo_gym.testing import call, reply, rollout, serving
+from nemo_gym.web.blocking import CURE, Block
 from nemo_gym.web.failures import fault_in
 
 EXAMPLES = 5
 VERIFY_LIMIT_S = 10.0
 """The maximum time in seconds to grade any answer. Slow grading delays all other rollouts."""
+BLOCK_LIMIT_S = 1.0
+"""The maximum time in seconds for which a handler may block the event loop."""
 PARALLEL_ROWS = 16
 SHOWN = 3
 WITHOUT_AGENT = "resources_only.yaml"
@@ -67,6 +72,8 @@ class Checkup:
     slow: list[tuple[float, str]] = field(default_factory=list)
     """Grading times above the limit, each with the name of the graded answer."""
     repeating: asyncio.Lock = field(default_factory=asyncio.Lock)
+    watch: Watch | None = None
+    """What was seen of the environment's code; None if it is not watched."""
 
     async def play(self, server: SimpleServer, row: JsonObject, items: Solution) -> Played:
         """Play an attempt and record its grading time."""
@@ -153,7 +160,8 @@ async def _ready_to_publish(checkup: Checkup) -> str:
     if not found:
         problems.append(f"{tests}: no test found")
     if (count := len(checkup.environment.rows)) != EXAMPLES:
-        problems.append(f"expected {EXAMPLES} example rows, found {count}")
+        more = ". Move the others to a dataset of type train or validation" if count > EXAMPLES else ""
+        problems.append(f"expected {EXAMPLES} example rows, found {count}{more}")
     _raise_for(problems)
     return f"{counted(len(found), 'test file')}, {EXAMPLES} example rows"
 
@@ -277,8 +285,12 @@ async def _odd_answers_are_graded(checkup: Checkup) -> str:
     async with checkup.server() as server:
         tools = _tools_of(server, checkup.environment.rows)
         answers = odd_answers(tools)
+        blocks = [] if checkup.watch is None else checkup.watch.blocks
+        before = len(blocks)
         for name, answer in answers.items():
             await _is_graded_for_each_row(checkup, server, name, answer)
+        # Forget the blocks, because grading a huge answer may take longer than handling an ordinary call.
+        del blocks[before:]
         calls = await _odd_calls_are_answered(checkup, server, tools)
     return f"{len(answers)} kinds" + (f", {counted(calls, 'odd call')}" if calls else "")
 
@@ -307,6 +319,8 @@ async def _odd_calls_are_answered(checkup: Checkup, server: SimpleServer, tools:
     for number, row in enumerate(checkup.environment.rows, start=1):
         async with rollout(server, **row) as attempt:
             for each in calls:
+                # Calls in this process may never pause, and many quick ones would look like one that blocks.
+                await asyncio.sleep(0)
                 try:
                     await attempt.send(each)
                 except Exception as error:
@@ -333,6 +347,21 @@ async def _verify_is_quick(checkup: Checkup) -> str:
     return f"{middle * 1000:.1f} ms, {worst * 1000:.0f} ms at worst"
 
 
+async def _nothing_blocks(checkup: Checkup) -> str:
+    if checkup.watch is None:
+        raise Broken("the code was not watched")
+    # Delete objects in cycles, because a forgotten call is noticed when it is deleted.
+    gc.collect()
+    problems = [f"{call}, but does not await it. Write await before it" for call in checkup.watch.forgotten]
+    longest: dict[str, Block] = {}
+    for block in sorted(checkup.watch.blocks, key=lambda block: block.seconds):
+        longest[block.path] = block
+    slow = [block for path, block in longest.items() if path and block.seconds >= BLOCK_LIMIT_S]
+    problems += [f"{block.described(checkup.environment.name)}. {CURE}" for block in slow]
+    _raise_for(problems)
+    return f"each held the event loop for less than {BLOCK_LIMIT_S:g} s"
+
+
 PUBLISHING = "README, tests and examples are there"
 """The name of the check that is skipped if a folder will not be published."""
 CHECKS: dict[str, Check] = {
@@ -346,29 +375,47 @@ CHECKS: dict[str, Check] = {
     "two rollouts do not see each other": _sessions_are_apart,
     "odd answers are graded": _odd_answers_are_graded,
     "grading is quick": _verify_is_quick,
+    "no handler blocks or forgets an await": _nothing_blocks,
 }
 
 
 async def check_environment(
-    environment: Environment, tasks: Sequence[Task] = (), *, for_publishing: bool = True
+    environment: Environment,
+    tasks: Sequence[Task] = (),
+    *,
+    for_publishing: bool = True,
+    timeout_s: float = TIMEOUT_S,
+    on_step: OnStep | None = None,
+    on_stuck: OnStep | None = None,
 ) -> list[Finding]:
     """Run all checks on the example rows and on these further tasks. If a check fails, run the others anyway.
 
-    If `for_publishing` is false, skip the check for the parts that only a published folder needs.
+    If `for_publishing` is false, skip the check for the parts that only a published folder needs. `on_step` is called
+    twice a second with the progress. After a check that exceeds `timeout_s`, no other check is run. If the code even
+    ignores the interruption, `on_stuck` is called.
     """
     examples = [Task(f"row {number}", row) for number, row in enumerate(environment.rows, start=1)]
-    checkup = Checkup(environment, [*examples, *tasks])
-    findings = []
+    folders = [environment.folder, folder_of(environment.server_class)]
+    watch = Watch([each for each in folders if each is not None], timeout_s, on_step, on_stuck)
+    checkup = Checkup(environment, [*examples, *tasks], watch=watch)
+    checks = {promise: check for promise, check in CHECKS.items() if for_publishing or promise != PUBLISHING}
+    findings: list[Finding] = []
     first: dict[str, str] = {}
-    for promise, check in CHECKS.items():
-        if promise == PUBLISHING and not for_publishing:
-            continue
-        try:
-            findings.append(Finding(promise, True, await check(checkup)))
-        except Exception as error:  # noqa: BLE001 - any error of an author's code is a finding
-            fault = _fault(environment, error)
-            same = first.setdefault(fault, promise)
-            findings.append(Finding(promise, False, fault if same == promise else f"the same error as in '{same}'"))
+    late = ""
+    with watch.watching():
+        for number, (promise, check) in enumerate(checks.items(), start=1):
+            if late:
+                findings.append(Finding(promise, False, f"not checked, because '{late}' took too long"))
+                continue
+            try:
+                detail = await watch.limited(check(checkup), promise, number, len(checks))
+                findings.append(Finding(promise, True, detail))
+            except Exception as error:  # noqa: BLE001 - any error of an author's code is a finding
+                late = promise if isinstance(error, Late) else ""
+                fault = _fault(environment, error)
+                same = first.setdefault(fault, promise)
+                shown = fault if same == promise else f"the same error as in '{same}'"
+                findings.append(Finding(promise, False, shown))
     return findings
 
 

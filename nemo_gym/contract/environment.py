@@ -26,6 +26,7 @@ from nemo_gym.data.media import with_media, with_media_dir
 from nemo_gym.data.prompts import load_prompt_config, with_prompt
 from nemo_gym.errors import DataError, LaunchError, ServerRefNotFoundError, UserError
 from nemo_gym.jsonl import JsonObject, read_lines
+from nemo_gym.launcher.requirements import Requirements, how_to_meet
 from nemo_gym.paths import find
 from nemo_gym.process.serve import complete_server_class, load_module, typed_config
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall
@@ -127,9 +128,8 @@ class Environment:
 def open_environment(folder: Path, overrides: Sequence[str] = ()) -> Iterator[Environment]:
     """Open the environment of a folder. Its modules can be imported until the `with` block ends.
 
-    `overrides` are command-line arguments: `++name.resources_servers.….key=value` changes the config, and
-    `+config_paths=[…]` selects another config. Raise `ConfigError`, `LaunchError` or `DataError` if the environment
-    cannot be opened.
+    `overrides` change the config, or select another one with the key `config_paths`. Raise `ConfigError`,
+    `LaunchError` or `DataError` if the environment cannot be opened.
     """
     run = _load(folder, overrides)
     with open_server(run, own_servers(run, folder)[0], folder, overrides) as environment:
@@ -183,7 +183,7 @@ def open_server(
     try:
         settings = ProcessSettings.of(run, server, cookie_secret="unused: nothing is served")
         with importing(folder):
-            server_class = complete_server_class(load_module(settings), settings)
+            server_class = _server_class(settings)
             oracle = _oracle_of(folder) or _oracle_of(server.folder)
         typed_config(server_class, settings)
         rows = tuple(example_rows(run, server.name))
@@ -197,6 +197,18 @@ def open_server(
         sys.path[:] = search_path
 
 
+def _server_class(settings: ProcessSettings) -> type[SimpleServer]:
+    """Import a server's class. If a package is missing that the folder requires, the error says how to install it."""
+    try:
+        return complete_server_class(load_module(settings), settings)
+    except LaunchError as error:
+        if isinstance(error.__cause__, ModuleNotFoundError) and (
+            unmet := Requirements.of_folder(settings.folder).unmet()
+        ):
+            raise LaunchError(f"{settings.name}: {how_to_meet(unmet)}") from error
+        raise
+
+
 def _models_in_checks(run: RunConfig, server: ServerConfig) -> Iterator[Callable[[], SimpleServer]]:
     """Yield functions that create the model servers with `used_in_checks` to which this server refers."""
     for referred in called_by(server, run):
@@ -204,7 +216,7 @@ def _models_in_checks(run: RunConfig, server: ServerConfig) -> Iterator[Callable
             check_variables([referred])
             settings = ProcessSettings.of(run, referred, cookie_secret="unused: nothing is served")
             with importing(referred.folder):
-                server_class = complete_server_class(load_module(settings), settings)
+                server_class = _server_class(settings)
             yield partial(connected_server, server_class, {"name": referred.name, **referred.settings})
 
 
@@ -216,7 +228,7 @@ def _load(folder: Path, overrides: Sequence[str]) -> RunConfig:
         return load([config, *_model_for([config])], overrides, require_servers=True, needs_variables=False)
     except ServerRefNotFoundError as error:
         raise ServerRefNotFoundError(
-            f"{error} If another file defines it, pass '+config_paths=[{shown(config)},FILE]'."
+            f"{error} If another file defines it, pass --config {shown(config)} --config FILE."
         ) from error
 
 

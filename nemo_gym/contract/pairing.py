@@ -99,7 +99,7 @@ def _misfits(environment: Environment, server: ServerConfig, agent: ServerConfig
     if is_hidden and (tools := tools_of(environment.server(), environment.rows)):
         yield (
             f"it reaches tools over MCP only, and {server.name} does not expose {', '.join(sorted(tools))} over MCP. "
-            f"Set ++{server.name}.resources_servers.{server.implementation}.expose_tools_over_mcp=true."
+            f"Set --{server.name}.resources_servers.{server.implementation}.expose_tools_over_mcp true."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -54,6 +55,8 @@ async def act(attempt: Attempt, items: Solution) -> Response:
     for item in response.output:
         output.append(item)
         if isinstance(item, FunctionToolCall):
+            # A call in this process may never pause, and many quick ones would look like one that blocks.
+            await asyncio.sleep(0)
             answer = await attempt.send(item)
             output.append(FunctionCallOutput(call_id=item.call_id, output=answer))
     return response.model_copy(update={"output": output})

@@ -126,9 +126,28 @@ def benchmarks_of(run: RunConfig) -> list[BenchmarkConfig]:
     if not found:
         raise DataError(
             "no agent of this configuration has a dataset with type: benchmark. Choose a benchmark with --benchmark "
-            f"or +config_paths=[…]. Available: {', '.join(benchmark_files())}."
+            f"or --config. Available: {', '.join(benchmark_files())}."
         )
     return found
+
+
+def check_prepared(run: RunConfig) -> None:
+    """Raise `DataError` if a server's setting names data that the preparation of a benchmark would create."""
+    for server in run.servers.values():
+        for key, value in server.settings.items():
+            parts = Path(value).parts if isinstance(value, str) else ()
+            if parts[:1] != (BENCHMARKS,) or parts[2:3] != ("data",) or paths.find(value) is not None:
+                continue
+            if (named := "/".join(parts[1:2])) in benchmark_files():
+                origin = server.origins.get(key) or server.origins[""]
+                raise DataError(
+                    f"{origin}: {server.name}.{key}: '{value}' does not exist, because the data of this benchmark is "
+                    f"not prepared. Create it with: {command_to_prepare(named)}"
+                )
+
+
+def command_to_prepare(name: str) -> str:
+    return f"ng eval prepare --benchmark {name}"
 
 
 def benchmark_of(agent: ServerConfig, dataset: DatasetConfig) -> BenchmarkConfig:

@@ -22,6 +22,8 @@ from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.probe import resolves
 from nemo_gym.http.redirects import client_of
 from nemo_gym.http.retries import seconds_of_retry_after
+from nemo_gym.http.tls import cause_of
+from nemo_gym.text import visible
 
 CONNECT_S, SILENCE_S, LONGEST_S = 10.0, 60.0, 6 * 3600.0
 """Timeouts in seconds: to connect, between two chunks of a file, and for the whole file."""
@@ -85,7 +87,8 @@ def _persistently(once: Callable[[], Downloaded], url: str, otherwise: str, back
         try:
             return once()
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-            raise DataError(f"{url}: no connection to {urlsplit(url).netloc} ({error}). {otherwise}") from error
+            host = urlsplit(url).netloc
+            raise DataError(f"{url}: no connection to {host} ({cause_of(error)}). {otherwise}") from error
         except _Failed as error:
             asked_s = error.retry_after_s or 0.0
             if tries == TRIES or asked_s > backoff.longest_s:
@@ -174,9 +177,10 @@ def _progress(url: str, total: int) -> Iterator[Callable[[int], object]]:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), DownloadColumn(), TransferSpeedColumn())
+    name = TextColumn("{task.description}", markup=False)
+    columns = (name, BarColumn(bar_width=None), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=Console(file=sys.stderr)) as bar:
-        task = bar.add_task(urlsplit(url).path.rpartition("/")[2], total=total or None)
+        task = bar.add_task(visible(urlsplit(url).path.rpartition("/")[2]), total=total or None)
 
         def update(size: int) -> None:
             bar.update(task, completed=size)

@@ -23,8 +23,8 @@ def check_examples(folder: Path) -> None:
     data = folder / "data"
     make_metrics = f"python -m nemo_gym.data.examples {folder}"
     make_rollouts = (
-        f'ng_e2e_collect_rollouts "+config_paths=[{_config_of(folder)},<the YAML of a model>]" +split=example '
-        f"+num_repeats=1 +overwrite=true +output_jsonl_fpath={data / 'example_rollouts.jsonl'}"
+        f"ng eval run --config {_config_of(folder)} --model-type <a model server> --split example --num-repeats 1 "
+        f"--overwrite --output {data / 'example_rollouts.jsonl'}"
     )
     problems = [
         *_problems_of_rows(data / "example.jsonl", "Write five tasks, one JSON object per line."),
@@ -57,6 +57,8 @@ def _problems_of_rows(path: Path, advice: str) -> list[str]:
         count = sum(1 for _ in read_rows(path))
     except DataError as error:
         return [str(error)]
+    if count > EXAMPLES:
+        advice = "Move the others to a dataset of type train or validation."
     return [] if count == EXAMPLES else [f"{path}: expected {EXAMPLES} lines, found {count}. {advice}"]
 
 

@@ -14,6 +14,8 @@ from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, read_lines
 from nemo_gym.schemas.row import AGENT_REF_KEY, Row
 
+BENCHMARK = "benchmark"
+
 
 class AgentDataset(NamedTuple):
     """A dataset of an agent, and the path of its file."""
@@ -34,6 +36,14 @@ def file_of(agent: ServerConfig, dataset: DatasetConfig) -> Path:
 
 PathOf = Callable[[ServerConfig, DatasetConfig], Path]
 """A function that returns the path of a dataset's file, or raises `DataError` if it is missing."""
+
+
+def split_of(run: RunConfig) -> str:
+    """Return the split of a run that does not name one: benchmark, or else the only type of datasets with rows."""
+    datasets = [each for agent in run.servers_of("responses_api_agents") for each in agent.datasets]
+    with_rows = {each.type for each in datasets if paths.find(each.jsonl_fpath, Path.is_file)}
+    has_benchmark = any(each.type == BENCHMARK for each in datasets)
+    return BENCHMARK if has_benchmark or len(with_rows) != 1 else with_rows.pop()
 
 
 def datasets_of_split(run: RunConfig, split: str, path_of: PathOf = file_of) -> list[AgentDataset]:

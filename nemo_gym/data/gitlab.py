@@ -13,6 +13,7 @@ import httpx
 from nemo_gym.config.masking import mask_text
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.http.redirects import client_of
+from nemo_gym.http.tls import cause_of
 
 URL_KEY, TOKEN_KEY, TRACKING_KEY = "gitlab_url", "gitlab_token", "mlflow_tracking_uri"
 API = "/api/v"
@@ -123,4 +124,4 @@ def _failing_as(what: str) -> Iterator[None]:
             f"{what}: {error.request.method} {error.request.url} returned {error.response.status_code}: {body}"
         ) from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise DataError(f"{what}: request failed ({error}). Check {URL_KEY}.") from error
+        raise DataError(f"{what}: request failed ({cause_of(error)}). Check {URL_KEY}.") from error

@@ -20,14 +20,14 @@ class _Package(_Settings):
 
 
 class UploadToGitLab(_Package):
-    """Parameters of `ng_upload_dataset_to_gitlab`."""
+    """Parameters of `ng dataset upload --storage gitlab`."""
 
     input_jsonl_fpath: Path
     """The local file to upload."""
 
 
 class DownloadFromGitLab(_Package):
-    """Parameters of `ng_download_dataset_from_gitlab`."""
+    """Parameters of `ng dataset download --storage gitlab`."""
 
     artifact_fpath: str
     """The name of the file in the package."""
@@ -36,14 +36,14 @@ class DownloadFromGitLab(_Package):
 
 
 class DeleteFromGitLab(_Settings):
-    """Parameters of `ng_delete_dataset_from_gitlab`."""
+    """Parameters of `ng dataset rm`."""
 
     dataset_name: str
     """The name of the GitLab package. All its versions are deleted."""
 
 
 class MigrateToHuggingFace(_Settings):
-    """Parameters of `ng_gitlab_to_hf_dataset`, which publishes a file and then deletes its package from GitLab."""
+    """Parameters of `ng dataset migrate`, which publishes a file and then deletes its package from GitLab."""
 
     hf_token: str
     """A token with write access. Keep it in env.yaml."""
@@ -74,16 +74,16 @@ class MigrateToHuggingFace(_Settings):
 
 
 class UploadToHuggingFace(MigrateToHuggingFace):
-    """Parameters of `ng_upload_dataset_to_hf`."""
+    """Parameters of `ng dataset upload`."""
 
     delete_from_gitlab: bool = False
     """Delete the package with this dataset_name from GitLab after the upload."""
     storage: Literal["hf"] = "hf"
-    """The target hub. `--storage gitlab` runs `ng_upload_dataset_to_gitlab` instead."""
+    """The target hub. `--storage gitlab` runs `ng dataset upload --storage gitlab` instead."""
 
 
 class DownloadFromHuggingFace(_Settings):
-    """Parameters of `ng_download_dataset_from_hf`."""
+    """Parameters of `ng dataset download`."""
 
     repo_id: str
     """The dataset, as organization/name."""
@@ -98,7 +98,7 @@ class DownloadFromHuggingFace(_Settings):
     hf_token: str | None = None
     """A token, required if the dataset is not public."""
     storage: Literal["hf"] = "hf"
-    """The source hub. `--storage gitlab` runs `ng_download_dataset_from_gitlab` instead."""
+    """The source hub. `--storage gitlab` runs `ng dataset download --storage gitlab` instead."""
 
     @model_validator(mode="after")
     def _one_of_each(self) -> Self:

@@ -54,7 +54,7 @@ def _source_on(dataset: DatasetConfig, hub: str | None) -> DatasetSource:
         return source
     hub = hub or "huggingface"
     other = dataset.source.type if dataset.source else None
-    advice = f"Add +data_source={other}." if other else f"Add source: {{type: {hub}, …}} to the dataset."
+    advice = f"Add --data-source {other}." if other else f"Add source: {{type: {hub}, …}} to the dataset."
     raise DataError(
         f"dataset '{dataset.name}': file '{dataset.jsonl_fpath}' not found, and the dataset does not name a "
         f"{hub} source. {advice}"

@@ -59,7 +59,7 @@ def download(
     with _failing_as(what):
         name = artifact or _files_of_splits(hub, repo_id, token).get(str(split))
     if name is None:
-        raise DataError(f"{what}: the dataset does not contain {split}.jsonl. Name the file: +artifact_fpath=…")
+        raise DataError(f"{what}: the dataset does not contain {split}.jsonl. Name the file: --artifact …")
     _fetch(hub, repo_id, name, output, token)
 
 
@@ -95,7 +95,7 @@ def download_splits(repo_id: str, folder: Path, *, token: str | None = None) -> 
     if not files:
         raise DataError(
             f"dataset '{repo_id}' contains none of {', '.join(f'{split}.jsonl' for split in SPLITS)}. Name the file: "
-            "+artifact_fpath=…"
+            "--artifact …"
         )
     outputs = {split: folder / f"{split}.jsonl" for split in files}
     for split, name in files.items():
@@ -124,7 +124,7 @@ def _name_in(config_path: str) -> str:
         "resources_servers"
     )
     if not servers:
-        raise DataError(f"{config_path}: no resources server found to name the dataset after. Add +dataset_name=…")
+        raise DataError(f"{config_path}: no resources server found to name the dataset after. Add --name …")
     domain = servers[0].settings.get("domain")
     return f"{domain}-{servers[0].name}" if domain else servers[0].name
 
@@ -164,7 +164,7 @@ def unreachable() -> str | None:
     """Return a description of the problem if the hub cannot be reached, or else None."""
     address = os.environ.get(ENDPOINT) or "https://huggingface.co"
     trouble = trouble_of(address, REACHABLE_S, path="")
-    reached = trouble in (None, Trouble.UNTRUSTED)
+    reached = trouble in (None, Trouble.UNTRUSTED, Trouble.INVALID)
     return None if reached else f"the hub at {address} cannot be reached ({trouble})"
 
 

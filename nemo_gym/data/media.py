@@ -16,6 +16,7 @@ from typing import NamedTuple
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError, InvalidTask
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.paths import resolved
 from nemo_gym.schemas.row import MEDIA_DIR_KEY, PARAMS_KEY
 
 LARGEST_BYTES = 20 * 1024 * 1024
@@ -50,6 +51,14 @@ _KINDS = {
     ),
     "audio_path": _Kind("input_audio", ("input_audio",), {".wav": "wav", ".mp3": "mp3"}, _audio),
 }
+_URLS = {
+    "image_url": "For a file, use image_path.",
+    "video_url": "Serve the file at an address, or embed it.",
+    "file_url": "For a file, put its content into file_data.",
+}
+"""The fields of parts that contain a URL, and the advice if one contains something else."""
+IS_URL = re.compile(r"(https?|data):", re.IGNORECASE)
+"""Matches an address that an endpoint can load."""
 _BEGINNINGS = {
     "png": rb"\x89PNG\r\n\x1a\n",
     "jpeg": rb"\xff\xd8\xff",
@@ -60,6 +69,7 @@ _BEGINNINGS = {
 }
 """A regular expression for the first bytes of the files of each format."""
 _LONGEST_BEGINNING = 12
+_LONGEST_SHOWN = 80
 
 
 def with_media_dir(row: JsonObject, folder: Path) -> JsonObject:
@@ -83,7 +93,8 @@ def with_media(row: JsonObject) -> JsonObject:
 def with_empty_media(row: JsonObject) -> JsonObject:
     """Do the same as `with_media`, but check the files without reading them in full, and insert empty content.
 
-    Also raise `DataError` for a part that has neither data nor a file, for example because of a misspelled key.
+    Also raise `DataError` for a part that has neither data nor a file, for example because of a misspelled key, and
+    for an address that is not a URL that an endpoint can load.
     """
     for place in _parts(row):
         _check_part(place)
@@ -93,6 +104,8 @@ def with_empty_media(row: JsonObject) -> JsonObject:
 def check_embedded(row: JsonObject, name: str) -> None:
     """Raise `InvalidTask` if a row names files, because rows that a program passes have no folder for relative paths.
 
+    Also raise it for an address that is not a URL that an endpoint can load.
+
     `name` is the row's name in the message.
     """
     if (place := next(_places(row), None)) is not None:
@@ -100,6 +113,9 @@ def check_embedded(row: JsonObject, name: str) -> None:
             f"{name}: {place} names a file. Pass rows with files through with_media(with_media_dir(row, folder)) of "
             "nemo_gym.data.media first."
         )
+    for part in _parts(row):
+        if problem := _url_problem(part):
+            raise InvalidTask(f"{name}: {problem}")
 
 
 def _converted(row: JsonObject, read: Callable[[Path], bytes]) -> JsonObject:
@@ -110,9 +126,9 @@ def _converted(row: JsonObject, read: Callable[[Path], bytes]) -> JsonObject:
     params = row[PARAMS_KEY]
     items = list(params["input"])
     for place in places:
-        content = [*items[place.item]["content"]]
-        content[place.part] = _converted_part(place, content[place.part], folder, read)
-        items[place.item] = {**items[place.item], "content": content}
+        parts = [*items[place.item][place.field]]
+        parts[place.part] = _converted_part(place, parts[place.part], folder, read)
+        items[place.item] = {**items[place.item], place.field: parts}
     sent = {**row, PARAMS_KEY: {**params, "input": items}}
     del sent[MEDIA_DIR_KEY]
     return sent
@@ -132,40 +148,44 @@ class _Part(NamedTuple):
     """A content part of a row."""
 
     item: int
+    field: str
+    """The field of the item: `content` of a message, or `output` of a tool."""
     number: int
     fields: JsonObject
 
     def __str__(self) -> str:
-        return f"{PARAMS_KEY}.input[{self.item}].content[{self.number}]"
+        return f"{PARAMS_KEY}.input[{self.item}].{self.field}[{self.number}]"
 
 
 class _Place(NamedTuple):
     """The position of a content part that names a file, and the file's path."""
 
     item: int
+    field: str
     part: int
     key: str
     path: object
 
     def __str__(self) -> str:
-        return f"{PARAMS_KEY}.input[{self.item}].content[{self.part}].{self.key}"
+        return f"{PARAMS_KEY}.input[{self.item}].{self.field}[{self.part}].{self.key}"
 
 
 def _parts(row: JsonObject) -> Iterator[_Part]:
     params = row.get(PARAMS_KEY)
     items = params.get("input") if isinstance(params, dict) else None
-    for item, message in enumerate(items if isinstance(items, list) else ()):
-        content = message.get("content") if isinstance(message, dict) else None
-        for number, part in enumerate(content if isinstance(content, list) else ()):
-            if isinstance(part, dict):
-                yield _Part(item, number, part)
+    for item, fields in enumerate(items if isinstance(items, list) else ()):
+        for field in ("content", "output") if isinstance(fields, dict) else ():
+            parts = fields.get(field)
+            for number, part in enumerate(parts if isinstance(parts, list) else ()):
+                if isinstance(part, dict):
+                    yield _Part(item, field, number, part)
 
 
 def _places(row: JsonObject) -> Iterator[_Place]:
-    for item, number, part in _parts(row):
+    for item, field, number, part in _parts(row):
         for key, kind in _KINDS.items():
             if key in part and part.get("type") == kind.part_type:
-                yield _Place(item, number, key, part[key])
+                yield _Place(item, field, number, key, part[key])
 
 
 def _check_part(part: _Part) -> None:
@@ -180,6 +200,19 @@ def _check_part(part: _Part) -> None:
         elif key not in part.fields and not has_data:
             wanted = " or ".join(f"'{name}'" for name in (key, *kind.data_keys))
             raise DataError(f"{part} is of type '{kind.part_type}', but has no {wanted}.{_close(key, part.fields)}")
+
+    if problem := _url_problem(part):
+        raise DataError(problem)
+
+
+def _url_problem(part: _Part) -> str | None:
+    for key, advice in _URLS.items():
+        given = part.fields.get(key)
+        url = given.get("url") if isinstance(given, dict) else given
+        # An endpoint that loads files would send those of its own machine, and others report no error.
+        if isinstance(url, str) and not IS_URL.match(url):
+            return f"{part}.{key} must begin with http:, https: or data:, found {url[:_LONGEST_SHOWN]!r}. {advice}"
+    return None
 
 
 def _close(key: str, fields: JsonObject) -> str:
@@ -208,7 +241,7 @@ def _file_of(place: _Place, folder: Path) -> Path:
         return _checked_file(place, path, folder)
     except DataError:
         raise
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(f"{place}: {path!r} cannot be read ({error}). Correct the path.") from error
 
 
@@ -216,7 +249,7 @@ def _checked_file(place: _Place, path: str, folder: Path) -> Path:
     formats = _KINDS[place.key].formats
     file = folder / path
     # Reject files outside the folder, because a malicious dataset must not send other files to an endpoint.
-    if Path(path).is_absolute() or not file.resolve().is_relative_to(folder.resolve()):
+    if Path(path).is_absolute() or not resolved(file).is_relative_to(resolved(folder)):
         leads_out = not Path(path).is_absolute() and ".." not in Path(path).parts
         advice = "Replace the link with a copy of its target." if leads_out else "Use a path relative to it."
         raise DataError(f"{place}: '{path}' is not in the dataset's folder {folder}. {advice}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from nemo_gym import paths
 from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig
 from nemo_gym.config.published import process_config, view_of
-from nemo_gym.data.benchmarks import benchmark_of
+from nemo_gym.data.benchmarks import benchmark_of, command_to_prepare
 from nemo_gym.data.gather import missing_file
 from nemo_gym.data.made import record_arguments, why_outdated
 from nemo_gym.data.permission import DownloadNeeded, may_download
@@ -17,7 +17,7 @@ from nemo_gym.data.script_process import run_script
 from nemo_gym.data.scripts import Script, log_of
 from nemo_gym.errors import DataError, UserError
 
-DOWNLOAD = "Add +should_download=true to download it."
+DOWNLOAD = "Add --download to download it."
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,11 @@ class Obtainer:
 
     def _obtained(self, agent: ServerConfig, dataset: DatasetConfig) -> Path:
         if dataset.type == "benchmark":
+            benchmark = benchmark_of(agent, dataset)
             if not self.may_download:
-                raise DownloadNeeded("Create it with ng_prepare_benchmark.")
+                raise DownloadNeeded(f"Create it with: {command_to_prepare(benchmark.name)}")
             self.notice(f"preparing benchmark '{dataset.name}' …")
-            return benchmark_of(agent, dataset).prepare()
+            return benchmark.prepare()
         if dataset.prepare_script and not dataset.source:
             return self._made(agent, dataset, dataset.prepare_script)
         # Import the module here, because it imports httpx, which is not needed if all files exist.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -18,7 +19,7 @@ from nemo_gym.data.made import was_made_with
 from nemo_gym.data.measures import contradictions, earlier_metrics
 from nemo_gym.data.media import with_empty_media, with_media, with_media_dir
 from nemo_gym.data.prompts import INPUT_AND_PROMPT, has_input
-from nemo_gym.data.rows import agent_ref_problem, check_depth
+from nemo_gym.data.rows import agent_ref_problem, check_depth, check_keys
 from nemo_gym.data.statistics import dataset_statistics, write_metrics
 from nemo_gym.data.task_data import problems_of_task_data, task_data_of_agents
 from nemo_gym.errors import DataError
@@ -29,10 +30,12 @@ from nemo_gym.schemas.row import AGENT_REF_KEY, PARAMS_KEY, Row
 
 TYPES_OF_MODE = {"train_preparation": ("train", "validation", "benchmark"), "example_validation": ("example",)}
 PROBLEMS_SHOWN = 10
+OWN_FILES = "datasets"
+"""The folder in the output folder with the files of each dataset, unless they are written next to the data."""
 
 
 class PreparationSettings(BaseModel):
-    """Parameters of `ng_prepare_data`."""
+    """Parameters of `ng dataset collate`."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
@@ -62,10 +65,17 @@ class Collated(NamedTuple):
 
 
 def prepare(
-    run: RunConfig, settings: PreparationSettings, path_of: PathOf, *, remade: Collection[Path] = ()
+    run: RunConfig,
+    settings: PreparationSettings,
+    path_of: PathOf,
+    *,
+    remade: Collection[Path] = (),
+    writes_next_to_data: bool = False,
 ) -> list[Collated]:
     """Check, measure and collate every dataset of the mode's types.
 
+    The metrics and the prepared rows of each dataset are written to `datasets/` in the output folder, or, with
+    `writes_next_to_data`, next to the dataset. Metrics that are next to a dataset must agree with it in both cases.
     `remade` contains the files that `path_of` has made again. Their earlier metrics are replaced without a comparison.
 
     If a file is missing, a row is invalid, or metrics contradict earlier ones, raise `DataError` before collating
@@ -78,10 +88,11 @@ def prepare(
         depth = min(depths.get(each.agent, DEEPEST_REQUEST) for each in own)
         own_kinds = [kinds[each.agent] for each in own if each.agent in kinds]
         _check_rows(path, own, own_kinds, run.agent_names, depth=depth)
-    _measure_all(datasets, overwrite=settings.overwrite_metrics_conflicts, remade=remade)
+    folder = None if writes_next_to_data else settings.output_dirpath / OWN_FILES
+    _measure_all(datasets, folder, overwrite=settings.overwrite_metrics_conflicts, remade=remade)
     for path in dict.fromkeys(each.path for each in datasets):
         own = [each for each in datasets if each.path == path]
-        write_rows(path.with_name(f"{path.stem}_prepare.jsonl"), map(with_media, rows_of(own, copies=True)))
+        write_rows(_own_file(path, "_prepare.jsonl", folder), map(with_media, rows_of(own, copies=True)))
     types = [type_ for type_ in TYPES_OF_MODE[settings.mode] if any(each.dataset.type == type_ for each in datasets)]
     return [
         _collate(type_, [each for each in datasets if each.dataset.type == type_], settings.output_dirpath)
@@ -146,6 +157,7 @@ def _check_rows(
         try:
             row = parse_row(raw, path, number)
             check_depth(raw, path, number, depth)
+            check_keys(raw, row, path, number)
             problem = _agent_problem(Row(row), agents) or _problem(
                 with_media_dir(row, path.parent), has_prompt=has_prompt
             )
@@ -195,23 +207,40 @@ def _problem(row: JsonObject, *, has_prompt: bool) -> str | None:
     return None
 
 
-def _measure_all(datasets: Sequence[AgentDataset], *, overwrite: bool, remade: Collection[Path]) -> None:
+def _own_file(path: Path, ending: str, folder: Path | None) -> Path:
+    """Return the path for a file about a dataset: next to it, or in `folder` at its path relative to the search roots.
+
+    The innermost root counts, because an installation may be inside the working folder.
+    """
+    next_to_data = path.with_name(f"{path.stem}{ending}")
+    if folder is None:
+        return next_to_data
+    absolute = Path(os.path.abspath(next_to_data))
+    roots = [root for root in (Path(absolute.anchor), *paths.search_roots()) if absolute.is_relative_to(root)]
+    return folder / absolute.relative_to(max(roots, key=lambda root: len(root.parts)))
+
+
+def _measure_all(
+    datasets: Sequence[AgentDataset], folder: Path | None, *, overwrite: bool, remade: Collection[Path]
+) -> None:
     problems: list[str] = []
     for path, dataset in {each.path: each.dataset for each in reversed(datasets)}.items():
         measured = dataset_statistics(read_rows(path))
-        target = path.with_name(f"{path.stem}_metrics.json")
-        conflict = path.with_name(f"{target.stem}_conflict.json")
+        target = _own_file(path, "_metrics.json", folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        conflict = target.with_name(f"{target.stem}_conflict.json")
+        earlier = target if target.is_file() else _own_file(path, "_metrics.json", None)
         written = {**dataset.model_dump(mode="json", exclude_defaults=True), **measured}
         whole = {**dataset.model_dump(mode="json"), **measured}
-        is_new = path in remade or _has_outdated_metrics(path, target, dataset)
-        if not (overwrite or is_new) and (found := list(contradictions(target, whole))):
+        is_new = path in remade or _has_outdated_metrics(path, earlier, dataset)
+        if not (overwrite or is_new) and (found := list(contradictions(earlier, whole))):
             write_metrics(conflict, written)
-            problems.append(f"{target}: {'; '.join(found)}. The current metrics are in {conflict}.")
+            problems.append(f"{earlier}: {'; '.join(found)}. The current metrics are in {conflict}.")
         else:
             write_metrics(target, written)
             conflict.unlink(missing_ok=True)
     if problems:
-        advice = "Correct the data, or accept the new metrics with +overwrite_metrics_conflicts=true."
+        advice = "Correct the data, or accept the new metrics with --overwrite-metrics-conflicts."
         raise DataError("\n".join([*problems, advice]))
 
 

@@ -13,8 +13,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from nemo_gym import paths
 from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest
 from nemo_gym.config.wording import counted
+from nemo_gym.data.media import IS_URL
 from nemo_gym.errors import ConfigPathNotFoundError, DataError
-from nemo_gym.jsonl import JsonObject, read_lines, read_rows, write_rows
+from nemo_gym.jsonl import JsonObject, OutputPath, read_lines, read_rows, write_rows
 from nemo_gym.schemas.row import PARAMS_KEY
 
 INPUT_AND_PROMPT = "prompt_config is set, but the row has responses_create_params.input. Remove one of them."
@@ -29,8 +30,10 @@ class PromptConfig(BaseModel):
     """The user message. `{field}` inserts a field of the row; `{{` and `}}` are literal braces."""
     system: str | None = None
     """A system message before the user message, with the same placeholders."""
+    image: str | None = None
+    """An image after the user's text, with the same placeholders: a path in the dataset's folder, or a URL."""
 
-    @field_validator("user", "system")
+    @field_validator("user", "system", "image")
     @classmethod
     def _has_only_named_fields(cls, template: str | None) -> str | None:
         try:
@@ -73,7 +76,8 @@ def _read_prompt(found: Path, changed_at: int) -> PromptConfig:
             for problem in error.errors()
         )
         raise DataError(
-            f"{found}: not a valid prompt: 'user' is required and 'system' is optional. Both are strings. {problems}."
+            f"{found}: not a valid prompt: 'user' is required, 'system' and 'image' are optional. All are strings. "
+            f"{problems}."
         ) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise DataError(f"{found}: not readable as UTF-8 YAML: {error}") from error
@@ -91,19 +95,29 @@ def _check_keys(content: dict[object, object], found: Path) -> None:
 load_prompt_config.cache_clear = _read_prompt.cache_clear  # type: ignore[attr-defined]
 
 
-def fill_prompt(cfg: PromptConfig, row: Mapping[str, object]) -> list[dict[str, str]]:
+def fill_prompt(cfg: PromptConfig, row: Mapping[str, object]) -> list[JsonObject]:
     """Return the prompt's messages for a row. Raise `KeyError` if the row lacks a field that the prompt uses."""
     parts = (("system", cfg.system), ("user", cfg.user))
     try:
-        return [
+        messages: list[JsonObject] = [
             {"role": role, "content": template.format_map(row)} for role, template in parts if template is not None
         ]
+        if cfg.image is not None:
+            messages[-1]["content"] = [
+                {"type": "input_text", "text": messages[-1]["content"]},
+                _image_part(cfg.image.format_map(row)),
+            ]
+        return messages
     except (IndexError, AttributeError, TypeError, ValueError) as error:
         raise KeyError(
             f"the prompt does not fit the row ({error}). The row has these fields: {', '.join(sorted(row))}"
         ) from error
     except KeyError as error:
         raise KeyError(f"the prompt uses {error}, but the row has only: {', '.join(sorted(row))}") from error
+
+
+def _image_part(place: str) -> JsonObject:
+    return {"type": "input_image", "image_url" if IS_URL.match(place) else "image_path": place}
 
 
 def apply_prompt_to_row(row: JsonObject, cfg: PromptConfig) -> JsonObject:
@@ -160,7 +174,7 @@ class MaterializePromptsConfig(BaseModel):
     """The rows, one JSON object per line, each without an input."""
     prompt_config: str
     """The prompt file."""
-    output_jsonl_fpath: Path
+    output_jsonl_fpath: OutputPath
     """The output file: the rows, each with the prompt's messages as its input."""
 
 

@@ -9,6 +9,8 @@ import urllib.error
 import urllib.request
 from http.client import HTTPException
 
+from nemo_gym.text import visible
+
 RETRY_S = 2.0
 TIMEOUT_S = 10.0
 
@@ -37,7 +39,7 @@ def wait_until_ready(url: str, timeout_s: float) -> str | None:
         if time.monotonic() >= deadline:
             return missing
         if missing != noted:
-            print(f"waiting for the run at {url}: {missing}", file=sys.stderr, flush=True)  # noqa: T201
+            print(visible(f"waiting for the run at {url}: {missing}"), file=sys.stderr, flush=True)  # noqa: T201
             noted = missing
         time.sleep(RETRY_S)
     return None
@@ -51,10 +53,8 @@ def main(words: list[str]) -> int:
     url, timeout_s = words[0].rstrip("/"), float(words[1])
     if (missing := wait_until_ready(url, timeout_s)) is None:
         return 0
-    print(  # noqa: T201
-        f"The run at {url} was not ready after {timeout_s:g} s: {missing}. Look at the logs of these servers.",
-        file=sys.stderr,
-    )
+    problem = f"The run at {url} was not ready after {timeout_s:g} s: {missing}. Look at the logs of these servers."
+    print(visible(problem), file=sys.stderr)  # noqa: T201
     return 1
 
 

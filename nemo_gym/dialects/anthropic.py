@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from nemo_gym.dialects.calls import UNREADABLE_ARGUMENTS, input_of_call
 from nemo_gym.dialects.chat import new_id
 from nemo_gym.dialects.chat_requests import reasoning_texts
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject, loads_exact
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas import anthropic
 from nemo_gym.schemas.items import (
     EasyInputMessage,
@@ -31,8 +32,6 @@ from nemo_gym.schemas.items import (
 )
 from nemo_gym.schemas.responses import Response, ResponseCreateParams, ResponseUsage
 
-UNREADABLE_ARGUMENTS = "unreadable_arguments"
-"""The only key of a tool's input if the model's arguments are not a JSON object."""
 TOOL_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 CONTENT_BLOCKS = (anthropic.TextBlock, anthropic.ImageBlock, anthropic.DocumentBlock)
 
@@ -217,15 +216,6 @@ def _texts(content: str | Sequence[InputPart]) -> list[str]:
         return [content]
     parts = [part for part in content if isinstance(part, (OutputText, OutputRefusal))]
     return [part.text if isinstance(part, OutputText) else part.refusal for part in parts]
-
-
-def input_of_call(arguments: str) -> JsonObject:
-    """Return a tool call's arguments as an object. If they are not a JSON object, keep their text under one key."""
-    try:
-        value = loads_exact(arguments or "{}")
-    except ValueError:
-        value = None
-    return value if isinstance(value, dict) else {UNREADABLE_ARGUMENTS: arguments}
 
 
 def _stop_reason(response: Response) -> anthropic.StopReason:

@@ -10,8 +10,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from nemo_gym.dialects.anthropic import items_of_message
 from nemo_gym.dialects.anthropic_requests import REDACTED_THINKING, THINKING
+from nemo_gym.dialects.calls import input_of_call, unique_ids
 from nemo_gym.dialects.chat import new_id
 from nemo_gym.dialects.chat_answers import ECHOED, usage_detail
+from nemo_gym.dialects.counts import are_known, count_of
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas import anthropic
@@ -56,10 +58,10 @@ def response_of_message(message: JsonObject, params: ResponseCreateParams) -> Re
     if isinstance(output[-1], (OutputMessage, FunctionToolCall)):
         output[-1].status = status
     return Response(
-        id=message.get("id") or new_id("resp"),
+        id=given if isinstance(given := message.get("id"), str) and given else new_id("resp"),
         object="response",
         created_at=int(time.time()),
-        model=message.get("model") or params.model or "",
+        model=str(message.get("model") or params.model or ""),
         output=output,
         status=status,
         incomplete_details=IncompleteDetails(reason=reason) if reason else None,
@@ -78,10 +80,28 @@ def _is_empty(block: anthropic.ContentBlock) -> bool:
 
 
 def _blocks(message: JsonObject) -> list[anthropic.ContentBlock]:
+    content = message.get("content")
     try:
-        return _CONTENT.validate_python(message.get("content"))
-    except ValidationError as error:
-        raise DataError(f"the endpoint's answer is not in the format of the Messages API: {error}") from error
+        return _CONTENT.validate_python(content)
+    except ValidationError:
+        given = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        return _CONTENT.validate_python([_repaired(block) for block in given] if isinstance(given, list) else given)
+
+
+def _repaired(block: object) -> object:
+    """Return a block with the fields that the Messages API requires, unless they are a part of the answer."""
+    if not isinstance(block, dict):
+        return block
+    given = block.get("input")
+    match block.get("type"):
+        case "tool_use":
+            (call_id,) = unique_ids([block.get("id")])
+            known = input_of_call(given) if isinstance(given, str) else {} if given is None else given
+            return {**block, "id": call_id, "input": known}
+        case "text" | "thinking" as kind:
+            signature = {"signature": str(block.get("signature") or "")} if kind == "thinking" else {}
+            return {name: "" if each is None else each for name, each in block.items()} | signature
+    return block
 
 
 def items_of_content(content: Iterable[anthropic.ContentBlock]) -> list[OutputItem]:
@@ -121,10 +141,14 @@ def _reasoning(text: str, seal: str) -> ReasoningItem:
 
 def usage_of_message(usage: JsonObject | None) -> ResponseUsage | None:
     """Convert token counts. Anthropic's `input_tokens` does not include cached tokens, so add them."""
-    if usage is None:
+    if not isinstance(usage, dict):
         return None
-    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-    fresh, read, written, output = (usage.get(name) or 0 for name in names)
+    fresh, output = (count_of(usage.get(name)) for name in ("input_tokens", "output_tokens"))
+    read, written = (
+        count_of(usage.get(name)) or 0 for name in ("cache_read_input_tokens", "cache_creation_input_tokens")
+    )
+    if fresh is None or output is None or not are_known(fresh + read + written, output):
+        return None
     return ResponseUsage(
         input_tokens=fresh + read + written,
         input_tokens_details={"cached_tokens": read, "cache_write_tokens": written},
@@ -136,5 +160,6 @@ def usage_of_message(usage: JsonObject | None) -> ResponseUsage | None:
 
 def joined(earlier: JsonObject, later: JsonObject) -> JsonObject:
     """Join a paused answer and its continuation. Concatenate their content and add their token counts."""
-    usage = sum_of_counts(earlier.get("usage"), later.get("usage"))
+    known = earlier.get("usage") and later.get("usage")
+    usage = sum_of_counts(earlier["usage"], later["usage"]) if known else None
     return {**later, "content": [*earlier["content"], *later["content"]], "usage": usage}

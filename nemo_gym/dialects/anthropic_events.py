@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import orjson
-
-from nemo_gym.dialects.anthropic import input_of_call
+from nemo_gym.dialects.calls import input_of_call
 from nemo_gym.errors import EndpointError
+from nemo_gym.http.model_replies import parsed, parsed_message, status_of
 from nemo_gym.jsonl import JsonObject
-
-STATUSES = {
-    "invalid_request_error": 400, "authentication_error": 401, "billing_error": 402, "permission_error": 403,
-    "not_found_error": 404, "request_too_large": 413, "rate_limit_error": 429, "api_error": 500, "timeout_error": 504,
-    "overloaded_error": 529,
-}  # fmt: skip
-"""The HTTP status of each error type. An error within a stream has a type, but no status of its own."""
 
 
 def message_of_events(text: bytes) -> JsonObject | None:
@@ -26,12 +18,12 @@ def message_of_events(text: bytes) -> JsonObject | None:
     (with the status of its type), a malformed event, or a stream that ends too early.
     """
     if text.lstrip()[:1] == b"{":
-        return _object(text)
+        return parsed_message(text)
     stream = _Stream()
     for event in _events(text):
         try:
             stream.add(event)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
             kind = event.get("type")
             raise EndpointError(f"sent an event {kind} that is not in the format of the Messages API") from error
     if not stream.message:
@@ -72,9 +64,11 @@ class _Stream:
                     self._complete(index)
             case "error":
                 error = event.get("error") or {}
-                kind = error.get("type", "api_error")
+                kind, message = error.get("type", "api_error"), error.get("message")
                 raise EndpointError(
-                    f"ended its stream of events with {kind}: {error.get('message')}", status=STATUSES.get(kind, 500)
+                    f"ended its stream of events with {kind}: {message}",
+                    status=status_of(error) or 500,
+                    body=str(message),
                 )
 
     def _extend(self, index: int, delta: JsonObject) -> None:
@@ -101,14 +95,6 @@ class _Stream:
 def _events(text: bytes) -> Iterator[JsonObject]:
     for block in text.replace(b"\r\n", b"\n").split(b"\n\n"):
         lines = [line.removeprefix(b"data:").strip() for line in block.split(b"\n") if line.startswith(b"data:")]
-        event = _object(b"\n".join(lines))
+        event = parsed(b"\n".join(lines))
         if event is not None:
             yield event
-
-
-def _object(text: bytes) -> JsonObject | None:
-    try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    return value if isinstance(value, dict) else None

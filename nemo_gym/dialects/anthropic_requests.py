@@ -13,6 +13,7 @@ import orjson
 from pydantic import TypeAdapter
 
 from nemo_gym.dialects.anthropic import TOOL_CHOICES, blocks_of_item
+from nemo_gym.dialects.sendable import with_clean_parameters
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import (
@@ -86,7 +87,8 @@ def _tool(tool: JsonObject, settings: MessageSettings) -> JsonObject:
             f"the request has a tool of type '{tool['type']}', which this model server does not support; use function "
             "tools, or name tools that run at Anthropic in extra_body"
         )
-    schema = {"type": "object", "properties": {}, **(tool.get("parameters") or {})}
+    parameters = with_clean_parameters(tool).get("parameters") or {}
+    schema = {"type": "object", "properties": {}, **parameters}
     strict = {"strict": True} if settings.strict_tools and tool.get("strict") else {}
     description = {"description": tool["description"]} if tool.get("description") else {}
     return {"name": tool["name"], **description, "input_schema": schema, **strict}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TypeGuard
 
 import orjson
 
 from nemo_gym.dialects.chat_parts import text_of_parts
+from nemo_gym.dialects.counts import is_count
 from nemo_gym.dialects.thinking import Thought, split_thinking, wrapped_in_think_tags
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
@@ -33,6 +33,8 @@ INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_
 REASONING_ALIASES = ("reasoning_output_tokens",)
 CACHED_ALIASES = ("cached_input_tokens", "cache_read_input_tokens")
 """Other names of the count of cached tokens. Some endpoints use one of them at the top level of `usage`."""
+OPAQUE, OPAQUE_REASONING = "extra_content", "reasoning_details"
+"""Fields with a provider's own state, such as Gemini's signatures. The next request must contain them unchanged."""
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 ECHOED = (
     "background", "conversation", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
@@ -80,10 +82,12 @@ def _echoed_tool(tool: JsonObject) -> WireModel:
 
 
 def usage_of_completion(usage: JsonObject | None) -> ResponseUsage | None:
-    """Convert the token counts of a completion. Return None if the endpoint did not report any."""
+    """Convert the token counts of a completion. Return None if the endpoint did not report both of them."""
     if usage is None:
         return None
-    read, written = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+    read, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    if not (is_count(read) and is_count(written) and read + written):
+        return None
     reasoning = usage_detail(usage, "completion_tokens_details", "reasoning_tokens", *REASONING_ALIASES)
     cache = {
         "cached_tokens": usage_detail(usage, "prompt_tokens_details", "cached_tokens", *CACHED_ALIASES),
@@ -102,15 +106,11 @@ def usage_of_completion(usage: JsonObject | None) -> ResponseUsage | None:
 def usage_detail(usage: object, group: str, name: str, *aliases: str) -> int | None:
     """Return the count `name` in a group of `usage`, or else its first alias at the top level, or else None."""
     counts = (_field(_field(usage, group), name), *(_field(usage, alias) for alias in aliases))
-    return next((count for count in counts if _is_count(count)), None)
+    return next((count for count in counts if is_count(count)), None)
 
 
 def _field(value: object, name: str) -> object:
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-
-
-def _is_count(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def items_of_message(
@@ -129,16 +129,17 @@ def items_of_message(
     reasoning, text = _reasoning_and_text(message, splits_reasoning)
     refusal, calls = message.get("refusal"), message.get("tool_calls") or []
     items: list[OutputItem] = []
-    if reasoning:
+    opaque = {OPAQUE_REASONING: details} if (details := message.get(OPAQUE_REASONING)) else {}
+    if reasoning or opaque:
         summary = [Summary(text=paragraph) for paragraph in reasoning]
-        items.append(ReasoningItem(id=new_id("rs"), summary=summary))
+        items.append(ReasoningItem(id=new_id("rs"), summary=summary, **opaque))
     if text or refusal or not (reasoning or calls):
         parts: list[OutputText | OutputRefusal] = []
         if text or not refusal:
             parts.append(OutputText(text=text, annotations=[], logprobs=_logprobs(logprobs)))
         if refusal:
             parts.append(OutputRefusal(refusal=refusal))
-        items.append(OutputMessage(id=new_id("msg"), content=parts))
+        items.append(OutputMessage(id=new_id("msg"), content=parts, **_opaque(message)))
     items += [_call(call, new_id) for call in calls]
     if keeps_tokens and all(message.get(name) is not None for name in REQUIRED_TOKEN_METADATA_FIELDS):
         items[-1] = _with_tokens(items[-1], message)
@@ -169,8 +170,17 @@ def _call(call: JsonObject, new_id: NewId) -> FunctionToolCall:
         arguments = orjson.dumps(arguments).decode()
     call_id = call.get("id") or new_id("call")
     return FunctionToolCall(
-        id=call_id, call_id=call_id, name=function.get("name") or "", arguments=arguments, status="completed"
+        id=call_id,
+        call_id=call_id,
+        name=function.get("name") or "",
+        arguments=arguments,
+        status="completed",
+        **_opaque(call),
     )
+
+
+def _opaque(part: JsonObject) -> JsonObject:
+    return {OPAQUE: part[OPAQUE]} if part.get(OPAQUE) else {}
 
 
 def _with_tokens(item: OutputItem, message: JsonObject) -> OutputItem:

@@ -27,6 +27,9 @@ def response_params(params: ChatCompletionCreateParams, *, new_id: NewId, keeps_
     choice = params.tool_choice
     if isinstance(choice, dict) and "function" in choice:
         choice = {"type": "function", "name": choice["function"]["name"]}
+    elif isinstance(choice, dict) and isinstance(allowed := choice.get("allowed_tools"), dict):
+        tools = [{"type": "function", "name": tool["function"]["name"]} for tool in allowed.get("tools") or []]
+        choice = {"type": "allowed_tools", "mode": allowed.get("mode") or "auto", "tools": tools}
     fields["tool_choice"] = choice
     return ResponseCreateParams(**{name: value for name, value in fields.items() if value is not None})
 

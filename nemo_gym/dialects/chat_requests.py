@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from nemo_gym.dialects.chat_answers import OPAQUE, OPAQUE_REASONING
 from nemo_gym.dialects.chat_parts import assistant_text, chat_parts, media_parts, refusals, tool_content
 from nemo_gym.dialects.thinking import wrapped_in_think_tags
 from nemo_gym.errors import DataError, UnsupportedContentError
@@ -23,7 +24,8 @@ from nemo_gym.schemas.items import (
 from nemo_gym.schemas.responses import ResponseCreateParams
 from nemo_gym.schemas.tokens import TOKEN_METADATA_FIELDS, TokenIDLogProbMixin
 
-SAME_NAME = ("service_tier", "store", "temperature", "top_p", "user")
+NOT_SUPPORTED = ("background", "conversation", "max_tool_calls", "previous_response_id", "prompt")
+SAME_NAME = ("prompt_cache_key", "safety_identifier", "service_tier", "store", "temperature", "top_p", "user")
 
 
 def chat_params(
@@ -39,6 +41,10 @@ def chat_params(
     The instructions and the first system and developer messages become one system message, because chat templates
     accept only one. Raise `DataError` for unsupported content: hosted tools and their items, files by URL.
     """
+    unsupported = [name for name in NOT_SUPPORTED if getattr(params, name)]
+    if unsupported or params.truncation == "auto":
+        names = ", ".join([*unsupported, *(["truncation"] if params.truncation == "auto" else [])])
+        raise DataError(f"the request sets {names}, which Chat Completions does not support. Leave it out.")
     if params.tool_choice == "required" and not params.tools:
         raise DataError("tool_choice is 'required', but the request has no tools. Add tools, or remove tool_choice.")
     items = _items(params)
@@ -107,10 +113,21 @@ def _tool_fields(params: ResponseCreateParams) -> JsonObject:
         choice = params.tool_choice
         if isinstance(choice, dict) and choice.get("type") == "function" and "name" in choice:
             choice = {"type": "function", "function": {"name": choice["name"]}}
+        elif isinstance(choice, dict) and choice.get("type") == "allowed_tools" and "allowed_tools" not in choice:
+            choice = {"type": "allowed_tools", "allowed_tools": _allowed(choice)}
         fields["tool_choice"] = choice
     if "parallel_tool_calls" in params.model_fields_set:
         fields["parallel_tool_calls"] = params.parallel_tool_calls
     return fields
+
+
+def _allowed(choice: JsonObject) -> JsonObject:
+    tools = [
+        {"type": "function", "function": {"name": tool["name"]}}
+        for tool in choice.get("tools") or []
+        if isinstance(tool, dict) and tool.get("type") == "function" and "name" in tool
+    ]
+    return {"mode": choice.get("mode") or "auto", "tools": tools}
 
 
 def _chat_tool(tool: JsonObject) -> JsonObject:
@@ -136,6 +153,8 @@ class _Turn:
     refusals: list[str] = field(default_factory=list)
     calls: list[JsonObject] = field(default_factory=list)
     tokens: JsonObject = field(default_factory=dict)
+    opaque: JsonObject = field(default_factory=dict)
+    """The provider's own state, which it needs back."""
 
     def ends_before(self, item: InputItem) -> bool:
         """Return whether this turn ends before the item, so that the item begins a new chat message.
@@ -149,24 +168,27 @@ class _Turn:
     def add(self, item: InputItem) -> None:
         if isinstance(item, ReasoningItem):
             self.reasoning += reasoning_texts(item)
+            self.opaque |= _opaque(item, OPAQUE_REASONING)
         elif isinstance(item, FunctionToolCall):
             function = {"name": item.name, "arguments": item.arguments}
-            self.calls.append({"id": item.call_id, "type": "function", "function": function})
+            self.calls.append({"id": item.call_id, "type": "function", "function": function, **_opaque(item, OPAQUE)})
         elif isinstance(item, (OutputMessage, EasyInputMessage)):
             self.texts.append(assistant_text(item.content))
             self.refusals += refusals(item.content)
+            self.opaque |= _opaque(item, OPAQUE)
         if isinstance(item, TokenIDLogProbMixin):
             self.tokens = {name: value for name in TOKEN_METADATA_FIELDS if (value := getattr(item, name)) is not None}
 
     def messages(self) -> list[JsonObject]:
         """Return a list with the chat message, or an empty list if there is only reasoning that is not kept."""
-        if not (self.texts or self.calls or (self.reasoning and self.keeps_reasoning)):
+        if not (self.texts or self.calls or self.opaque or (self.reasoning and self.keeps_reasoning)):
             return []
         message: JsonObject = {"role": "assistant", "content": self._content()}
         if self.refusals:
             message["refusal"] = "".join(self.refusals)
         if self.calls:
             message["tool_calls"] = self.calls
+        message |= self.opaque
         if self.keeps_tokens:
             message |= self.tokens
         return [message]
@@ -174,6 +196,12 @@ class _Turn:
     def _content(self) -> str | None:
         thinking = wrapped_in_think_tags(self.reasoning) if self.keeps_reasoning else ""
         return thinking + "".join(self.texts) or (None if self.calls else "")
+
+
+def _opaque(item: InputItem, name: str) -> JsonObject:
+    # Published classes of items may lack extra fields.
+    value = (item.model_extra or {}).get(name)
+    return {name: value} if value else {}
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS
 
 ANSWER_TOKENS = 1024
 """The maximum number of output tokens of a check, enough for a model that reasons before it answers."""
+CALLS_TOOLS = "calls tools"
 NUMBER = 7
 TOOL: JsonObject = {
     "type": "function",
@@ -102,7 +104,7 @@ async def _check_model(
         try:
             found.append(_finding_of_call(model, await _ask(client, model, asked, timeout_s)))
         except RolloutError as error:
-            found.append(Finding(model, "calls tools", False, str(error)))
+            found.append(Finding(model, CALLS_TOOLS, False, str(error)))
     return found
 
 
@@ -110,16 +112,38 @@ def _finding_of_call(model: str, answer: JsonObject) -> Finding:
     calls = [item for item in answer["output"] if item.get("type") == "function_call"]
     if not calls:
         advice = "Does the endpoint parse tool calls? vLLM needs --enable-auto-tool-choice and --tool-call-parser."
-        return Finding(model, "calls tools", False, f"answered in words instead of calling the tool. {advice}")
+        return Finding(model, CALLS_TOOLS, False, f"answered in words instead of calling the tool. {advice}")
     try:
         given = orjson.loads(calls[0]["arguments"])
     except orjson.JSONDecodeError:
-        return Finding(model, "calls tools", False, f"the arguments are not JSON: {calls[0]['arguments'][:80]!r}")
+        return Finding(model, CALLS_TOOLS, False, f"the arguments are not JSON: {calls[0]['arguments'][:80]!r}")
     is_right = calls[0]["name"] == TOOL["name"] and given == {"number": NUMBER}
     detail = f"called {calls[0]['name']}({calls[0]['arguments'][:80]})"
     return Finding(
-        model, "calls tools", True, detail if is_right else f"{detail}, but was asked for the number {NUMBER}"
+        model, CALLS_TOOLS, True, detail if is_right else f"{detail}, but was asked for the number {NUMBER}"
     )
+
+
+def with_own_tools(findings: Sequence[Finding], tried: Sequence[Tried], models: Mapping[str, str]) -> list[Finding]:
+    """Accept a model that failed to call the check's tool, if it called the environment's own tools in rollouts.
+
+    `models` has the model server of each agent.
+    """
+    calls: dict[str, Counter[str]] = {}
+    for each in tried:
+        output = (each.record.row.response or {}).get("output") or []
+        names = [str(item.get("name")) for item in output if item.get("type") == "function_call"]
+        calls.setdefault(models.get(each.agent, ""), Counter()).update(names)
+    return [
+        Finding(found.server, found.check, True, f"called {_counted(calls[found.server])} in its rollouts")
+        if found.check == CALLS_TOOLS and not found.is_good and calls.get(found.server)
+        else found
+        for found in findings
+    ]
+
+
+def _counted(calls: Counter[str]) -> str:
+    return ", ".join(f"{name} ({counted(count, 'time')})" for name, count in calls.most_common(3))
 
 
 def _finding_of_tokens(model: str, answer: JsonObject) -> Finding:

@@ -18,10 +18,9 @@ from nemo_gym.errors import DataError
 from nemo_gym.evaluation.agreement import Agreement, Pair, agreement
 from nemo_gym.evaluation.sheets import SheetRow, read_sheet
 from nemo_gym.evaluation.verdicts import WHOLE, choices_for, label_in, stratum_of, verdicts_of
-from nemo_gym.grading import strip_reasoning
 from nemo_gym.jsonl import JsonObject, read_lines
 from nemo_gym.schemas.responses import Response
-from nemo_gym.schemas.row import Row, TaskKey, check_whole
+from nemo_gym.schemas.row import Row, TaskKey
 
 ID, NOTES = "rollout", "notes"
 CRITERION = "label: "
@@ -79,7 +78,6 @@ def write_sample(job: SampleJob) -> Sample:
     places: dict[str, list[tuple[int, int]]] = {}
     names: dict[str, None] = {}
     for line in read_lines(job.rollouts):
-        check_whole(Row(line.row), job.rollouts, line.number)
         places.setdefault(stratum_of(line.row), []).append(
             (_key(line.row, job.rollouts, line.number).task, line.number)
         )
@@ -253,7 +251,7 @@ def _answer_of(rollout: JsonObject) -> str:
         raise DataError(
             f"rollout {Row(rollout).key}: the response is missing or not valid. Pass a file that a collection wrote."
         ) from error
-    return strip_reasoning(response.last_text)
+    return response.answer_text
 
 
 def _question_of(rollout: JsonObject) -> str:

@@ -8,7 +8,7 @@ from datetime import date
 from math import isfinite
 from typing import NamedTuple
 
-from nemo_gym.config.wording import counted
+from nemo_gym.config.wording import counted, decimal
 from nemo_gym.evaluation.comparison import Comparison, Estimate, Row
 from nemo_gym.evaluation.differences import POWER, Bounds
 from nemo_gym.evaluation.gates import ERROR, Decision
@@ -31,6 +31,8 @@ class Report:
     comparisons: Sequence[Comparison]
     setups: Sequence[Sequence[SetupDifference]]
     """For each comparison, the differences between the setups of its two runs."""
+    obstacles: Sequence[Sequence[str]]
+    """For each comparison, the reasons why no gate on it can hold. Empty without gates."""
     decisions: Sequence[Decision]
     waivers: Sequence[Waiver]
     today: date
@@ -47,8 +49,10 @@ class Report:
 
     @property
     def is_violated(self) -> bool:
-        """Whether a gate is violated or undecided, and has no valid waiver."""
-        return any(self.waiver_of(each) is None for each in self.decisions if each.verdict != "holds")
+        """Whether the runs cannot be compared, or a gate is violated or undecided and has no valid waiver."""
+        return any(self.obstacles) or any(
+            self.waiver_of(each) is None for each in self.decisions if each.verdict != "holds"
+        )
 
     def waiver_of(self, decision: Decision) -> Waiver | None:
         """Return the gate's first waiver that has not expired, or None."""
@@ -62,10 +66,11 @@ class Report:
                     "a": str(each.a.path),
                     "b": str(each.b.path),
                     "setup_differences": [difference._asdict() for difference in setup],
+                    "obstacles": list(obstacles),
                     "agents": [_pair_as_dict(pair) for pair in each.pairs],
                     "rows": [_row_as_dict(row) for row in each.rows],
                 }
-                for each, setup in zip(self.comparisons, self.setups, strict=True)
+                for each, setup, obstacles in zip(self.comparisons, self.setups, self.obstacles, strict=True)
             ],
             "gates": [self._decision_as_dict(each) for each in self.decisions],
             "gates_hold": not self.is_violated,
@@ -115,6 +120,9 @@ def sections(comparison: Comparison, letter: str) -> Iterator[Section]:
 
 def gate_lines(report: Report) -> Iterator[str]:
     """Yield a line per gate, and a last line with the joint confidence level of all decisions."""
+    for comparison, obstacles in zip(report.comparisons, report.obstacles, strict=True):
+        run = f" in {comparison.b.path}" if len(report.comparisons) > 1 else ""
+        yield from (f"✗ no gate{run} can hold: {reason}." for reason in obstacles)
     marks = {"holds": "✓", "violated": "✗", "undecided": "?"}
     for each in report.decisions:
         run = f" in {each.run}" if len(report.comparisons) > 1 else ""
@@ -219,7 +227,7 @@ def _failures(scores: AgentScores) -> str:
 
 
 def _plain(value: float) -> str:
-    return f"{value:,.3f}" if abs(value) < MANY_DIGITS_FROM else f"{value:,.1f}"
+    return decimal(value, 3 if abs(value) < MANY_DIGITS_FROM else 1)
 
 
 def _signed(value: float) -> str:

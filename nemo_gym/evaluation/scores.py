@@ -16,6 +16,7 @@ from nemo_gym.errors import DataError
 from nemo_gym.evaluation.arrays import Floats, Integers, np
 from nemo_gym.jsonl import Line, read_lines
 from nemo_gym.metrics import numbers_of
+from nemo_gym.metrics.binary import has_no_answer
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.schemas.row import TASK_INDEX_KEY, Row
 
@@ -59,6 +60,8 @@ class AgentScores:
     subsets: list[str]
     """The name of each task's subset, or an empty string if the task is not in any subset."""
     failed_by_cause: dict[str, int]
+    unanswered: int = 0
+    """The number of scored rollouts in which the verifier looked for an answer and found none."""
 
     @property
     def rollouts(self) -> int:
@@ -138,6 +141,7 @@ class _Columns:
     subset_of: dict[int, str] = field(default_factory=dict)
     failures: dict[tuple[int, int], str] = field(default_factory=dict)
     """The cause of the last failed attempt of each rollout."""
+    unanswered: int = 0
 
     def add(self, task: Hashable, row: Row, by: str | None) -> None:
         """Add a rollout. A rollout without a reward counts as failed."""
@@ -147,6 +151,7 @@ class _Columns:
         code, count = self._code(task, row, by), len(self.repeats)
         self.task_codes.append(code)
         self.repeats.append(self._repeat(row))
+        self.unanswered += has_no_answer(row.fields)
         for name, value in numbers_of(row).items():
             column = self.numbers.get(name)
             if column is None:
@@ -185,6 +190,7 @@ class _Columns:
             failed=np.bincount(failed_codes, minlength=tasks),
             subsets=[self.subset_of.get(code, NO_SUBSET) for code in range(tasks)],
             failed_by_cause=dict(Counter(failed.values())),
+            unanswered=self.unanswered,
         )
 
     def _check_unique(self, codes: Integers, path: Path, agent: str) -> None:

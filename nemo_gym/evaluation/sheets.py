@@ -6,6 +6,7 @@ import csv
 import datetime
 import importlib
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,15 @@ from nemo_gym.data.tables import long_csv_values
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_lines
 
+_MARKED_HEADER = re.compile(r"#\w+[,;\t]")
 DELIMITERS = (",", ";", "\t")
 """The supported delimiters. Spreadsheet programs use semicolons in countries with decimal commas."""
 LIST_SEPARATOR = "|"
 SUFFIXES = (".csv", ".tsv", ".xlsx", ".jsonl")
+
+
+class MissingColumn(DataError):
+    """The error for a column that a sheet does not have."""
 
 
 class SheetRow(NamedTuple):
@@ -38,13 +44,13 @@ class Sheet:
     rows: tuple[SheetRow, ...]
 
     def column(self, name: str) -> str:
-        """Find a column, ignoring case, and return its name in the header. Raise `DataError` if it is missing."""
+        """Find a column, ignoring case, and return its name in the header. Raise `MissingColumn` if it is missing."""
         if name in self.columns:
             return name
         alike = [column for column in self.columns if column.casefold() == name.strip().casefold()]
         if len(alike) == 1:
             return alike[0]
-        raise DataError(
+        raise MissingColumn(
             f"{self.path}: column '{name}' is missing.{did_you_mean_or_all(name, self.columns, 'columns')}"
         )
 
@@ -105,11 +111,22 @@ def _csv_records(path: Path) -> Iterator[list[str]]:
         ) from error
     try:
         with long_csv_values():
+            text = _without_comments(text)
             delimiter = max(DELIMITERS, key=lambda each: len(_first_record(text, each)))
             for record in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True):
                 yield [cell.strip() for cell in record]
     except csv.Error as error:
         raise DataError(f"{path}: not a CSV file ({error}). Check the double quotes.") from error
+
+
+def _without_comments(text: str) -> str:
+    """Empty the lines above the header that begin with `#`. A header such as `#id,question` stays."""
+    lines = text.splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        if line.strip() and not (line.startswith("#") and not _MARKED_HEADER.match(line)):
+            break
+        lines[number] = "\n"
+    return "".join(lines)
 
 
 def _first_record(text: str, delimiter: str) -> list[str]:

@@ -12,6 +12,7 @@ from nemo_gym.lazy import lazy_names
 if TYPE_CHECKING:
     from nemo_gym.grading.actions import actions_in as actions_in
     from nemo_gym.grading.answers import final_answer as final_answer
+    from nemo_gym.grading.answers import is_claimed as is_claimed
     from nemo_gym.grading.answers import same_text as same_text
     from nemo_gym.grading.code import CodeGrade as CodeGrade
     from nemo_gym.grading.code import CodeTests as CodeTests
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "actions": ("actions_in",),
-    "answers": ("final_answer", "same_text"),
+    "answers": ("final_answer", "is_claimed", "same_text"),
     "code": ("CodeGrade", "CodeTests", "TestResult", "grade_code", "last_code_block"),
     "confined": ("ConfinedPython", "Limits"),
     "expressions": ("Comparison", "MathEquality"),

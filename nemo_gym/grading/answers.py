@@ -1,15 +1,21 @@
-"""Find the final answer of a reply, and compare it with the expected text."""
+"""Find the final answer of a reply, and compare it with the expected text. Recognize the claims of programs."""
 
 from __future__ import annotations
 
 import re
 
 from nemo_gym.grading.text import INVISIBLE, normalised, strip_reasoning, unwrapped
+from nemo_gym.schemas.items import CLAIMED_KEY
 
 _ANSWER_LINE = re.compile(rf"[\s{INVISIBLE}>*_`#-]{{0,20}}(?:final\s)?answer[*_`]{{0,4}}\s?[:：](.*)", re.IGNORECASE)
 _RULE = re.compile(r"[-*_=]{3,}")
 """A Markdown line that is only a horizontal rule."""
 _QUOTES = "\"'“”‘’«»()[]<>"
+
+
+def is_claimed(item: object) -> bool:
+    """Return whether a program added an item to its history, so that it is not a part of the record."""
+    return getattr(item, CLAIMED_KEY, None) is not None
 
 
 def final_answer(text: str) -> str | None:

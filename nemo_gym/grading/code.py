@@ -23,6 +23,10 @@ _FENCE = re.compile(r"^[ \t]*+(?P<fence>`{3,}+|~{3,}+)[ \t]*+(?P<language>[^\s`]
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?")
 
 
+_LEADING_ZERO = re.compile(r"[+-]?0\d")
+"""The beginning of a word such as 0010, which is a code and not a number."""
+
+
 class TestResult(IntEnum):
     """The reason why a test did not pass."""
 
@@ -75,16 +79,23 @@ class CodeGrade(NamedTuple):
         return bool(self.results) and all(each is True for each in self.results)
 
 
-def last_code_block(text: str) -> str | None:
-    """Return the content of the last fenced code block that is closed and not empty, or None."""
-    found, opening = None, None
+def last_code_block(text: str, languages: Sequence[str] = ()) -> str | None:
+    """Return the content of the last fenced code block that is closed and not empty, or None.
+
+    If a block is marked with one of `languages`, only such blocks count, because others show commands or outputs. An
+    unmarked block has the language "". Otherwise, unmarked blocks count, or else all blocks.
+    """
+    found, rank, opening = None, 0, None
     for line in _FENCE.finditer(text):
         if opening is None:
             opening = line
         elif line["fence"].startswith(opening["fence"]) and not line["language"]:
             # Remove the indentation that a block in a Markdown list has.
             inside = textwrap.dedent(text[opening.end() : line.start()]).strip("\n")
-            found = inside if inside.strip() else found
+            language = opening["language"].strip("{}.").casefold()
+            block_rank = 2 if language in languages else 0 if language and languages else 1
+            if inside.strip() and block_rank >= rank:
+                found, rank = inside, block_rank
             opening = None
     return found
 
@@ -168,7 +179,7 @@ def _not_finished(trial: Trial) -> tuple[bool | int, str]:
 
 
 def same_output(printed: str, expected: str) -> bool:
-    """Return whether two outputs have equal lines. Extra spaces are ignored, and 1.50 equals 1.5."""
+    """Return whether the lines are equal. Extra spaces are ignored, and 1.50 equals 1.5, but 010 is not 10."""
     ours, theirs = (text.strip().split("\n") for text in (printed, expected))
     return len(ours) == len(theirs) and all(
         left.strip() == right.strip() or _same_words(left.split(), right.split())
@@ -183,7 +194,8 @@ def _same_words(ours: list[str], theirs: list[str]) -> bool:
 
 
 def _same_number(left: str, right: str) -> bool:
-    if not (_NUMBER.fullmatch(left) and _NUMBER.fullmatch(right)):
+    is_text = _LEADING_ZERO.match(left) or _LEADING_ZERO.match(right)
+    if is_text or not (_NUMBER.fullmatch(left) and _NUMBER.fullmatch(right)):
         return False
     try:
         return Decimal(left) == Decimal(right)

@@ -9,12 +9,23 @@ import os
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nemo_gym.errors import LaunchError
+from nemo_gym.grading.angles import in_radians
 from nemo_gym.grading.conclusions import concluded
-from nemo_gym.grading.numbers import CHANGES_VALUE, Number, number_in, same_number
+from nemo_gym.grading.numbers import (
+    CHANGES_VALUE,
+    SCALES,
+    Number,
+    exact_decimals,
+    number_in,
+    same_number,
+    without_spelled_value,
+)
+from nemo_gym.grading.sets import JUNCTIONS, RELATIONS, as_intervals, as_list, lists_values
 from nemo_gym.grading.text import last_boxes, normalised, strip_reasoning, unwrapped
+from nemo_gym.grading.units import read_unit, same_unit, unit_at_end
 from nemo_gym.grading.workers import WorkerCrashed, WorkerPool, WorkerTimedOut
 
 LIBRARY = "math_verify"
@@ -33,8 +44,8 @@ _MATHEMATICAL = re.compile(r"[\d$\\]")
 """A digit, dollar sign or LaTeX command. math-verify finds nothing in a text without one."""
 _SPACE = re.compile(r"\s+|\\[,;:! ]")
 _RELATION = re.compile(
-    r"\\(?:not|neg|lnot|neq?|le|leq|leqslant|ge|geq|geqslant|lt|gt|ll|gg|nless|ngtr|to|mapsto|implies|iff|"
-    r"(?:long)?rightarrow|(?:Long)?[Rr]ightarrow|l?or|vee|land|wedge)(?![A-Za-z])|[<>≤≥≠¬→⇒∨∧]"
+    rf"\\(?:{'|'.join((RELATIONS | JUNCTIONS).values())}|not|neg|lnot|ll|gg|nless|ngtr|to|mapsto|implies|iff|"
+    rf"(?:long)?rightarrow|(?:Long)?[Rr]ightarrow|or)(?![A-Za-z])|[{''.join(RELATIONS | JUNCTIONS)}¬→⇒]"
 )
 """A symbol of negation, inequality, implication or choice. math-verify ignores it and compares the number after it."""
 _LIMITED = re.compile(
@@ -57,6 +68,7 @@ _APPROXIMATES = re.compile(r"\\approx(?:eq)?(?![A-Za-z])|≈")
 _NUMERAL = re.compile(r"\d+(?:[.,]\d+)*")
 _GROUPED = re.compile(r"(?<![\d.,(\[])\d{1,3}(?:,\d{3})+(?![\d,])")
 """A number with thousands separators. math-verify would parse it as a list."""
+_UNBRACED = re.compile(r"(\\[dt]?frac)\s*(\\pi(?![A-Za-z])|\d)\s*(\\pi(?![A-Za-z])|\d)")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 PROSE_WORDS = 3
 """An expected answer of at least this many words is a statement, not an expression. math-verify is not used for
@@ -68,6 +80,9 @@ _NOTE = re.compile(
 _TRAILING_ZEROS = re.compile(r"0*\Z")
 CONVERTED_UNITS = frozenset(("degree", "rad", "radian", "hour", "minute", "min", "second"))
 """Units into which an answer may convert its value after `≈`."""
+_SCALED = re.compile(rf"(?<![\\A-Za-z]){SCALES}(?![A-Za-z])", re.IGNORECASE)
+MOST_RELATIVE_DIFFERENCE = 5e-4
+"""The largest difference of two equal values, relative to the larger one: four significant digits are right."""
 _COMMAND = re.compile(r"\\(?:text|mathrm|mbox|textbf)\s*\{[^{}]*\}|\\[A-Za-z]+")
 
 
@@ -119,7 +134,25 @@ class MathEquality:
     async def _compare_answer(self, expected: str, answer: str) -> Comparison:
         if _bare(expected) == _bare(answer) != "" or normalised(expected) == normalised(answer) != "":
             return Comparison(True, answer)
-        if _says_something_else(expected, answer):
+        answer = without_spelled_value(answer).strip()
+        compared = await self._compare_meaning(*in_radians(expected, answer))
+        return compared._replace(extracted=answer)
+
+    async def _compare_meaning(self, expected: str, answer: str) -> Comparison:
+        decided = same_number(expected, answer)
+        if decided is not None:
+            return Comparison(decided, answer)
+        one, other = as_intervals(expected), as_intervals(answer)
+        if one and other:
+            if one == other or not one.can_equal(other):
+                return Comparison(one == other, answer)
+            compared = await self._in_worker(compare_by_library, one.latex, boxed(other.latex))
+            return compared._replace(extracted=answer)
+        if (one and lists_values(answer)) or (other and lists_values(expected)):
+            return Comparison(False, answer)
+        if (listed := as_list(answer)) and not _EQUALS.search(expected):
+            return (await self._compare_value(expected, listed))._replace(extracted=answer)
+        if _says_something_else(expected, answer) or _has_another_unit(expected, answer):
             return Comparison(False, answer)
         for part in (answer, *_constants(expected, answer)):
             compared = await self._compare_value(expected, part)
@@ -140,6 +173,9 @@ class MathEquality:
         if not _may_equal(expected, answer):
             return Comparison(False, answer)
         # math-verify knows only the command.
+        number = number_in(expected)
+        if number and _SCALED.search(expected):
+            expected = rf"\frac{{{number.value.numerator}}}{{{number.value.denominator}}}"
         return await self._in_worker(compare_by_library, expected, boxed(answer.replace("≈", r"\approx ")))
 
     async def _in_worker(self, compare: Callable[[str, str], Comparison], expected: str, text: str) -> Comparison:
@@ -169,14 +205,61 @@ def compare_by_library(expected: str, text: str) -> Comparison:
     """Compare two texts with math-verify. Call this function in a worker, because it may never return."""
     library = importlib.import_module(LIBRARY)
     latex, plain = library.LatexExtractionConfig(), library.ExprExtractionConfig()
-    gold = library.parse(boxed(_ungrouped(expected)), [latex], parsing_timeout=None)
-    given = _ungrouped(text)
+    gold = _evaluated(library.parse(boxed(_readable(expected)), [latex], parsing_timeout=None))
+    given = _readable(text)
     # In a text that is not LaTeX, such as `6 | 5`, math-verify would take the last of several plain numbers.
     configs = [latex] if len(_NUMERAL.findall(given)) > 1 else [plain, latex]
-    found = library.parse(given, configs, parsing_timeout=None)
+    found = _evaluated(library.parse(given, configs, parsing_timeout=None))
     if not found:
         return Comparison(False, None)
-    return Comparison(bool(library.verify(gold, found, timeout_seconds=None)), str(found[-1]))
+    is_equal = bool(library.verify(gold, found, timeout_seconds=None)) and _are_close(gold[0], found[0])
+    return Comparison(is_equal, str(found[-1]))
+
+
+def _evaluated(parsed: list[Any]) -> list[Any]:
+    """Replace an intersection or difference of sets by its value. Return an empty list for a contradiction.
+
+    A contradiction such as `x < 1 and x > 3` is often meant as a union, so it does not equal the empty set.
+    """
+    sympy = importlib.import_module("sympy")
+    if not parsed or not isinstance(parsed[0], (sympy.Union, sympy.Intersection, sympy.Complement)):
+        return parsed
+    value = parsed[0].doit()
+    return [] if value is sympy.EmptySet else [value, *parsed[1:]]
+
+
+def _are_close(one: Any, other: Any) -> bool:
+    """Return whether the constants in two values differ by a small part of themselves.
+
+    math-verify rounds to six decimal places, so it takes all tiny values for zero. Rational numbers must be equal.
+    """
+    ours, theirs = (sorted(_numbers_of(value), key=_order) for value in (one, other))
+    return len(ours) != len(theirs) or all(map(_is_close, ours, theirs))
+
+
+def _numbers_of(value: Any) -> list[Any]:
+    """Return a number itself, or the numbers in a tuple, set, interval or matrix."""
+    sympy = importlib.import_module("sympy")
+    if isinstance(value, sympy.Expr) and not isinstance(value, sympy.MatrixExpr):
+        return [value.doit()] if value.is_number else []
+    if isinstance(value, sympy.MatrixBase):
+        return [number for entry in value for number in _numbers_of(entry)]
+    if isinstance(value, (sympy.Set, sympy.Tuple, sympy.core.relational.Relational)):
+        return [number for part in value.args for number in _numbers_of(part)]
+    return []
+
+
+def _order(number: Any) -> tuple[float, float]:
+    parts = number.evalf(30).as_real_imag()
+    return float(parts[0]), float(parts[1])
+
+
+def _is_close(one: Any, other: Any) -> bool:
+    sympy = importlib.import_module("sympy")
+    if one == other or all(isinstance(number, sympy.Rational) for number in (one, other)):
+        return bool(one == other)
+    one, other = one.evalf(30), other.evalf(30)
+    return bool(abs(one - other) <= MOST_RELATIVE_DIFFERENCE * max(abs(one), abs(other)))
 
 
 def compare_rounded(expected: str, text: str) -> Comparison:
@@ -191,7 +274,11 @@ def compare_rounded(expected: str, text: str) -> Comparison:
     exact = number_in(expected)
     value = _value_by_library(expected) if exact is None else _share(exact)
     rounded = number_in(text) or number_in(_NOTE.sub(" ", text))
-    if rounded is not None and rounded.unit in CONVERTED_UNITS and (exact is None or exact.unit != rounded.unit):
+    if (
+        rounded is not None
+        and rounded.unit.removesuffix("s") in CONVERTED_UNITS
+        and (exact is None or exact.unit != rounded.unit)
+    ):
         return Comparison(True, text)
     found = _value_by_library(text) if rounded is None else _share(rounded)
     if value is None or found is None:
@@ -220,7 +307,7 @@ def _share(number: Number) -> Fraction:
 def _value_by_library(expression: str) -> Fraction | None:
     """Return the value of an expression. Return None if it is not a single real number."""
     library = importlib.import_module(LIBRARY)
-    found = library.parse(boxed(_ungrouped(expression)), [library.LatexExtractionConfig()], parsing_timeout=None)
+    found = library.parse(boxed(_readable(expression)), [library.LatexExtractionConfig()], parsing_timeout=None)
     try:
         return Fraction(float(found[0]))
     except (IndexError, TypeError, ValueError, OverflowError):
@@ -240,8 +327,9 @@ def _answers_in(text: str) -> list[str]:
     return [] if stated is None else [stated]
 
 
-def _ungrouped(text: str) -> str:
-    return _GROUPED.sub(lambda number: number[0].replace(",", ""), text)
+def _readable(text: str) -> str:
+    r"""Prepare a text for math-verify, which cannot read `1,000`, `0.\overline{3}` and `\frac\pi4`."""
+    return exact_decimals(_GROUPED.sub(lambda number: number[0].replace(",", ""), _UNBRACED.sub(r"\1{\2}{\3}", text)))
 
 
 def _says_something_else(expected: str, answer: str) -> bool:
@@ -251,10 +339,18 @@ def _says_something_else(expected: str, answer: str) -> bool:
     """
     if any(mark.search(answer) and not mark.search(expected) for mark in (_RELATION, _LIMITED, CHANGES_VALUE, _ASIDE)):
         return True
-    if _CHOICE.search(answer) and not _LIST.search(_BRACKETED.sub("", _ungrouped(expected))):
+    if _CHOICE.search(answer) and not _LIST.search(_BRACKETED.sub("", _readable(expected))):
         return True
     bases = _bases(answer)
     return bool(bases) and bases != _bases(expected)
+
+
+def _has_another_unit(expected: str, answer: str) -> bool:
+    """Return whether the units at the end of two expressions differ, or only the expected one has a scale word."""
+    units = [unit_at_end(text[-LONGEST_ANSWER:]) for text in (expected, answer)]
+    if all(map(read_unit, units)) and same_unit(*units) != 1:
+        return True
+    return bool(_SCALED.search(expected)) and not _SCALED.search(answer) and number_in(expected) is None
 
 
 def _bases(text: str) -> set[str]:
@@ -277,7 +373,7 @@ def _approximations(expected: str, answer: str) -> list[str]:
 
     If the expected answer also has such a sign, or is a list, return an empty list.
     """
-    if _APPROXIMATES.search(expected) or _LIST.search(_ungrouped(expected)):
+    if _APPROXIMATES.search(expected) or _LIST.search(_readable(expected)):
         return []
     sides = [_EQUALS.split(side)[0] for side in _APPROXIMATES.split(answer)[1:]]
     return [side for side in sides if _is_constant(side) or number_in(side) is not None]

@@ -21,7 +21,6 @@ from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.errors import ConfigError, JudgeFailed
 from nemo_gym.grading.judge_calls import call_judge
 from nemo_gym.grading.judge_labels import LabelReader
-from nemo_gym.grading.text import strip_reasoning
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import EasyInputMessage
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, ResponseCreateParams
@@ -96,8 +95,9 @@ class JudgeConfig(BaseModel):
 def filled_with(*names: str) -> AfterValidator:
     """Return a validator for a `JudgeConfig` or `PromptFile`: its prompt may only use these fields.
 
-    `names` are the fields that the verifier fills in. If the prompt uses another field, server start and `ng_validate`
-    report an error. Use it in an annotation: `judge: Annotated[JudgeConfig, filled_with("question", "answer")]`.
+    `names` are the fields that the verifier fills in. If the prompt uses another field, server start and
+    `ng env validate` report an error. Use it in an annotation:
+    `judge: Annotated[JudgeConfig, filled_with("question", "answer")]`.
     """
 
     def check(given: JudgeConfig | Path, info: ValidationInfo) -> JudgeConfig | Path:
@@ -139,7 +139,7 @@ class JudgeCall:
     @property
     def text(self) -> str:
         """The judge's answer without its reasoning."""
-        return strip_reasoning(self.response.last_text)
+        return self.response.answer_text
 
     def record(self) -> JsonObject:
         """Return the call as JSON for the rollout's record."""
@@ -222,7 +222,7 @@ class Judge:
             response = await call_judge(
                 self._client, server_name=server, url_path=RESPONSES_PATH, json=params, response_model=Response
             )
-        return JudgeCall(params, response, self._labels.find(strip_reasoning(response.last_text)))
+        return JudgeCall(params, response, self._labels.find(response.answer_text))
 
     def _params(self, fields: dict[str, str]) -> ResponseCreateParams:
         try:

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import re
 
+from nemo_gym.grading.retractions import (
+    FOREIGN_CONDITIONS,
+    FOREIGN_DENIAL,
+    FOREIGN_DENIAL_OF_SAYING,
+    RETRACTION,
+    RETRACTION_WITHIN,
+)
+
 _SENTENCE_END = re.compile(r"\n|(?<=[.!?])\s+|(?<=[.!?][\"'*_`)])\s+|(?<=[。！？])")
 _TAG = re.compile(r"</?\w{1,30}>")
 _BARE = re.compile(r"[\s*_`\"'.:!。：！()\[\]{}“”‘’]*")
@@ -22,10 +30,11 @@ _REPORTS = (
 )
 """A regex for a clause such as "The student wrote". A label after such a clause belongs to the judged text."""
 _DENIED = re.compile(
-    rf"(?:{_NOT}|\b(?:hardly|without|unlike|than|instead|wrong|false|incorrect|either|whether)\b|[不非没未])"
+    rf"(?:{_NOT}|{FOREIGN_DENIAL}|\b(?:hardly|without|unlike|than|instead|wrong|false|incorrect|either|whether)\b|[不非没未])"
     r"[^,:;，：；=>)→–—-]*\Z"
     rf"|{_NOT}(?:(?:\s+\w+){{0,3}}\s+(?:say|call|conclude|answer|give|choose|pick|be|verdict|label|write|output))?"
     r"[\s:\"“'*_`(]*\Z"
+    rf"|{FOREIGN_DENIAL_OF_SAYING}[\s:\"“'*_`(]*\Z"
     rf"|{_REPORTS}(?:\s+(?:that|with|by|in|for|me|us))*[\s:,\"“'*_`(]*\Z"
     r"|\bor[\s\"“'*_`]*\Z",
     re.IGNORECASE,
@@ -33,8 +42,10 @@ _DENIED = re.compile(
 """A regex for text that precedes a label, and denies it or reports that another text contains it.
 
 In "they do not match: equal", the label is not denied, because the colon ends the denial."""
-_CONDITIONAL_OR_QUOTED = re.compile(r"\A\s*>|\b(?:if|unless|otherwise)\b", re.IGNORECASE)
+_CONDITIONAL_OR_QUOTED = re.compile(rf"\A\s*>|\b(?:if|unless|otherwise|{FOREIGN_CONDITIONS})\b", re.IGNORECASE)
 _NEXT_CLAUSE = re.compile(r"\b(?:so|therefore|thus|hence|but|then)\b", re.IGNORECASE)
+_INSERTED = re.compile(r",[^,:;]{1,60},\s*\Z")
+"""A clause between commas directly before a label, as in "It is not, in my view, equal"."""
 _OPENS_QUOTE = re.compile(r"[\"“'`]\s*\Z")
 _NAMES_VERDICT = re.compile(r"(?:[:：=]|\b(?:is|be|say|answer|verdict))[\s\"“'*_`]*\Z", re.IGNORECASE)
 _LONGEST_LEAD = 200
@@ -49,29 +60,30 @@ class LabelReader:
 
     def __init__(self, labels: list[str]) -> None:
         self._labels = labels
-        self._mark_of = {label.casefold(): chr(_FIRST_MARK + number) for number, label in enumerate(labels)}
+        mark_of = {label: chr(_FIRST_MARK + number) for number, label in enumerate(labels)}
         # Try the longest label first, so that a label within a longer label does not match.
         by_length = sorted(labels, key=len, reverse=True)
-        self._any = re.compile(
-            "|".join(rf"{_edge(each[0])}{re.escape(each)}{_edge(each[-1])}" for each in by_length), re.IGNORECASE
-        )
-        marks = "".join(self._mark_of.values())
+        self._any = re.compile("|".join(f"({_spelled(each)})" for each in by_length), re.IGNORECASE)
+        self._marks = [mark_of[each] for each in by_length]
+        marks = "".join(mark_of.values())
         self._mark = re.compile(f"[{marks}]")
-        words = "".join(self._mark_of[each.casefold()] for each in labels if each[0].isalnum() and each[-1].isalnum())
+        words = "".join(mark_of[each] for each in labels if each[0].isalnum() and each[-1].isalnum())
         self._words = frozenset(words)
 
     def find(self, text: str) -> str | None:
         """Return the label as spelled in the config, or None if the reply does not decide on one.
 
         A sentence decides on a label if it starts or ends with the label, and does not deny, quote or report it. The
-        last such sentence counts, unless it mentions another label or a later sentence contradicts it.
+        last such sentence counts, unless it mentions another label, or a later sentence contradicts it or takes it
+        back. Spaces within a label such as `[[A=B]]` do not matter.
         """
-        marked = self._any.sub(lambda found: self._mark_of[found[0].casefold()], text.translate(_PRIVATE))
+        marked = self._any.sub(lambda found: self._marks[(found.lastindex or 1) - 1], text.translate(_PRIVATE))
         verdict, bare = None, None
         for sentence in _SENTENCE_END.split(_TAG.sub(" ", marked)):
             mentions = [found for found in self._mark.finditer(sentence) if self._is_meant(found)]
             if not mentions:
                 bare = bare if _BARE.fullmatch(sentence) else None
+                verdict = None if RETRACTION.match(sentence) else verdict
                 continue
             last = mentions[-1]
             before, after = sentence[: last.start()][-_LONGEST_LEAD:], sentence[last.end() :]
@@ -91,7 +103,7 @@ class LabelReader:
 
 
 def _states(before: str, after: str) -> bool:
-    if _GOES_ON.match(after) is None or _denies(before):
+    if _GOES_ON.match(after) is None or RETRACTION_WITHIN.search(after) or _denies(before):
         return False
     return (
         _BARE.fullmatch(before) is not None or not _OPENS_QUOTE.search(before) or bool(_NAMES_VERDICT.search(before))
@@ -99,8 +111,25 @@ def _states(before: str, after: str) -> bool:
 
 
 def _denies(before: str) -> bool:
+    before = _INSERTED.sub(" ", before)
     is_conditional = _CONDITIONAL_OR_QUOTED.search(before) is not None
     return is_conditional or _DENIED.search(_NEXT_CLAUSE.split(before)[-1]) is not None
+
+
+def _spelled(label: str) -> str:
+    """Return a regex for a label in which spaces around symbols, escapes of symbols and `≠` for `!=` are allowed."""
+    parts = re.findall(r"!=|\w+|\s+|.", label)
+    if all(part.isspace() or part[0].isalnum() for part in parts):
+        return rf"{_edge(label[0])}{re.escape(label)}{_edge(label[-1])}"
+    symbols = (part for part in parts if not part.isspace())
+    shown = r"[ \t]?".join(_spelled_part(part) for part in symbols)
+    return f"{_edge(label[0])}{shown}{_edge(label[-1])}"
+
+
+def _spelled_part(part: str) -> str:
+    if part == "!=":
+        return r"(?:\\?!\s?=|≠|\\neq?\s)"
+    return re.escape(part) if part[0].isalnum() else rf"\\?{re.escape(part)}"
 
 
 def _edge(character: str) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator
 
-THINK_START, THINK_END = "<think>", "</think>"
+from nemo_gym.schemas.thinking import strip_reasoning as strip_reasoning  # noqa: PLC0414 - re-export
 
 
 def _number_as_text(value: object) -> object:
@@ -42,6 +42,10 @@ _CONNECTOR = re.compile(
     re.IGNORECASE,
 )
 """A regex for the text between two boxed parts of one answer, such as a comma or "or"."""
+_STRUCK = re.compile(
+    r"(?<![\w~}$\\])~~(?=[^\s~])[^~\n]{1,1000}(?<=\S)~~(?![\w~{$\\])|<(del|s|strike)>.{0,1000}?</\1>", re.DOTALL
+)
+"""Markdown or HTML that crosses out a text."""
 _DEEPEST_NESTING = 8
 _WORD_OR_PART = re.compile(r"\s+|\S{1,1000}")
 _STOP_AFTER_MARKS = re.compile(rf"(?<=[*_`$])\.[\s{INVISIBLE}]{{0,20}}\Z")
@@ -60,24 +64,6 @@ _LETTER_SERIES = (
     "অবডঢ",  # or the letters that sound most like A, B, C and D.
 )
 _ASCII_OF_LETTER = {letter: chr(ord("A") + place) for series in _LETTER_SERIES for place, letter in enumerate(series)}
-
-
-def strip_reasoning(text: str) -> str:
-    """Return the text without the parts between `<think>` and `</think>`.
-
-    An unclosed `<think>` removes everything after it, because truncated reasoning is not an answer. A `</think>`
-    without an opening tag removes everything before it, because some chat templates put the `<think>` in the prompt.
-    """
-    *closed, rest = text.split(THINK_END)
-    shown: list[str] = []
-    for part in closed:
-        before, opening, _ = part.partition(THINK_START)
-        if opening:
-            shown.append(before)
-        else:
-            shown.clear()
-    shown.append(rest.partition(THINK_START)[0])
-    return "".join(shown).strip()
 
 
 def last_boxed(text: str) -> str | None:
@@ -149,17 +135,21 @@ def option_letter(text: str) -> str | None:
 
 
 def unwrapped(text: str) -> str:
-    r"""Remove `\text{}` and similar commands, `\(…\)`, and outer marks such as `$` or `**`.
+    r"""Remove `\text{}` and similar commands, `\(…\)`, and outer marks such as `$…$` or `**`.
 
-    Full-width characters become ASCII characters. A full stop after closing marks is removed together with the marks.
-    Case and inner spaces stay the same.
+    Full-width characters become ASCII characters. Crossed-out text (`~~…~~`) is removed, and so is a full stop after
+    closing marks. Case and inner spaces stay the same.
     """
-    plain = _composed(text).translate(_HALF_WIDTH)
+    plain = _STRUCK.sub("", _composed(text)).translate(_HALF_WIDTH)
     for _ in range(_DEEPEST_NESTING):
         plain, count = _TEXT_COMMAND.subn(r"\1", plain)
         if not count:
             break
-    return _STOP_AFTER_MARKS.sub("", _MATH_DELIMITER.sub("", plain)).strip(WRAPPING_MARKS)
+    plain = _STOP_AFTER_MARKS.sub("", _MATH_DELIMITER.sub("", plain))
+    inside = plain.strip(WRAPPING_MARKS)
+    before, _, after = plain.partition(inside) if inside else ("", "", "")
+    # Keep the dollar sign of `$5`, which is not a mark.
+    return f"${inside}" if before.endswith("$") and "$" not in after and inside[:1].isdigit() else inside
 
 
 def _composed(text: str) -> str:

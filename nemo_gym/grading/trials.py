@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple, NoReturn, TypedDict
 if __name__ == "__main__":
     # Add this script's folder to the path only for this import, because the program must not import from it.
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))
-    from check_calls import ERROR_TAIL, Pipes, answer_calls, verdict  # type: ignore[import-not-found]
+    from check_calls import ERROR_TAIL, PROGRAM, Pipes, answer_calls, verdict  # type: ignore[import-not-found]
 
     sys.path.pop()
     # Python was started without the module `site`, which would add installed packages to the path. But programs expect
@@ -36,7 +36,7 @@ if __name__ == "__main__":
     site.setcopyright()
     site.sethelper()
 else:
-    from nemo_gym.grading.check_calls import ERROR_TAIL, Pipes, answer_calls, verdict
+    from nemo_gym.grading.check_calls import ERROR_TAIL, PROGRAM, Pipes, answer_calls, verdict
 
 MEBIBYTE = 2**20
 HEADER_BYTES = 8
@@ -280,7 +280,7 @@ def _execute(sources: Iterable[tuple[str, str]], names: dict[str, object]) -> No
 
 
 def _function(job: Job) -> Callable[..., object]:
-    names, wanted = _module("answer"), job["function"]
+    names, wanted = _module(PROGRAM), job["function"]
     _execute([("<prelude>", FUNCTION_PRELUDE)], names)
     # The prelude also defines names that problems use for their functions, such as `merge` and `compress`.
     imported = names.get(wanted)

@@ -3,10 +3,11 @@
 from nemo_gym.harness.exchange import Exchange, task_text, types_without_text
 from nemo_gym.harness.gateway import Gateway, ToolAddress
 from nemo_gym.harness.program import Program, ProgramRun
+from nemo_gym.harness.record import ClaimRules, OnClaims
 from nemo_gym.harness.work import Done, Work
 from nemo_gym.harness.workspace import Collected, Limits, Workspace
 
 __all__ = [
-    "Collected", "Done", "Exchange", "Gateway", "Limits", "Program", "ProgramRun", "ToolAddress", "Work", "Workspace",
-    "task_text", "types_without_text",
+    "ClaimRules", "Collected", "Done", "Exchange", "Gateway", "Limits", "OnClaims", "Program",
+    "ProgramRun", "ToolAddress", "Work", "Workspace", "task_text", "types_without_text",
 ]  # fmt: skip

@@ -11,9 +11,10 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from nemo_gym.capture.exchange import Dialect
 from nemo_gym.capture.streams import assembled
 from nemo_gym.dialects import anthropic, anthropic_answers, chat_answers, chat_history
-from nemo_gym.dialects.chat import new_id, split_responses_input_output_items
+from nemo_gym.dialects.chat import new_id
 from nemo_gym.dialects.chat_parts import assistant_text
 from nemo_gym.errors import DataError
+from nemo_gym.harness.keys import is_of_model
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.anthropic import MessageParam
 from nemo_gym.schemas.items import EasyInputMessage, InputItem, OutputMessage, OutputText
@@ -26,6 +27,8 @@ DIALECTS: dict[str, Dialect] = {
 }
 """The API dialect of each route of a model server."""
 
+CANNOT_BE_READ = "the program's last model call cannot be read"
+UNREADABLE = (ValidationError, LookupError, TypeError, AttributeError)
 _ITEMS = TypeAdapter(list[InputItem])
 _MESSAGES = TypeAdapter(list[MessageParam])
 
@@ -81,47 +84,63 @@ class Exchange(NamedTuple):
                 reasons, reason = anthropic_answers.INCOMPLETE_REASONS, self.answer.get("stop_reason")
         return {"reason": reasons[reason]} if reason in reasons else None
 
-    def response(self, usage: object) -> Response:
-        """Return the conversation up to and including this answer as one response with this `usage`.
+    def response(self, usage: object, output: Sequence[JsonObject] | None = None) -> Response:
+        """Return this answer as a response with this `usage` and `output`.
 
-        The prompt, which is everything before the first assistant item, is left out. Raise `DataError` if the program
-        sent something that the Responses API cannot express.
+        The default output is the conversation as the program sent it, without its prompt, and this answer. Raise
+        `DataError` if the Responses API cannot express it.
         """
         try:
-            output, incomplete = split_responses_input_output_items(self._items())[1], self.incomplete_details
+            incomplete = self.incomplete_details
             return Response.model_validate(
                 {
                     "id": str(self.answer.get("id") or new_id("resp")),
                     "created_at": self.answer.get("created_at") or self.answer.get("created") or 0,
                     "model": str(self.answer.get("model") or ""),
-                    "output": [_plain(_as_answer(item)) for item in output],
+                    "output": self._as_sent() if output is None else output,
                     "status": "incomplete" if incomplete else "completed",
                     "incomplete_details": incomplete,
-                    "tools": self._tools(),
+                    "tools": self.tools,
                     "usage": usage,
                 }
             )
-        except (ValidationError, LookupError, TypeError, AttributeError) as error:
-            raise DataError(f"the program's last model call cannot be read: {error}") from error
+        except UNREADABLE as error:
+            raise DataError(f"{CANNOT_BE_READ}: {error}") from error
 
-    def _items(self) -> Sequence[InputItem]:
+    def said(self) -> list[JsonObject]:
+        """Return the items of the answer. Raise `DataError` if the Responses API cannot express them."""
         match self.dialect:
             case "responses":
-                asked = self.request.get("input")
-                before = [EasyInputMessage(role="user", content=asked)] if isinstance(asked, str) else asked or []
-                return _ITEMS.validate_python([*map(_plain, before), *self.answer["output"]])
+                said = self.answer.get("output") or []
             case "chat":
-                messages = [*self.request["messages"], self.answer["choices"][0]["message"]]
-                return chat_history.items_of_messages(messages, new_id=new_id, keeps_tokens=False)
+                said = [choice.get("message") for choice in self.answer.get("choices") or ()][:1]
             case "messages":
-                said = {"role": "assistant", "content": self.answer["content"]}
-                turns = _MESSAGES.validate_python([*self.request["messages"], said])
-                return [item for turn in turns for item in anthropic.items_of_message(turn)]
+                said = [{"role": "assistant", "content": self.answer.get("content")}]
+        return [item for message in said for item in items_of(self.dialect, message)]
 
-    def _tools(self) -> list[JsonObject]:
-        """Return the function tools that the program offered, in the format of the Responses API."""
+    @property
+    def messages(self) -> list[object]:
+        """The messages of the request, in the format of the API."""
+        given = self.request.get("input" if self.dialect == "responses" else "messages") or []
+        return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+
+    def _as_sent(self) -> list[JsonObject]:
+        asked = [item for message in self.messages for item in items_of(self.dialect, message)]
+        prompt = next((at for at, item in enumerate(asked) if is_of_model(item)), len(asked))
+        return [*asked[prompt:], *self.said()]
+
+    @property
+    def instructions(self) -> str:
+        """The system prompt, if the API has it outside of the messages."""
+        given = self.request.get("instructions") or self.request.get("system") or ""
+        return given if isinstance(given, str) else orjson.dumps(given).decode()
+
+    @property
+    def tools(self) -> list[JsonObject]:
+        """The function tools that the program offered, in the format of the Responses API."""
         tools = []
-        for tool in self.request.get("tools") or ():
+        given = self.request.get("tools")
+        for tool in given if isinstance(given, list) else ():
             about = tool.get("function", tool)
             if isinstance(about.get("name"), str):
                 parameters = about.get("parameters") or about.get("input_schema")
@@ -130,12 +149,34 @@ class Exchange(NamedTuple):
         return tools
 
 
-def _as_answer(item: InputItem) -> InputItem | OutputMessage:
-    """Convert an assistant's input message to an output message, because verifiers look for output messages."""
-    if not isinstance(item, EasyInputMessage) or item.role != "assistant":
-        return item
-    text = item.content if isinstance(item.content, str) else assistant_text(item.content)
-    return OutputMessage(id=new_id("msg"), content=[OutputText(text=text)])
+def items_of(dialect: Dialect, message: object) -> list[JsonObject]:
+    """Return the items of a message of a request or an answer. Raise `DataError` if they cannot be expressed."""
+    given: Any = [message]
+    try:
+        match dialect:
+            case "responses":
+                items = _ITEMS.validate_python(given)
+            case "chat":
+                items = chat_history.items_of_messages(given, new_id=new_id, keeps_tokens=False)
+            case "messages":
+                items = [
+                    item for turn in _MESSAGES.validate_python(given) for item in anthropic.items_of_message(turn)
+                ]
+        return [_as_output(item) for item in items]
+    except UNREADABLE as error:
+        raise DataError(f"{CANNOT_BE_READ}: {error}") from error
+
+
+def _as_output(item: InputItem) -> JsonObject:
+    """Return an item of a request as one of a response.
+
+    Convert an assistant's input message to an output message, because verifiers look for output messages.
+    """
+    if isinstance(item, EasyInputMessage) and item.role == "assistant":
+        text = item.content if isinstance(item.content, str) else assistant_text(item.content)
+        item = OutputMessage(id=new_id("msg"), content=[OutputText(text=text)])
+    # A message of a request may omit its type, but items of a response require it.
+    return {"type": item.type, **item.model_dump(mode="json", exclude_unset=True)}
 
 
 def _plain(item: Any) -> Any:

@@ -10,17 +10,20 @@ import asyncio
 import contextvars
 import secrets
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_call, failure_of_reply, problem_of_body
 from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFailed, RolloutError, ServerCallError
+from nemo_gym.harness.conversations import Conversations, Graded
 from nemo_gym.harness.exchange import DIALECTS, Exchange
+from nemo_gym.harness.record import Record, record_of
+from nemo_gym.harness.tool_results import ToolResult, results_of
 from nemo_gym.http.reply import Reply
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import sum_of_counts
@@ -46,6 +49,24 @@ class ToolAddress:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+class Recorded(NamedTuple):
+    """The conversation that is graded."""
+
+    response: JsonObject
+    record: Record
+    side_calls: int
+    """The number of model calls outside of this conversation."""
+
+    @property
+    def claims(self) -> JsonObject:
+        """The counts of claims and of side calls, for the result."""
+        return {
+            "side_calls": self.side_calls,
+            "claimed_answers": self.record.claimed_answers,
+            "claimed_observations": self.record.claimed_observations,
+        }
+
+
 @dataclass
 class Gateway:
     """The HTTP gateway through which the program of one rollout reaches the model and the tools.
@@ -62,6 +83,12 @@ class Gateway:
     tools: ToolAddress | None = None
     most_calls: int | None = None
     """The maximum number of model calls, or None for no limit. Further calls get an error response."""
+
+    task: str = ""
+    """The text of the task. It identifies the conversation that is graded."""
+    graded_conversation: Graded = "first"
+    environment_tools: Collection[str] = ()
+    """The names of the environment's tools."""
 
     exchanges: list[Exchange] = field(default_factory=list)
     """The answered model calls, in the order of their answers."""
@@ -80,26 +107,33 @@ class Gateway:
     def __post_init__(self) -> None:
         self._secret = secrets.token_urlsafe(24)
         self._cookies: dict[str, str] = {}
+        self._conversations = Conversations()
+        self._results: list[ToolResult] = []
         # Each connection is handled in a new task. Copy the context, so that these tasks have the rollout's id and
         # deadline.
         self._context = contextvars.copy_context()
 
-    def response(self) -> JsonObject:
-        """Return the conversation of the last answered call as a response, with the usage of all calls.
+    def recorded(self) -> Recorded:
+        """Return the graded conversation, with the usage of all calls.
 
-        Raise `AgentFailed` if the Responses API cannot express it.
+        Raise `AgentFailed` without an answered call, or if the Responses API cannot express the conversation.
         """
+        if not self.exchanges:
+            raise AgentFailed("the program has not called the model")
         try:
-            return self.exchanges[-1].response(self.usage).model_dump(mode="json")
+            calls = self._conversations.graded(self.graded_conversation, task=self.task, model_name=self.model_name)
+            record = record_of(calls, self._results, self.environment_tools)
+            response = calls[-1].exchange.response(self.usage, record.output).model_dump(mode="json")
         except DataError as error:
             raise AgentFailed(str(error)) from error
+        return Recorded(response, record, len(self.exchanges) - len(calls))
 
     def items(self) -> list[JsonObject]:
         """Return the items of the conversation so far, for the record of a failure."""
         try:
-            items: list[JsonObject] = self.response()["output"]
+            items: list[JsonObject] = self.recorded().response["output"]
             return items
-        except (AgentFailed, IndexError):
+        except AgentFailed:
             return []
 
     @asynccontextmanager
@@ -145,6 +179,7 @@ class Gateway:
             self.limit_reached.set()
             return _error(TOO_MANY, f"the limit of {self.most_calls} calls of the model is reached", "turn_limit")
         self.calls += 1
+        answered = len(self.exchanges)
         try:
             reply = await self.client.post(
                 self.model_server, f"{self.model_prefix}{path}", data=body, headers=headers, cookies=self._cookies
@@ -166,10 +201,12 @@ class Gateway:
             )
         else:
             self.exchanges.append(exchange)
+            self._conversations.add(exchange, answered)
             self.usage = sum_of_counts(self.usage, exchange.usage)
         return _passed(reply)
 
     async def _call_tools(self, tools: ToolAddress, body: bytes, headers: dict[str, str]) -> web.Response:
+        answered = len(self.exchanges)
         try:
             reply = await self.client.post(tools.server, tools.path, data=body, headers={**headers, **tools.headers})
         except (ServerCallError, RolloutError) as error:
@@ -180,6 +217,7 @@ class Gateway:
             self.tool_failure = self.tool_failure or failure_of_reply(
                 reply.status, reply.body, server=tools.server, during=tools.path, otherwise=EnvironmentFailed
             )
+        self._results += results_of(body, reply.body, answered)
         return _passed(reply)
 
 

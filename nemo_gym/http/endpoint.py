@@ -13,8 +13,14 @@ from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.context.current import current_work
 from nemo_gym.context.policy import Policy
 from nemo_gym.errors import EndpointError
-from nemo_gym.http.external import AnswerT, ExternalSession, Limits, external_session, parsed
-from nemo_gym.http.failed_responses import parsed_response, written_response
+from nemo_gym.http.external import AnswerT, ExternalSession, Limits, external_session
+from nemo_gym.http.model_replies import (
+    parsed,
+    parsed_completion,
+    parsed_message,
+    parsed_response,
+    written_response,
+)
 from nemo_gym.http.reply_cache import current_cache
 from nemo_gym.http.retries import RATE_LIMIT_ERROR_CODES, RETRIED, RETRY_ERROR_CODES, RetryPolicy
 from nemo_gym.jsonl import JsonObject, dump_json, dump_up_to
@@ -59,16 +65,16 @@ class NeMoGymAsyncOpenAI(BaseModel):
         return await self._call("GET", "/models", kwargs or None)
 
     async def create_chat_completion(self, **kwargs: object) -> JsonObject:
-        return await self._call("POST", "/chat/completions", kwargs)
+        return await self._call("POST", "/chat/completions", kwargs, read=parsed_completion)
 
     async def create_completion(self, **kwargs: object) -> JsonObject:
-        return await self._call("POST", "/completions", kwargs)
+        return await self._call("POST", "/completions", kwargs, read=parsed_completion)
 
     async def create_response(self, **kwargs: object) -> JsonObject:
         return await self._call("POST", "/responses", kwargs, read=parsed_response)
 
     async def create_message(
-        self, *, read: Callable[[bytes], JsonObject | None] = parsed, **kwargs: object
+        self, *, read: Callable[[bytes], JsonObject | None] = parsed_message, **kwargs: object
     ) -> JsonObject:
         """Call `POST /messages` of Anthropic's protocol. `read` parses the reply, which may be an event stream."""
         return await self._call("POST", "/messages", kwargs, read=read)

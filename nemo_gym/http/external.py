@@ -6,11 +6,12 @@ import asyncio
 import logging
 import re
 import time
+import zlib
+from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
-from urllib.parse import SplitResult, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -21,23 +22,33 @@ from nemo_gym.errors import EndpointError, RolloutTimedOut, ServerCallError
 from nemo_gym.http.aiohttp_errors import also_aiohttps
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.json_depth import DEEPEST_ANSWER, is_deeper_than
+from nemo_gym.http.model_replies import BODY_BEGINNING
 from nemo_gym.http.open_files import TOO_MANY_FILES, is_out_of_files, no_free_connection
 from nemo_gym.http.pool import wait_for_room
-from nemo_gym.http.reply import NoFreeConnection, NotConnected, ReplyTimedOut, Timeouts, readable
+from nemo_gym.http.proxies import proxy_of
+from nemo_gym.http.reply import (
+    MAX_BODY_BYTES,
+    NoFreeConnection,
+    NotConnected,
+    Reply,
+    ReplyTimedOut,
+    Timeouts,
+    readable,
+    too_large,
+)
 from nemo_gym.http.retries import RetryPolicy, pause_asked_for_s
-from nemo_gym.jsonl import JsonObject
-from nemo_gym.opaque import cut_tokens, is_valid_array
+from nemo_gym.http.tls import cause_of
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
 # Close idle connections before uvicorn does so (after 5 s), because a call on a closing connection fails.
 IDLE_CONNECTION_S = 4.0
-BODY_BEGINNING = 2000
 REDACTED = "[redacted]"
 SHORTEST_SECRET = 6
 PLAIN_URL = re.compile(r"http://[^/?#@]+/[!-\"$-~]*")
 OK = 200
+GZIP = b"\x1f\x8b"
 REDIRECTS = (301, 302, 303, 307, 308)
 MALFORMED = "could not send the request: the address, or the API key in its header, is malformed"
 CHECK_ADDRESS = "Check the endpoint's address: it must end with /v1, or with the path that the endpoint uses instead."
@@ -48,7 +59,6 @@ ADVICE = {
     405: CHECK_ADDRESS,
 }
 """Advice to the user, by the status of the endpoint's reply."""
-THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 KNOWN_ORIGINS = 1024
 """Maximum number of addresses whose proxies a session caches.
 
@@ -205,7 +215,9 @@ class ExternalSession:
             raise EndpointError(f"lost the connection: {_reason(error)}") from error
         except ValueError:
             raise EndpointError(MALFORMED) from None
-        return _Answer(reply.status, reply.body, None if reply.status == OK else pause_asked_for_s(reply.headers))
+        return _Answer(
+            reply.status, _unpacked(reply), None if reply.status == OK else pause_asked_for_s(reply.headers)
+        )
 
     async def _try_anyhow(self, asked: _Request, limits: Limits) -> _Answer:
         """Send the request with aiohttp. While the process has too many open files, wait for one to be closed."""
@@ -242,10 +254,13 @@ class ExternalSession:
         except aiohttp.ClientConnectorError as error:
             if is_out_of_files(error.os_error):
                 return None
-            raise EndpointError(f"could not connect: {error}", was_sent=False) from error
+            through = f" through the proxy {_without_login(proxy)}" if proxy else ""
+            raise EndpointError(f"could not connect{through}: {cause_of(error)}", was_sent=False) from error
         except ValueError:
             # Drop the original error's text, because it may quote a header, or the address with its credentials.
             raise EndpointError(MALFORMED) from None
+        except aiohttp.TooManyRedirects as error:
+            raise EndpointError(f"redirected {len(error.history)} times, so the address is a loop") from error
         except aiohttp.ClientError as error:
             raise EndpointError(f"lost the connection: {error or type(error).__name__}") from error
 
@@ -309,13 +324,6 @@ def _published_limits() -> ConnectionLimits:
     return ConnectionLimits() if config is None else ConnectionLimits.of(config)
 
 
-def proxy_of(url: SplitResult) -> str | None:
-    """Return the proxy that the environment sets for this address, or None. Loopback addresses need none."""
-    host = url.hostname or ""
-    proxy = getproxies().get(url.scheme)
-    return None if proxy is None or host in THIS_MACHINE or proxy_bypass(host) else proxy
-
-
 # One session per event loop, because connections belong to a loop. A process has one loop; tests have several.
 _sessions: dict[asyncio.AbstractEventLoop, ExternalSession] = {}
 
@@ -334,21 +342,18 @@ def external_session() -> ExternalSession:
     return _sessions[loop]
 
 
-def parsed(text: bytes) -> JsonObject | None:
-    """Parse a JSON object. Return None for any other text."""
+def _unpacked(reply: Reply) -> bytes:
+    """Return a body without its compression, which some endpoints apply although the request did not ask for it."""
+    if not reply.body.startswith(GZIP) or reply.headers.get("content-encoding") != "gzip":
+        return reply.body
+    unpacking = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def as_written(text: bytes) -> bytes | None:
-    """Return the text, unparsed, if it begins like a JSON object and its token arrays are valid, otherwise None."""
-    # Check the long arrays of tokens. They are not parsed later, and an invalid one would make a result unreadable.
-    if not all(map(is_valid_array, cut_tokens(text).arrays)):
-        return None
-    return text if text.lstrip()[:1] == b"{" else None
+        body = unpacking.decompress(reply.body, MAX_BODY_BYTES)
+    except zlib.error as error:
+        raise EndpointError(f"sent a gzip body that cannot be decompressed ({error})") from error
+    if unpacking.unconsumed_tail:
+        raise EndpointError(f"sent a gzip body: {too_large(MAX_BODY_BYTES)}")
+    return body
 
 
 def _object_of(answer: _Answer, headers: Mapping[str, str], read: Callable[[bytes], AnswerT | None]) -> AnswerT:
@@ -357,19 +362,39 @@ def _object_of(answer: _Answer, headers: Mapping[str, str], read: Callable[[byte
             raise EndpointError(
                 f"answered {answer.status} with JSON that is nested more than {DEEPEST_ANSWER} levels deep"
             )
-        value = read(answer.body)
+        try:
+            value = read(answer.body)
+        except EndpointError as error:
+            text, body = (_without_secrets(each, headers) for each in (str(error), error.body))
+            raise EndpointError(text, status=error.status, body=body) from error.__cause__
         if value is not None:
             return value
     text = _without_secrets(answer.body.decode("utf-8", "replace"), headers)
     shown = readable(text.encode())
     if answer.status < 300:
-        what = f"something that is not a JSON object: {shown}" if shown else "nothing"
-        raise EndpointError(f"answered {answer.status} with {what}. {CHECK_ADDRESS}")
+        raise EndpointError(f"answered {answer.status} with {_misfit(answer.body, shown)}")
     advice = ADVICE.get(answer.status)
     what = f"answered {answer.status}: {shown}" if shown else f"answered {answer.status}"
     raise EndpointError(
         f"{what.rstrip('.')}. {advice}" if advice else what, status=answer.status, body=text[:BODY_BEGINNING]
     )
+
+
+def _misfit(body: bytes, shown: str) -> str:
+    """Describe a reply that is not a JSON object, with the place and the reason."""
+    if not shown:
+        return "nothing"
+    if body.lstrip()[:1] == b"<":
+        return f"something that is not a JSON object: {shown}. {CHECK_ADDRESS}"
+    if body.lstrip().startswith((b"data:", b"event:")):
+        return f"a stream of events, although the request did not ask for one: {shown}"
+    if body.startswith(BOM_UTF8):
+        return f"a byte order mark at line 1 column 1, which JSON does not allow: {shown}"
+    try:
+        kind = type(orjson.loads(body)).__name__
+    except orjson.JSONDecodeError as error:
+        return f"something that is not a JSON object ({error}): {shown}"
+    return f"something that is not a JSON object ({kind}): {shown}"
 
 
 def _reason(error: ServerCallError) -> str:

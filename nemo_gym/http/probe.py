@@ -11,14 +11,31 @@ from enum import StrEnum
 from http.client import HTTPException
 from urllib.parse import urlsplit
 
+from nemo_gym.http.proxies import proxy_of
+from nemo_gym.http.tls import NOT_TLS, has_unknown_issuer
+
+OF_PROXIES = (407, 502, 503, 504)
+"""The statuses with which a proxy answers if it does not reach the endpoint."""
+
 
 class Trouble(StrEnum):
     """The reason why an endpoint does not answer."""
 
     UNKNOWN_NAME = "the name does not resolve"
     REFUSED = "connection refused"
-    UNTRUSTED = "its TLS certificate is not trusted"
+    UNTRUSTED = "no authority that this machine trusts issued its TLS certificate"
+    INVALID = "its TLS certificate is not valid, for example because it has expired or is for another name"
+    PLAIN = "it answers without TLS, so its address begins with http://"
+    HANDSHAKE = "its TLS handshake fails"
+    PROXY = "the proxy of HTTP_PROXY or HTTPS_PROXY does not reach it; NO_PROXY excludes addresses"
     SILENT = "no answer"
+
+    @property
+    def advice(self) -> str:
+        """What to do, besides correcting the address."""
+        if self is Trouble.UNTRUSTED:
+            return "Set the environment variable SSL_CERT_FILE to the file of its authority"
+        return "Start it"
 
 
 def trouble_of(url: str, timeout_s: float, path: str = "/models") -> Trouble | None:
@@ -28,16 +45,30 @@ def trouble_of(url: str, timeout_s: float, path: str = "/models") -> Trouble | N
     """
     if not resolves(url, timeout_s):
         return Trouble.UNKNOWN_NAME
+    parts = urlsplit(url)
+    # Use the proxy that calls of rollouts use, and none otherwise.
+    proxy = proxy_of(parts)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({parts.scheme: proxy} if proxy else {}))
     try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}{path}", timeout=timeout_s):
+        with opener.open(f"{url.rstrip('/')}{path}", timeout=timeout_s):
             return None
-    except urllib.error.HTTPError:
-        return None
+    except urllib.error.HTTPError as error:
+        return Trouble.PROXY if proxy and error.code in OF_PROXIES else None
     except (OSError, ValueError, HTTPException) as error:
         cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        if proxy and not isinstance(cause, ssl.SSLError | TimeoutError):
+            return Trouble.PROXY
         if isinstance(cause, ConnectionRefusedError):
             return Trouble.REFUSED
-        return Trouble.UNTRUSTED if isinstance(cause, ssl.SSLError) else Trouble.SILENT
+        return _trouble_with_tls(cause) if isinstance(cause, ssl.SSLError) else Trouble.SILENT
+
+
+def _trouble_with_tls(error: ssl.SSLError) -> Trouble:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Trouble.UNTRUSTED if has_unknown_issuer(error) else Trouble.INVALID
+    if isinstance(error, ssl.SSLEOFError):
+        return Trouble.SILENT
+    return Trouble.PLAIN if error.reason in NOT_TLS else Trouble.HANDSHAKE
 
 
 def endpoint_answers(url: str, timeout_s: float) -> bool:
@@ -51,7 +82,7 @@ def endpoint_answers(url: str, timeout_s: float) -> bool:
 def resolves(url: str, timeout_s: float) -> bool:
     """Return whether the host of a URL resolves within the timeout. Return True if a proxy resolves the name."""
     host = urlsplit(url).hostname
-    if not host or urllib.request.getproxies().get(urlsplit(url).scheme):
+    if not host or proxy_of(urlsplit(url)):
         return True
     resolved = threading.Event()
 

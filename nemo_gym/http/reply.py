@@ -23,6 +23,7 @@ import orjson
 
 from nemo_gym.errors import ServerCallError
 from nemo_gym.http.aiohttp_errors import also_aiohttps
+from nemo_gym.jsonl import loads_exact
 
 if TYPE_CHECKING:
     from aiohttp import ClientTimeout
@@ -223,7 +224,7 @@ class Reply:
         self,
         *,
         encoding: str | None = None,
-        loads: Callable[[bytes | str], object] = orjson.loads,
+        loads: Callable[[bytes | str], object] = loads_exact,
         content_type: str | None = None,
     ) -> Any:
         """Parse the body as JSON, with any content type. The keywords are those of aiohttp."""

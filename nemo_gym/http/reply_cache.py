@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 
 from nemo_gym.context.rollout_id import current_rollout_id
 from nemo_gym.errors import ConfigError
-from nemo_gym.http.external import parsed
+from nemo_gym.http.model_replies import parsed
 
 logger = logging.getLogger(__name__)
 

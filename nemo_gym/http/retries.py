@@ -14,8 +14,8 @@ from nemo_gym.http.backoff import Backoff
 
 RATE_LIMIT_ERROR_CODES = [429, 502, 503, 504, 520]
 RETRY_ERROR_CODES = [*RATE_LIMIT_ERROR_CODES, 500]
-RETRIED = frozenset({*RETRY_ERROR_CODES, 529})
-"""All statuses that are retried: `RETRY_ERROR_CODES`, and 529 of an overloaded Anthropic endpoint."""
+RETRIED = frozenset({408, 409, 425, 429, *range(500, 600)} - {501, 505})
+"""All statuses that are retried. A server that lacks a feature (501, 505) would answer the same again."""
 MAX_NUM_TRIES = 3
 ENDPOINT_BACKOFF = Backoff(first_s=0.5, factor=2, longest_s=30.0)
 

@@ -9,7 +9,7 @@ import ssl
 from functools import lru_cache
 from http.client import HTTPConnection
 
-from nemo_gym.config.tls import SYSTEM, Tls
+from nemo_gym.config.tls import STRICT_ADVICE, STRICT_FAULTS, SYSTEM, Tls
 
 logger = logging.getLogger(__name__)
 
@@ -87,28 +87,40 @@ class _TlsConnection(HTTPConnection):
             raise ConnectionError(reason_of(error, self._tls)) from error
 
 
-def reason_of(error: ssl.SSLError, tls: Tls) -> str:
-    """Return the message for a caller whose TLS handshake failed: the reason and what to do."""
+def reason_of(error: ssl.SSLError, tls: Tls | None) -> str:
+    """Return the message for a caller whose TLS handshake failed: the reason and what to do.
+
+    `tls` is None if the server is not one of nemo_gym's.
+    """
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the server's certificate is rejected: {_problem_of_certificate(error.verify_message, tls)}"
+        return f"the server's certificate is rejected: {_problem_of_certificate(error, tls)}"
+    if error.reason in NOT_TLS and tls is None:
+        return "the server does not speak TLS. Begin its address with http:// instead of https://"
     if error.reason in NOT_TLS:
         return "the server does not speak TLS, but this caller has tls. Set tls on all machines, or on none"
     return f"the TLS handshake failed ({error.reason or error})"
 
 
-def _problem_of_certificate(reason: str, tls: Tls) -> str:
+def has_unknown_issuer(error: ssl.SSLCertVerificationError) -> bool:
+    """Return whether a certificate is rejected only because its authority is not trusted."""
+    return "local issuer" in error.verify_message or "self-signed" in error.verify_message
+
+
+def _problem_of_certificate(error: ssl.SSLCertVerificationError, tls: Tls | None) -> str:
+    reason = error.verify_message
     if "mismatch" in reason:
         name = reason.rstrip(".").rpartition(" for ")[2]
         return (
             f"it is not valid for {name}. Call the server by a name in the certificate, or issue a certificate for "
             f"{name}"
         )
-    if "local issuer" in reason or "self-signed" in reason:
-        source = "that this machine trusts" if tls.ca == SYSTEM else f"in {tls.ca}"
-        return f"no authority {source} issued it. Set tls.ca to the file of its authority"
+    if has_unknown_issuer(error):
+        source = "that this machine trusts" if tls is None or tls.ca == SYSTEM else f"in {tls.ca}"
+        setting = "tls.ca" if tls else "the environment variable SSL_CERT_FILE"
+        return f"no authority {source} issued it. Set {setting} to the file of its authority"
     if "expired" in reason:
         return "it has expired. Renew it on the server's machine"
-    return reason
+    return f"{reason}. {STRICT_ADVICE}" if error.verify_code in STRICT_FAULTS else reason
 
 
 def tls_error_in(error: BaseException | None) -> ssl.SSLError | None:
@@ -116,6 +128,13 @@ def tls_error_in(error: BaseException | None) -> ssl.SSLError | None:
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     return error
+
+
+def cause_of(error: Exception) -> str:
+    """Return why a connection to a server outside the run failed, and what to do if TLS is the cause."""
+    # Begin with the cause, because aiohttp's own errors are SSL errors, too, but without a reason.
+    refused = tls_error_in(error.__cause__)
+    return reason_of(refused, None) if refused else str(error)
 
 
 def speaks_tls(host: str, port: int) -> bool:
@@ -132,6 +151,6 @@ def speaks_tls(host: str, port: int) -> bool:
 def needs_tls(url: str) -> str:
     """Return the message for a caller that has no TLS settings but calls a server with TLS."""
     return (
-        f"the server at {url} speaks TLS. Pass +tls.ca=FILE (in Python: ca=FILE) with the authority that issued its "
-        f"certificate, or +tls.ca={SYSTEM} if this machine trusts it already"
+        f"the server at {url} speaks TLS. Pass --tls.ca FILE (in Python: ca=FILE) with the authority that issued its "
+        f"certificate, or --tls.ca {SYSTEM} if this machine trusts it already"
     )

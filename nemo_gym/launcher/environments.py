@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import shlex
 import shutil
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from packaging.requirements import Requirement
 from nemo_gym.config import RunConfig
 from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.installers import Installer, installer, python_of
-from nemo_gym.launcher.requirements import Requirements
+from nemo_gym.launcher.requirements import Requirements, how_to_meet
 from nemo_gym.paths import INSTALL_ROOT, working_dir
 
 DISTRIBUTION = "nemo-gym"
@@ -40,11 +39,8 @@ def interpreters(run: RunConfig, *, auto_install: bool, notice: Notice) -> dict[
             found[server.name] = environment_for(server.folder, requirements, run.plain, notice=notice)
         elif unmet and server.folder not in noted:
             noted.add(server.folder)
-            missing = " ".join(shlex.quote(str(each.needed.requirement)) for each in unmet)
-            notice(
-                f"{server.name}: {'; '.join(map(str, unmet))}. To install it here: pip install {missing}. To give the "
-                "folder its own environment: +auto_install=true."
-            )
+            own = "To give the folder its own environment: --auto-install."
+            notice(f"{server.name}: {how_to_meet(unmet)} {own}")
     return found
 
 

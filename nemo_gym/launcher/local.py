@@ -21,6 +21,7 @@ from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
 from nemo_gym.config.hosts import is_loopback, this_machine
 from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, SHORTCUTS_KEY
 from nemo_gym.config.process import HeadSettings, OtherServer, ProcessSettings, ServerInstance
+from nemo_gym.config.sandbox_networks import networked_sandbox
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.config.tls import Tls
 from nemo_gym.errors import LaunchError
@@ -145,6 +146,8 @@ class RunningServers:
         self._note_addresses(None if dry_run else JoinedRun.of(self.run, self.notice) if self.run.joins else None)
         if not dry_run and is_open(self.run.plain) and (hosts := reachable_hosts(self.run)):
             self.notice(f"run_token is false: everyone who can reach {', '.join(hosts)} can call this run's servers.")
+        if (setting := networked_sandbox(self.run.plain)) and not dry_run:
+            self.notice(f"{setting}: programs in sandboxes can reach the servers, so all calls require the run token.")
         secret = cookie_secret_of(self.run)
         self._watcher.secrets = secrets_of(self.run)
         for name in self.run.servers_here:
@@ -171,7 +174,7 @@ class RunningServers:
             if now >= deadline:
                 raise LaunchError(
                     f"servers are not ready after {timeout_s:g} s: {names}. "
-                    f"+ready_timeout_s=… gives servers longer to start.{tails(waiting)}"
+                    f"--ready-timeout-s … gives servers longer to start.{tails(waiting)}"
                 )
             if now >= remind_at:
                 remind_at = now + REMINDER_S

@@ -69,7 +69,7 @@ class JoinedRun(NamedTuple):
         if not config.get(MEMBER_KEY):
             raise LaunchError(
                 f"the run at {url} has only one machine. Start it with --only NAMES, or let its head server listen on "
-                "an address that other machines can reach (+default_host=0.0.0.0)."
+                "an address that other machines can reach (--default-host 0.0.0.0)."
             )
         if not token:
             raise LaunchError(
@@ -98,7 +98,7 @@ def host_towards(head: HeadConfig) -> str:
     except OSError as error:
         raise LaunchError(
             f"this machine has no route to the head server at {head.host} ({error.strerror or error}). Set "
-            "+advertised_host=ADDRESS to the address by which the other machines reach this one."
+            "--advertised-host ADDRESS to the address by which the other machines reach this one."
         ) from error
 
 
@@ -139,7 +139,7 @@ class Membership:
             if is_loopback(instance.host) and not is_loopback(self._host):
                 raise LaunchError(
                     f"{instance.config_path} listens on {instance.host}, which the other machines of the run cannot "
-                    "reach. Set +default_host=0.0.0.0, or set its host to an address of this machine."
+                    "reach. Set --default-host 0.0.0.0, or set its host to an address of this machine."
                 )
 
     def _reached(self) -> list[ServerInstance]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from nemo_gym.config import RunConfig
 from nemo_gym.config.hosts import is_loopback
@@ -18,12 +20,49 @@ from nemo_gym.launcher.local import Notice, RunningServers, default_starter
 from nemo_gym.launcher.ray_actor import ActorOrder, ServerActor
 from nemo_gym.launcher.ray_cluster import ADDRESS_KEY, Cluster
 from nemo_gym.launcher.ray_code import Code
-from nemo_gym.launcher.ray_logs import NodeLogs
 from nemo_gym.launcher.ray_options import options_of, processes_of
 from nemo_gym.launcher.ray_replicas import THREADS, Replica, Replicas
 from nemo_gym.launcher.restarts import RestartPolicy
-from nemo_gym.launcher.watch import LineSink
+from nemo_gym.launcher.watch import LineSink, log_name
 from nemo_gym.version import __version__
+
+logger = logging.getLogger(__name__)
+
+
+class NodeLogs:
+    """A receiver of log lines. It writes them to one file per process and passes them on to `on_line`."""
+
+    def __init__(self, on_line: LineSink | None, folder: Path | None) -> None:
+        self.on_line = on_line
+        self.folder = folder
+        self._files: dict[str, BinaryIO | None] = {}
+
+    def take(self, name: str, address: str, line: str) -> None:
+        """Write one log line of a process to its file, and pass it on with the address of the process's node."""
+        if self.folder is not None:
+            self._write(name, line.encode() + b"\n")
+        if self.on_line is not None:
+            self.on_line(f"{name} {address}", line)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            if file is not None:
+                file.close()
+        self._files.clear()
+
+    def _write(self, name: str, line: bytes) -> None:
+        assert self.folder is not None
+        path = self.folder / log_name(name)
+        try:
+            if name not in self._files:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._files[name] = path.open("ab", buffering=0)
+            if file := self._files[name]:
+                file.write(line)
+        except OSError as error:
+            # Continue without this file, because a log that cannot be written must not stop the servers.
+            logger.warning("%s can no longer be written to (%s)", path, error)
+            self._files[name] = None
 
 
 def launch_on_ray(
@@ -124,11 +163,12 @@ class ServersOnRay(RunningServers):
         self._replicas.wait_until_ready()
 
     def watch(self, timeout_s: float) -> None:
-        """Wait for `timeout_s`. Raise `LaunchError` if a server has ended and will not be restarted."""
+        """Wait for `timeout_s`. Raise `LaunchError` if a server or the head node of Ray is lost for good."""
         deadline = time.monotonic() + timeout_s
         while True:
             if self._replicas is not None and self._replicas.failure is not None:
                 raise self._replicas.failure
+            self._cluster.check_head()
             left_s = deadline - time.monotonic()
             super().watch(max(0.0, min(left_s, 0.5)))
             if left_s <= 0.5:
@@ -140,7 +180,7 @@ class ServersOnRay(RunningServers):
             return
         try:
             if self._replicas is not None:
-                self._replicas.close()
+                self._replicas.close(calls_ray=not self._cluster.is_lost)
         finally:
             try:
                 super().stop()

@@ -23,6 +23,13 @@ LOOPBACK = "127.0.0.1"
 ANSWER_S = 10.0
 """Seconds within which the head node must accept a connection. Ray itself would keep trying for two minutes."""
 RETRY_S = 0.5
+CHECK_EVERY_S = 2.0
+LEAVE_S = 5.0
+"""Seconds in which a process may leave a cluster whose head node is lost."""
+RECONNECT_ENV_VAR, RECONNECT_S = "RAY_gcs_rpc_server_reconnect_timeout_s", 60.0
+"""The setting of Ray, and its default, after which Ray's own code ends a process that cannot reach the head node."""
+PATIENCE_SHARE = 2 / 3
+"""The share of that time after which the run ends by itself, to leave time for its record."""
 
 
 class Cluster:
@@ -37,6 +44,10 @@ class Cluster:
                 f"{address} is an address for Ray Client, which connects from outside the cluster. Start this command "
                 "on a node of the cluster (for example with ray job submit) and use HOST:6379."
             )
+        self.is_lost = False
+        """Whether the head node is dead, so that calls of Ray would only wait."""
+        self._check_at = 0.0
+        self._silent_since: float | None = None
         self._is_ours = not ray.is_initialized()
         if self._is_ours:
             self._connect(address, run)
@@ -53,9 +64,35 @@ class Cluster:
             return self.node_ip
         return "::" if ":" in self.node_ip else "0.0.0.0"
 
+    def check_head(self) -> None:
+        """Raise `LaunchError` if the head node has not answered for too long. Ray itself would end this process."""
+        now = time.monotonic()
+        if now < self._check_at:
+            return
+        self._check_at = now + CHECK_EVERY_S
+        host, _, port = self.address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=CHECK_EVERY_S).close()
+        except OSError as error:
+            self._silent_since = self._silent_since or now
+            silent_s = time.monotonic() - self._silent_since
+            if silent_s > PATIENCE_SHARE * float(os.environ.get(RECONNECT_ENV_VAR) or RECONNECT_S):
+                self.is_lost = True
+                raise LaunchError(
+                    f"Ray's head node at {self.address} has not answered for {silent_s:.0f} s ({error}), so the run "
+                    "ends. Start Ray again, and continue a collection with --resume."
+                ) from error
+        else:
+            self._silent_since = None
+
     def leave(self) -> None:
         """Disconnect. All actors of this process end, and so does a cluster that this process has started."""
-        if self._is_ours:
+        if self.is_lost:
+            # Wait only briefly, because Ray waits for its head node. The other nodes end without it.
+            leaving = threading.Thread(target=imported_ray().shutdown, name="leaving Ray", daemon=True)
+            leaving.start()
+            leaving.join(LEAVE_S)
+        elif self._is_ours:
             imported_ray().shutdown()
 
     def _connect(self, address: str, run: RunConfig) -> None:

@@ -43,7 +43,7 @@ class Code(NamedTuple):
                         raise LaunchError(
                             f"{root} has more than {LARGEST_BYTES >> 20} MB, which is too much to copy to every node. "
                             f"Move its data elsewhere, or put the folder at the same path on all nodes and set "
-                            f"+{COPY_KEY}=false."
+                            f"--{COPY_KEY} false."
                         )
                     # Leave `ZipInfo` its fixed date, so that equal code gives equal archives.
                     entry = zipfile.ZipInfo(f"{number}/{file.relative_to(root)}")

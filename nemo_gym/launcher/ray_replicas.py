@@ -99,11 +99,13 @@ class Replicas:
         if self.failure:
             raise self.failure
 
-    def close(self) -> None:
-        """Ask the actors to stop their servers, then kill the actors."""
+    def close(self, *, calls_ray: bool = True) -> None:
+        """Ask the actors to stop their servers, then kill the actors. Without `calls_ray`, only end the thread."""
         import ray
 
         self._is_closed.set()
+        if not calls_ray:
+            return
         self._thread.join(2 * POLL_S)
         stopping = [each.actor.stop.remote() for each in self.replicas if each.has_node]
         if stopping:
@@ -222,11 +224,11 @@ class Replicas:
                 raise LaunchError(
                     f"server '{each.name}' has waited {waited_s:.0f} s for {each.needs}; the cluster has "
                     f"{free_resources()} free. Add nodes, reduce what its block asks for under 'ray', or set "
-                    "+ready_timeout_s=… to wait longer."
+                    "--ready-timeout-s … to wait longer."
                 )
             if each.has_node and waited_s > self._ready_timeout_s + STARTED_MARGIN_S:
                 raise LaunchError(
-                    f"server '{each.name}' is not ready on {each.address} after {waited_s:.0f} s. +ready_timeout_s=… "
+                    f"server '{each.name}' is not ready on {each.address} after {waited_s:.0f} s. --ready-timeout-s … "
                     "gives servers longer to start."
                 )
         late = [each for each in waiting if now - each.waiting_since > REMINDER_S]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
@@ -41,6 +42,12 @@ class Unmet(NamedTuple):
         name = self.needed.requirement.name
         there = f"{name} {self.installed} is installed" if self.installed else f"{name} is not installed"
         return f"{self.needed.place} requires {self.needed.requirement}, but {there}"
+
+
+def how_to_meet(unmet: Sequence[Unmet]) -> str:
+    """Return a sentence for each unmet requirement, and the command that installs them all."""
+    packages = " ".join(shlex.quote(str(each.needed.requirement)) for each in unmet)
+    return f"{'; '.join(map(str, unmet))}. To install it here: pip install {packages}."
 
 
 class Requirements(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from nemo_gym.calls.running import is_alive
+from nemo_gym.calls.running import is_alive, live_runs
 from nemo_gym.config import HeadConfig, PortRange, bind, share
 from nemo_gym.config.hosts import is_loopback
 from nemo_gym.config.models import WrittenAddress
@@ -38,6 +38,9 @@ def bind_head(head: HeadConfig, notice: Callable[[str], None], written: WrittenA
         if head.port_is_fixed:
             raise
     listener = _listen_near(head, written)
+    # Commands find the user's own runs by themselves, so only another's use of the port is news.
+    if any(each.port == head.port for each in live_runs()):
+        return listener
     notice(
         f"port {head.port} is taken, perhaps by another run. The head server listens on {listener.getsockname()[1]}. "
         "Commands in this folder find it automatically."

@@ -14,6 +14,7 @@ from typing import BinaryIO
 from urllib.parse import quote
 
 from nemo_gym.config.secret_values import SecretValues
+from nemo_gym.jsonl import check_regular
 from nemo_gym.launcher.base import ServerProcess
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,9 @@ class Watcher:
         """Start reading a process's pipes, which are closed when the process ends."""
         if self._log_dir is not None and process.name not in self._files:
             self._log_dir.mkdir(parents=True, exist_ok=True)
-            self._files[process.name] = (self._log_dir / log_name(process.name)).open("ab", buffering=0)
+            path = self._log_dir / log_name(process.name)
+            check_regular(path)
+            self._files[process.name] = path.open("ab", buffering=0)
         with self._lock:
             self._open_logs += 1
         self._selector.register(process.log_fd, selectors.EVENT_READ, _LogReader(process, self))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics.pass_at_k import compute_pass_majority_metrics
@@ -22,6 +22,11 @@ def binary_metrics(tasks: Sequence[Sequence[JsonObject]]) -> JsonObject:
         return {}
     has_answers = any(row.get(ANSWER_KEY) is not None for rows in tasks for row in rows)
     return compute_pass_majority_metrics(tasks, answer_key=ANSWER_KEY if has_answers else None).metrics
+
+
+def has_no_answer(graded: Mapping[str, object]) -> bool:
+    """Return whether a verifier looked for an answer and found none."""
+    return ANSWER_KEY in graded and graded[ANSWER_KEY] in (None, "")
 
 
 def _are_binary(rewards: Sequence[Sequence[float]]) -> bool:

@@ -42,7 +42,7 @@ class RewardProfile:
 
 
 class RewardProfileConfig(BaseModel):
-    """Parameters of `ng_reward_profile`."""
+    """Parameters of `ng eval profile`."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
@@ -160,7 +160,7 @@ class RewardProfiler:
             for keys, what, remedy in (
                 (self._unasked, "without an input row", "Pass the materialized inputs of the same collection."),
                 (self._repeated, "duplicated", "Keep one line for each."),
-                (missing, "missing", "Resume the collection, or add +allow_partial_rollouts=true."),
+                (missing, "missing", "Resume the collection, or add --allow-partial-rollouts."),
             )
             if keys
         ]

@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from nemo_gym.config.process import ChildSettings, HeadSettings
 from nemo_gym.http.open_files import raise_open_files_limit
 from nemo_gym.paths import PACKAGE_DIR
-from nemo_gym.process.head import head_app, update_instances
+from nemo_gym.process.head import Head, update_instances
 from nemo_gym.process.serve import Report, log_to_stderr, serve, serve_app
 
 PR_SET_PDEATHSIG = 1
@@ -103,7 +103,7 @@ def _serve_head(
 ) -> int:
     log_to_stderr()
     threading.Thread(target=update_instances, args=(settings, updates), name="server updates", daemon=True).start()
-    return serve_app(head_app(settings), listeners, report, tls=settings.tls)
+    return serve_app(Head(settings).app(), listeners, report, tls=settings.tls)
 
 
 def die_with_forker(parent: int) -> None:

@@ -49,65 +49,72 @@ class HeadServer(BaseServer):
         config = masked(OmegaConf.to_container(module_config(PUBLISHED_NAME)))
         shown = OmegaConf.to_yaml(OmegaConf.create(config))
         host, port = self.config.host, self.config.port
-        return head_app(HeadSettings(host=host, port=port, instances=self.instances, config_yaml=shown))
+        return Head(HeadSettings(host=host, port=port, instances=self.instances, config_yaml=shown)).app()
 
 
-def head_app(settings: HeadSettings) -> FastAPI:
-    app = FastAPI(title="head_server")
-    client = InternalClient(tls=settings.tls)
-    members = Members(settings)
-    silent = set(settings.endpoints)
+class Head:
+    """The routes of the head server of one run."""
 
-    async def silent_endpoints() -> list[str]:
-        """Return the endpoints that have never answered. Endpoints that have answered are not probed again."""
-        asked = sorted(silent)
-        answers = await asyncio.gather(
-            *(asyncio.to_thread(endpoint_answers, url, ENDPOINT_TIMEOUT_S) for url in asked)
+    def __init__(self, settings: HeadSettings) -> None:
+        self._settings = settings
+        self._client = InternalClient(tls=settings.tls)
+        self._members = Members(settings)
+        self._silent = set(settings.endpoints)
+        """The endpoints that have never answered."""
+
+    def app(self) -> FastAPI:
+        """Return the app with all routes."""
+        settings = self._settings
+        app = FastAPI(title=HEAD)
+        for paths, answer in (
+            (("/", "/livez"), self.is_alive),
+            (("/readyz", "/healthz", "/health"), self.is_ready),
+        ):
+            for path in paths:
+                app.get(path)(answer)
+                app.head(path, include_in_schema=False)(answer)
+        app.get("/global_config_dict_yaml")(self.global_config_dict_yaml)
+        app.get("/server_instances")(self.server_instances)
+        if settings.expected:
+            add_member_routes(app, self._members)
+        admission = Admission(
+            server=HEAD,
+            telemetry=Telemetry(HEAD),
+            run_token=settings.run_token,
+            run_id=settings.run_id,
+            browsers=BrowserCheck(HEAD, settings.host, settings.allowed_hosts),
         )
-        silent.difference_update(url for url, answered in zip(asked, answers, strict=True) if answered)
-        return [mask_text(url) for url in sorted(silent)]
+        app.add_middleware(CallMiddleware, admission=admission)
+        return app
 
-    async def statuses(shown: list[Shown]) -> list[str]:
-        return await asyncio.gather(*(_status(client, *each) for each in shown))
-
-    @app.head("/", include_in_schema=False)
-    @app.head("/livez", include_in_schema=False)
-    @app.get("/")
-    @app.get("/livez")
-    async def is_alive() -> dict[str, str]:
+    async def is_alive(self) -> dict[str, str]:
         return {"status": "ok"}
 
-    @app.head("/readyz", include_in_schema=False)
-    @app.head("/healthz", include_in_schema=False)
-    @app.head("/health", include_in_schema=False)
-    @app.get("/readyz")
-    @app.get("/healthz")
-    @app.get("/health")
-    async def is_ready() -> Response:
+    async def is_ready(self) -> Response:
         """Report whether all servers and model endpoints answer. A 503 response lists those that do not answer."""
-        shown = list(members.instances())
-        found = [(each.config_path, status) for (each, _), status in zip(shown, await statuses(shown), strict=True)]
+        shown = list(self._members.instances())
+        answers = await self._statuses(shown)
+        found = [(each.config_path, status) for (each, _), status in zip(shown, answers, strict=True)]
         # Count a server as ready if at least one of its replicas answers.
         answering = {name for name, status in found if status == "success"}
-        missing = dict.fromkeys(members.missing(), "not started yet on any machine")
+        missing = dict.fromkeys(self._members.missing(), "not started yet on any machine")
         missing |= {name: status for name, status in found if name not in answering}
-        missing |= dict.fromkeys(await silent_endpoints(), "no answer yet")
+        missing |= dict.fromkeys(await self._silent_endpoints(), "no answer yet")
         return JSONResponse({"status": "waiting" if missing else "ok", "missing": missing}, 503 if missing else 200)
 
-    @app.get("/global_config_dict_yaml")
-    async def global_config_dict_yaml(request: Request) -> str:
+    async def global_config_dict_yaml(self, request: Request) -> str:
         """Return the merged configuration as YAML, with secrets masked and addresses that the caller can use."""
         host = host_reached(request)
-        joined = {name: each[0][:2] for name, each in members.addresses(host).items()} if settings.expected else {}
-        return reachable_config(settings.config_yaml, host, tuple(joined.items()))
+        addresses = self._members.addresses(host) if self._settings.expected else {}
+        joined = tuple((name, each[0][:2]) for name, each in addresses.items())
+        return reachable_config(self._settings.config_yaml, host, joined)
 
-    @app.get("/server_instances")
-    async def server_instances(request: Request) -> list[JsonObject]:
+    async def server_instances(self, request: Request) -> list[JsonObject]:
         """Return every server with its address, its status and its load."""
         host = host_reached(request)
-        shown = list(members.instances())
-        found = asyncio.gather(*(_load(client, instance, settings.run_token) for instance, _ in shown))
-        loads, answers = await asyncio.gather(found, statuses(shown))
+        shown = list(self._members.instances())
+        loading = asyncio.gather(*(_load(self._client, each, self._settings.run_token) for each, _ in shown))
+        loads, answers = await asyncio.gather(loading, self._statuses(shown))
         return [
             {
                 **(instance.reached_at(host) if member is None else instance).model_dump(),
@@ -118,18 +125,17 @@ def head_app(settings: HeadSettings) -> FastAPI:
             for (instance, member), status, load in zip(shown, answers, loads, strict=True)
         ]
 
-    if settings.expected:
-        add_member_routes(app, members)
+    async def _statuses(self, shown: list[Shown]) -> list[str]:
+        return await asyncio.gather(*(_status(self._client, *each) for each in shown))
 
-    admission = Admission(
-        server=HEAD,
-        telemetry=Telemetry(HEAD),
-        run_token=settings.run_token,
-        run_id=settings.run_id,
-        browsers=BrowserCheck(HEAD, settings.host, settings.allowed_hosts),
-    )
-    app.add_middleware(CallMiddleware, admission=admission)
-    return app
+    async def _silent_endpoints(self) -> list[str]:
+        """Return the endpoints that have never answered. Endpoints that have answered are not probed again."""
+        asked = sorted(self._silent)
+        answers = await asyncio.gather(
+            *(asyncio.to_thread(endpoint_answers, url, ENDPOINT_TIMEOUT_S) for url in asked)
+        )
+        self._silent.difference_update(url for url, answered in zip(asked, answers, strict=True) if answered)
+        return [mask_text(url) for url in sorted(self._silent)]
 
 
 def update_instances(settings: HeadSettings, lines: Iterable[bytes]) -> None:

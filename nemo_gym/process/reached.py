@@ -6,13 +6,12 @@ import ipaddress
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
-from urllib.parse import urlsplit
 
 from omegaconf import OmegaConf
 from starlette.requests import Request
 
 from nemo_gym.calls.client import HEAD_SERVER_KEY
-from nemo_gym.config.hosts import is_any_address
+from nemo_gym.config.hosts import is_any_address, name_in_host_header
 from nemo_gym.config.settings import SERVER_TYPES
 
 LOOPBACK = "127.0.0.1"
@@ -21,7 +20,7 @@ LOOPBACK = "127.0.0.1"
 def host_reached(request: Request) -> str:
     """Return the host by which the caller reached this server, from the `Host` header or else from the connection."""
     local = (request.scope.get("server") or ("",))[0]
-    for host in (_name_in(request.headers.get("host", "")), _without_mapping(local)):
+    for host in (name_in_host_header(request.headers.get("host", "")), _without_mapping(local)):
         # Skip the address of a unix socket, because it is a path and not a host.
         if host and "/" not in host and not is_any_address(host):
             return host
@@ -58,13 +57,6 @@ def _addresses_in(config: dict[Any, Any]) -> Iterator[tuple[str, dict[Any, Any]]
                 implementations = block.get(tier)
                 if isinstance(implementations, dict):
                     yield from ((str(key), each) for each in implementations.values() if isinstance(each, dict))
-
-
-def _name_in(header: str) -> str:
-    try:
-        return urlsplit(f"//{header}").hostname or ""
-    except ValueError:
-        return ""
 
 
 def _without_mapping(address: str) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import uvicorn
 from omegaconf import DictConfig, OmegaConf
@@ -43,7 +43,9 @@ from nemo_gym.schemas.rollout import run_id_of_server
 from nemo_gym.servers.base import SimpleServer, context_of
 from nemo_gym.servers.mcp.endpoint import expose_if_asked
 from nemo_gym.servers.name_clashes import hook_of
-from nemo_gym.servers.tools.handlers import check_bodies
+from nemo_gym.servers.tools.handlers import check_bodies, place_of
+from nemo_gym.text import LOG_FORMAT, visible
+from nemo_gym.web.blocking import own_line
 from nemo_gym.web.profiling import ProfilingMiddlewareConfig
 from nemo_gym.web.session_routing import SessionRouting
 from nemo_gym.web.shutdown import QuickShutdownServer
@@ -75,7 +77,7 @@ class Report:
     def failed(self, message: str) -> None:
         """Report an error that the user can fix. If there is no launcher, print the error."""
         if self._fd is None:
-            print(f"Error: {message}", file=sys.stderr, flush=True)  # noqa: T201
+            print(visible(f"Error: {message}"), file=sys.stderr, flush=True)  # noqa: T201
         self._write({"failed": message})
 
     def close(self) -> None:
@@ -118,7 +120,7 @@ def _bounded_if_dry(settings: ProcessSettings, report: Report) -> Iterator[None]
         report.failed(
             f"{settings.name} has not started after {settings.ready_timeout_s:g} s: "
             f"{_place_in(settings.folder, builder)}. In a dry run no other server answers, so do not wait for one "
-            "before the first request. +ready_timeout_s=… gives servers longer to start."
+            "before the first request. --ready-timeout-s … gives servers longer to start."
         )
         os._exit(1)
 
@@ -133,11 +135,11 @@ def _bounded_if_dry(settings: ProcessSettings, report: Report) -> Iterator[None]
 
 def _place_in(folder: Path, thread: int) -> str:
     """Return the line of the folder's code that a thread is running: `app.py:12 in setup_webserver: time.sleep(1)`."""
-    frames = traceback.extract_stack(sys._current_frames()[thread])
-    own = [frame for frame in frames if folder.resolve() in Path(frame.filename).resolve().parents]
-    if not own:
-        return f"it is in {frames[-1].filename}:{frames[-1].lineno}"
-    return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}: {own[-1].line}"
+    frame = sys._current_frames()[thread]
+    own = own_line(folder, frame)
+    if own is None:
+        return f"it is in {frame.f_code.co_filename}:{frame.f_lineno}"
+    return f"{own.filename}:{own.lineno} in {own.name}: {own.line}"
 
 
 def prepare_process(settings: ProcessSettings) -> None:
@@ -155,7 +157,7 @@ def prepare_process(settings: ProcessSettings) -> None:
 
 def log_to_stderr() -> None:
     """Log to standard error, which the launcher reads."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
 
 
 def serve_app(
@@ -245,7 +247,7 @@ def load_module(settings: ProcessSettings) -> ModuleType:
         if (settings.folder / "requirements.txt").exists():
             advice += (
                 " If requirements.txt does not list the package, try pip install 'nemo-gym[full]', or 'nemo-gym[ray]' "
-                "for Ray. +auto_install=true gives the folder its own environment."
+                "for Ray. --auto-install gives the folder its own environment."
             )
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
         raise LaunchError(f"{frames[-1].filename}:{frames[-1].lineno}: {error}. {advice}") from error
@@ -280,12 +282,29 @@ def _imported(entrypoint: Path, settings: ProcessSettings) -> ModuleType:
 
 
 def complete_server_class(module: ModuleType, settings: ProcessSettings) -> type[SimpleServer]:
-    """Return the class that the entrypoint serves. Raise `LaunchError` if the class lacks a required method."""
+    """Return the class that the entrypoint serves. Raise `LaunchError` if the class is incomplete."""
     cls = server_class(module, settings)
+    if not issubclass(cls, SimpleServer):
+        base = BASE_OF[settings.type]
+        raise LaunchError(f"{settings.folder / settings.entrypoint}: {cls.__name__} must be derived from {base}.")
     if cls.__abstractmethods__:
         missing = ", ".join(sorted(cls.__abstractmethods__))
         raise LaunchError(f"{settings.folder / settings.entrypoint}: {cls.__name__} must define {missing}.")
+    for method in filter(inspect.isfunction, vars(cls).values()):
+        # Leave out functions that pydantic adds to the class.
+        if method.__module__ == cls.__module__:
+            _check_self(cls, method)
     return cls
+
+
+def _check_self(cls: type[SimpleServer], method: FunctionType) -> None:
+    names = [*inspect.signature(method).parameters]
+    # A first parameter with a type is an argument. Without a type, it is the instance, under any name.
+    if not names or names[0] == "body" or (names[0] != "self" and names[0] in method.__annotations__):
+        raise LaunchError(
+            f"{place_of(method)}: the method {method.__name__} of {cls.__name__} lacks self. Begin it with: "
+            f"def {method.__name__}({', '.join(['self', *names])})"
+        )
 
 
 def server_class(module: ModuleType, settings: ProcessSettings) -> type[SimpleServer]:

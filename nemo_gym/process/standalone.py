@@ -19,6 +19,7 @@ from nemo_gym.config.hosts import is_loopback
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR
 from nemo_gym.config.reading import read_yaml
+from nemo_gym.config.sandbox_networks import networked_sandbox
 from nemo_gym.config.server_folders import ServerFolder
 from nemo_gym.config.tree import Node
 from nemo_gym.errors import ConfigError, UserError
@@ -27,6 +28,7 @@ from nemo_gym.paths import roots_from_here
 from nemo_gym.process.serve import Report, imports_entrypoint, serve
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 from nemo_gym.servers.base import SimpleServer
+from nemo_gym.text import log_to_terminal, visible
 
 logger = logging.getLogger(__name__)
 
@@ -43,11 +45,11 @@ def serve_alone(cls: type[SimpleServer]) -> None:
     """
     if imports_entrypoint.get():
         return
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    log_to_terminal()
     try:
         code = _serve(Path(inspect.getfile(cls)).resolve().parent)
     except UserError as error:
-        print(f"Error: {error}", file=sys.stderr)  # noqa: T201 - this is a command of its own
+        print(visible(f"Error: {error}"), file=sys.stderr)  # noqa: T201 - this is a command of its own
         code = 1
     sys.exit(code)
 
@@ -92,23 +94,26 @@ def _read(handed: str) -> JsonObject:
 def _with_token(run: RunConfig, server: ServerConfig) -> RunConfig:
     token = configured_token(run.plain)
     if token is None and needs_token(run.plain, [server.host]):
+        setting = networked_sandbox(run.plain)
         raise ConfigError(
-            f"{server.name}: {_callers(server.host)}, but no run token protects it. "
-            f"Set {RUN_TOKEN_KEY} (+{RUN_TOKEN_KEY}=… or env.yaml), or {_way_to_open(server.host)}. Callers send the "
-            f"token as the header {RUN_TOKEN_HEADER}."
+            f"{server.name}: {_callers(server.host, setting)}, but no run token protects it. "
+            f"Set {RUN_TOKEN_KEY} in env.yaml, or {_way_to_open(server.host, setting)}. "
+            f"Callers send the token as the header {RUN_TOKEN_HEADER}."
         )
     return run.model_copy(update={"run_token": token})
 
 
-def _callers(host: str) -> str:
+def _callers(host: str, setting: str | None) -> str:
     if is_loopback(host):
+        if setting:
+            return f"programs in sandboxes can call its host {host} ({setting})"
         return f"{LOOPBACK_TOKEN_KEY} closes its host {host} to other users"
     return f"other machines can reach its host {host}"
 
 
-def _way_to_open(host: str) -> str:
+def _way_to_open(host: str, setting: str | None) -> str:
     if is_loopback(host):
-        return f"remove {LOOPBACK_TOKEN_KEY}"
+        return f"remove {setting or LOOPBACK_TOKEN_KEY}"
     return f"set {RUN_TOKEN_KEY}: false to open it to everyone, or use host 127.0.0.1"
 
 
@@ -118,7 +123,7 @@ def _config_with_block_for(folder: Path) -> Path:
             return path
     raise ConfigError(
         f"{folder / 'configs'}: no YAML file here has a block for {ServerFolder.of(folder).name}. "
-        "Pass one with +config_paths=[path/to/config.yaml]"
+        "Start the server with ng_run --config path/to/config.yaml."
     )
 
 

@@ -12,26 +12,29 @@ from tempfile import SpooledTemporaryFile
 from typing import IO
 
 import orjson
-from pydantic import ValidationError
 
 from nemo_gym.calls.caller import encode_json
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.errors import DataError, RolloutError, ServerCallError
 from nemo_gym.http.reply import Timeouts, readable
-from nemo_gym.jsonl import JsonObject, read_lines
+from nemo_gym.jsonl import JsonObject, dump_json, loads_exact, read_lines
 from nemo_gym.metrics.aggregate import completeness, compute_aggregate_metrics
 from nemo_gym.metrics.intervals import CI_HIGH, CI_LOW, mean_interval, pass_at_k_interval
 from nemo_gym.metrics.pass_at_k import highest_k_metrics
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.ledger import Ledger, ledgers_of
 from nemo_gym.schemas.rollout import AggregateMetrics
-from nemo_gym.schemas.row import AGENT_REF_KEY, PRIVATE_PREFIX, SECONDS_KEY, SHARD_KEY, Row
+from nemo_gym.schemas.row import AGENT_REF_KEY, PRIVATE_PREFIX, SECONDS_KEY, Row
 
 STRIPPED = frozenset({
     "response", "responses_create_params", "ng_model_call_capture", "ng_agent_observations", "ng_trajectory",
-    "_ng_token_capture", SECONDS_KEY, SHARD_KEY,
+    "_ng_token_capture", SECONDS_KEY,
 })  # fmt: skip
 AGGREGATION_TIMEOUT_S = 600.0
+WHEN_TOO_LARGE = (
+    "The results of the run are too large for one request. Set a larger max_request_bytes for the agent and for its "
+    "resources server, start them again, and run ng eval aggregate"
+)
 JSON = {"content-type": "application/json"}
 
 ASKED_AT_ONCE = 4
@@ -223,7 +226,7 @@ async def _metrics_of(
     if client is None:
         body.seek(0)
         rows = orjson.loads(body.read())["verify_responses"]
-        return {**known, **compute_aggregate_metrics(rows).model_dump()}
+        return {**known, **dict(compute_aggregate_metrics(rows))}
     timeouts = Timeouts(read_s=AGGREGATION_TIMEOUT_S, total_s=AGGREGATION_TIMEOUT_S)
     async with gate:
         body.seek(0)
@@ -234,10 +237,12 @@ async def _metrics_of(
     answer = await reply.read()
     try:
         if reply.ok:
-            return {**known, **AggregateMetrics.model_validate_json(answer).model_dump()}
-    except ValidationError:
+            # Parse the reply without pydantic, because its parser accepts fewer levels than a result may have.
+            return {**known, **dict(AggregateMetrics.model_validate(loads_exact(answer)))}
+    except ValueError:
         pass  # An invalid reply is reported below.
-    return f"{server} did not return metrics: /aggregate_metrics returned {reply.status}: {readable(answer)}"
+    problem = f"{server} did not return metrics: /aggregate_metrics returned {reply.status}: {readable(answer)}"
+    return f"{problem}. {WHEN_TOO_LARGE}" if b"(max_request_bytes)" in answer else problem
 
 
 def _stripped(row: Row) -> JsonObject:
@@ -246,4 +251,8 @@ def _stripped(row: Row) -> JsonObject:
 
 
 def _write(path: Path, metrics: list[AgentMetrics]) -> None:
-    path.write_bytes(orjson.dumps(metrics, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
+    try:
+        written = orjson.dumps(metrics, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
+    except orjson.JSONEncodeError:
+        written = dump_json(metrics)
+    path.write_bytes(written)

@@ -24,7 +24,9 @@ LOOKED_INTO = 100
 """The maximum number of changed tasks that are compared field by field."""
 FIELDS_NAMED = 5
 SHOWN_CHARACTERS = 40
+SHOWN_BEFORE = 10
 SEED_SETTING = "num_repeats_add_seed"
+PART_SETTING = "shard"
 PROMPTED_FIELD = "responses_create_params.input"
 
 
@@ -76,18 +78,18 @@ class Amending:
         """
         numbers = self.plan.check()
         known = KnownTasks.read(self.files.materialized)
-        matching = match(known, self.plan.planned(numbers), numbers)
+        matching = match(known, self.plan.planned(numbers), numbers, self.plan.settings.part)
         if not force and (differences := [*self._other_settings(), *self._other_rows(matching, numbers)]):
             raise DataError(
                 f"{self.files.results} was started with {', '.join(differences)}. Restore these values, add "
-                "+resume_from_cache=force (--resume=force) to resume anyway, add +overwrite=true to start over, "
-                "or choose another output."
+                "--resume=force to resume anyway, add --overwrite to start over, or choose another output."
             )
         amendment = Amendment(
             surplus=sum(max(0, task.repeats - matching.repeats[n]) for n, task in known.tasks.items())
         )
         repeats_of = {number: task.repeats for number, task in known.tasks.items()}
         if matching.changed or any(count > repeats_of.get(n, 0) for n, count in matching.repeats.items()):
+            self.plan.check_size(numbers)
             write_rows(self.files.materialized, self._rows(repeats_of, matching, numbers, amendment))
         return amendment
 
@@ -116,10 +118,15 @@ class Amending:
         before, now = self.record.prompt, self.prompt
         return (before and before.sha256) != (now and now.sha256)
 
+    def _has_other_part(self) -> bool:
+        return self.record is not None and self.record.settings.get(PART_SETTING) != self.plan.settings.shard
+
     def _other_settings(self) -> Iterator[str]:
         if self.record is None:
             return
-        if models := self.subject.differences_from(self.record.subject):
+        # Without a scored rollout, a corrected key or model name changes nothing that was measured.
+        models = self.subject.differences_from(self.record.subject) if self.earlier.scored else []
+        if models:
             yield f"another model: {', '.join(models)}"
         if self._has_other_prompt():
             before = self.record.prompt.path if self.record.prompt else "none"
@@ -127,9 +134,13 @@ class Amending:
             yield f"another prompt_config ({before}{' has changed' if before == now else f', now {now}'})"
         if self.record.settings.get(SEED_SETTING, False) != self.plan.settings.num_repeats_add_seed:
             yield f"another {SEED_SETTING}"
+        if self._has_other_part():
+            before_part, now_part = self.record.settings.get(PART_SETTING), self.plan.settings.shard
+            yield f"another {PART_SETTING} ({before_part or 'none'}, now {now_part or 'none'})"
 
     def _other_rows(self, matching: Matching, numbers: TaskNumbers) -> Iterator[str]:
-        if not matching.changed:
+        # The tasks of another part are other rows.
+        if not matching.changed or self._has_other_part():
             return
         changes = self._changes(matching, numbers)
         if self._has_other_prompt():
@@ -170,13 +181,19 @@ def _differences(before: JsonObject, now: JsonObject, prefix: str = "") -> Itera
         if isinstance(old, dict) and isinstance(new, dict):
             yield from _differences(old, new, f"{prefix}{key}.")
         elif old != new or (key in before) != (key in now):
-            yield (
-                f"{prefix}{key}",
-                _shown(old) if key in before else "absent",
-                _shown(new) if key in now else "absent",
-            )
+            texts = [orjson.dumps(fields[key]).decode() if key in fields else "absent" for fields in (before, now)]
+            start = _start_of_excerpt(*texts)
+            old_text, new_text = (_excerpt(text, start) for text in texts)
+            yield f"{prefix}{key}", old_text, new_text
 
 
-def _shown(value: object) -> str:
-    text = orjson.dumps(value).decode()
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
+def _start_of_excerpt(before: str, now: str) -> int:
+    """Return where excerpts of two texts begin, so that both show the first difference."""
+    pairs = enumerate(zip(before, now, strict=False))
+    same = next((at for at, (old, new) in pairs if old != new), min(len(before), len(now)))
+    return 0 if same + SHOWN_BEFORE <= SHOWN_CHARACTERS else same - SHOWN_BEFORE
+
+
+def _excerpt(text: str, start: int) -> str:
+    end = start + SHOWN_CHARACTERS
+    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from operator import sub
 
@@ -19,13 +19,13 @@ from nemo_gym.rollouts.concurrency import AdaptiveLimit, FixedLimit
 from nemo_gym.rollouts.control.control import MOST_AT_ONCE, Control, Floor
 from nemo_gym.rollouts.control.listening import listening
 from nemo_gym.rollouts.dispatch import Dispatch
+from nemo_gym.rollouts.early_stop import EarlyStop
 from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.line_digests import LineDigests
 from nemo_gym.rollouts.opening import OpenRun
 from nemo_gym.rollouts.outcome import Summary
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens, kept_until_the_end
 from nemo_gym.rollouts.recording import OnRecord, Recorder
-from nemo_gym.rollouts.row_collector import RowCollector
 from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.rollouts.runner import Runner
 from nemo_gym.schemas.row import Row
@@ -40,13 +40,15 @@ async def collect(
     run: OpenRun,
     *,
     on_record: OnRecord = lambda record, summary: None,
-    control: Control | None = None,
+    on_stop: Callable[[], None] | None = None,
+    on_control: Callable[[Control], None] = lambda control: None,
     watch: RunWatch | None = None,
 ) -> Summary:
     """Run every pending task of a run. `on_record` is called after the record of each ended rollout is written.
 
-    `control` carries out the requests that users send to the collection's socket. `watch` ends the collection when
-    the servers' run ends. By default, the client's run is watched.
+    `on_stop` ends the collection at once, for a user's request to stop it. `on_control` receives the object that
+    carries out the requests, before the first rollout starts. `watch` ends the collection when the servers' run ends.
+    By default, the client's run is watched.
 
     Memory use grows with the number of rollouts in flight, not with the data. Records are synced to disk within about
     a second.
@@ -56,11 +58,15 @@ async def collect(
     most = allowed_connections(MOST_AT_ONCE if wanted == "auto" else wanted)
     groups = GroupedTasks(client, run.plan.rules.grouped) if run.largest_group else None
     dispatch = Dispatch(run, groups)
-    control = control or Control(run)
-    control.allowed = allowed_connections
-    control.limit = AdaptiveLimit(most) if wanted == "auto" else FixedLimit(most)
-    control.continues_a_group = dispatch.continues_a_group
-    control.head_server = f"{client.head_server_config.host}:{client.head_server_config.port}"
+    control = Control(
+        run,
+        AdaptiveLimit(most) if wanted == "auto" else FixedLimit(most),
+        allowed=allowed_connections,
+        continues_a_group=dispatch.continues_a_group,
+        head_server=f"{client.head_server_config.host}:{client.head_server_config.port}",
+        on_stop=on_stop,
+    )
+    on_control(control)
     run.record.runs_with(control.limit)
     cached_before = _calls_of_cache(client)
     try:
@@ -70,14 +76,10 @@ async def collect(
             Appender(run.files.results, hide=hide, announce=digests.add) as results,
             Appender(run.files.failures, hide=hide) as failures,
         ):
-            tokens = RecordedTokens.of(client)
-            runner = Runner(
-                client,
-                rollout_timeout_s=settings.rollout_timeout_s,
-                tokens=tokens,
-                groups=groups,
-                collector=RowCollector.of(settings, run.files, run.record.identity),
-            )
+            tokens = RecordedTokens.of(client, run.record.identity)
+            if tokens is not None:
+                await tokens.drop_left_by({run.record.identity, *run.earlier_ids})
+            runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s, tokens=tokens, groups=groups)
             watch = watch or RunWatch(client)
             async with (
                 asyncio.TaskGroup() as group,
@@ -85,7 +87,8 @@ async def collect(
                 listening(control, run.collection),
             ):
                 limits = AttemptLimits.of(settings, run.earlier.limit)
-                take = dispatch.watching(on_record)
+                stop_early = None if settings.no_early_stop else EarlyStop(control.drain)
+                take = dispatch.watching(on_record if stop_early is None else stop_early.watching(on_record))
                 recorder = Recorder(runner, limits, watch, results, failures, summary, take, control)
                 work = _Work(run, recorder, control, digests=digests, dispatch=dispatch)
                 keeping = group.create_task(work.keep())
@@ -208,7 +211,7 @@ def _with_advice(error: BaseException, run: OpenRun) -> BaseException:
         return error
     return WriteFailed(
         f"{error} The {run.summary.scored} scored rollouts are saved in {run.files.results}. Free some disk space, "
-        "then resume with +resume_from_cache=true."
+        "then resume with --resume."
     )
 
 

@@ -29,7 +29,7 @@ def largest_group(path: Path, grouped: Mapping[str, str], settings: CollectionSe
     together = f"'{grouped[agent]}' verifies all repeats of a task together"
     if least < LEAST_GROUP:
         raise ConfigError(
-            f"num_repeats: {together}, but a task of agent '{agent}' has only one repeat. Add +num_repeats=2 or more."
+            f"num_repeats: {together}, but a task of agent '{agent}' has only one repeat. Add --num-repeats 2 or more."
         )
     for key in ("interleave_repeats", "until_halfwidth"):
         if getattr(settings, key):

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-import orjson
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from nemo_gym.calls.client import HEAD_SERVER_KEY, ServerClient
@@ -22,7 +21,7 @@ from nemo_gym.config.suggestions import ADD_A_FILE, did_you_mean_or_all
 from nemo_gym.context.group import LEAST_GROUP
 from nemo_gym.data.media import check_embedded
 from nemo_gym.errors import ConfigError, InvalidTask, RolloutCancelled, RolloutError, UsageError
-from nemo_gym.jsonl import JsonObject, read_rows
+from nemo_gym.jsonl import JsonObject, loads_exact, read_rows
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.collector import allowed_connections, collect
 from nemo_gym.rollouts.groups import GroupedTasks, GroupKey
@@ -39,9 +38,8 @@ from nemo_gym.rollouts.published import (
 )
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens, kept_until_the_end
 from nemo_gym.rollouts.resume import max_attempts
-from nemo_gym.rollouts.row_collector import check_collector
 from nemo_gym.rollouts.runner import Runner
-from nemo_gym.rollouts.subject import RunSubject, blocks_of_config
+from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.schemas.row import Row
 
 _places: WeakKeyDictionary[asyncio.Semaphore, int] = WeakKeyDictionary()
@@ -104,7 +102,6 @@ class RolloutCollectionHelper(BaseModel):
         try:
             self._client = client
             plan = plan_of(self._preprocess_rows_from_config(config), config, client)
-            check_collector(config, blocks_of_config(run_config), client.address_book, plan.rules)
             with locked(files), open_run(plan, files, RunSubject.of_config(run_config)) as run:
                 await collect(client, run, watch=client.watch())
                 results = list(read_rows(files.results))
@@ -127,14 +124,11 @@ class RolloutCollectionHelper(BaseModel):
         `rows` contains the row of each result.
         """
         files = RunFiles(results=Path(output_path))
-        # Do not ask the agents of a sharded run for metrics, because its results lack fields that agents may need.
-        is_sharded = any(Row(result).shard is not None for result in results)
-        client = None if is_sharded else PublishedClient.of(self.setup_server_client())
+        client = PublishedClient.of(self.setup_server_client())
         try:
             has_metrics = await aggregate_results(client, results, rows, files)
         finally:
-            if client is not None:
-                await client.aclose()
+            await client.aclose()
         return files.metrics if has_metrics else None
 
     def _attempt_settings(self, client: ServerClient) -> AttemptSettings:
@@ -224,7 +218,7 @@ class _ExamplesRun:
         self._runner = Runner(
             client,
             rollout_timeout_s=settings.rollout_timeout_s,
-            loads=orjson.loads,
+            loads=loads_exact,
             tokens=self._tokens,
             groups=groups,
         )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from glob import escape
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
 from nemo_gym.config.suggestions import did_you_mean
 from nemo_gym.data.skills import SkillsConfig
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject, OutputPath
+from nemo_gym.paths import resolved
 from nemo_gym.schemas.responses import ResponseCreateParams
 
 FailedShare = Annotated[float | None, Field(ge=0, le=1)]
@@ -38,15 +42,29 @@ class AttemptSettings(BaseModel):
     60 s."""
 
 
+class Shard(NamedTuple):
+    """One of `of` parts of a run's tasks. The first has the number 1."""
+
+    number: int
+    of: int
+
+    def __contains__(self, task: object) -> bool:
+        """Return whether a task number belongs to this part."""
+        return isinstance(task, int) and task % self.of == self.number - 1
+
+
 class CollectionSettings(AttemptSettings):
     """The parameters that all commands for collecting rollouts share."""
 
-    output_jsonl_fpath: Path
+    output_jsonl_fpath: OutputPath
     """The file for the scored rollouts, one per line. The run's other files are written next to it."""
     agent_name: str | None = None
     """The agent for rows without an agent_ref."""
     limit: PositiveInt | None = None
     """Use only this many rows, from the start of the input or of each agent's datasets. Default: all."""
+    shard: str | None = None
+    """Run only this part of the tasks, such as 3/8 for the third of eight. Start one collection per part, each with
+    its own output. Tasks have the same numbers as without parts, so 'ng eval aggregate' can merge the outputs."""
     num_repeats: PositiveInt | dict[str, PositiveInt] | None = None
     """How often to run each row. To set this per agent: {agent: n, _default: n}."""
     num_repeats_add_seed: bool = False
@@ -69,11 +87,6 @@ class CollectionSettings(AttemptSettings):
     """Do not compute the metrics at the end of the run."""
     interleave_repeats: bool = False
     """Start the first repeat of every row before any second repeat."""
-    collector: str | None = None
-    """Send the rows to this collector server. It runs on the agents' machines and forwards the rows to the agents."""
-    sharded: bool = False
-    """Leave the rollouts on the machines of the collector. The output only lists them, and 'ng eval aggregate' merges
-    them."""
     dispatch_budget_s: float | None = Field(default=None, gt=0)
     """Seconds after which no further rollout starts. Running rollouts finish, and the others stay unresolved."""
     max_seconds: float | None = Field(default=None, gt=0)
@@ -88,8 +101,12 @@ class CollectionSettings(AttemptSettings):
     """A YAML file with prices per million tokens: models: {name: {input: …, cached_input: …, output: …}}."""
     until_halfwidth: float | None = Field(default=None, gt=0)
     """Start no rollout of an agent once its mean reward's 95 % confidence interval has at most this half-width."""
+    yes: bool = False
+    """Do not refuse a plan of more than 10 million rollouts."""
     require_complete: bool = False
     """Exit with code 1 unless every rollout was scored."""
+    no_early_stop: bool = False
+    """Go on if the first 20 model calls fail in the same way. By default, the run then stops and can be resumed."""
     max_failed_share: FailedShare = None
     """Exit with code 1 if the share failed / (scored + failed) is larger than this, such as 0.05. Default: off."""
 
@@ -98,6 +115,19 @@ class CollectionSettings(AttemptSettings):
     def _default_for_none(cls, given: object) -> object:
         # Replace None, which once meant unlimited, because published programs still pass it.
         return cls.model_fields["num_samples_in_parallel"].default if given is None else given
+
+    @field_validator("shard")
+    @classmethod
+    def _names_a_part(cls, given: str | None) -> str | None:
+        part = _shard_of(given)
+        if not 1 <= part.number <= part.of:
+            raise ValueError(f"must be a part such as 3/8, from 1/8 to 8/8, but is '{given}'")
+        return given
+
+    @property
+    def part(self) -> Shard:
+        """The tasks that the run includes. By default, these are all."""
+        return _shard_of(self.shard)
 
     @field_validator("responses_create_params")
     @classmethod
@@ -116,8 +146,13 @@ class CollectionSettings(AttemptSettings):
     @model_validator(mode="after")
     def _cost_has_prices(self) -> Self:
         if self.max_cost is not None and self.prices is None:
-            raise ValueError("max_cost needs the prices of the models: add +prices=prices.yaml")
+            raise ValueError("max_cost needs the prices of the models: add --prices prices.yaml")
         return self
+
+
+def _shard_of(text: str | None) -> Shard:
+    number, _, of = ("1/1" if text is None else text).partition("/")
+    return Shard(*(int(each) if each.isascii() and each.isdigit() else 0 for each in (number, of)))
 
 
 class CollectJob(CollectionSettings):
@@ -128,12 +163,20 @@ class CollectJob(CollectionSettings):
 
 
 class EndToEndJob(CollectionSettings):
-    """Parameters of `ng_e2e_collect_rollouts`, which starts the servers, collects rollouts and stops the servers."""
+    """Parameters of `ng eval run`, which starts the servers, collects rollouts and stops the servers."""
 
-    split: Literal["train", "validation", "benchmark", "example"] = "benchmark"
-    """The type of the agents' datasets to collect."""
+    split: Literal["train", "validation", "benchmark", "example"] | None = None
+    """The type of the agents' datasets to collect. Default: benchmark, or the only type that they have."""
+    input_jsonl_fpath: Path | None = None
+    """Collect these tasks, one JSON object per line, instead of the agents' datasets."""
     reuse_existing_data_preparation: bool = False
     """Reuse the gathered dataset of an earlier run if it exists."""
+
+    @model_validator(mode="after")
+    def _either_input_or_split(self) -> Self:
+        if self.input_jsonl_fpath is not None and self.split is not None:
+            raise ValueError("--input (input_jsonl_fpath) replaces the datasets of --split (split). Use only one")
+        return self
 
 
 class RunFiles(BaseModel):
@@ -150,6 +193,11 @@ class RunFiles(BaseModel):
     def materialized(self) -> Path:
         """The file with the rows that the run sends to the agents."""
         return self._beside("_materialized_inputs.jsonl")
+
+    @property
+    def staged(self) -> Path:
+        """The file in which `materialized` is prepared."""
+        return self.materialized.with_name(f".{self.materialized.name}.staged")
 
     @property
     def failures(self) -> Path:
@@ -172,10 +220,15 @@ class RunFiles(BaseModel):
         return self._beside("_line_digests.bin")
 
     @property
+    def written(self) -> tuple[Path, ...]:
+        """The files that a run writes, apart from logs."""
+        return (self.results, self.failures, self.materialized, self.metrics, self.record, self.digests, self.lock)
+
+    @property
     def lock(self) -> Path:
         """The lock file of the process that writes the run's files."""
         # Resolve links, so that one output always has one lock.
-        output = self.results.resolve()
+        output = resolved(self.results)
         return output.with_name(f".{output.name}.lock")
 
     @property
@@ -194,6 +247,40 @@ class RunFiles(BaseModel):
         # If the output has no suffix, add one to the folder. Otherwise, both would have the same name.
         folder = self.results.with_suffix("") if self.results.suffix else self._beside("_data")
         return folder / "preprocessed_datasets"
+
+    def _unfinished(self) -> Iterator[Path]:
+        """Yield the files that a killed session has not finished."""
+        if self.staged.exists():
+            yield self.staged
+        for path in (
+            self.results, self.failures, self.materialized, self.staged, self.metrics, self.record, self.digests,
+        ):  # fmt: skip
+            yield from path.parent.glob(f".{escape(path.name)}.[0-9]*.partial")
+        yield from self.prepared.glob(".*.[0-9]*.partial")
+
+    def remove_unfinished(self) -> None:
+        """Delete the files that killed sessions have not finished. The caller must hold the output's lock."""
+        for path in self._unfinished():
+            path.unlink(missing_ok=True)
+
+    def check_not_read(self, read: Iterable[Path], *others: Path) -> None:
+        """Raise `DataError` if the run would write one of the files that it reads, under any of the file's names.
+
+        `others` are further files and folders that the run writes.
+        """
+        written = [
+            self.results, self.failures, self.materialized, self.staged, self.metrics, self.record, self.digests,
+            self.lock, self.output_of_command, *self.logs.glob("*"), *self._unfinished(),
+            *others,
+        ]  # fmt: skip
+        existing = [path for path in written if path.exists()]
+        for path in filter(Path.exists, read):
+            for each in existing:
+                if path.samefile(each) or (each.is_dir() and each.resolve() in path.resolve().parents):
+                    raise DataError(
+                        f"{path}: this run reads the file, but would write {each}. Choose another output, or copy the "
+                        "file to another place."
+                    )
 
 
 def failures_path_for(path: str | Path) -> Path:

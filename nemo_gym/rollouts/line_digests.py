@@ -78,8 +78,8 @@ def check_lines(files: RunFiles) -> None:
         others = f" and {len(changed) - LINES_NAMED} more lines" if len(changed) > LINES_NAMED else ""
         raise DataError(
             f"{', '.join(f'{files.results}:{number}' for number in changed[:LINES_NAMED])}{others}: added or "
-            "changed since the run wrote the file. Restore the file, add --resume=force (+resume_from_cache=force) to "
-            "accept all its lines, add --overwrite (+overwrite=true) to start over, or choose another output."
+            "changed since the run wrote the file. Restore the file, add --resume=force to "
+            "accept all its lines, add --overwrite to start over, or choose another output."
         )
     _add(files, (line.raw for _, line in unknown))
 

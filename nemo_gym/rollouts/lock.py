@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from nemo_gym.errors import DataError
+from nemo_gym.jsonl import check_regular
 from nemo_gym.rollouts.job import RunFiles
 
 logger = logging.getLogger(__name__)
@@ -23,6 +24,8 @@ def locked(files: RunFiles) -> Iterator[None]:
     """Hold the lock on a run's files. Raise `DataError`, which names the holder, if another process has the lock."""
     if files.results.is_dir():
         raise DataError(f"{files.results} is a folder. Name a file in it, such as {files.results / 'rollouts.jsonl'}.")
+    for path in files.written:
+        check_regular(path)
     try:
         files.lock.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

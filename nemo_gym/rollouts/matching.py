@@ -10,10 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
-
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.rollouts.job import Shard
 from nemo_gym.rollouts.numbering import TaskNumbers, digest_of
 from nemo_gym.rollouts.tasks import PlannedRow, TaskPlan
 from nemo_gym.schemas.row import SKILLS_REF_KEY, Row, TaskKey, rows_in
@@ -34,14 +33,14 @@ def content_of(row: Row) -> JsonObject:
     extra_body.pop(SEED_KEY, None)
     kept = {key: value for key, value in metadata.items() if key != "extra_body"}
     if extra_body:
-        kept["extra_body"] = orjson.dumps(extra_body, option=orjson.OPT_SORT_KEYS).decode()
+        kept["extra_body"] = dump_json(extra_body, sorts_keys=True).decode()
     without = {key: value for key, value in params.items() if key != "metadata"}
     return {**content, "responses_create_params": {**without, **({"metadata": kept} if kept else {})}}
 
 
 def content_digest(row: Row) -> int:
     """Return a 64-bit digest of a row's content. The order of the row's fields does not affect the digest."""
-    return digest_of(orjson.dumps(content_of(row), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS))
+    return digest_of(dump_json(content_of(row), sorts_keys=True))
 
 
 class KnownTask(NamedTuple):
@@ -131,11 +130,12 @@ class _UnmatchedRow(NamedTuple):
     """The row's agent, and the last known task of that agent before this row."""
 
 
-def match(known: KnownTasks, planned: Iterable[PlannedRow], numbers: TaskNumbers) -> Matching:
+def match(known: KnownTasks, planned: Iterable[PlannedRow], numbers: TaskNumbers, part: Shard) -> Matching:
     """Match the rows of an input to the known tasks by content, regardless of their order.
 
     An unmatched row counts as changed if a known task is missing at its place, between the same neighbours of the
-    same agent. Otherwise it is new. A row with its own task number belongs to that task.
+    same agent. Otherwise it is new, and gets a number of the run's part of the tasks. A row with its own task number
+    belongs to that task.
     """
     matching = Matching()
     free = _FreeTasks(known, numbers.taken)
@@ -157,7 +157,7 @@ def match(known: KnownTasks, planned: Iterable[PlannedRow], numbers: TaskNumbers
             latest[agent] = matching.numbers[number] = same
         else:
             unmatched.append(_UnmatchedRow(number, (agent, latest.get(agent))))
-    _assign(matching, known, unmatched, numbers.taken)
+    _assign(matching, known, unmatched, numbers.taken, part)
     for number, repeats in asked.items():
         matching.repeats[matching.numbers[number]] += repeats
     return matching
@@ -186,7 +186,9 @@ class _FreeTasks:
         return number
 
 
-def _assign(matching: Matching, known: KnownTasks, unmatched: list[_UnmatchedRow], taken: Container[int]) -> None:
+def _assign(
+    matching: Matching, known: KnownTasks, unmatched: list[_UnmatchedRow], taken: Container[int], part: Shard
+) -> None:
     """Assign each unmatched row to a known task that is missing at the row's place, or else to a new task."""
     if not unmatched:
         return
@@ -198,13 +200,13 @@ def _assign(matching: Matching, known: KnownTasks, unmatched: list[_UnmatchedRow
             latest[task.agent] = number
         elif number not in taken:
             missing[task.agent, latest.get(task.agent)].append(number)
-    free = 0
+    free = part.number - 1
     for row in unmatched:
         if candidates := missing.get(row.place):
             task_number = candidates.popleft()
             matching.changed[task_number] = row.number
         else:
             while free in known.tasks or free in taken:
-                free += 1
-            task_number, free = free, free + 1
+                free += part.of
+            task_number, free = free, free + part.of
         matching.numbers[row.number] = task_number

@@ -20,7 +20,10 @@ class TaskNumbers:
     no memory afterwards if it is unique.
     """
 
-    def __init__(self, digests: array[int], given: array[int]) -> None:
+    def __init__(self, digests: array[int], given: array[int], rollouts: int = 0) -> None:
+        self.rows = len(digests) + len(given)
+        self.rollouts = rollouts
+        """The number of repeats of all rows."""
         self._repeated = _duplicates(digests)
         self._repeated_given = _duplicates(given)
         self.taken: frozenset[int] = frozenset(given) if digests else frozenset()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,8 +43,14 @@ class OpenRun:
     prices: PriceFile | None = None
     collection: Collection | None = None
     """The entry of this run in the list of running collections; None if the user has no folder for such entries."""
+    earlier_ids: list[str] = field(default_factory=list)
+    """The ids of the earlier runs that this run continues or replaces."""
+    tasks: int = 0
+    """The number of different tasks. Each may be repeated."""
     largest_group: int = 0
     """The largest number of repeats of a task that are verified together; 0 if no task is verified in a group."""
+    warnings: list[str] = field(default_factory=list)
+    """Warnings about the run, for the end of it."""
 
 
 @contextmanager
@@ -65,23 +71,27 @@ def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: Secre
     settings = plan.settings
     limit = max_attempts(settings)
     prices = PriceFile.read(settings.prices) if settings.prices else None
+    files.check_not_read(plan.read_files())
     files.results.parent.mkdir(parents=True, exist_ok=True)
+    files.remove_unfinished()
+    replaced = read_record(files.record)
     prompt = plan.prompt_file()
     fingerprint = Fingerprint.of(prompt) if prompt else None
     if settings.resume_from_cache and files.materialized.exists() and files.results.exists():
-        before = read_record(files.record)
+        before = replaced
         is_forced = settings.resume_from_cache == "force"
         earlier = EarlierRun.read(files, limit, retries_invalid=is_forced)
         (accept_lines if is_forced else check_lines)(files)
         amending = Amending(plan, files, subject, fingerprint, earlier, before)
         notes = list(amending.amend(force=is_forced).notes())
         group = largest_group(files.materialized, plan.rules.grouped, settings)
-        summary = earlier.count(rows_in(files.materialized))
+        rows = _Rows(rows_in(files.materialized))
+        summary, tasks = earlier.count(rows), rows.tasks
         notes += _given_up(summary, is_forced=is_forced)
     else:
         before, earlier, notes = None, EarlierRun(limit=limit), []
         begun = _begin(plan, files)
-        summary, group = Summary(planned=begun.planned), begun.largest_group
+        summary, tasks, group = Summary(planned=begun.planned), begun.tasks, begun.largest_group
     record = RunRecord.begin(
         subject,
         recorded_settings(settings),
@@ -91,11 +101,29 @@ def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: Secre
         earlier=before,
     )
     keeper = RecordKeeper(files.record, record, summary, secrets, prices)
-    return OpenRun(files, plan, settings, summary, earlier, keeper, secrets, notes, prices, largest_group=group)
+    opened = OpenRun(
+        files, plan, settings, summary, earlier, keeper, secrets, notes, prices, tasks=tasks, largest_group=group
+    )
+    opened.earlier_ids = [replaced.run_id] if replaced and replaced.run_id else []
+    return opened
+
+
+class _Rows:
+    """An iterator over the rows of a run that counts the tasks."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._rows = rows
+        self.tasks = 0
+
+    def __iter__(self) -> Iterator[Row]:
+        for row in self._rows:
+            self.tasks += row.key.repeat == 0
+            yield row
 
 
 class _Begun(NamedTuple):
     planned: int
+    tasks: int
     largest_group: int
 
 
@@ -115,32 +143,31 @@ def _begin(plan: TaskPlan, files: RunFiles) -> _Begun:
     if not plan.settings.overwrite:
         check_companions(files)
     # Remove the old results before the new tasks appear, so that an interruption cannot mix two runs.
-    staged = files.materialized.with_name(f".{files.materialized.name}.staged")
+    staged = files.staged
     try:
-        planned = write_rows(staged, (row.fields for row in plan.rows()))
+        rows = _Rows(plan.rows())
+        planned = write_rows(staged, (row.fields for row in rows))
         group = largest_group(staged, plan.rules.grouped, plan.settings)
         for path in (*leftovers, files.metrics, files.record, files.digests):
             path.unlink(missing_ok=True)
         staged.replace(files.materialized)
     finally:
         staged.unlink(missing_ok=True)
-    return _Begun(planned, group)
+    return _Begun(planned, rows.tasks, group)
 
 
 def _check_replaceable(path: Path, plan: TaskPlan, files: RunFiles) -> None:
-    if plan.input.exists() and plan.input.samefile(path):
-        raise DataError(f"{path} is both the input and a file that this run would replace. Choose another output.")
     if plan.settings.overwrite or (path == files.results and _are_examples(files)):
         return
     if plan.settings.resume_from_cache:
         missing = files.results if files.materialized.exists() else files.materialized
         raise DataError(
             f"{path} contains rollouts of an earlier run, which cannot be resumed without {missing}. Restore that "
-            "file, add --overwrite (+overwrite=true) to start over, or choose another output."
+            "file, add --overwrite to start over, or choose another output."
         )
     raise DataError(
-        f"{path} contains rollouts of an earlier run. Add --resume (+resume_from_cache=true) to continue it, "
-        "--overwrite (+overwrite=true) to replace it, or choose another output."
+        f"{path} contains rollouts of an earlier run. Add --resume to continue it, "
+        "--overwrite to replace it, or choose another output."
     )
 
 
@@ -158,7 +185,7 @@ def check_companions(files: RunFiles) -> None:
             raise DataError(
                 f"{files.results}: the run would replace {shared.name}, which belongs to {other}, because both names "
                 "are the same up to the last dot. Choose an output whose name differs before it, or add --overwrite "
-                "(+overwrite=true) to replace the file."
+                "to replace the file."
             )
 
 
@@ -174,7 +201,7 @@ def _is_output(path: Path) -> bool:
 
 
 def _are_examples(files: RunFiles) -> bool:
-    """Return whether `ng_check` made all results without a model. Such results may be replaced."""
+    """Return whether `ng env check` made all results without a model. Such results may be replaced."""
     if files.record.exists() or files.materialized.exists():
         return False
     try:

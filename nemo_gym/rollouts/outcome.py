@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from nemo_gym.http.reply_cache import Counts
+from nemo_gym.metrics.binary import has_no_answer
 from nemo_gym.rollouts.usage import Usage
 from nemo_gym.schemas.row import Row
+
+_NUMBER = re.compile(r"\b[0-9a-f]{8,}\b|(?<!\.py:)(?<!\d)\d+(\.\d+)?")
+"""A regex for numbers that differ between occurrences of one failure: ports, counts and ids. It does not match the
+line numbers of source files, because they identify the cause."""
+_QUOTED_VALUE = re.compile(
+    # Match `answer: 'x'`, but not `KeyError: 'x'`, because a missing key identifies the cause.
+    r"""(?<!Error): (?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+    # Match the values in pydantic's messages.
+    r"|\binput_value=.*?, input_type=\w+"
+)
 
 
 class Outcome(StrEnum):
@@ -52,6 +64,8 @@ class Summary:
     """The sum of all rewards, including those of earlier runs with the same output file."""
     rewards: int = 0
     """The number of rewards in `reward_sum`."""
+    unanswered: int = 0
+    """Rollouts that this run scored although the verifier found no answer in them."""
     kept: int = 0
     """Tasks that were already scored when the run started."""
     given_up: int = 0
@@ -96,6 +110,11 @@ class Summary:
         return self.reward_sum / self.rewards if self.rewards else None
 
     @property
+    def has_no_answers(self) -> bool:
+        """Whether this run scored rollouts, and the verifier found no answer in any of them."""
+        return 0 < self.unanswered == self.scored - self.kept
+
+    @property
     def failed_share(self) -> float:
         """The share of failed tasks among the scored and failed ones."""
         return self.failed / (self.scored + self.failed) if self.failed else 0.0
@@ -115,6 +134,7 @@ class Summary:
             self.scored += 1
             self.reward_sum += record.reward or 0.0
             self.rewards += 1
+            self.unanswered += has_no_answer(record.row.fields)
         elif record.outcome is Outcome.FAILED:
             self.failed_by_cause[_cause_of(record)] += 1
         elif failed_before is not None:
@@ -147,3 +167,8 @@ class Summary:
 
 def _cause_of(record: Record) -> str:
     return record.cause or "rollout_failed"
+
+
+def shape_of(message: str) -> str:
+    """Return a failure's message without numbers and quoted values, which differ each time the same failure occurs."""
+    return _NUMBER.sub("#", _QUOTED_VALUE.sub(": …", message))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self, TextIO
 
+from nemo_gym.config.wording import decimal
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.outcome import Record, Summary
 
@@ -59,7 +60,7 @@ class Progress:
         mean = summary.mean_reward
         return {
             "rate": f"{rate:,.1f}/s",
-            "reward": "mean reward –" if mean is None else f"mean reward {mean:.3f}",
+            "reward": "mean reward –" if mean is None else f"mean reward {decimal(mean)}",
             "failures": f"{summary.failed} failed",
             "left": f"{_clock(left_s)} left",
         }

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, NoReturn
 
-import orjson
 from omegaconf import DictConfig, OmegaConf
 from pydantic import PrivateAttr
 
@@ -20,7 +19,7 @@ from nemo_gym.config.published import module_config
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import DataError
 from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts
-from nemo_gym.jsonl import JsonObject, read_raw_lines
+from nemo_gym.jsonl import JsonObject, loads_exact, read_raw_lines
 from nemo_gym.rollouts.aggregate import aggregate_all
 from nemo_gym.rollouts.job import CollectJob, RunFiles
 from nemo_gym.rollouts.ledger import Ledger, ledgers_of
@@ -77,7 +76,7 @@ class PublishedClient(ServerClient):
             reply = await self._sender.post(server_name=server_name, url_path=url_path, **kwargs)
             return reply
         data, timeouts = kwargs["data"], kwargs["timeouts"]
-        row = orjson.loads(data() if callable(data) else data)
+        row = loads_exact(data() if callable(data) else data)
         needed: dict[str, Any] = {}
         if headers := {name: value for name, value in kwargs["headers"].items() if name != "content-type"}:
             needed["headers"] = headers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
@@ -21,13 +21,17 @@ ID_DIGITS = 8
 class RecordedTokens:
     """Access to the tokens that are recorded during a client's rollouts."""
 
-    def __init__(self, client: ServerClient, collector: TokenCollector) -> None:
+    def __init__(self, client: ServerClient, collector: TokenCollector, run_id: str = "") -> None:
         self._client = client
         self._collector = collector
+        self._run_digits = run_id[:ID_DIGITS]
 
     @classmethod
-    def of(cls, client: ServerClient) -> Self | None:
-        """Return the recorded tokens of a run, or None if tokens are not recorded or another program reads them."""
+    def of(cls, client: ServerClient, run_id: str = "") -> Self | None:
+        """Return the recorded tokens of a run, or None if tokens are not recorded or another program reads them.
+
+        `run_id` identifies a run that can be resumed.
+        """
         config = client.address_book.token_capture
         if not config.enabled:
             return None
@@ -36,7 +40,7 @@ class RecordedTokens:
         from nemo_gym.capture.tokens.recording import open_store
 
         store = open_store(config)
-        return cls(client, TokenCollector(store, config)) if hasattr(store, "freeze") else None
+        return cls(client, TokenCollector(store, config), run_id) if hasattr(store, "freeze") else None
 
     async def run(self, row: Row, run: Callable[[Row], Awaitable[Record]]) -> Record:
         """Run one attempt and add its token ids. Raise `DataError` if too many earlier rollouts lack token ids."""
@@ -45,7 +49,7 @@ class RecordedTokens:
             return await run(row)
         self._collector.check()
         # Make the id unique, because another client, or another run with the same folder, may use the same id.
-        sent = row.with_fields({ROLLOUT_ID_KEY: f"{base}-{uuid4().hex[:ID_DIGITS]}"})
+        sent = row.with_fields({ROLLOUT_ID_KEY: f"{base}-{self._run_digits}{uuid4().hex[:ID_DIGITS]}"})
         record, has_failed = None, True
         try:
             record = await run(sent)
@@ -59,6 +63,11 @@ class RecordedTokens:
         else:
             fields.pop(ROLLOUT_ID_KEY, None)
         return record
+
+    async def drop_left_by(self, run_ids: Iterable[str]) -> None:
+        """Delete the token records that killed sessions of these runs have left."""
+        for run_id in run_ids:
+            await asyncio.to_thread(self._collector.drop_ending, f"-{run_id[:ID_DIGITS]}{'[0-9a-f]' * ID_DIGITS}")
 
     def check(self) -> None:
         """Raise `DataError` if too many rollouts lack tokens."""

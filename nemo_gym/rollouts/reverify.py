@@ -15,7 +15,7 @@ from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.config.settings import AGENT_TIER, GROUP_KEY, POLICY_MODEL, RESOURCES_TIER
 from nemo_gym.errors import ConfigError, DataError, EnvironmentFailed, RolloutError, ServerCallError
-from nemo_gym.jsonl import Appender, parse_row, read_lines_at, read_raw_lines, read_rows, write_rows
+from nemo_gym.jsonl import Appender, loads_exact, parse_row, read_lines_at, read_raw_lines, read_rows, write_rows
 from nemo_gym.rollouts.attempts import AttemptLimits
 from nemo_gym.rollouts.collector import allowed_connections, first_of
 from nemo_gym.rollouts.group_order import group_sizes, offsets_of, response_at
@@ -146,7 +146,7 @@ class Reverification:
         for number, raw in read_raw_lines(source):
             rollout = Row(parse_row(raw, source, number))
             if self.lines.get(rollout.key) == number and rollout.key not in done:
-                yield _as_answered(Row(orjson.loads(self.inputs[rollout.key])), rollout)
+                yield _as_answered(Row(loads_exact(self.inputs[rollout.key])), rollout)
 
     def _in_order_of_tasks(self, done: KeySet, groups: GroupedTasks) -> Iterator[Row]:
         source, rollouts = source_of(self.job), self.job.rollouts_jsonl_fpath
@@ -159,7 +159,7 @@ class Reverification:
         stored = offsets_of(rollouts, pending)
         planned = offsets_of(self.job.materialized_inputs_jsonl_fpath, pending)
         for task, offsets in pending.items():
-            rows = {repeat: Row(orjson.loads(self.inputs[TaskKey(task, repeat)])) for repeat in offsets}
+            rows = {repeat: Row(loads_exact(self.inputs[TaskKey(task, repeat)])) for repeat in offsets}
             if groups.are_of(next(iter(rows.values())).agent):
                 others = {n: partial(response_at, source, at) for n, at in graded.get(task, {}).items()}
                 others |= {n: partial(response_at, rollouts, at) for n, at in stored.get(task, {}).items()}
@@ -182,7 +182,7 @@ class Reverification:
         if unsafe and not self.job.force:
             raise DataError(
                 f"{', '.join(unsafe)}: may need more than the row and the response for grading (see REVERIFY_MODE in "
-                f"the server's config class), so the rewards may be wrong. Add +force=true to write them anyway, to "
+                f"the server's config class), so the rewards may be wrong. Add --force to write them anyway, to "
                 f"{UNSAFE}{path.name}."
             )
         return RunFiles(results=path.with_name(f"{UNSAFE}{path.name}") if unsafe else path)
@@ -195,12 +195,14 @@ class Reverification:
         is_input = results.exists() and any(path.exists() and results.samefile(path) for path in self._read())
         if is_input and not job.append:
             raise DataError(
-                f"{results} is one of the inputs. Choose another output, or add +append=true to extend this file."
+                f"{results} is one of the inputs. Choose another output, or add --append to extend this file."
             )
+        if not job.append:
+            files.check_not_read(self._read())
         if is_there and not (keeps or job.overwrite):
             raise DataError(
-                f"{results} already contains rollouts. Add --resume (+resume_from_cache=true) to grade only the "
-                "missing ones, --overwrite (+overwrite=true) to replace it, or choose another output."
+                f"{results} already contains rollouts. Add --resume to grade only the "
+                "missing ones, --overwrite to replace it, or choose another output."
             )
         if not (job.overwrite or (keeps and is_there)):
             check_companions(files)
@@ -309,7 +311,7 @@ def _check_groups(stored: Stored, grouped: Mapping[str, str]) -> None:
     if not grouped:
         return
     at_once = stored.job.num_samples_in_parallel
-    most = max(group_sizes((Row(orjson.loads(raw)) for raw in stored.inputs.values()), grouped).values(), default=0)
+    most = max(group_sizes((Row(loads_exact(raw)) for raw in stored.inputs.values()), grouped).values(), default=0)
     if at_once is not None and most > at_once:
         raise ConfigError(
             f"num_samples_in_parallel={at_once}: the {most} rollouts of a task are graded together, so they must be "

@@ -18,6 +18,7 @@ from threading import Lock
 from typing import Literal
 
 from pydantic import BaseModel, Field, ValidationError
+from pydantic_core import to_json
 
 from nemo_gym.config.masking import MASK, is_secret_key, mask_text, masked
 from nemo_gym.config.secret_values import SecretValues
@@ -25,7 +26,6 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.concurrency import AdaptiveLimit, FixedLimit
 from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.rollouts.outcome import Summary
-from nemo_gym.rollouts.slurm_step import SlurmStep
 from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.rollouts.timeline import Point, Timeline
 from nemo_gym.rollouts.usage import PriceFile
@@ -33,7 +33,7 @@ from nemo_gym.version import __version__
 
 logger = logging.getLogger(__name__)
 
-OMITTED_SETTINGS = {"output_jsonl_fpath", "resume_from_cache", "overwrite", "detach"}
+OMITTED_SETTINGS = {"output_jsonl_fpath", "resume_from_cache", "overwrite", "detach", "yes"}
 WRITE_EVERY_S = 5.0
 CONTROL_KEPT = 200
 
@@ -42,8 +42,6 @@ EXIT_CODES = {"interrupted": 130, "stopped": 1}
 
 State = Literal["running", "finished", "interrupted", "stopped", "killed"]
 
-_POINT = re.compile(r"\[\s+([-\d.e]+,\s+\d+,\s+\d+)\s+\]")
-"""A regular expression for a point of `progress` that spans five lines. Such a point is rewritten on one line."""
 _NAMED_VALUE = re.compile(r"([\w.-]+)(['\"]?\s*[:=]\s*)(['\"]?)([^\s'\",{}\[\]]+)")
 
 
@@ -93,6 +91,25 @@ class Outcomes(BaseModel):
             unresolved=summary.planned - summary.scored - failed.total(),
             repeated_attempts=summary.repeated,
         )
+
+
+class SlurmStep(BaseModel):
+    """The Slurm job in which a process runs, and the attempt of this job."""
+
+    job_id: str
+    attempt: int
+    """The number of the job's attempt, from 1. A requeued job keeps its id, but starts a new attempt."""
+    nodes: str
+    """The job's nodes, in Slurm's notation."""
+
+    @classmethod
+    def here(cls) -> SlurmStep | None:
+        """Return the Slurm job of this process, or None if the process does not run in a Slurm job."""
+        job_id, restarts = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_RESTART_COUNT", "")
+        if not job_id:
+            return None
+        attempt = int(restarts) + 1 if restarts.isdecimal() else 1
+        return cls(job_id=job_id, attempt=attempt, nodes=os.environ.get("SLURM_JOB_NODELIST", ""))
 
 
 class Session(BaseModel):
@@ -274,8 +291,7 @@ class RecordKeeper:
             self._record.progress = list(self.timeline.points)
             self._note_concurrency()
             try:
-                text = _POINT.sub(_on_one_line, self._record.model_dump_json(indent=2)) + "\n"
-                partial.write_bytes(self._secrets.mask_bytes(text.encode()))
+                partial.write_bytes(self._secrets.mask_bytes(_as_text(self._record)))
                 partial.replace(self._path)
             except OSError as error:
                 logger.warning("%s: cannot write the run's record (%s)", self._path, error.strerror)
@@ -324,8 +340,10 @@ class RecordKeeper:
             self.write()
 
 
-def _on_one_line(point: re.Match[str]) -> str:
-    return f"[{' '.join(point[1].split())}]"
+def _as_text(record: RunRecord) -> bytes:
+    """Return the record as JSON with one field per line, because hundreds of points would fill as many lines."""
+    fields = [f"  {to_json(name).decode()}: {to_json(value, inf_nan_mode='null').decode()}" for name, value in record]
+    return ("{\n" + ",\n".join(fields) + "\n}\n").encode()
 
 
 def masked_command(words: Sequence[str]) -> list[str]:

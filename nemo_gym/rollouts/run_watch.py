@@ -23,7 +23,7 @@ GONE_S = 30.0
 """A run without a record on this machine counts as ended after this many seconds without a reply from its servers."""
 SETTLE_S = 1.0
 """Seconds to wait before a check, because the servers of a run do not all stop at the same moment."""
-RESUME = "Start the run again, and continue with --resume (+resume_from_cache=true)."
+RESUME = "Start the run again, and continue with --resume."
 PROBE = Timeouts(connect_s=5.0, read_s=5.0, total_s=5.0, queue_s=5.0)
 
 

@@ -10,8 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-import orjson
-
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_call, failure_of_reply
 from nemo_gym.calls.results import Loads, result_of_reply
@@ -32,12 +30,11 @@ from nemo_gym.errors import (
 )
 from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts
 from nemo_gym.http.retries import seconds_of_retry_after
-from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.jsonl import JsonObject, dump_json, loads_exact
 from nemo_gym.opaque import loads_opaque, plain
 from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.outcome import Outcome, Record
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens
-from nemo_gym.rollouts.row_collector import RowCollector
 from nemo_gym.schemas.row import (
     FAILURE_CONVERSATION_KEY,
     FAILURE_LOG_KEY,
@@ -72,20 +69,17 @@ class Runner:
         loads: Loads = loads_opaque,
         tokens: RecordedTokens | None = None,
         groups: GroupedTasks | None = None,
-        collector: RowCollector | None = None,
     ) -> None:
         """`tokens` adds the recorded tokens to the results, if the run records any.
 
-        `groups` tracks the tasks that are verified in groups. If there is a `collector`, rows are sent to it
-        instead of to their agents.
+        `groups` tracks the tasks that are verified in groups.
         """
         self.groups = groups
-        self._collector = collector
         self._client = client
         self._timeout_s = rollout_timeout_s
         self._capture = _capture_of(client)
         self._tokens = tokens
-        self._loads = loads if self._capture is None else orjson.loads
+        self._loads = loads if self._capture is None else loads_exact
 
     async def run(self, row: Row) -> Record:
         """Run one task to its end. Raise only if the task is cancelled or too many rollouts lack recorded tokens."""
@@ -94,7 +88,7 @@ class Runner:
         if self._tokens is None:
             return await self._attempt(row)
         record = await self._tokens.run(row, self._attempt)
-        return replace(record, row=Row(plain(record.row.fields))) if self._loads is orjson.loads else record
+        return replace(record, row=Row(plain(record.row.fields))) if self._loads is loads_exact else record
 
     async def ended(self, row: Row, record: Record) -> None:
         """Record the end of a rollout after its last attempt, so that the rest of its group does not wait for it."""
@@ -136,10 +130,7 @@ class Runner:
             failure = failure_of_reply(reply.status, body, server=server, during=self.PATH, otherwise=otherwise)
             failure.retry_after_s = seconds_of_retry_after(reply.headers.get("retry-after"))
             raise failure
-        result = result_of_reply(body, row, server=server, during=self.PATH, otherwise=self.FAILURE, loads=self._loads)
-        if self._collector is not None:
-            self._collector.take_note(result)
-        return result
+        return result_of_reply(body, row, server=server, during=self.PATH, otherwise=self.FAILURE, loads=self._loads)
 
     async def _reply(self, server: str, row: Row) -> Reply:
         try:
@@ -149,8 +140,6 @@ class Runner:
         timeouts = Timeouts(read_s=self._timeout_s, total_s=self._timeout_s)
         place = None if self.groups is None else self.groups.header_of(row)
         headers = JSON if place is None else {**JSON, GROUP_HEADER: place}
-        if self._collector is not None:
-            server, headers = self._collector.server, {**headers, **self._collector.headers}
         try:
             with rollout_context(rollout_id), deadline_in(self._timeout_s):
                 # Serialize the row for each attempt. Otherwise, it would be in memory twice during its rollout.

@@ -1,4 +1,4 @@
-"""Find, check and merge shards: files that each contain a part of a run's rollouts."""
+"""Find, check and merge shards: the outputs of collections that each ran a part of the tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict
 
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import read_lines, read_rows, write_rows
+from nemo_gym.jsonl import OutputPath, read_lines, read_rows, write_rows
+from nemo_gym.paths import resolved
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.schemas.row import Row, TaskKey
 
@@ -22,19 +23,14 @@ SHOWN = 5
 
 
 class AggregationJob(BaseModel):
-    """Parameters of `ng_aggregate_rollouts`, which uses running servers."""
+    """Parameters of `ng eval aggregate`, which uses running servers."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     input_glob: str
     """The rollout files: one or more glob patterns, separated by commas."""
-    output_jsonl_fpath: Path
-    """The file for the merged rollouts, such as the sharded run's own output. The metrics are written next to it."""
-    shards: str | None = None
-    """One or more glob patterns for the files that the collectors of a sharded run have stored, or for their copies.
-    Default: the files that are named in the run's output, if this machine can read them."""
-    leave_out_missing: bool = False
-    """Leave out rollouts of the sharded run that are missing in all shards, instead of failing."""
+    output_jsonl_fpath: OutputPath
+    """The file for the merged rollouts. The metrics are written next to it."""
     merge_shards: bool = True
     """Write the merged rollouts, not only their metrics."""
     overwrite: bool = False
@@ -49,11 +45,11 @@ class _Place(NamedTuple):
         return f"{self.path}:{self.line}"
 
 
-def find_shards(input_glob: str, output: Path, *, key: str = "input_glob") -> list[Path]:
+def find_shards(input_glob: str, output: Path) -> list[Path]:
     """Return the rollout files that match these patterns, without duplicates, in the order of patterns and names.
 
     Skip `output` and files without rollouts (failures, inputs, profiles), unless a pattern is their exact path.
-    Raise `DataError`, which names the `key`, if a pattern does not match any file.
+    Raise `DataError` if a pattern does not match any file.
     """
     found: dict[Path, Path] = {}
     for pattern in filter(None, map(str.strip, input_glob.split(","))):
@@ -61,16 +57,16 @@ def find_shards(input_glob: str, output: Path, *, key: str = "input_glob") -> li
         shards = [path for path in paths if path.is_file() and not (has_magic(pattern) and _is_skipped(path, output))]
         if not shards:
             raise DataError(
-                f"{key}: '{pattern}' does not match any rollout file (looked in {Path.cwd()}). Check the pattern."
+                f"input_glob: '{pattern}' does not match any rollout file (looked in {Path.cwd()}). Check the pattern."
             )
-        found.update((path.resolve(), path) for path in shards if path.resolve() not in found)
+        found.update((resolved(path), path) for path in shards if resolved(path) not in found)
     if not found:
-        raise DataError(f"{key} is empty. Name the rollout files, such as results/shard_*.jsonl.")
+        raise DataError("input_glob is empty. Name the rollout files, such as results/shard_*.jsonl.")
     return list(found.values())
 
 
 def _is_skipped(path: Path, output: Path) -> bool:
-    return path.name.endswith(COMPANIONS) or path.resolve() == output.resolve()
+    return path.name.endswith(COMPANIONS) or resolved(path) == resolved(output)
 
 
 class Contents(NamedTuple):
@@ -78,8 +74,6 @@ class Contents(NamedTuple):
 
     rollouts: int
     agents: list[str]
-    entries: int = 0
-    """The number of lines that only list a rollout of a sharded run. The rollout itself is in another file."""
 
 
 def check_shards(shards: Sequence[Path]) -> Contents:
@@ -90,13 +84,12 @@ def check_shards(shards: Sequence[Path]) -> Contents:
     agents: set[str] = set()
     places: dict[tuple[str | None, TaskKey], _Place] = {}
     twice: list[str] = []
-    count = entries = 0
+    count = 0
     for path in shards:
         for line in read_lines(path):
             count += 1
             row, place = Row(line.row), _Place(path, line.number)
             agents.update(filter(None, [row.agent]))
-            entries += row.shard is not None
             with suppress(KeyError):  # Results of other programs may lack task numbers.
                 first = places.setdefault((row.agent, row.key), place)
                 if first is not place:
@@ -110,12 +103,12 @@ def check_shards(shards: Sequence[Path]) -> Contents:
         )
     if not count:
         raise DataError(f"{', '.join(map(str, shards))}: no rollouts found. Pass the output of a collection.")
-    return Contents(count, sorted(agents), entries)
+    return Contents(count, sorted(agents))
 
 
 def check_output(shards: Sequence[Path], output: Path, *, overwrite: bool) -> None:
     """Raise `DataError` if merging into this file would lose rollouts."""
-    if output.resolve() in {path.resolve() for path in shards}:
+    if output.exists() and any(output.samefile(path) for path in shards):
         raise DataError(f"{output} is both the output and one of the files to merge. Choose another output.")
     if output.exists() and output.stat().st_size and not overwrite:
         raise DataError(f"{output} already contains rollouts. Add --overwrite to replace it, or choose another file.")

@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError, JudgeFailed
-from nemo_gym.jsonl import read_lines
+from nemo_gym.jsonl import OutputPath, read_lines
 from nemo_gym.rollouts.job import CollectionSettings, FailedShare, check_resume, failures_path_for
 from nemo_gym.rollouts.resume import keyed_rows
-from nemo_gym.schemas.row import Row, TaskKey, check_whole
+from nemo_gym.schemas.row import Row, TaskKey
 
 KEYS_SHOWN = 20
 
@@ -28,7 +28,7 @@ class ReverificationJob(BaseModel):
     """The rows that were sent to the agents: <output>_materialized_inputs.jsonl of the collection."""
     rollouts_jsonl_fpath: Path
     """The rollouts: the output of the collection."""
-    output_jsonl_fpath: Path
+    output_jsonl_fpath: OutputPath
     """The file for the newly graded rollouts."""
     force: bool = False
     """Also use servers that may need the rollout's state for grading. The output's name then starts with unsafe_."""
@@ -74,7 +74,6 @@ class Stored:
             row = Row(line.row)
             if job.judge_failed_only and row.failure_class != JudgeFailed.failure_class:
                 continue
-            check_whole(row, source_of(job), line.number)
             if row.response is None:
                 raise DataError(
                     f"{source_of(job)}:{line.number}: the response to be graded is missing. Pass the output of a "

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import islice
+from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
 from pydantic import ValidationError
 
 from nemo_gym import paths
@@ -20,30 +21,45 @@ from nemo_gym.config import explain_params
 from nemo_gym.data.gather import AgentDataset, numbered_rows_of
 from nemo_gym.data.media import with_empty_media, with_media_dir
 from nemo_gym.data.prompts import INPUT_AND_PROMPT, PromptConfig, apply_prompt_to_row, has_input, load_prompt_config
-from nemo_gym.data.rows import agent_ref_problem, check_depth
+from nemo_gym.data.rows import agent_ref_problem, check_depth, check_keys
 from nemo_gym.data.skills import load_skill_directory
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.http.json_depth import DEEPEST_REQUEST
-from nemo_gym.jsonl import Line, RawLine, parse_row, read_raw_lines
-from nemo_gym.rollouts.job import CollectionSettings
+from nemo_gym.jsonl import Line, RawLine, dump_json, parse_row, read_raw_lines
+from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.numbering import TaskNumbers, digest_of
 from nemo_gym.schemas.responses import ResponseCreateParams
 from nemo_gym.schemas.row import AGENT_REF_KEY, PARAMS_KEY, POLICY_API_KEY, SKILLS_REF_KEY, TASK_INDEX_KEY, Row
 
+logger = logging.getLogger(__name__)
+
 PROBLEMS_SHOWN = 10
 NO_AGENT = "The run has no agent. Start its servers with a config that defines one."
 DEFAULT_AGENT_KEY = "_default"
+ANNOUNCED = 100_000
+"""The number of rollouts above which the plan is announced, because writing it takes more than a moment."""
+LARGEST_WITHOUT_YES = 10_000_000
+"""The number of rollouts above which the plan is written only with `--yes`."""
 
 
-def find_input(path: Path) -> Path:
-    """Find the task file of a run in the search roots. Raise `DataError` if it does not exist."""
-    found = paths.find(path, Path.exists)
-    if found is None:
-        places = ", ".join(str(root) for root in paths.search_roots())
+def find_input(path: Path, notice: Callable[[str], None] = logger.warning) -> Path:
+    """Find the task file of a run: in the working folder, else in the search roots.
+
+    Call `notice` if other folders have such a file, too. Raise `DataError` if it does not exist.
+    """
+    found: list[Path] = []
+    for each in (Path.cwd() / path.expanduser(), *paths.find_all(path)):
+        if each.exists() and not any(each.samefile(other) for other in found):
+            found.append(each)
+    if len(found) > 1:
+        others = ", ".join(map(str, found[1:]))
+        notice(f"note: input_jsonl_fpath: using {found[0]}; also found: {others}.")
+    if not found:
+        places = ", ".join(str(root) for root in dict.fromkeys([Path.cwd(), *paths.search_roots()]))
         near = get_close_matches(path.name, [each.name for each in path.parent.glob("*.jsonl")], n=1)
         hint = f" Did you mean '{path.with_name(near[0])}'?" if near else " Check the path."
         raise DataError(f"input_jsonl_fpath: file '{path}' not found in {places}.{hint}")
-    return found
+    return found[0]
 
 
 class PlannedRow(NamedTuple):
@@ -77,31 +93,43 @@ class TaskPlan:
     If so, `limit` applies to the rows of each agent instead of all lines, and copies of a row count once. The rows
     then also name the folder of their media.
     """
+    notice: Callable[[str], None] = logger.info
+    """What is called with the size of a large plan before it is written."""
 
     def check(self) -> TaskNumbers:
         """Check all rows and return their numbering. Raise `DataError`, with file and line, if rows are invalid."""
         return self._checked_numbers()
 
     def rows(self) -> Iterator[Row]:
-        """Check all rows. Then yield each row as often as it is repeated, keeping only one row in memory."""
-        for planned in self.planned(self._checked_numbers()):
+        """Check all rows. Then yield each row as often as it is repeated, keeping only one row in memory.
+
+        Raise `DataError` before the first row if the plan has too many rollouts.
+        """
+        numbers = self._checked_numbers()
+        self.check_size(numbers)
+        for planned in self.planned(numbers):
             for repeat in range(planned.first, planned.first + planned.repeats):
                 yield self.repeated(planned.row, repeat)
 
+    def check_size(self, numbers: TaskNumbers) -> None:
+        """Announce a large plan. Raise `DataError` if the settings do not allow its size."""
+        check_size(numbers.rows, numbers.rollouts, self.settings, self.notice)
+
     def planned(self, numbers: TaskNumbers) -> Iterator[PlannedRow]:
-        """Yield the rows with their task numbers and repeats. The rows must have been checked before."""
+        """Yield the rows of the run's part of the tasks. The rows must have been checked before."""
         numbers.begin_again()
         prompt = self._prompt()
         skills = load_skill_directory(self.settings.skills.path) if self.settings.skills else None
+        part = self.settings.part
         for line in self._lines():
             row = self._prepared(Row(line.row), prompt)
             if skills is not None:
                 row = row.with_fields({SKILLS_REF_KEY: skills.model_dump()})
-            repeats = self._repeats(row)
+            repeats = self._repeats(row.agent)
             has_own_number = row.task_index is not None
             task, first = numbers.take(line.raw, row.task_index, repeats)
-            row = row.of_task(task)
-            yield PlannedRow(row, task, first, repeats, has_own_number)
+            if task in part:
+                yield PlannedRow(row.of_task(task), task, first, repeats, has_own_number)
 
     def placed_in_sources(self) -> Iterator[tuple[str, Row]]:
         """Yield the place (`file:line`) of each row of the datasets, and the row as it is sent to the agent."""
@@ -123,12 +151,24 @@ class TaskPlan:
             return task
         params = row.params or {}
         extra_body = {**(row.extra_body or {}), "seed": repeat}
-        metadata = {**(params.get("metadata") or {}), "extra_body": orjson.dumps(extra_body).decode()}
+        metadata = {**(params.get("metadata") or {}), "extra_body": dump_json(extra_body).decode()}
         return task.with_fields({PARAMS_KEY: {**params, "metadata": metadata}})
 
     def prompt_file(self) -> Path | None:
         """Return the path of the prompt for rows without input, or None if no prompt is set or the file is missing."""
         return paths.find(self.settings.prompt_config, Path.is_file) if self.settings.prompt_config else None
+
+    def read_files(self) -> Iterator[Path]:
+        """Yield the files that the plan reads."""
+        if not self.is_gathered:
+            yield self.input
+        yield from (each.path for each in self.datasets)
+        if prompt := self.prompt_file():
+            yield prompt
+        if self.settings.prices:
+            yield self.settings.prices
+        if self.settings.skills and (folder := paths.find(self.settings.skills.path, Path.is_dir)):
+            yield from (path for path in folder.rglob("*") if path.is_file())
 
     def _lines(self) -> Iterator[Line]:
         for number, raw in self._raw_lines():
@@ -158,6 +198,7 @@ class TaskPlan:
         if self.input.exists() and not self.input.is_file():
             raise DataError(f"{self.input} is not a regular file. Rows are read more than once; write them to a file.")
         digests, given = array("Q"), array("Q")
+        rollouts = 0
         problems = _Problems(self.input)
         prompt = self._prompt()
         # Report an unknown `agent_name` once instead of for each row, because the setting is wrong, not the rows.
@@ -169,6 +210,7 @@ class TaskPlan:
                     raise ConfigError(f"agent_name: {no_such_agent}")
                 accepted = self.rules.depths.get(str(row.agent or self.settings.agent_name), DEEPEST_REQUEST)
                 check_depth(raw, self.input, number, accepted)
+                check_keys(raw, row.fields, self.input, number)
                 if problem := self._problem(row, prompt):
                     raise DataError(f"{self.input}:{number}: {problem}")
             except DataError as error:
@@ -179,6 +221,7 @@ class TaskPlan:
                     ) from error
                 problems.add(str(error), number)
             else:
+                rollouts += self._repeats(row.agent or self.settings.agent_name)
                 if row.task_index is None:
                     digests.append(digest_of(raw))
                 else:
@@ -186,7 +229,7 @@ class TaskPlan:
         problems.raise_if_any()
         if not digests and not given:
             raise DataError(f"{self.input}: no rows. Each line must contain one JSON object.")
-        return TaskNumbers(digests, given)
+        return TaskNumbers(digests, given, rollouts)
 
     def _problem(self, row: Row, prompt: PromptConfig | None) -> str | None:
         if problem := _index_problem(row) or agent_ref_problem(row):
@@ -218,7 +261,7 @@ class TaskPlan:
         name = row.agent
         if name is None:
             known = ", ".join(sorted(self.agents))
-            return f"the row does not name an agent. {f'Add +agent_name=… (one of: {known}).' if known else NO_AGENT}"
+            return f"the row does not name an agent. {f'Add --agent … (one of: {known}).' if known else NO_AGENT}"
         if unknown := self._unknown_agent(name):
             return unknown
         repeats = self.settings.num_repeats
@@ -244,11 +287,27 @@ class TaskPlan:
             prepared.fields[AGENT_REF_KEY] = {"type": "responses_api_agents", "name": self.settings.agent_name}
         return prepared
 
-    def _repeats(self, row: Row) -> int:
+    def _repeats(self, agent: str | None) -> int:
         repeats = self.settings.num_repeats
         if isinstance(repeats, dict):
-            return repeats.get(str(row.agent)) or repeats[DEFAULT_AGENT_KEY]
+            return repeats.get(str(agent)) or repeats[DEFAULT_AGENT_KEY]
         return repeats or 1
+
+
+def check_size(rows: int, rollouts: int, settings: CollectionSettings, notice: Callable[[str], None]) -> None:
+    """Announce a large plan before it is written. Raise `DataError` if the settings do not allow its size.
+
+    `rows` and `rollouts` are those of the whole input. Assume that all parts of it have the same size.
+    """
+    parts = settings.part.of
+    rows, rollouts = ceil(rows / parts), ceil(rollouts / parts)
+    if rollouts > ANNOUNCED:
+        file = RunFiles(results=settings.output_jsonl_fpath).materialized
+        notice(f"plan: {rollouts:,} rollouts of {rows:,} rows, in {file}")
+    if rollouts > LARGEST_WITHOUT_YES and not settings.yes:
+        raise DataError(
+            f"the plan has {rollouts:,} rollouts. Add --yes if that is meant, or lower num_repeats or limit."
+        )
 
 
 class _Problems:
@@ -288,7 +347,7 @@ def _more_rows(number: int) -> str:
 
 def _index_problem(row: Row) -> str | None:
     index = row.fields.get(TASK_INDEX_KEY)
-    if index is not None and (row.task_index is None or row.task_index < 0):
+    if index is not None and (row.task_index is None or not 0 <= row.task_index < 2**63):
         return f"{TASK_INDEX_KEY} must be an integer of at least 0, found {index!r}."
     try:
         _ = row.without_outcome().rollout_id

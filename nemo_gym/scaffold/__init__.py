@@ -77,7 +77,7 @@ def _name_in(entrypoint: str) -> str:
     guess = _usable(named[-1]) if named else None
     raise DataError(
         f"entrypoint={entrypoint}: a new environment is written to {TIER}/<name> in the working folder."
-        + (f" Did you mean '{TIER}/{guess}'?" if guess else f" Write +entrypoint={TIER}/my_env.")
+        + (f" Did you mean '{TIER}/{guess}'?" if guess else " Write --resources-server my_env.")
     )
 
 
@@ -157,23 +157,21 @@ def renamed(text: str, name: str) -> str:
 
 
 def _next_steps(name: str, spelled: Callable[[str], str]) -> str:
-    folder = f"{TIER}/{name}"
+    folder, ng, chosen = f"{TIER}/{name}", spelled("ng"), f"--resources-server {name}"
     return "\n".join(
         [
             f"{folder} has been created: a small working environment. Run its tests, check it, and score its examples "
             "with a random policy:",
             "",
-            f"    {spelled('ng_test')} +entrypoint={folder}",
-            f"    {spelled('ng_check')} +entrypoint={folder}",
-            f'    {spelled("ng_e2e_collect_rollouts")} "+config_paths=[{folder}/configs/{name}.yaml,{SAMPLE_MODEL}]" '
-            f"+split=example +output_jsonl_fpath=results/{name}.jsonl",
+            f"    {ng} env test {chosen}",
+            f"    {ng} env check {chosen}",
+            f"    {ng} eval run {chosen} --model-type sample_model --split example --output results/{name}.jsonl",
             "",
             f"Then make it your own: {folder}/app.py holds the tools and the reward, data/example.jsonl the tasks, "
             "oracle.py a perfect attempt at each, prepare.py the code that makes more tasks. Make the training rows, "
             "and update the example rollouts and metrics:",
             "",
-            f'    {spelled("ng_prepare_data")} "+config_paths=[{folder}/configs/{name}.yaml]" +mode=train_preparation '
-            f"+output_dirpath=results/{name}_data",
-            f"    {spelled('ng_check')} +entrypoint={folder} +write_examples=true",
+            f"    {ng} dataset collate {chosen} --mode train_preparation --output-dir results/{name}_data",
+            f"    {ng} env check {chosen} --write-examples",
         ]
     )

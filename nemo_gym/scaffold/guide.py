@@ -39,7 +39,7 @@ _MADE = _Task(
     files=(
         ("{server}/app.py", "the server: how an answer is graded"),
         ("prepare.py", "makes the rows"),
-        ("oracle.py", "a perfect answer to each row, which `ng_check` sends"),
+        ("oracle.py", "a perfect answer to each row, which `ng env check` sends"),
     ),
 )
 _REUSED = _Task(
@@ -74,18 +74,18 @@ _FILES_OF: dict[Profile, tuple[tuple[str, str], ...]] = {
         ("{agent}/app.py", "the agent: starts the program, and takes its output as the answer"),
         ("{agent}/program.py", "the program, to be replaced by yours; it knows only the address of the model"),
     ),
-    "external-rollout-driver": (("driver.py", "runs the rollouts itself, while `ng env start` keeps the servers up"),),
+    "external-rollout-driver": (("driver.py", "runs the rollouts itself, while `ng_run` keeps the servers up"),),
 }
 _COMMON = (
     ("config.yaml", "the server, the agent and the datasets"),
-    ("manifest.yaml", "the description; `ng_check` compares all rewards with its `reward`"),
+    ("manifest.yaml", "the description; `ng env check` compares all rewards with its `reward`"),
     ("data/example.jsonl", "five rows"),
     ("tests/", "the tests"),
 )
 
 
 def guide_to(wanted: Wanted, spelled: Callable[[str], str], *, has_oracle: bool) -> Guide:
-    """Return the README and the next steps. Both leave out the command `ng_check` if there is no oracle.
+    """Return the README and the next steps. Both leave out the command `ng env check` if there is no oracle.
 
     In the next steps, `spelled` turns the name of each program into the command for it. The README has plain names.
     """
@@ -131,11 +131,11 @@ def _commands(wanted: Wanted, spelled: Callable[[str], str], *, has_oracle: bool
     place, name = wanted.place, wanted.name
     run = f"--{wanted.kind} {name} --model-type sample_model"
     split = " --split example" if wanted.kind == "environment" else ""
-    commands = [f"{spelled('ng_test')} +entrypoint={place}"]
+    commands = [f"{spelled('ng')} env test --{wanted.kind} {name}"]
     if has_oracle:
-        commands.append(f"{spelled('ng_check')} +entrypoint={place}")
+        commands.append(f"{spelled('ng')} env check --{wanted.kind} {name}")
     commands.append(f"{spelled('ng')} eval run {run}{split} --output results/{name}.jsonl")
     if wanted.profile == "external-rollout-driver":
-        commands.append(f"{spelled('ng')} env start {run}")
+        commands.append(f"{spelled('ng_run')} {run}")
         commands.append(f"{spelled('python')} {place}/driver.py --output results/{name}_driven.jsonl")
     return commands

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
 from typing import NamedTuple
@@ -13,7 +13,17 @@ from nemo_gym import paths
 from nemo_gym.config.wording import counted
 from nemo_gym.data.scripts import BENCHMARKS
 from nemo_gym.errors import DataError, UsageError
-from nemo_gym.evaluation.questions import COMPARED, Columns, Grader, questions_of, write_questions
+from nemo_gym.evaluation.questions import (
+    COMPARED,
+    IMAGES,
+    Columns,
+    Grader,
+    copy_images,
+    divided,
+    questions_of,
+    write_questions,
+)
+from nemo_gym.evaluation.sheets import MissingColumn, read_sheet
 from nemo_gym.grading import read_rubric
 from nemo_gym.scaffold import TEMPLATES, problem_of_name
 
@@ -21,6 +31,18 @@ TEMPLATE = TEMPLATES / "own_evaluation"
 FILES = ("config.yaml", "prepare.py.txt", "README.md", "calibration.md")
 RUBRIC = "rubric.md"
 LINE = "\n\n  End with a line of the form 'Answer: …' that holds nothing but the answer."
+
+
+TRAIN_DATASET = Template("""\
+        - name: train
+          type: train
+          jsonl_fpath: benchmarks/$name/data/train.jsonl
+          prepare_script: benchmarks/$name/prepare.py
+          prepare_args: {split: train}
+          prompt_config: benchmarks/$name/prompts/default.yaml
+          # Name the license of the questions before you share them.
+          license: TBD
+""")
 
 
 class Kind(NamedTuple):
@@ -82,6 +104,10 @@ class OwnEvaluation:
     grader: Grader
     columns: Columns
     rubric: Path | None = None
+    system: str | None = None
+    """A system prompt for all questions, or the column with one for each question."""
+    train_share: float = 0.0
+    """The share of the questions that are for training instead of the benchmark."""
 
 
 class Created(NamedTuple):
@@ -95,7 +121,9 @@ class Created(NamedTuple):
 def create(wanted: OwnEvaluation, root: Path) -> Created:
     """Create `<root>/benchmarks/<name>`. Raise `UserError` if a setting or row is invalid, and create nothing."""
     _check(wanted, root)
+    wanted = _with_system(wanted)
     questions = questions_of(wanted.source, wanted.columns, wanted.grader)
+    divided(wanted.source, questions.rows, wanted.train_share)
     folder = root / BENCHMARKS / wanted.name
     partial = folder.with_name(f".{wanted.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -131,6 +159,39 @@ def _check(wanted: OwnEvaluation, root: Path) -> None:
             f"options: the grader '{wanted.grader}' does not use options. Choose --grader choice, or leave out "
             "--options."
         )
+    if wanted.columns.answer_is != "text" and not wanted.columns.options:
+        raise UsageError(
+            f"answer_is: answers as {wanted.columns.answer_is} need options. Choose --grader choice and name the "
+            "column with the options (--options)."
+        )
+
+
+def _with_system(wanted: OwnEvaluation) -> OwnEvaluation:
+    """Return the evaluation with the column of system prompts among its columns, if `system` names one.
+
+    Raise `DataError` for a single word that is not a column, because it is a misspelled name rather than a prompt.
+    """
+    if wanted.system is None:
+        return wanted
+    if not wanted.system.strip():
+        raise UsageError("system: the system prompt is empty. Write it, name a column, or leave out --system.")
+    try:
+        column = read_sheet(wanted.source).column(wanted.system)
+    except MissingColumn as error:
+        if len(wanted.system.split()) > 1:
+            return wanted
+        raise DataError(f"{error} A system prompt has more than one word.") from error
+    return replace(wanted, columns=replace(wanted.columns, system=column), system=None)
+
+
+def _system_of(wanted: OwnEvaluation) -> str:
+    """Return the system prompt as YAML lines for the prompt's file."""
+    if wanted.columns.system:
+        return 'system: "{system}"\n'
+    if wanted.system is None:
+        return ""
+    text = wanted.system.strip().replace("{", "{{").replace("}", "}}")
+    return "".join(f"{line}\n" for line in ("system: |-", *(f"  {line}" for line in text.splitlines())))
 
 
 def _write(wanted: OwnEvaluation, folder: Path, count: int) -> None:
@@ -151,8 +212,13 @@ def _write(wanted: OwnEvaluation, folder: Path, count: int) -> None:
         "columns": "\n".join(
             f"        {key}={json.dumps(value, ensure_ascii=False)},"
             for key, value in vars(wanted.columns).items()
-            if value
+            if value and (key, value) != ("answer_is", "text")
         ),
+        "train_share": f"        train_share={wanted.train_share!r},\n" if wanted.train_share else "",
+        "output": 'output: Path | None = None, split: str = "benchmark"' if wanted.train_share else "",
+        "written": "rows =" if wanted.train_share else "return",
+        "returned": "    return output or rows\n" if wanted.train_share else "",
+        "train": TRAIN_DATASET.substitute(name=name) if wanted.train_share else "",
         "files": _files(wanted),
         "flavor": f"{name}/judge" if needs_judge else name,
         "judge_commands": _judge_commands(wanted),
@@ -160,8 +226,12 @@ def _write(wanted: OwnEvaluation, folder: Path, count: int) -> None:
     for file in (*FILES, *(["judge.yaml"] if needs_judge else [])):
         text = Template((TEMPLATE / file).read_text("utf-8")).substitute(values).rstrip() + "\n"
         _put(folder / file.removesuffix(".txt"), text)
-    _put(folder / "prompts" / "default.yaml", f"user: |-\n  {{question}}{kind.prompt}\n")
-    _put(folder / "data" / ".gitignore", "# Made from the questions by prepare.py.\n*\n!.gitignore\n!example.jsonl\n")
+    image = 'image: "{image}"\n' if wanted.columns.image else ""
+    _put(folder / "prompts" / "default.yaml", f"{_system_of(wanted)}{image}user: |-\n  {{question}}{kind.prompt}\n")
+    _put(
+        folder / "data" / ".gitignore",
+        "# Made from the questions by prepare.py.\n*\n!.gitignore\n!example.jsonl\n!images/\n!images/**\n",
+    )
     shutil.copyfile(wanted.source, folder / source)
     if wanted.grader == "judge":
         judge = paths.find("resources_servers/equivalence_llm_judge/prompts/judge.md", Path.is_file)
@@ -172,8 +242,16 @@ def _write(wanted: OwnEvaluation, folder: Path, count: int) -> None:
         assert found is not None
         shutil.copyfile(found, folder / RUBRIC)
     output = folder / "data" / f"{name}.jsonl"
+    copy_images(wanted.source, wanted.columns, output.parent / IMAGES)
     script = folder / "prepare.py"
-    write_questions(folder / source, output, grader=wanted.grader, script=script, **vars(wanted.columns))
+    write_questions(
+        folder / source,
+        output,
+        grader=wanted.grader,
+        train_share=wanted.train_share,
+        script=script,
+        **vars(wanted.columns),
+    )
 
 
 def _put(path: Path, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal, TypeVar, get_args
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.base import TaggedModel, WireModel
@@ -13,6 +13,8 @@ from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, TokenIDLogPr
 
 Status = Literal["in_progress", "completed", "incomplete"]
 Role = Literal["user", "assistant", "system", "developer"]
+CLAIMED_KEY = "claimed_by_program"
+"""The key that marks a program's claim in a response's output. Its value is the role or type of the claimed item."""
 
 
 def _is_none(value: object) -> bool:
@@ -183,14 +185,7 @@ class ReasoningItem(TaggedModel):
 class HostedItem(WireModel):
     """An item of a type without a class of its own, such as a call of an endpoint's tool. It is kept unchanged."""
 
-    type: Literal[
-        "mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "file_search_call",
-        "web_search_call", "computer_call", "computer_call_output", "image_generation_call", "code_interpreter_call",
-        "local_shell_call", "local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call",
-        "apply_patch_call_output", "custom_tool_call", "custom_tool_call_output", "item_reference", "compaction",
-        "tool_search_call", "tool_search_output", "additional_tools", "compaction_trigger", "configuration_update",
-        "program", "program_output",
-    ]  # fmt: skip
+    type: str
 
 
 class EasyInputMessageForTraining(TokenIDLogProbMixin, EasyInputMessage):
@@ -244,7 +239,8 @@ def _tag(item: object, *, type_is_required: bool) -> str | None:
     elif kind in _CALLS_AND_REASONING:
         tag = kind
     else:
-        return "hosted"
+        # An item with a role and content is a message with a misspelled type.
+        return None if "role" in item and "content" in item else "hosted"
     carries_tokens = not _TOKEN_FIELDS.isdisjoint(item)
     return f"{tag}_tokens" if carries_tokens and tag != "function_call_output" else tag
 
@@ -260,6 +256,22 @@ def _message_tag(item: JsonObject) -> str:
 
 def _input_tag(item: object) -> str | None:
     return _tag(item, type_is_required=False)
+
+
+def _without_nulls(item: object) -> object:
+    """Remove null fields of a message and its parts, because Parquet and `datasets` fill missing fields with null."""
+    if not isinstance(item, dict) or item.get("type") not in (None, "message"):
+        return item
+    content = item.get("content")
+    if isinstance(content, list) and any(isinstance(part, dict) and None in part.values() for part in content):
+        item = {**item, "content": [_without_null_fields(part) for part in content]}
+    return _without_null_fields(item)
+
+
+def _without_null_fields(value: object) -> object:
+    if not isinstance(value, dict) or None not in value.values():
+        return value
+    return {key: each for key, each in value.items() if each is not None}
 
 
 def _output_tag(item: object) -> str | None:
@@ -297,7 +309,7 @@ _AnyOutput = (
     | _OtherItem
 )
 _TAG_OF_CLASS: dict[type, str] = {cls: tag.tag for cls, tag in map(get_args, get_args(AnyItem))}
-InputItem = Annotated[AnyItem, Discriminator(_input_tag)]
+InputItem = Annotated[AnyItem, Discriminator(_input_tag), BeforeValidator(_without_nulls)]
 """An item of a request; a message may omit its `type`."""
 OutputItem = Annotated[_AnyOutput, Discriminator(_output_tag)]
 """An item of a response; its `type` is required."""

@@ -18,6 +18,7 @@ from nemo_gym.schemas.items import (
     assistant_texts,
     last_text,
 )
+from nemo_gym.schemas.thinking import strip_reasoning
 
 RESPONSES_PATH = "/v1/responses"
 MODEL_PATHS = (RESPONSES_PATH, "/v1/chat/completions", "/v1/messages")
@@ -203,6 +204,11 @@ class Response(WireModel):
     def last_text(self) -> str:
         """The text of the last assistant message, or an empty string. Reasoning items are not messages."""
         return last_text(self.output)
+
+    @property
+    def answer_text(self) -> str:
+        """The text of the last assistant message without `<think>…</think>`, for verifiers."""
+        return strip_reasoning(self.last_text)
 
     @property
     def tool_calls(self) -> list[FunctionToolCall]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from operator import not_
-from typing import Any
+from typing import Any, SupportsFloat
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -28,9 +28,6 @@ POLICY_HEADER = "x-nemo-gym-policy"
 """Header with the policy that a row names, sent from an agent to its model server and to other agents."""
 ADDED_ONLY_HEADER = "x-nemo-gym-added-only"
 """Header of a verify request whose sender needs only the added fields, and of a response with only these fields."""
-SHARD_HEADER = "x-nemo-gym-shard"
-"""Header with the name of a shard, sent with a row to a collector. The collector writes the result to this shard and
-returns only a short entry."""
 RUN_ID_HEADER = "x-nemo-gym-run"
 """Header with the id of the run that a call is meant for, because another run may have taken over the port."""
 RUN_TOKEN_HEADER = "x-nemo-gym-run-token"
@@ -80,8 +77,10 @@ class BaseVerifyResponse(BaseVerifyRequest):
         """Return a response that echoes the whole request, extra fields included, and adds `reward` and `fields`.
 
         `mask_sample=True` keeps the rollout but excludes it from training; `failure_kind` and `failure_reason` can
-        explain why.
+        explain why. Raise `TypeError` if the reward is not a number.
         """
+        if not isinstance(reward, (int, float, SupportsFloat)):
+            raise TypeError(f"grade: the reward must be a number, found {reward!r}")
         echoed = {name: value for name, value in body if name in body.model_fields_set}
         return Graded.model_construct(**{**echoed, "reward": reward, **fields})
 

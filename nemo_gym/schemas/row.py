@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import orjson
 
-from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject, parse_row, read_lines_at, read_rows
+from nemo_gym.jsonl import JsonObject, loads_exact, parse_row, read_lines_at, read_rows
 
 TASK_INDEX_KEY = "_ng_task_index"
 ROLLOUT_INDEX_KEY = "_ng_rollout_index"
@@ -44,9 +43,6 @@ SECONDS_KEY = "_ng_seconds"
 """The duration of the recorded attempt, from sending the row to its agent until the reply was read."""
 GROUP_RESULT_KEY = "_ng_group"
 """The group of a rollout: its size, how many members were compared in the verification, and which were missing."""
-SHARD_KEY = "_ng_shard"
-"""The location of the whole rollout that a collector has stored: `machine`, `path` and the digest of the `line`. If
-the collector could not store the rollout, the row is whole, and this field contains `machine` and `problem`."""
 MEDIA_DIR_KEY = "_ng_media_dir"
 """The folder of the files that the row names; see `nemo_gym.data.media`."""
 PRIVATE_PREFIX = "_ng_"
@@ -74,7 +70,6 @@ _OUTCOME = frozenset(
         SECONDS_KEY,
         TOKEN_CAPTURE_RESULT_KEY,
         GROUP_RESULT_KEY,
-        SHARD_KEY,
     }
 )
 
@@ -165,7 +160,7 @@ class Row:
         """The fields to add to each model call, from JSON in the request's metadata; None if this is not an object."""
         metadata = _object((self.params or {}).get("metadata")) or {}
         try:
-            return _object(orjson.loads(metadata.get("extra_body") or "{}"))
+            return _object(loads_exact(metadata.get("extra_body") or "{}"))
         except orjson.JSONDecodeError:
             return None
 
@@ -183,9 +178,10 @@ class Row:
     def reward(self) -> float | None:
         """The reward, if it is a finite number."""
         reward = self.fields.get("reward")
-        if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(reward):
+        if isinstance(reward, bool) or not isinstance(reward, int | float):
             return None
-        return float(reward)
+        # Compare instead of calling `isfinite`, which raises an error for an integer that is too large for a float.
+        return float(reward) if abs(reward) <= sys.float_info.max else None
 
     @property
     def is_masked(self) -> bool:
@@ -231,12 +227,6 @@ class Row:
     def is_discarded(self) -> bool:
         """Whether the server asks not to save the result."""
         return bool(self.fields.get(NO_PERSIST_KEY))
-
-    @property
-    def shard(self) -> JsonObject | None:
-        """The location of the whole rollout if this row only refers to it, else None."""
-        shard = _object(self.fields.get(SHARD_KEY))
-        return shard if shard is not None and "line" in shard else None
 
     @property
     def identity(self) -> JsonObject:
@@ -290,15 +280,6 @@ class Row:
     def without_private(self) -> JsonObject:
         """Return the row's fields except the collector's own fields (`_ng_…`)."""
         return {key: value for key, value in self.fields.items() if not key.startswith(PRIVATE_PREFIX)}
-
-
-def check_whole(row: Row, path: Path, line: int) -> None:
-    """Raise `DataError` for a row that only refers to a rollout in a shard."""
-    if (shard := row.shard) is not None:
-        raise DataError(
-            f"{path}:{line}: the rollout is in a shard, {shard.get('machine')}:{shard.get('path')}. Merge the run's "
-            f"shards first: ng eval aggregate --input-glob {path} --output {path}"
-        )
 
 
 def rows_in(path: Path) -> Iterator[Row]:

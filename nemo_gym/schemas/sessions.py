@@ -98,7 +98,7 @@ class AgentSeedSessionRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    agent_session_id: str
+    agent_session_id: str = Field(min_length=1)
     resources_session_id: str
     episode_id: EpisodeId
     task_id: TaskId
@@ -131,8 +131,10 @@ class AgentCloseSessionResponse(BaseModel):
 
 
 def session_fields(row: JsonObject) -> JsonObject:
-    """Return the fields of a new session for a row. Raise `ValueError` if the row has an invalid rollout id."""
+    """Return the fields of a new session for a row. Raise `ValueError` for an invalid id or attempt."""
     task = Row(row)
+    if task.attempt < 0:
+        raise ValueError(f"{ATTEMPT_INDEX_KEY} must be an integer of at least 0, found {task.attempt}")
     first_attempt = Row({key: value for key, value in row.items() if key != ATTEMPT_INDEX_KEY})
     named = (row.get(key) for key in TASK_ID_KEYS)
     task_id = next((each for each in named if isinstance(each, str | int)), task.task_index)

@@ -244,6 +244,8 @@ def _for_its_rollout(run: Method) -> Endpoint:
             arguments[handler.request_parameter] = request
         try:
             row = await request.json()
+            if not isinstance(row, dict):
+                raise TypeError(f"expected an object, found {type(row).__name__}")
             rollout_id = current_rollout_id() or Row(row).rollout_id
         except (TypeError, ValueError) as error:
             raise InvalidTask(f"the row's rollout id cannot be read: {error}") from error

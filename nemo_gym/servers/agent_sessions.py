@@ -70,11 +70,13 @@ class AgentSessions:
             setup = asyncio.create_task(self._state_of(request))
             session = self._sessions[session_id] = _Session(request, setup)
         elif session.request != request:
-            raise AgentFailed(
+            conflict = AgentFailed(
                 f"{self.server}: agent_session_id '{session_id}' is already open for another episode. Use a new id "
                 "for each session",
                 server=self.server,
             )
+            conflict.status = 409
+            raise conflict
         try:
             # If the caller hangs up, the setup continues for the caller's next attempt, until the session is closed.
             await asyncio.shield(session.setup)

@@ -6,10 +6,12 @@ import asyncio
 import inspect
 import logging
 import os
+import secrets
 import sys
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,11 +22,11 @@ from pydantic import BaseModel, PrivateAttr
 
 from nemo_gym.calls.client import PUBLISHED_NAME, ServerClient
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, get_first_server_config_dict, module_config
+from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import RolloutError
 from nemo_gym.http.external import external_session
 from nemo_gym.http.open_files import OPEN_FILES, raise_open_files_limit
-from nemo_gym.servers.context import ServerContext
 from nemo_gym.servers.name_clashes import hook_of, setting_of
 from nemo_gym.web.admission import Admission
 from nemo_gym.web.app import ServerApp, add_part
@@ -35,6 +37,7 @@ from nemo_gym.web.invalid_bodies import invalid_body_response
 from nemo_gym.web.limits import CallLimits
 from nemo_gym.web.profiling import ProfilingMiddlewareConfig, add_profiling
 from nemo_gym.web.session_cookies import Sessions
+from nemo_gym.web.session_routing import SessionRouting
 from nemo_gym.web.telemetry import Telemetry
 from nemo_gym.web.threads import blocking_pool
 
@@ -45,6 +48,28 @@ LIMITS = {
     "max_request_depth": "body_depth",
 }  # fmt: skip
 """The field of `CallLimits` that each config key sets."""
+
+
+@dataclass
+class ServerContext:
+    """A server's process-wide settings, counts and sibling processes."""
+
+    telemetry: Telemetry
+    """Counts of this process's calls."""
+    cookie_secret: str = field(default_factory=lambda: secrets.token_hex(32))
+    """The key that signs session cookies. All processes of an instance get the same key from the launcher."""
+    secret_values: SecretValues = field(default_factory=SecretValues)
+    """Values that are masked in this server's failure messages."""
+    allowed_hosts: frozenset[str] = frozenset()
+    """Additional host names by which browsers and proxies may call this server."""
+    log_file: str = ""
+    """The path of this process's log, if the launcher writes one."""
+    processes: int = 1
+    """The number of worker processes of this server."""
+    siblings: SessionRouting | None = None
+    """The other worker processes of this server; None if there are none, or if sessions do not hold state."""
+    life: str | None = None
+    """An id of this start of the process, stored in new sessions; None if a restart does not lose state."""
 
 
 class BaseServer(BaseModel):
@@ -201,7 +226,7 @@ class SimpleServer(BaseServer):
 
     def background_tasks(self) -> list[Coroutine[object, object, None]]:
         """Return the coroutines that run for as long as the server does."""
-        return [context_of(self).telemetry.watch_loop()]
+        return [context_of(self).telemetry.watch_loop(folder_of(type(self)))]
 
     async def startup(self) -> None:
         """Open what the server needs, before its first request. Does nothing by default."""

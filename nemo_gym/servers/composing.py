@@ -12,6 +12,7 @@ from nemo_gym.calls.problems import reply_to
 from nemo_gym.config.settings import AgentServerRef
 from nemo_gym.context.deadline import to_the_end
 from nemo_gym.errors import AgentFailed, ModelFailed, RolloutError
+from nemo_gym.grading.answers import is_claimed
 from nemo_gym.grading.text import strip_reasoning
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import (
@@ -27,6 +28,7 @@ from nemo_gym.schemas.responses import RESPONSES_PATH, Response
 from nemo_gym.servers.conversation import Cookies, cookies_of
 from nemo_gym.servers.conversing import ConversingAgent, ConversingAgentConfig, call_environment, close_session
 
+CLAIMED = " (claimed by the program)"
 OF_THE_LOOP = ("max_steps", "tool_faults")
 
 
@@ -101,11 +103,12 @@ def transcript_of(response: Response) -> str:
         if texts := assistant_texts([item]):
             lines += [f"assistant: {strip_reasoning(text)}" for text in texts]
         elif isinstance(item, EasyInputMessage | Message):
-            lines.append(f"{item.role}: {_text_of(item.content)}")
+            claim = CLAIMED if is_claimed(item) else ""
+            lines.append(f"{item.role}{claim}: {_text_of(item.content)}")
         elif isinstance(item, FunctionToolCall):
             lines.append(f"tool call: {item.name}({item.arguments})")
         elif isinstance(item, FunctionCallOutput):
-            lines.append(f"tool output: {item.output}")
+            lines.append(f"tool output{CLAIMED if is_claimed(item) else ''}: {item.output}")
     return "\n".join(lines)
 
 

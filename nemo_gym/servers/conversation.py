@@ -17,6 +17,9 @@ from pydantic import ValidationError
 from nemo_gym.calls.caller import WrittenRequest
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_call, failure_of_reply, problem_of_body, reply_to
+from nemo_gym.dialects.calls import GENERATED_TOKENS, sendable_arguments, unique_ids
+from nemo_gym.dialects.counts import are_known
+from nemo_gym.dialects.responses import reading, standard_response
 from nemo_gym.errors import EnvironmentFailed, ModelFailed, Overloaded, RolloutTimedOut, ServerCallError, ServerLost
 from nemo_gym.http.connection import RequestBody
 from nemo_gym.http.json_depth import DEEPEST_ANSWER, is_deeper_than
@@ -42,9 +45,13 @@ UNSAID = {
 }
 """Defaults for fields that an endpoint left out of its response."""
 _INPUT_AT = INPUT_AT_HEADER.encode()
+APPROVAL = "mcp_approval_request"
+PARTS = ("output_text", "refusal")
+BOOKKEEPING = {"id": str, "model": str, "created_at": int | float}
 COUNTS = frozenset({int, bool, dict, type(None)})
 """The types that a value in a response's `usage` may have."""
 LONG_ITEM_BYTES = 256 * 1024
+ARGUMENTS = "arguments"
 CALL_FIELDS = ("name", "arguments", "call_id")
 MOST_KEPT_BYTES = 128 * 1024
 """Maximum size in bytes of a failed rollout's recorded conversation. Earlier items are left out."""
@@ -73,6 +80,8 @@ class _WrittenItems:
     def __init__(self) -> None:
         self._texts: list[bytes | None] = []
         self._items: list[object] = []
+        self.unreadable: set[str] = set()
+        """The ids of calls with arguments that endpoints cannot parse."""
         self._unsent: dict[int, bytes] = {}
         """The JSON of new long items by index, kept until it is sent for the first time."""
 
@@ -84,7 +93,7 @@ class _WrittenItems:
             del self._texts[known:], self._items[known:]
         self._unsent.clear()
         for item in items[known:]:
-            text = _written(item)
+            text = self._text_of(item)
             if len(text) >= LONG_ITEM_BYTES:
                 self._unsent[len(self._texts)] = text
             self._texts.append(text if len(text) < LONG_ITEM_BYTES else None)
@@ -98,13 +107,18 @@ class _WrittenItems:
         request.headers = [(_INPUT_AT, b"%d" % len(beginning))]
         return request
 
+    def _text_of(self, item: object) -> bytes:
+        if self.unreadable and isinstance(item, dict) and item.get("call_id") in self.unreadable and ARGUMENTS in item:
+            item = {**item, ARGUMENTS: sendable_arguments(item[ARGUMENTS])}
+        return dump_json(_without_empty(item))
+
     def _in_pieces(self, beginning: bytes) -> RequestBody:
         """Return the request as a list of pieces, in which each long item is a separate piece."""
         pieces: list[bytes] = []
         between = [beginning, b"["]
         for place, (item, text) in enumerate(zip(self._items, self._texts, strict=True)):
             if text is None:
-                pieces += (b"".join(between), self._unsent.pop(place, b"") or _written(item))
+                pieces += (b"".join(between), self._unsent.pop(place, b"") or self._text_of(item))
                 between = [b","]
             else:
                 between += (text, b",")
@@ -188,10 +202,15 @@ class Conversation:
     usage: object = None
     """The sum of the token counts that the model reported for all turns."""
     _written: _WrittenItems = field(default_factory=_WrittenItems)
+    mask_reason: str | None = None
+    """The reason why training must skip the rollout, or None if only the verifier decides about that."""
     observer: Observer | None = None
     """Recorder of the model and tool calls; None if the run does not capture calls."""
     was_cut_off: bool = False
     """Whether the model's last turn is incomplete."""
+    _is_over: bool = False
+    """Whether the model cannot continue, because endpoints reject its last call, and its tokens must not change."""
+    _call_ids: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         keep_if_failed(lambda: self.said)
@@ -221,6 +240,8 @@ class Conversation:
 
         Raises the failure of the call, such as `ModelFailed` for an invalid response.
         """
+        if self._is_over:
+            return []
         request = self._written.request(self.params, [*self.asked, *self.said])
         began_at = time.time()
         call = client.post(server_name=model, url_path=self.model_path, json=request, cookies=self.model_cookies)
@@ -228,6 +249,7 @@ class Conversation:
         body = await reply.read()
         self.model_cookies |= cookies_of(reply)
         turn = _read_turn(body, model)
+        self._rename_repeated(turn["output"])
         self.usage = sum_of_counts(self.usage, turn.get("usage"))
         self.was_cut_off = turn.get("incomplete_details") is not None
         self.turns += 1
@@ -237,6 +259,7 @@ class Conversation:
         self.response = {**UNSAID, "tools": [], **turn, "output": said, "usage": self.usage}
         if self.was_cut_off:
             return []
+        _check_runnable(turn["output"], model)
         return [item for item in turn["output"] if item["type"] == "function_call"]
 
     async def act(self, client: ServerClient, resources_server: str, calls: list[Item], *, tells_faults: bool) -> None:
@@ -285,9 +308,9 @@ class Conversation:
         try:
             arguments = orjson.loads(written)
         except orjson.JSONDecodeError as error:
-            return _invalid(f"{error.msg} at column {error.colno}")
+            return self._invalid(call, f"{error.msg} at column {error.colno}")
         if not isinstance(arguments, dict):
-            return _invalid(f"expected a JSON object, found {type(arguments).__name__}")
+            return self._invalid(call, f"expected a JSON object, found {type(arguments).__name__}")
         try:
             reply = await client.post(
                 server_name=resources_server, url_path=f"/{name}", data=written, headers=JSON, cookies=self.session
@@ -311,6 +334,23 @@ class Conversation:
             raise failure
         return f"Error: {failure}"
 
+    def _invalid(self, call: Item, problem: str) -> str:
+        """Return the tool's output for invalid arguments. Later requests must not contain the arguments as written."""
+        self._is_over = self._is_over or any(GENERATED_TOKENS in item for item in self.said)
+        self._written.unreadable.add(call["call_id"])
+        return orjson.dumps({"error": f"Invalid tool call arguments: {problem}"}).decode()
+
+    def _rename_repeated(self, output: list[Item]) -> None:
+        """Give the turn's calls ids that are unique in the conversation, so that each result matches one call."""
+        calls = [item for item in output if item["type"] == "function_call"]
+        if not calls:
+            return
+        if not self.turns:
+            self._call_ids = {item["call_id"] for item in self.asked if item.get("type") == "function_call"}
+        for call, call_id in zip(calls, unique_ids((each["call_id"] for each in calls), self._call_ids), strict=True):
+            call["call_id"] = call_id
+            self._call_ids.add(call_id)
+
 
 def _in_common(before: Sequence[object], now: Sequence[object]) -> int:
     """Return the length of the common prefix of two lists."""
@@ -325,10 +365,6 @@ def _copied(item: object) -> object:
     return {
         name: [_copied(part) for part in value] if isinstance(value, list) else value for name, value in item.items()
     }
-
-
-def _written(item: object) -> bytes:
-    return dump_json(_without_empty(item))
 
 
 def _without_empty(item: object) -> object:
@@ -358,11 +394,34 @@ def _read_turn(body: bytes, model: str) -> Item:
         turn: Item = loads_opaque(body)
     except orjson.JSONDecodeError as error:
         raise ModelFailed(f"{model}: the reply is not a valid response: {error}", server=model) from error
-    if not (isinstance(turn, dict) and _is_sound_output(turn.get("output")) and _is_sound_usage(turn.get("usage"))):
-        check_response(plain(turn), model)
+    if not (isinstance(turn, dict) and _is_sound_turn(turn)):
+        turn = _repaired(plain(turn), model)
     if turn.get("status") == "failed":
         raise ModelFailed(f"{model}: the response has the status 'failed', error: {turn.get('error')}", server=model)
     return turn
+
+
+def _repaired(turn: object, model: str) -> Item:
+    with reading(model):
+        if isinstance(turn, dict) and isinstance(turn.get("output"), list):
+            turn = standard_response(turn, model=model)
+    check_response(turn, model)
+    assert isinstance(turn, dict)
+    return turn
+
+
+def _check_runnable(output: list[Item], model: str) -> None:
+    """Raise `ModelFailed` for a call that only a program at the user's side could run, such as a shell's."""
+    answered = {item.get("call_id") for item in output if item["type"].endswith("_output")}
+    for item in output:
+        kind = item["type"]
+        is_call = "call_id" in item and kind != "function_call" and not kind.endswith("_output")
+        if kind == APPROVAL or (is_call and item["call_id"] not in answered):
+            raise ModelFailed(
+                f"{model}: the model's answer has an item of type '{kind}', which cannot be run here. Offer "
+                "the model only function tools, and tools that the endpoint runs without approval.",
+                server=model,
+            )
 
 
 def check_response(response: object, model: str) -> None:
@@ -373,20 +432,35 @@ def check_response(response: object, model: str) -> None:
         raise ModelFailed(f"{model}: the reply is not a valid response: {error}", server=model) from error
 
 
+def _is_sound_turn(turn: Item) -> bool:
+    is_named = all(isinstance(turn.get(name), kind) for name, kind in BOOKKEEPING.items())
+    return is_named and _is_sound_output(turn.get("output")) and _is_sound_usage(turn.get("usage"))
+
+
 def _is_sound_output(output: object) -> bool:
     return isinstance(output, list) and all(isinstance(item, dict) and _is_sound(item) for item in output)
 
 
 def _is_sound(item: Item) -> bool:
     kind = item.get("type")
+    if kind == "message":
+        parts = item.get("content")
+        return isinstance(parts, str) or (isinstance(parts, list) and all(map(_is_sound_part, parts)))
+    if kind == "reasoning":
+        return isinstance(item.get("summary"), list) and "id" in item
     if kind != "function_call":
         return isinstance(kind, str)
     return all(isinstance(item.get(name), str) for name in CALL_FIELDS)
 
 
+def _is_sound_part(part: object) -> bool:
+    return isinstance(part, dict) and part.get("type") in PARTS and part.get("annotations", ()) is not None
+
+
 def _is_sound_usage(usage: object) -> bool:
-    return usage is None or (isinstance(usage, dict) and COUNTS.issuperset(map(type, usage.values())))
-
-
-def _invalid(problem: str) -> str:
-    return orjson.dumps({"error": f"Invalid tool call arguments: {problem}"}).decode()
+    return usage is None or (
+        isinstance(usage, dict)
+        and COUNTS.issuperset(map(type, usage.values()))
+        and are_known(usage.get("input_tokens"), usage.get("output_tokens"))
+        and None not in (usage.get("input_tokens_details", ()), usage.get("output_tokens_details", ()))
+    )

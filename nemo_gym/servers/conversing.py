@@ -16,15 +16,16 @@ from nemo_gym.calls.caller import WrittenRequest, encode_json
 from nemo_gym.calls.client import get_response_json
 from nemo_gym.calls.problems import reply_to
 from nemo_gym.calls.relayed_metrics import relayed_metrics
+from nemo_gym.calls.results import check_is_object
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig, ModelServerRef, ResourcesServerRef
 from nemo_gym.context.deadline import grace_period, to_the_end
 from nemo_gym.context.rollout_id import current_rollout_id
 from nemo_gym.errors import EnvironmentFailed, RolloutError, ServerCallError
 from nemo_gym.http.reply import Reply
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.jsonl import JsonObject, dump_json, loads_exact
 from nemo_gym.schemas.responses import RESPONSES_PATH
 from nemo_gym.schemas.rollout import ADDED_ONLY_HEADER, AggregateMetrics, AggregateMetricsRequest, BaseRunRequest
-from nemo_gym.schemas.row import Row
+from nemo_gym.schemas.row import MASK_KEY, REASON_KEY, Row
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.conversation import Conversation, Cookies, check_response, cookies_of
 from nemo_gym.servers.observing import Observer
@@ -101,14 +102,15 @@ class ConversingAgent(SimpleResponsesAPIAgent):
             answered = {**row, **conversation.added, "response": conversation.response}
             if not self.config.skip_verification:
                 graded = await _graded(self, answered, conversation)
-                return WrittenJson(_with_observations(graded, row, conversation))
+                return WrittenJson(_masked(_with_observations(graded, row, conversation), conversation))
             check_response(conversation.plain_response(), self.config.model_server.name)
         except BaseException:
             await to_the_end(close_session(self, session))
             raise
         await close_session(self, session)
         unverified = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
-        return WrittenJson(_with_observations(orjson.dumps({**answered, **unverified}), row, conversation))
+        written = _with_observations(dump_json({**answered, **unverified}), row, conversation)
+        return WrittenJson(_masked(written, conversation))
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
         """Return the resources server's metrics over all graded rollouts."""
@@ -162,10 +164,11 @@ async def _graded(agent: ConversingAgent, answered: JsonObject, conversation: Co
     request.headers = ADDED_ONLY if len(text) >= LARGE_BYTES else []
     reply = await _verified(agent, request, conversation)
     body: bytes = await reply.read()
+    check_is_object(body, server=agent.config.resources_server.name, during="/verify", otherwise=EnvironmentFailed)
     # A reply without the header contains the whole row, as do fake replies in the tests of published servers.
     if not isinstance(reply, Reply) or ADDED_ONLY_HEADER not in reply.headers:
         return _with(conversation.added, body)
-    added = orjson.loads(body)
+    added = loads_exact(body)
     if request.keys().isdisjoint(added):
         return b"".join((memoryview(text)[:-1], b",", memoryview(body)[1:]))
     return encode_json({**request, **added})
@@ -212,8 +215,16 @@ def _with(added: JsonObject, verified: bytes) -> bytes:
     """Return the verifier's response, plus the agent's added fields that the verifier's response class dropped."""
     if not added:
         return verified
-    graded = orjson.loads(verified)
-    return orjson.dumps({**added, **graded}) if isinstance(graded, dict) else verified
+    graded = loads_exact(verified)
+    return dump_json({**added, **graded}) if isinstance(graded, dict) else verified
+
+
+def _masked(graded: bytes, conversation: Conversation) -> bytes:
+    """Return the result, masked if the conversation has a reason for that. The verifier's own reason is kept."""
+    result = None if conversation.mask_reason is None else loads_exact(graded)
+    if not isinstance(result, dict):
+        return graded
+    return dump_json({**result, MASK_KEY: True, REASON_KEY: result.get(REASON_KEY) or conversation.mask_reason})
 
 
 def _with_observations(graded: bytes, row: JsonObject, conversation: Conversation) -> bytes:
@@ -222,7 +233,7 @@ def _with_observations(graded: bytes, row: JsonObject, conversation: Conversatio
     The observations are not sent to the verifier, because they may be longer than the row.
     """
     observer = conversation.observer
-    result = None if observer is None else orjson.loads(graded)
+    result = None if observer is None else loads_exact(graded)
     if observer is None or not isinstance(result, dict):
         return graded
     asked, said = conversation.asked, conversation.said
@@ -233,4 +244,4 @@ def _with_observations(graded: bytes, row: JsonObject, conversation: Conversatio
         ids = {"task_id": known.task_id or rollout_id, "rollout_id": rollout_id}
         resolved = result.get("resolved")
         observed |= observer.trajectory(asked, said, ids, resolved if isinstance(resolved, bool) else None)
-    return orjson.dumps({**result, **observed})
+    return dump_json({**result, **observed})

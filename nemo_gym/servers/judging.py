@@ -14,14 +14,13 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
 
-import orjson
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from nemo_gym.context.current import begin_work, current_work, end_work
 from nemo_gym.errors import JudgeFailed
 from nemo_gym.http.reply import Reply
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.jsonl import JsonObject, dump_json, loads_exact
 from nemo_gym.schemas.rollout import FAILURE_HEADER
 from nemo_gym.schemas.row import FAILURE_CLASS_KEY, FAILURE_SERVER_KEY, JUDGE_ERROR_KEY, Row
 from nemo_gym.web.json_response import WrittenJson
@@ -61,7 +60,7 @@ def judge_failsafe(verify_fn: Verify) -> Verify:
             given = signature.bind(*arguments, **named).arguments
             body = given.get("body") or next(value for value in given.values() if isinstance(value, BaseModel))
             row = {**body.model_dump(mode="json"), **failure_fields(error)}
-            return mark_failed(WrittenJson(orjson.dumps(row)), error)
+            return mark_failed(WrittenJson(dump_json(row)), error)
 
     return graded
 
@@ -84,7 +83,7 @@ class JudgeFailures:
         # Use a loop, because this runs for each reply and a generator expression takes twice as long.
         for name, _ in reply.raw_headers:
             if name.lower() == _HEADER and reply.status == 200:
-                self._last = orjson.loads(reply.body)
+                self._last = loads_exact(reply.body)
 
     def written_into(self, result: Any) -> Any:
         """Return the agent's reply. If the verifier reported a judge failure, add the failure to the reply."""
@@ -92,7 +91,7 @@ class JudgeFailures:
             return result
         marks = {**Row(self._last).failure_fields, "reward": self._last.get("reward")}
         if isinstance(result, Response):
-            row = orjson.loads(result.body)
+            row = loads_exact(bytes(result.body))
         else:
             row = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
-        return WrittenJson(orjson.dumps({**row, **marks}))
+        return WrittenJson(dump_json({**row, **marks}))

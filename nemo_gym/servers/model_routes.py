@@ -26,6 +26,7 @@ from nemo_gym.context.answer_recorder import AnswerRecorder, recorder
 from nemo_gym.context.rollout_id import current_rollout_id
 from nemo_gym.dialects import streaming
 from nemo_gym.dialects.anthropic import message_of_response, response_params_of_messages
+from nemo_gym.dialects.call_ids import with_unique_calls, with_unique_chat_calls
 from nemo_gym.dialects.lenient import STREAM_FIELDS, QualifiedName, plain_request, with_client_names
 from nemo_gym.errors import DataError, ModelFailed, RolloutError, ServerCallError
 from nemo_gym.jsonl import JsonObject, dump_json
@@ -204,9 +205,9 @@ def _strict_or_streamed(kind: type[BaseModel], value: object, strict: ValidatorF
 
 async def _answer_responses(body: BaseModel | StreamedRequest, ask: Ask) -> object:
     if not isinstance(body, StreamedRequest):
-        return _with_tokens_written(await ask(body))
+        return _with_tokens_written(with_unique_calls(await ask(body), body))
     try:
-        response = _typed(await ask(body.params), Response)
+        response = with_unique_calls(_typed(await ask(body.params), Response), body.params)
     except HTTPException:
         raise
     except Exception as error:  # noqa: BLE001 - these clients expect any failure as an event
@@ -229,9 +230,10 @@ def _with_tokens_written(answer: object) -> object:
 
 async def _answer_chat_completions(body: ChatCompletionCreateParams, ask: Ask) -> object:
     if not body.stream:
-        return await ask(body)
+        return with_unique_chat_calls(await ask(body), body)
     asked = {name: value for name, value in body if name in body.model_fields_set - STREAM_FIELDS}
-    completion = _typed(await ask(type(body).model_construct(**asked)), ChatCompletion)
+    answer = with_unique_chat_calls(await ask(type(body).model_construct(**asked)), body)
+    completion = _typed(answer, ChatCompletion)
     include_usage = bool((body.stream_options or {}).get("include_usage"))
     return _stream(streaming.chunks_of_completion(completion, include_usage=include_usage))
 
@@ -240,7 +242,7 @@ def _add_messages_route(app: FastAPI, asking: Asking) -> None:
     async def _answer_messages(body: AnthropicCreateParams, ask: Ask) -> object:
         """Answer in the format of the Messages API."""
         params = response_params_of_messages(body)
-        response = _typed(await ask(_typed(params, asking.kind)), Response)
+        response = with_unique_calls(_typed(await ask(_typed(params, asking.kind)), Response), params)
         if response.error is not None:
             raise ModelFailed(f"the model server returned an error: {response.error.model_dump()}")
         message = message_of_response(response)

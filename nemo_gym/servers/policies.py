@@ -46,7 +46,7 @@ def check_no_policy(row: object) -> None:
     if isinstance(row, dict) and (named := [key for key in POLICY_KEYS if row.get(key) is not None]):
         raise InvalidTask(
             f"the row contains {' and '.join(named)}, but the run does not allow rows to name a policy. Start the run "
-            f"with +{POLICY_OVERRIDE_KEY}=true, or remove these keys from the row."
+            f"with --{POLICY_OVERRIDE_KEY} true, or remove these keys from the row."
         )
 
 

@@ -6,14 +6,14 @@ import inspect
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MethodType
 from typing import Any, ClassVar, SupportsFloat, TypeVar
 
 from fastapi import FastAPI
-from pydantic import PrivateAttr
+from pydantic import BaseModel, PrivateAttr
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -319,7 +319,7 @@ async def _graded(server: SimpleResourcesServer, request: Request, result: objec
     # Check this last, because a check of the protocol `SupportsFloat` is slow.
     elif isinstance(result, (int, float, SupportsFloat)):
         return await _echo(request, {"reward": finite_reward(server, result), **added})
-    elif result is None or isinstance(result, (str, bytes)):
+    elif not isinstance(result, (Response, BaseModel, Mapping)):
         found = "nothing" if result is None else with_article(type(result).__name__)
         problem = f"verify returned {found}. Return a number or a BaseVerifyResponse"
         raise failure_in(server, problem, method="verify")

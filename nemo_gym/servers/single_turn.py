@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
-import orjson
 from pydantic import Field, PrivateAttr, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,6 +17,7 @@ from starlette.responses import Response
 from nemo_gym.calls.client import get_response_json
 from nemo_gym.calls.problems import reply_to
 from nemo_gym.calls.relayed_metrics import relayed_metrics
+from nemo_gym.calls.results import check_is_object
 from nemo_gym.config.settings import AgentServerRef, BaseResponsesAPIAgentConfig, ResourcesServerRef
 from nemo_gym.context.deadline import grace_period, to_the_end
 from nemo_gym.context.rollout_id import current_rollout_id
@@ -32,7 +32,7 @@ from nemo_gym.errors import (
     ServerLost,
 )
 from nemo_gym.http.reply import Reply, Timeouts
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.schemas.responses import RESPONSES_PATH
 from nemo_gym.schemas.responses import Response as ModelResponse
 from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest, BaseRunRequest
@@ -180,7 +180,7 @@ class _Episode:
         if self.config.skip_verification:
             self._check(response)
             unverified = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
-            return orjson.dumps({**answered, **unverified})
+            return dump_json({**answered, **unverified})
         try:
             reply = await self._call(self.resources, "/verify", answered, EnvironmentFailed)
         except (EnvironmentFailed, InvalidTask):
@@ -188,6 +188,7 @@ class _Episode:
             self._check(response)
             raise
         graded: bytes = await reply.read()
+        check_is_object(graded, server=self.resources, during="/verify", otherwise=EnvironmentFailed)
         return graded
 
     def _check(self, response: object) -> None:

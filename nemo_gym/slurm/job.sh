@@ -31,7 +31,7 @@ collector() { step "$head" 1 env XDG_RUNTIME_DIR="$folder/control" "${program[@]
 control() { (collector eval ctl "$output" "$1") >/dev/null 2>&1; }
 # An srun that gets SIGTERM kills its step.
 end_steps() { scancel --signal=TERM "$SLURM_JOB_ID" 2>/dev/null; }
-unresolved() { sed -n 's/^ *"unresolved": \([0-9]*\).*/\1/p' "$record" 2>/dev/null | head -n 1; }
+unresolved() { sed -n 's/^ *"outcomes": .*"unresolved":\([0-9]*\).*/\1/p' "$record" 2>/dev/null; }
 
 # Slurm sends USR1 before the time limit, `ng submit cancel` sends USR2.
 asked=

@@ -150,12 +150,12 @@ def _check_text(files: SubmissionFiles, overrides: Sequence[str]) -> None:
             "Choose another path."
         )
     for word in overrides:
-        shown = parse_override(word).word
-        if shown != word:
+        override = parse_override(word)
+        if override.has_secret:
             # Reject a secret, because other users can read the script and the command lines on the nodes.
             raise UsageError(
-                f"'{shown}' has a secret, which others could read in the job's command lines. Set it in env.yaml, or "
-                "write +KEY='${oc.env:NAME}' and export NAME."
+                f"'{override.word}' has a secret, which others could read in the job's command lines. Set it in "
+                "env.yaml, or write --KEY '${oc.env:NAME}' and export NAME."
             )
 
 

@@ -121,7 +121,7 @@ class TrainingClient:
         if not self._opened().address_book.allows_policy_override:
             raise UsageError(
                 f"set_policy: the run at {self._head.url} does not allow other policies. "
-                f"Start it with +{POLICY_OVERRIDE_KEY}=true."
+                f"Start it with --{POLICY_OVERRIDE_KEY} true."
             )
         self._policies.replace(self._policies.changed(urls, model, api_key), version)
 

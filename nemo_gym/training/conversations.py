@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import NoReturn
 
 from pydantic import TypeAdapter, ValidationError
 
 from nemo_gym import config
 from nemo_gym.dialects.chat_requests import chat_params, messages_of_items
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.jsonl import JsonObject, loads_exact
 from nemo_gym.schemas.items import EasyInputMessage, FunctionCallOutput, InputItem, Message, OutputItem
 from nemo_gym.schemas.responses import ResponseCreateParams
 from nemo_gym.schemas.row import Row
@@ -127,13 +125,9 @@ def _plain(message: JsonObject, arguments_as_text: bool) -> JsonObject:
 def _with_object(call: JsonObject) -> JsonObject:
     function = call["function"]
     try:
-        arguments = json.loads(function["arguments"] or "{}", parse_constant=_reject)
+        arguments = loads_exact(function["arguments"] or "{}")
     except ValueError:
         arguments = None
     if not isinstance(arguments, dict):
         raise Unusable("tool call with invalid arguments")
     return {**call, "function": {**function, "arguments": arguments}}
-
-
-def _reject(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")

@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, fie
 from nemo_gym.config.wording import counted
 from nemo_gym.data.media_files import MediaFiles
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject, dump_json, parse_row, read_lines_at, write_rows
+from nemo_gym.jsonl import JsonObject, OutputPath, dump_json, parse_row, read_lines_at, write_rows
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.numbering import digest_of
-from nemo_gym.schemas.row import Row, check_whole
+from nemo_gym.schemas.row import Row
 from nemo_gym.training.conditions import Condition
 from nemo_gym.training.conversations import Conversation, Unusable, conversation_of
 from nemo_gym.training.formats import FORMATS, Format
@@ -26,22 +26,23 @@ from nemo_gym.training.pairs import paired
 
 FormatName = Literal[
     "messages", "prompt_completion", "preference", "unpaired", "nemo_rl_sft", "nemo_rl_preference", "openai",
-    "openai_preference", "atif",
+    "openai_preference", "atif", "sft", "dpo", "kto",
 ]  # fmt: skip
 PAIR_SETTINGS = ("pairs", "min_difference")
 
 
 class DatasetJob(BaseModel):
-    """Parameters of `ng_export`."""
+    """Parameters of `ng dataset export`."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     input_jsonl_fpath: Path
     """The scored rollouts, as a collection writes them. The rollouts in its failures file are counted too."""
-    output_jsonl_fpath: Path
+    output_jsonl_fpath: OutputPath
     """The file for the training examples, one per line."""
     format: FormatName
-    """The output format: TRL's for SFT, DPO or KTO, NeMo RL's, OpenAI's, or Harbor's trajectory format (atif)."""
+    """The output format: TRL's for SFT, DPO or KTO, NeMo RL's, OpenAI's, or Harbor's trajectory format (atif).
+    sft, dpo and kto are other names for messages, preference and unpaired."""
     min_reward: FiniteFloat | None = None
     """The minimum reward of a good example. Rollouts below it can only be the rejected side of a pair. In unpaired
     they get label false, and in formats without pairs or labels they are dropped."""
@@ -171,9 +172,7 @@ def _check_outputs(job: DatasetJob) -> None:
         if path.resolve() in {job.input_jsonl_fpath.resolve(), run.failures.resolve(), run.materialized.resolve()}:
             raise DataError(f"{path} is one of the input files. Choose another output.")
         if path.exists() and path.stat().st_size and not job.overwrite:
-            raise DataError(
-                f"{path} already exists. Add --overwrite (+overwrite=true) to replace it, or choose another output."
-            )
+            raise DataError(f"{path} already exists. Add --overwrite to replace it, or choose another output.")
 
 
 class _Place(NamedTuple):
@@ -206,7 +205,6 @@ class _Planner:
         """Return the plan of each task that has examples, in the order of the file."""
         tasks: dict[Task, list[_Candidate]] = {}
         for place in _rows(self._job.input_jsonl_fpath):
-            check_whole(place.row, self._job.input_jsonl_fpath, place.line)
             self._report.read += 1
             try:
                 candidate = self._candidate(place)

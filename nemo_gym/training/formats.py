@@ -78,7 +78,7 @@ def _openai_preference(chosen: Conversation, rejected: Conversation) -> JsonObje
     }
 
 
-FORMATS: Mapping[str, Format] = {
+_BY_NAME: Mapping[str, Format] = {
     "messages": Format(of_rollout=_messages),
     "prompt_completion": Format(of_rollout=_prompt_completion),
     "preference": Format(of_pair=_preference),
@@ -91,4 +91,7 @@ FORMATS: Mapping[str, Format] = {
     ),
     "atif": Format(of_rollout=atif, is_whole=True, with_files=with_image_files),
 }
+FORMATS: Mapping[str, Format] = {
+    **_BY_NAME, "sft": _BY_NAME["messages"], "dpo": _BY_NAME["preference"], "kto": _BY_NAME["unpaired"]
+}  # fmt: skip
 """All formats by name. Chat templates take the arguments of tool calls as objects, but OpenAI takes them as text."""

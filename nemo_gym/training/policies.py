@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import orjson
-
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.context.policy import Policy
 from nemo_gym.errors import UsageError
+from nemo_gym.jsonl import loads_exact
 from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.outcome import Record
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens
@@ -112,7 +111,7 @@ class PolicyRunner(Runner):
         groups: GroupedTasks | None = None,
     ) -> None:
         # Parse the results in full, because trainers read the token ids.
-        super().__init__(client, rollout_timeout_s=rollout_timeout_s, loads=orjson.loads, tokens=tokens, groups=groups)
+        super().__init__(client, rollout_timeout_s=rollout_timeout_s, loads=loads_exact, tokens=tokens, groups=groups)
         self._policies = policies
 
     async def run(self, row: Row) -> Record:

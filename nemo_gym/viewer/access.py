@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym.config.hosts import is_any_address, is_loopback
+from nemo_gym.config.hosts import is_any_address, is_loopback, name_in_host_header
 from nemo_gym.config.settings import http_url
 
 CONTENT_SECURITY_POLICY = (
@@ -55,7 +55,7 @@ class Access:
 
     def answer(self, request: Request) -> Response | None:
         """Return the response to a request that has a token or lacks access. Return None if the request may pass."""
-        if not self._is_own_name(_name_in(request.headers.get("host", ""))):
+        if not self._is_own_name(name_in_host_header(request.headers.get("host", ""))):
             return _forbidden(request, "The viewer does not have this host name: open the address that it printed.")
         is_known = request.cookies.get(self._cookie, "") in self._sessions
         token = request.query_params.get("token")
@@ -146,14 +146,6 @@ def _is_from_own_page(request: Request) -> bool:
 def _place_in(origin: str) -> str:
     try:
         return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return ""
-
-
-def _name_in(host: str) -> str:
-    """Return the name in a `Host` header without the port, or an empty string if the header is invalid."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:
         return ""
 

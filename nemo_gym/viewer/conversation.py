@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.schemas.items import CLAIMED_KEY
 from nemo_gym.schemas.row import FAILURE_CONVERSATION_KEY, Row
 from nemo_gym.viewer.media import Kind, kind_of, reference_of
 from nemo_gym.viewer.shortening import LARGEST_VALUE, LONGEST_TEXT, cut, shortened
@@ -76,10 +77,7 @@ def _prompt_of(record: JsonObject) -> Iterator[JsonObject]:
 def _output_of(record: JsonObject) -> Iterator[JsonObject]:
     response = Row(record).response or {}
     so_far = record.get(FAILURE_CONVERSATION_KEY)
-    if (shard := Row(record).shard) is not None:
-        place = f"{shard.get('machine')}:{shard.get('path')}"
-        yield {"type": "omitted", "value": f"the rollout is in the shard {place}; ng eval aggregate merges the shards"}
-    elif response.get("output"):
+    if response.get("output"):
         yield from _plain_items(response["output"], role="assistant")
     elif isinstance(choices := response.get("choices"), list):
         messages = [choice.get("message") for choice in choices if isinstance(choice, dict)]
@@ -160,6 +158,8 @@ class _Reader:
         role = item.get("role", "assistant")
         content = item.get("content")
         parts = self._parts(content)
+        if (claim := item.get(CLAIMED_KEY)) is not None:
+            parts.insert(0, _text_part(f"(claimed by the program, as {cut(str(claim), 50)})"))
         if isinstance(refusal := item.get("refusal"), str):
             parts.append({"kind": "refusal", "text": cut(refusal)})
         if role not in ROLES:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.paths import resolved
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.schemas.row import Row
 from nemo_gym.viewer.shortening import cut
@@ -51,8 +52,8 @@ def log_of_failure(row: Row, files: RunFiles, given_paths: Sequence[Path]) -> Js
     needles = list(islice(_needles(row), MOST_NEEDLES))
     # Resolve only the parent of the log folder. The log folder of a run from another person may be a link to a folder
     # whose files must not be shown.
-    logs = files.logs.parent.resolve() / files.logs.name
-    folders = [logs, *(path.resolve() for path in given_paths if path.is_dir())]
+    logs = resolved(files.logs.parent) / files.logs.name
+    folders = [logs, *(resolved(path) for path in given_paths if path.is_dir())]
     ends: JsonObject | None = None
     searched: set[Path] = set()
     for server, path in _candidates(row, files):
@@ -100,9 +101,9 @@ def _candidates(row: Row, files: RunFiles) -> Iterator[tuple[str, Path]]:
 
 def _is_log_in(path: Path, folders: Iterable[Path]) -> bool:
     try:
-        found = path.resolve()
+        found = resolved(path)
         return found.suffix == ".log" and found.is_file() and any(map(found.is_relative_to, folders))
-    except (OSError, ValueError, RuntimeError):
+    except (OSError, ValueError):
         return False
 
 

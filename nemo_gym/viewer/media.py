@@ -121,10 +121,10 @@ def _loaded(
 
 def _is_open(folder: Path, given_paths: Sequence[Path]) -> bool:
     try:
-        found = folder.resolve()
+        found = paths.resolved(folder)
         folders = [path if path.is_dir() else path.parent for path in given_paths]
-        return any(found.is_relative_to(each.resolve()) for each in [*folders, Path.cwd(), *paths.search_roots()])
-    except (OSError, ValueError, RuntimeError):
+        return any(map(found.is_relative_to, map(paths.resolved, [*folders, Path.cwd(), *paths.search_roots()])))
+    except (OSError, ValueError):
         return False
 
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from nemo_gym.config.masking import MASK
+from nemo_gym.config.reserved import TOP_LEVEL_KEYS
 from nemo_gym.rollouts.job import EndToEndJob, RunFiles
 from nemo_gym.rollouts.run_record import RunRecord
 from nemo_gym.viewer.index.place import Place
@@ -15,7 +16,7 @@ END_TO_END = ("eval", "run")
 PUBLISHED_NAME = "ng_e2e_collect_rollouts"
 NO_SERVE = "--no-serve"
 READY = "head server:"
-"""The text that `ng env start` prints when all servers are ready. If a server fails, the command ends instead."""
+"""The text that `ng_run` prints when all servers are ready. If a server fails, the command ends instead."""
 SERVER_FLAGS = {
     "--config", "--benchmark", "--environment", "--resources-server", "--model-type", "--search-dir",
     "--restart-limit", "--model-endpoint-readiness-timeout-seconds", "--policy-base-url", "--policy-api-key",
@@ -40,7 +41,7 @@ def rerun_of(
         return None
     if NO_SERVE in words or os.path.basename(record.command[0]) == "ng_collect_rollouts":
         return "\n".join(["# Start the servers of this run first.", *_collecting(files, planned, media_dir)])
-    start = shlex.join(["ng", "env", "start", *_server_words(words)])
+    start = shlex.join(["ng_run", *_server_words(words)])
     hint = ["# Replace each **** by its value."] if MASK in start else []
     log = f"{_name_of(planned)}_servers.log"
     wait = f"while kill -0 $! 2>/dev/null && ! grep -q '{READY}' {log}; do sleep 1; done"
@@ -52,7 +53,7 @@ def _collecting(files: RunFiles, planned: Place, media_dir: str | None) -> Itera
     # Write the row into the media folder, because the paths of images and sounds are relative to the row's file.
     rows = shlex.quote(os.path.join(media_dir or "", f"{name}.jsonl"))
     yield f"sed -n {planned.line}p {materialized} > {rows}"
-    yield f"ng eval run {NO_SERVE} --input {rows} --output {name}_again.jsonl --num-repeats 1"
+    yield f"ng_collect_rollouts --input {rows} --output {name}_again.jsonl --num-repeats 1"
 
 
 def _name_of(planned: Place) -> str:
@@ -77,12 +78,17 @@ def _server_words(words: Sequence[str]) -> Iterator[str]:
         flag, equals, _ = word.partition("=")
         if flag in WITHOUT_VALUE:
             yield word
-        elif flag in SERVER_FLAGS:
+        elif flag in SERVER_FLAGS or (flag.startswith("--") and _is_of_config(flag)):
             yield word
             if not equals and (value := next(rest, None)) is not None:
                 yield value
         elif word.startswith(("+", "~")) and _key_of(word) not in EndToEndJob.model_fields:
             yield word
+
+
+def _is_of_config(flag: str) -> bool:
+    key = flag.removeprefix("--").replace("-", "_").partition(".")[0]
+    return key not in EndToEndJob.model_fields and ("." in flag or key in TOP_LEVEL_KEYS)
 
 
 def _key_of(word: str) -> str:

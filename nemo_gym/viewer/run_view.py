@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from itertools import starmap
 from pathlib import Path
 from threading import Lock
 
@@ -13,7 +15,7 @@ from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.outcome import Outcome
-from nemo_gym.rollouts.run_record import RunRecord, read_record
+from nemo_gym.rollouts.run_record import RunRecord, Session, read_record
 from nemo_gym.viewer.index.builder import paths_of
 from nemo_gym.viewer.index.census import Census
 from nemo_gym.viewer.index.indexer import Indexer
@@ -155,10 +157,23 @@ def _version(path: Path) -> tuple[int, ...] | None:
 
 
 def _seconds(record: RunRecord | None, *, is_running: bool) -> float | None:
-    """Return the duration of the latest session, up to now if it is still running."""
-    started_at = moment_of(record.started_at) if record else None
-    ended_at = datetime.now(UTC) if is_running else moment_of(record.ended_at) if record else None
-    return max(0.0, (ended_at - started_at).total_seconds()) if started_at and ended_at else None
+    """Return the duration of all sessions together, of the latest one up to now if it is still running."""
+    if record is None:
+        return None
+    ends = [moment_of(session.ended_at) for session in record.earlier_sessions]
+    ends.append(datetime.now(UTC) if is_running else moment_of(record.ended_at))
+    sessions = zip((*record.earlier_sessions, record), ends, strict=True)
+    seconds = [each for each in starmap(_seconds_of, sessions) if each is not None]
+    return sum(seconds) if seconds else None
+
+
+def _seconds_of(session: Session, ended_at: datetime | None) -> float | None:
+    """Return the duration of a session. If it was killed, return that of its recorded progress."""
+    started_at = moment_of(session.started_at)
+    if started_at and ended_at:
+        return max(0.0, (ended_at - started_at).total_seconds())
+    lasted = session.progress[-1].at_s if session.progress else math.nan
+    return lasted if math.isfinite(lasted) else None
 
 
 def _model_of(record: RunRecord | None) -> str | None:

@@ -90,8 +90,8 @@ class Admission:
         if call.scope["path"] == METRICS_PATH and call.scope["method"] in READS:
             await answer.write(200, METRICS_MEDIA_TYPE, self.telemetry.text().encode())
             return False
-        if call.body_bytes > self.limits.body_bytes:
-            await answer.reject(413, "too large", too_large(self.limits.body_bytes))
+        if call.body_bytes > (most := self.limits.bytes_at(call.path)):
+            await answer.reject(413, "too large", too_large(most))
             return False
         if self.telemetry.in_flight < self.limits.in_flight:
             self.telemetry.in_flight += 1
@@ -116,7 +116,7 @@ class Admission:
     async def report_end(self, call: Call, answer: Answer, waits: Sequence[Wait], *, caller_has_gone: bool) -> None:
         """Report that the deadline has passed, and which reply the handler was waiting for, if any.
 
-        If the caller hung up, only count the call.
+        The failure names the server that did not reply. If the caller hung up, only count the call.
         """
         if caller_has_gone:
             self.telemetry.abandoned += 1
@@ -126,7 +126,7 @@ class Admission:
         if waits:
             message += f", waiting for {waits[-1]}"
         logger.warning("%s", message)
-        error = RolloutTimedOut(message, server=self.server)
+        error = RolloutTimedOut(message, server=(waits[-1].server if waits else None) or self.server)
         if answer.has_begun:
             raise error from None
         await answer.fail(error)
@@ -183,6 +183,6 @@ class Admission:
 def _wants_token(server: str) -> str:
     return (
         f"{server} requires its run token. Send it as the header {RUN_TOKEN_HEADER} or as 'Authorization: Bearer …'. "
-        f"The commands read it from +{RUN_TOKEN_KEY}=…, env.yaml or {RUN_TOKEN_ENV_VAR}; on the machine that started "
+        f"The commands read it from --{RUN_TOKEN_KEY} …, env.yaml or {RUN_TOKEN_ENV_VAR}; on the machine that started "
         "the run they find it by themselves."
     )

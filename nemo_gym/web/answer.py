@@ -11,6 +11,7 @@ from starlette.types import Message, Scope, Send
 from nemo_gym.calls.problems import MEDIA_TYPE, Problem
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.errors import RolloutError
+from nemo_gym.jsonl import dump_json
 from nemo_gym.web.failures import CONVERSATION_SCOPE_KEY
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Answer:
     async def fail(self, error: RolloutError, headers: dict[str, str] | None = None) -> None:
         problem = Problem.of_error(error)
         problem.conversation = self._scope.get(CONVERSATION_SCOPE_KEY) or error.conversation
-        await self.write(problem.status, MEDIA_TYPE, problem.model_dump_json().encode(), headers)
+        await self.write(problem.status, MEDIA_TYPE, dump_json(problem.model_dump()), headers)
 
 
 def _is_event_stream(start: Message) -> bool:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import lru_cache
-from urllib.parse import urlsplit
 
 from starlette.types import Scope
 
 from nemo_gym.config.access import ALLOWED_HOSTS_KEY
-from nemo_gym.config.hosts import is_loopback
+from nemo_gym.config.hosts import is_loopback, name_in_host_header
 
 
 class BrowserCheck:
@@ -32,7 +31,7 @@ class BrowserCheck:
         if origin is None and scope.get("client") is None and b"sec-fetch-site" not in headers:
             # Accept this call. It is not from a browser, but from a process on a unix socket or from this process.
             return None
-        if origin is not None and not self._is_own_site(_name_in_url(origin), _name_in(host)):
+        if origin is not None and not self._is_own_site(_name_in(origin.partition(b"://")[2]), _name_in(host)):
             return f"{self.server} does not accept calls from web pages of {_shown(origin)}. {_ADVICE}"
         if origin is None and headers.get(b"sec-fetch-site") == b"cross-site":
             return f"{self.server} does not accept calls from web pages of other sites. {_ADVICE}"
@@ -68,18 +67,8 @@ def _is_of_this_machine(name: str) -> bool:
     return is_loopback(name) or name.endswith(".localhost")
 
 
-@lru_cache(maxsize=1024)
 def _name_in(host: bytes) -> str:
-    """Return the host name in a `Host` header, without the port, or an empty string if the header is invalid."""
-    return _name_in_url(b"//" + host)
-
-
-@lru_cache(maxsize=1024)
-def _name_in_url(url: bytes) -> str:
-    try:
-        return (urlsplit(url.decode("latin-1")).hostname or "").rstrip(".")
-    except ValueError:
-        return ""
+    return name_in_host_header(host.decode("latin-1"))
 
 
 def _shown(header: bytes) -> str:

@@ -32,6 +32,10 @@ SILENCE_S = 60
 
 When the server closes a connection, the caller has the same time to read the last response.
 """
+SLOWEST_BYTES_S = 1024
+"""Bytes of a body that take back one second of silence. A slower caller reaches `SILENCE_S` although it sends."""
+HEADER_FRAMING_BYTES = 4
+"""Bytes of a header besides its name and its value: colon, space, CR and LF."""
 EXTRA_S = 2
 """Seconds in which a connection must send its headers if it exceeds the limit on connections.
 
@@ -90,7 +94,17 @@ class Connection(HttpToolsProtocol):
     """One connection of a caller, with limits on the size and the duration of its requests."""
 
     # Use slots, because more attributes in the instance's dictionary would cost each connection another kilobyte.
-    __slots__ = ("_age_s", "_framing_bytes", "_is_extra", "_last", "_parsed_scope", "_refusal", "_was_heard")
+    __slots__ = (
+        "_age_s",
+        "_framing_bytes",
+        "_heard_bytes",
+        "_is_extra",
+        "_last",
+        "_parsed_scope",
+        "_read_bytes",
+        "_refusal",
+        "_unsure_bytes",
+    )
 
     server_state: Connections
 
@@ -104,16 +118,20 @@ class Connection(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._framing_bytes = 0
         """Bytes received since the last complete head or the last byte of a body. May be too low by up to one read."""
+        self._read_bytes = 0
+        """Bytes of the current read."""
+        self._unsure_bytes = 0
+        """Bytes of the read that completed the last head. An unknown part of them belongs to the next head."""
         self._parsed_scope: object = None
         """The scope of the latest request whose headers are complete."""
         self._refusal: Refusal | None = None
         self._is_extra = False
-        self._was_heard = False
-        """Whether data arrived since the last check."""
+        self._heard_bytes = 0
+        """Bytes that arrived since the last check."""
         self._last: tuple[Phase, object] = "idle", None
         """The phase and the request at the last check."""
         self._age_s = 0
-        """Seconds since the current phase of the request began, or since the last byte of its body."""
+        """Seconds since the current phase of the request began. A body's bytes take seconds back."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -132,8 +150,9 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._was_heard = True
-        self._framing_bytes += len(data)
+        self._read_bytes = size = len(data)
+        self._heard_bytes += size
+        self._framing_bytes += size
         cycle = self.cycle
         if cycle is None or not cycle.more_body:
             _data_received(self, data)
@@ -154,7 +173,7 @@ class Connection(HttpToolsProtocol):
         if self.scope["method"] != "HEAD":
             self.cycle.transport = _ResponseWriter(self.transport)  # type: ignore[assignment]
         self._parsed_scope = self.scope
-        self._framing_bytes = 0
+        self._framing_bytes, self._unsure_bytes = 0, self._read_bytes
         # The parser reports trailers as headers. Collect them in a new list, which is never read.
         self.headers = []
         if self._is_extra:
@@ -184,9 +203,9 @@ class Connection(HttpToolsProtocol):
     def grow_older(self, *, is_scarce: bool) -> None:
         """Count a second, and close the connection if its caller has been too slow."""
         now = self.phase, self.scope
-        is_active = self._was_heard and now[0] == "body"
-        self._age_s = 0 if is_active or now != self._last else self._age_s + 1
-        self._last, self._was_heard = now, False
+        gained_s = self._heard_bytes // SLOWEST_BYTES_S if now[0] == "body" else 0
+        self._age_s = 0 if now != self._last else max(0, self._age_s + 1 - gained_s)
+        self._last, self._heard_bytes = now, 0
         if self.transport.is_closing():
             if self._age_s > SILENCE_S:
                 self.transport.abort()
@@ -198,7 +217,7 @@ class Connection(HttpToolsProtocol):
                 # Do not count the seconds in which the caller waits for this server.
                 self._age_s = 0
             elif self._age_s > SILENCE_S:
-                self._refuse(_SILENT_BODY)
+                self._refuse(_SLOW_BODY)
         elif now[0] == "idle" and self._age_s > self._idle_limit_s(is_scarce=is_scarce):
             self.transport.close()
 
@@ -218,9 +237,9 @@ class Connection(HttpToolsProtocol):
             codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
             if codings != [b"chunked"]:
                 return _CODING
-        if self._framing_bytes > HEAD_BYTES:
-            # Measure the head itself, because part of these bytes may belong to the body or to the next request.
-            size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if self._framing_bytes + self._unsure_bytes > HEAD_BYTES:
+            # Measure the head itself, because part of these bytes may belong to a body or to another request.
+            size = len(self.url) + sum(len(name) + len(value) + HEADER_FRAMING_BYTES for name, value in self.headers)
             return _TOO_LARGE if size > HEAD_BYTES else None
         return None
 
@@ -285,7 +304,10 @@ _TOO_LARGE = Refusal(
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"The request's headers are larger than {HEAD_BYTES} bytes."
 )
 _SLOW_HEAD = Refusal(HTTPStatus.REQUEST_TIMEOUT, f"The request's headers did not arrive within {HEAD_S} s.")
-_SILENT_BODY = Refusal(HTTPStatus.REQUEST_TIMEOUT, f"No byte of the request's body arrived for {SILENCE_S} s.")
+_SLOW_BODY = Refusal(
+    HTTPStatus.REQUEST_TIMEOUT,
+    f"The request's body was silent for {SILENCE_S} s, or slower than {SLOWEST_BYTES_S} bytes per second.",
+)
 
 
 def files_for_health_checks() -> int:

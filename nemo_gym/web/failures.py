@@ -52,7 +52,7 @@ class Failures:
                 error.log_file = self.log_file or None
                 if error.tier == error.default_tier and isinstance(error, OF_ANY_TIER):
                     error.tier = self.otherwise.default_tier
-            logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
+            logger.warning("%s failed (rollout %s): %s", path, rollout_id, _in_unicode(error))
             return error
         if isinstance(error, ClientDisconnect):
             logger.debug(
@@ -64,10 +64,10 @@ class Failures:
         content = _response_in(error)
         problem = problem_of_body(content)
         if problem is not None:
-            logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
+            logger.warning("%s failed (rollout %s): %s", path, rollout_id, _in_unicode(error))
             return problem.to_error()
         if isinstance(error, ServerCallError):
-            logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
+            logger.warning("%s failed (rollout %s): %s", path, rollout_id, _in_unicode(error))
             return failure_of_call(error, server=self.server, otherwise=self.otherwise, during=self.server)
         logger.exception("%s failed (rollout %s)", path, rollout_id, exc_info=error)
         fault = f"{type(error).__name__}: {error}" if self.folder is None else fault_in(self.folder, error)
@@ -102,3 +102,8 @@ def _response_in(error: Exception) -> bytes:
     content = getattr(error, "response_content", b"")
     # Ignore an external endpoint's response, because it must not be taken for a failure of one of our servers.
     return content if isinstance(content, bytes) and not isinstance(error, EndpointError) else b""
+
+
+def _in_unicode(error: Exception) -> str:
+    """Return an error's message for the log, because a lone surrogate in it cannot be written."""
+    return str(error).encode("utf-8", "replace").decode()

@@ -19,7 +19,7 @@ from fastapi.datastructures import DefaultPlaceholder
 from fastapi.exceptions import EndpointContext
 from fastapi.params import Body
 from fastapi.routing import APIRoute, serialize_response
-from pydantic_core import from_json
+from pydantic_core import PydanticSerializationError, from_json
 from starlette.datastructures import URL
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import ClientDisconnect, Request
@@ -214,8 +214,18 @@ class _FastCall:
         return result if isinstance(result, Response) else await self._written(result)
 
     async def _written(self, result: object) -> Answer:
+        try:
+            if self.route.response_field is None:
+                return JSONResponse(await self._serialized(result))
+            return WrittenJson(await self._serialized(result, as_bytes=True))
+        except (UnicodeEncodeError, PydanticSerializationError) as error:
+            if "surrogates not allowed" not in str(error):
+                raise
+            return WrittenJson(dump_json(await self._serialized(result)))
+
+    async def _serialized(self, result: object, *, as_bytes: bool = False) -> Any:
         route = self.route
-        content = await serialize_response(
+        return await serialize_response(
             field=route.response_field,
             response_content=result,
             include=route.response_model_include,
@@ -225,9 +235,8 @@ class _FastCall:
             exclude_defaults=route.response_model_exclude_defaults,
             exclude_none=route.response_model_exclude_none,
             endpoint_ctx=self.location,
-            dump_json=route.response_field is not None,
+            dump_json=as_bytes,
         )
-        return JSONResponse(content) if route.response_field is None else WrittenJson(content)
 
 
 def _location_of(endpoint: Callable[..., object], path: str) -> EndpointContext:

@@ -100,7 +100,7 @@ def add_profiling(app: FastAPI, name: str, config: ProfilingMiddlewareConfig) ->
     """Profile an app from its startup to its shutdown. `GET /stats` writes the profile so far."""
     if not config.profiling_enabled:
         return
-    folder = config.profiling_results_dirpath or Path("results", "profiling")
+    folder = (config.profiling_results_dirpath or Path("results", "profiling")).expanduser()
     profiler = Profiler(name, paths.working_dir() / folder)
     lifespan = app.router.lifespan_context
 

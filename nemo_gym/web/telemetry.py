@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import resource
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from nemo_gym.memory import resident_bytes
+from nemo_gym.web.blocking import CURE, Block, LoopWatch
+
+logger = logging.getLogger(__name__)
 
 METRICS_PATH = "/metrics"
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -36,6 +41,8 @@ class Telemetry:
         self.abandoned = 0
         self.loop_lag_s = 0.0
         self.most_loop_lag_s = 0.0
+        self._blocks: dict[str, Block] = {}
+        """The handlers that blocked the event loop, by path: each with its total time and its place at first."""
         self._routes: defaultdict[str, _RouteCounts] = defaultdict(_RouteCounts)
         self._started_at = time.time()
 
@@ -46,14 +53,29 @@ class Telemetry:
         counts.buckets[bisect_left(BUCKETS_S, seconds)] += 1
         counts.seconds += seconds
 
-    async def watch_loop(self) -> None:
-        """Measure the event loop's lag for as long as the server runs."""
+    async def watch_loop(self, folder: Path | None = None) -> None:
+        """Measure the event loop's lag, and which handlers block it, for as long as the server runs.
+
+        `folder` has the server's own code.
+        """
         loop = asyncio.get_running_loop()
-        while True:
-            due = loop.time() + LAG_PERIOD_S
-            await asyncio.sleep(LAG_PERIOD_S)
-            self.loop_lag_s = max(0.0, loop.time() - due)
-            self.most_loop_lag_s = max(self.most_loop_lag_s, self.loop_lag_s)
+        with LoopWatch(self._note_block, folder):
+            while True:
+                due = loop.time() + LAG_PERIOD_S
+                await asyncio.sleep(LAG_PERIOD_S)
+                self.loop_lag_s = max(0.0, loop.time() - due)
+                self.most_loop_lag_s = max(self.most_loop_lag_s, self.loop_lag_s)
+
+    def _note_block(self, block: Block) -> None:
+        """Add up the time in which a call's handler blocked the loop. Log the handler once."""
+        if not block.path:
+            return
+        earlier = self._blocks.get(block.path)
+        if earlier is None:
+            logger.info("%s. %s", block.described(self.server), CURE)
+        total = block if earlier is None else earlier._replace(seconds=earlier.seconds + block.seconds)
+        # Replace the dict, because another thread may call this while the event loop iterates over it.
+        self._blocks = {**self._blocks, block.path: total}
 
     def text(self) -> str:
         """Return all metrics in Prometheus's text format."""
@@ -80,6 +102,11 @@ class Telemetry:
             yield f"# HELP nemo_gym_{name} {description}"
             yield f"# TYPE nemo_gym_{name} {kind}"
             yield f"nemo_gym_{name}{{{server}}} {_number(value)}"
+        yield "# HELP nemo_gym_blocked_seconds_total Seconds in which a handler blocked the event loop."
+        yield "# TYPE nemo_gym_blocked_seconds_total counter"
+        for block in self._blocks.values():
+            labels = f'{server},route="{_escaped(block.path)}",place="{_escaped(block.place)}"'
+            yield f"nemo_gym_blocked_seconds_total{{{labels}}} {_number(block.seconds)}"
         yield "# HELP nemo_gym_requests_total Requests answered, by route and status."
         yield "# TYPE nemo_gym_requests_total counter"
         for route, counts in self._routes.items():

@@ -71,3 +71,8 @@ def blocking_pool(threads: int | None = None) -> BlockingPool:
             _pools.pop(ended)._executor.shutdown(wait=False)
         _pools[loop] = BlockingPool(threads or THREADS)
     return _pools[loop]
+
+
+def has_stuck_threads() -> bool:
+    """Return whether abandoned calls are still running in any pool of this process."""
+    return any(pool.stuck for pool in _pools.values())

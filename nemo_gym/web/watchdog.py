@@ -55,7 +55,7 @@ class Watchdog:
         self._limits = limits
         self._timers = timers
         self._ends_at = math.inf if ends_at is None else ends_at
-        self._bytes_left = limits.body_bytes
+        self._bytes_left = limits.bytes_at(call.path)
         if call.may_be_json:
             self._chunks = []
 
@@ -126,14 +126,15 @@ class Watchdog:
     def _check(self, chunk: bytes) -> None:
         self._bytes_left -= len(chunk)
         if self._bytes_left < 0:
-            raise self._rejected(413, "too large", too_large(self._limits.body_bytes))
+            raise self._rejected(413, "too large", too_large(self._limits.bytes_at(self._call.path)))
         if self._chunks is None:
             return
         self._chunks.append(chunk)
         if self._body_has_ended:
             chunks, self._chunks = self._chunks, None
-            if is_deeper_than(chunks, self._limits.body_depth):
-                raise self._rejected(400, "nested too deeply", too_deep(self._limits.body_depth))
+            most = self._limits.depth_at(self._call.path)
+            if is_deeper_than(chunks, most):
+                raise self._rejected(400, "nested too deeply", too_deep(most))
 
     def _rejected(self, status: int, title: str, detail: str) -> HTTPException:
         self._answer.rejection = Rejection(status, title, detail)

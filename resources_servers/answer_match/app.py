@@ -21,7 +21,6 @@ from nemo_gym.grading import (
     final_answer,
     number_in,
     same_text,
-    strip_reasoning,
     unwrapped,
 )
 from resources_servers.answer_match.matching import chosen, contains, equal_numbers
@@ -74,8 +73,8 @@ class AnswerMatchServer(SimpleResourcesServer):
     async def verify(self, body: AnswerMatchVerifyRequest) -> BaseVerifyResponse:
         grader = self.config.grader or body.grader
         self._check(body, grader)
-        text, keeps_case = body.response.last_text, self.config.case_sensitive
-        answer = strip_reasoning(text) if grader == "contains" else final_answer(text)
+        text, keeps_case = body.response.answer_text, self.config.case_sensitive
+        answer = text if grader == "contains" else final_answer(text)
         if grader == "choice" and answer:
             answer = chosen(body.options or [], answer, keeps_case=keeps_case)
         if grader == "number" and answer and number_in(unwrapped(answer)) is None:

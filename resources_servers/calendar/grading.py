@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from nemo_gym.grading import strip_reasoning
 from resources_servers.calendar.requirements import MINUTES_OF_DAY, Requirement
 
 THINKING = "<think>"
@@ -33,7 +34,7 @@ def booked_in(message: str) -> list[Booked] | None:
     """
     if THINKING in message:
         return None
-    entries = _first_list(message)
+    entries = _first_list(strip_reasoning(message))
     if entries is None:
         return None
     events = [_booked(entry) for entry in entries]

@@ -20,6 +20,8 @@ from nemo_gym.grading import CodeTests, ConfinedPython, Limits, grade_code, last
 from resources_servers.code_gen.unit_tests import UnitTests, UnusableTests, code_tests, whole_program
 
 SUBSET_KEY = "difficulty"
+PYTHON = ("python", "python3", "py", "py3")
+"""The languages that mark a block as the program."""
 
 
 class CodeGenConfig(BaseResourcesServerConfig):
@@ -55,7 +57,7 @@ class CodeGenVerifyRequest(BaseVerifyRequest):
 
 
 class CodeGenServer(SimpleResourcesServer):
-    """A verifier that tests the program in the last fenced block of the last message."""
+    """A verifier that tests the program in the last fenced block of Python of the last message."""
 
     config: CodeGenConfig
     KEY_METRICS = ("mean/input_tokens", "mean/output_tokens", "pass@1[avg-of-{k}]/accuracy", "pass@{k}/accuracy")
@@ -77,11 +79,10 @@ class CodeGenServer(SimpleResourcesServer):
         """Reward a program that passes all of its tests."""
         # Validate the tests in a thread, because long ones would block the event loop.
         tests = await asyncio.to_thread(self._tests, body.verifier_metadata.unit_tests)
-        text = body.response.last_text
-        code = last_code_block(text)
+        code = last_code_block(body.response.answer_text, PYTHON)
         # Exclude defaults, because the reply must contain the row unchanged.
         given = body.verifier_metadata.model_dump(exclude_unset=True)
-        added: dict[str, Any] = {"verifier_metadata": given, "extracted_model_output": text}
+        added: dict[str, Any] = {"verifier_metadata": given, "extracted_model_output": body.response.last_text}
         added["extracted_model_code"] = code
         if code is None:
             empty = {"result": [], "metadata": {"error_message": "no code block"}, "unit_tests_time_taken": 0.0}

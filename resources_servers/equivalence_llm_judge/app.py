@@ -25,7 +25,6 @@ from nemo_gym.grading import (
     PromptFile,
     Verdict,
     filled_with,
-    strip_reasoning,
 )
 from resources_servers.equivalence_llm_judge.extraction import (
     ROW_PATTERN,
@@ -111,7 +110,7 @@ class EquivalenceServer(SimpleResourcesServer):
         self._pattern_search.close()
 
     async def verify(self, body: EquivalenceVerifyRequest) -> BaseVerifyResponse:
-        whole = strip_reasoning(body.response.last_text)
+        whole = body.response.answer_text
         extracted = await self._extracted(body, whole)
         question = body.question if body.question is not None else await self._question(body)
         grade = await self._grade(question, body.expected_answer, extracted, whole)

@@ -16,7 +16,6 @@ from nemo_gym import (
     SimpleResourcesServer,
     tool,
 )
-from nemo_gym.grading import strip_reasoning
 
 SKIES = ("sunny", "cloudy", "rainy", "snowy", "foggy", "windy", "stormy", "hazy")
 COLDEST, WARMEST = -5, 34
@@ -64,7 +63,7 @@ class McpWeatherServer(SimpleResourcesServer):
         city = body.verifier_metadata.expected_city
         expected = weather_in(city)
         is_seen = asks_for(body.response, city)
-        is_mentioned = mentions(strip_reasoning(body.response.last_text), expected)
+        is_mentioned = mentions(body.response.answer_text, expected)
         return BaseVerifyResponse.grade(
             body,
             reward=float(is_seen and is_mentioned),

@@ -57,9 +57,7 @@ def rewards_of(response: NeMoGymResponse, expected: ExpectedCall, schemas: Mappi
     tool's schema. `format`: there is exactly one call, its arguments are a JSON object, and text follows.
     """
     calls = [_read(call.name, call.arguments) for call in response.tool_calls]
-    ends_with_text = (
-        bool(response.output) and response.output[-1].type == "message" and bool(response.last_text.strip())
-    )
+    ends_with_text = bool(response.output) and response.output[-1].type == "message" and bool(response.answer_text)
     found = {
         "correctness": bool(calls) and _is_expected(calls[-1], expected, schemas.get(expected.name, {})),
         "schema_valid": bool(calls) and all(_keeps_schema(call, schemas) for call in calls),

@@ -16,7 +16,7 @@ from nemo_gym import (
     NeMoGymResponseCreateParamsNonStreaming,
     ServerClient,
 )
-from nemo_gym.grading import SpecialTokens, call_judge, strip_reasoning
+from nemo_gym.grading import SpecialTokens, call_judge
 from nemo_gym.jsonl import JsonObject
 from resources_servers.genrm_compare.verdicts import Opinion, Unreadable, Verdict, mean_preference, read_verdict
 
@@ -81,7 +81,7 @@ def pairs_of(count: int, neighbours: int | None) -> list[tuple[int, int]]:
 def answer_of(response: NeMoGymResponse) -> str:
     """Return the last message without reasoning, or an empty string if the response was cut off."""
     was_cut_off = response.status == "incomplete" or response.incomplete_details is not None
-    return "" if was_cut_off else strip_reasoning(response.last_text)
+    return "" if was_cut_off else response.answer_text
 
 
 def preferences_of(comparisons: Iterable[Comparison]) -> dict[tuple[int, int], float]:

@@ -1,4 +1,4 @@
-"""The row's good answer. It wins, because `ng_check` compares it with an empty answer."""
+"""The row's good answer. It wins, because `ng env check` compares it with an empty answer."""
 
 from nemo_gym.jsonl import JsonObject
 from resources_servers.genrm_compare.aggregation import bradley_terry, expected_wins

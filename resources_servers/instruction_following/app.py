@@ -91,7 +91,7 @@ class InstructionFollowingServer(SimpleResourcesServer):
             constraints, mode = assignment_of(body)
         except InvalidTask as error:
             raise InvalidTask(f"{self.config.name}: {error}") from error
-        strict, loose = await self._followed(body.response.last_text, constraints)
+        strict, loose = await self._followed(body.response.answer_text, constraints)
         each = loose if self.config.loose else strict
         return BaseVerifyResponse.grade(
             body,

@@ -17,7 +17,7 @@ from nemo_gym import (
     compute_pass_majority_metrics,
     compute_subset_metrics,
 )
-from nemo_gym.grading import AnswerText, Judge, JudgeConfig, MathEquality, PromptFile, filled_with, strip_reasoning
+from nemo_gym.grading import AnswerText, Judge, JudgeConfig, MathEquality, PromptFile, filled_with
 
 PROMPT = Path(__file__).parent / "prompts" / "judge.md"
 JudgePrompt = Annotated[PromptFile, filled_with("question", "first_answer", "second_answer")]
@@ -107,7 +107,7 @@ class MathWithJudgeServer(SimpleResourcesServer):
         self.equality.close()
 
     async def verify(self, body: MathVerifyRequest) -> BaseVerifyResponse:
-        text = strip_reasoning(body.response.last_text)
+        text = body.response.answer_text
         compared = await self.equality.compare(body.expected_answer, text)
         reward, evaluations = float(compared.is_equal), None
         if not compared.is_equal and text and self.judge:

@@ -12,11 +12,11 @@ from nemo_gym.jsonl import JsonObject, Line
 from resources_servers.mcqa.grading import GradingMode
 from resources_servers.mcqa.rows import choice_row
 
-_OPTION = re.compile(r"\((?P<letter>[A-Z])\)\s*(?P<text>.*)", re.DOTALL)
+_OPTION = re.compile(r"\s*(?:\((?P<letter>[A-Z])\)|(?P<bare>[A-Z])(?:[.:)]|(?=\s)))\s*(?P<text>.*)", re.DOTALL)
 
 
 class AgievalRow(BaseModel):
-    """A multiple-choice question of AGIEval. Options look like `(A)36`, and `label` is the correct letter."""
+    """A multiple-choice question of AGIEval. Options look like `(A)36` or `A 36`, and `label` is the right letter."""
 
     passage: str | None = None
     question: str
@@ -57,8 +57,10 @@ def _options(texts: list[str], where: str) -> dict[str, str]:
     for text in texts:
         parts = _OPTION.fullmatch(text)
         if parts is None:
-            raise DataError(f"{where}: options: {text!r} does not begin with a letter in brackets, such as '(A)'.")
-        if parts["letter"] in options:
-            raise DataError(f"{where}: options: two options have the letter {parts['letter']}.")
-        options[parts["letter"]] = parts["text"]
-    return options
+            raise DataError(f"{where}: options: {text!r} does not begin with a letter, such as '(A)' or 'A '.")
+        letter = parts["letter"] or parts["bare"]
+        if letter in options:
+            raise DataError(f"{where}: options: two options have the letter {letter}.")
+        options[letter] = parts["text"]
+    # Some questions of logiqa-en list their options in another order, such as A C B D.
+    return dict(sorted(options.items()))

@@ -115,7 +115,7 @@ class McqaServer(SimpleResourcesServer):
             raise InvalidTask(f"{self.config.name}: options: {error}. Fix the row.") from error
 
     async def _choice(self, body: McqaVerifyRequest, options: Options, patterns: list[str]) -> str | None:
-        text, mode = body.response.last_text, self.config.grading_mode or body.grading_mode or DEFAULT_MODE
+        text, mode = body.response.answer_text, self.config.grading_mode or body.grading_mode or DEFAULT_MODE
         if not patterns:
             return choice_in(text, options, mode)
         try:

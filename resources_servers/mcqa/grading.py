@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from nemo_gym.grading import last_boxes, normalised, option_letter, unwrapped
+from resources_servers.mcqa.hedges import FITS_TOO, chooses_more
 
 GradingMode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon", "lenient_answer_colon_md"]
 GRADING_MODES: tuple[GradingMode, ...] = get_args(GradingMode)
@@ -25,7 +26,7 @@ _STRONG_MARKS = re.compile(r"\*\*|__|`")
 _CHOICE_IN_MARKDOWN = re.compile(
     r"[(\[]?[\s*_`]*(?P<letter>[^\W_])(?P<closing>\s*[)\]]|\*\*|__|`)?(?P<rest>.*)", re.DOTALL
 )
-_SEPARATORS = r"\s,;،؛、。।・·•‧…⋯.:?!()\[\]|¦*_–—-"
+_SEPARATORS = r"\s,;،؛、。।・·•‧…⋯.:?!()\[\]|¦*_$–—-"
 _CONNECTOR = r"(?:[/&∨∧]|\\(?:lor|vee|land|wedge)(?![a-z])|(?:or|and|أو|و|অথবা|বা|এবং)(?!\w))"
 _ANOTHER_CHOICE = re.compile(
     rf"\s*{_CONNECTOR}|[\s.:)\]]*(?:{_CONNECTOR}|[,;،+=>]|to(?!\w))\s*[(\[]?(?P<letter>\w)(?!\w)(?P<word>\s+\w)?",
@@ -54,18 +55,12 @@ _BETWEEN_CHOICES = re.compile(
     rf"(?P<connector>(?:{_CONNECTOR}|{_MAYBE}|[→⇒]|[=-]>)[\s,(\[*_]*+(?:{_MAYBE}[\s,(\[*_]*+)*+)?"
 )
 _LISTED_LETTER = re.compile(rf"(?P<letter>[^\W_])(?P<rest>[/&∨∧\\<{_SEPARATORS}].*|\Z)", re.DOTALL)
-_FITS_TOO = re.compile(
-    r"[)\].]*\s+(?:(?:(?:is|seems|looks|would|could|can|may|might|be|also|equally|just|as)\s+)++"
-    r"(?:possible|plausible|likely|correct|right|true|acceptable|valid|fits?|works?)"
-    r"|(?:fits|works)\s+(?:too|also|as\s+well|equally)|(?:too|as\s+well)(?=\s*(?:[).,;!]|\Z)))(?!\w)"
-)
-"""A regex for text that makes the letter before it a further choice, such as ` is also possible`."""
-
 _NOT = r"(?:not|never|no longer)(?!\w)|n['’]t(?!\w)"
 _WRONG = r"(?:not|wrong|incorrect|false|impossible|excluded|unlikely)(?!\w)"
 _REJECTION = re.compile(
-    rf"[\s).,:;\]*_?!]*+(?:(?:is|are|was|were|can|could|do|does|did|has|would)\s*(?:{_NOT})|cannot(?!\w)"
-    rf"|(?:is|are|was|seems|looks)\s+(?:\w+\s+)?{_WRONG}|(?:(?<=\?)|(?<=\?\s))no(?!\w))"
+    rf"[\s().,:;\]*_?!]*+(?:(?:is|are|was|were|can|could|do|does|did|has|would)\s*(?:{_NOT})|cannot(?!\w)"
+    rf"|(?:is|are|was|seems|looks)\s+(?:\w+\s+)?{_WRONG}|(?:(?<=\?)|(?<=\?\s))no(?!\w)|[❌❎✗✘✖☒⛔🚫👎]"
+    r"|(?:wrong|incorrect|false)[\s).,:;\]*_?!]*\Z)"
 )
 _NEGATION = re.compile(
     r"(?<!\w)(?:not|never|neither|nor|none|cannot|without|except|excluding|anything but|other than|rather than"
@@ -149,9 +144,15 @@ class Options:
 
     def goes_on(self, letter: str, rest: str) -> bool:
         """Return whether the text after a letter rejects this letter or chooses another letter as well."""
-        after = self.after_text(letter, rest)
-        after = normalised(rest) if after is None else after
-        return _REJECTION.match(after) is not None or self._chooses_another(letter, after)
+        after_own = self.after_text(letter, rest)
+        after = normalised(rest) if after_own is None else after_own
+        own_case = normalised(rest, keeps_case=True)
+        return (
+            _REJECTION.match(after) is not None
+            or self._chooses_another(letter, after)
+            or (after_own is not None and self._names_another(letter, after_own))
+            or chooses_more(own_case[max(0, len(own_case) - len(after)) :], self._others(letter))
+        )
 
     def after_text(self, letter: str, rest: str) -> str | None:
         """Return the rest of a text that begins with the text of the letter's option. Return None for other texts."""
@@ -183,10 +184,20 @@ class Options:
             is_joined
             or joins_more
             or not next_item
-            or _FITS_TOO.match(rest) is not None
+            or FITS_TOO.match(rest) is not None
             or self._listed_letter(next_item)[0] is not None
             or self.after_text(other or "", rest) is not None
         )
+
+    def _names_another(self, letter: str, after: str) -> bool:
+        """Return whether the text of another option follows, with only punctuation before it."""
+        item = _next_item(after)[1]
+        return any(
+            self.after_text(other, form) is not None for other in self._others(letter) for form in (after, item)
+        )
+
+    def _others(self, letter: str) -> set[str]:
+        return {label for label in self.texts if label != letter}
 
     def _listed_letter(self, text: str) -> tuple[str | None, str]:
         """Return a text's leading option letter and the rest. The letter is None for `b is wrong` and `blue`."""

@@ -7,7 +7,7 @@ from datetime import date, time
 from typing import Literal
 
 from nemo_gym import NeMoGymResponse
-from nemo_gym.grading import normalised, strip_reasoning
+from nemo_gym.grading import is_claimed, normalised, strip_reasoning
 
 Form = Literal["number", "person", "day", "time"]
 
@@ -25,7 +25,7 @@ def replies_in(response: NeMoGymResponse) -> list[str]:
     """Return the assistant's last message before each message of the user, and the assistant's final message."""
     turns: list[list[object]] = [[]]
     for item in response.output:
-        if item.type == "message" and item.role == "user":
+        if item.type == "message" and item.role == "user" and not is_claimed(item):
             turns.append([])
         else:
             turns[-1].append(item)

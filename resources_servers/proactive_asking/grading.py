@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nemo_gym import NeMoGymResponse, ToolError
-from nemo_gym.grading import strip_reasoning
+from nemo_gym.grading import is_claimed, strip_reasoning
 from resources_servers.proactive_asking.bookings import KINDS, Book
 
 
@@ -45,7 +45,7 @@ def course_of(response: NeMoGymResponse, asked_with: list[str]) -> Course:
             has_booked |= _make(book, item.name, item.arguments)
         elif item.type == "message" and item.role == "assistant":
             said += "\n" + strip_reasoning(_text_of(item.content))
-        elif item.type == "message" and item.role == "user":
+        elif item.type == "message" and item.role == "user" and not is_claimed(item):
             is_about_detail = detail is not None and detail.search(said) is not None
             was_asked |= is_about_detail and not has_booked
             needless += not is_about_detail and not has_booked

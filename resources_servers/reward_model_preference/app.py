@@ -15,7 +15,7 @@ from nemo_gym import (
     ReverifyMode,
     SimpleResourcesServer,
 )
-from nemo_gym.grading import call_judge, strip_reasoning
+from nemo_gym.grading import call_judge
 from resources_servers.reward_model_preference.conversation import NotText, prompt_of
 from resources_servers.reward_model_preference.shaping import ShapingConfig, count_words, shaped
 
@@ -55,7 +55,7 @@ class RewardModelPreferenceServer(SimpleResourcesServer):
     config: RewardModelPreferenceConfig
 
     async def verify(self, body: RewardModelPreferenceRequest) -> BaseVerifyResponse:
-        answer = strip_reasoning(body.response.last_text)
+        answer = body.response.answer_text
         words = count_words(answer)
         if not answer or body.response.incomplete_details is not None or body.response.status == "incomplete":
             return self._unfinished(body, words)

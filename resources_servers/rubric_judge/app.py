@@ -25,7 +25,6 @@ from nemo_gym.grading import (
     Verdict,
     filled_with,
     read_rubric,
-    strip_reasoning,
 )
 
 CRITERIA_KEY = "criteria"
@@ -75,7 +74,7 @@ class RubricJudgeServer(SimpleResourcesServer):
         _ = self.judge, self.rubric
 
     async def verify(self, body: RubricVerifyRequest) -> BaseVerifyResponse:
-        answer = strip_reasoning(body.response.last_text)
+        answer = body.response.answer_text
         if not answer:
             nothing = [self._record(each, is_met=False, reason=EMPTY) for each in self.rubric.criteria]
             return BaseVerifyResponse.grade(body, reward=0.0, criteria=nothing, judge_evaluations=[])

@@ -15,7 +15,7 @@ from nemo_gym import (
     SimpleResourcesServer,
     compute_pass_majority_metrics,
 )
-from nemo_gym.grading import AnswerText, Judge, JudgeConfig, filled_with, strip_reasoning
+from nemo_gym.grading import AnswerText, Judge, JudgeConfig, filled_with
 
 CORRECT, INCORRECT, NOT_ATTEMPTED = VERDICTS = ("correct", "incorrect", "not attempted")
 VERDICT_KEY = "verdict"
@@ -60,7 +60,7 @@ class ShortAnswerServer(SimpleResourcesServer):
         _ = self.judge
 
     async def verify(self, body: ShortAnswerVerifyRequest) -> BaseVerifyResponse:
-        answer = strip_reasoning(body.response.last_text)
+        answer = body.response.answer_text
         if not answer:
             return BaseVerifyResponse.grade(body, reward=0.0, verdict=NOT_ATTEMPTED, judge_evaluations=[])
         given = await self.judge.ask(question=body.question, expected_answer=body.expected_answer, answer=answer)

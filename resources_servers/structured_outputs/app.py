@@ -128,7 +128,7 @@ async def received() -> str:
 def answer_in(response: NeMoGymResponse, row: StructuredOutputsRunRequest) -> Answer:
     """Return the document from the part of the response in which the row expects it."""
     if row.response_mode == "text":
-        text = response.last_text
+        text = response.answer_text
         return Answer(text) if text.strip() else Answer(problem=Problem(NO_ANSWER, "the answer has no text"))
     calls = [call for call in response.tool_calls if row.tool_name in (None, call.name)]
     if not calls:

@@ -25,7 +25,7 @@ from nemo_gym import (
     find_path,
     tool,
 )
-from nemo_gym.grading import Judge, JudgeConfig, PromptFile, Verdict, filled_with, strip_reasoning
+from nemo_gym.grading import Judge, JudgeConfig, PromptFile, Verdict, filled_with
 from resources_servers.text_to_sql.databases import databases_of
 from resources_servers.text_to_sql.sql import (
     Database,
@@ -163,7 +163,7 @@ class TextToSqlServer(SimpleResourcesServer):
         databases = self._databases(body)
         # Run the reference even if the answer lacks a query, because a faulty row must be reported for every answer.
         expected = await self._expected(body, databases[0])
-        sql = last_sql(strip_reasoning(body.response.last_text))
+        sql = last_sql(body.response.answer_text)
         if sql is None:
             return _graded(body, 0.0, None, "no_sql")
         if expected is None:

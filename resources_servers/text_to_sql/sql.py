@@ -40,6 +40,8 @@ _REACHING_OUT = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_CR
 _NO_FUNCTIONS = {"load_extension", "fts3_tokenizer"}
 _UNREADABLE = re.compile(r"syntax error|unrecognized token|no such function|wrong number of arguments")
 _BEGINS = re.compile(r"\s*+(?:--[^\n]*+\s*+|/\*.*?\*/\s*+)*+(?:select|with|values)\b", re.IGNORECASE | re.DOTALL)
+_EMPTY_STATEMENTS = re.compile(r"(?<![;\s])(?:;(?:\s++|--[^\n]*+(?:\n|\Z)|/\*.*?\*/)*+)++\Z", re.DOTALL)
+"""Semicolons at the end. SQLite rejects a second statement, even if it is empty."""
 
 Database = str | Path
 """A script that creates a database in memory, or an SQLite file."""
@@ -203,7 +205,7 @@ def _read(connection: sqlite3.Connection, sql: str, limits: SqlLimits) -> QueryR
     connection.set_authorizer(allow)
     _bound(connection, limits)
     try:
-        cursor = connection.execute(sql)
+        cursor = connection.execute(_EMPTY_STATEMENTS.sub("", sql))
         rows = _taken(cursor, limits)
     except QueryFailed:
         raise
@@ -372,7 +374,7 @@ def _rounded(value: Value, is_whole: bool) -> Value | tuple[str]:
 
 def last_sql(text: str) -> str | None:
     """Return the query in a model's answer: the last fenced block, or the whole answer if it is only a query."""
-    block = last_code_block(text)
+    block = last_code_block(text, ("sql", "sqlite", ""))
     if block is not None:
         return block.strip()
     return text.strip() if _BEGINS.match(text) else None

@@ -19,6 +19,7 @@ from nemo_gym import (
     SessionState,
     SimpleResourcesServer,
     Tool,
+    ToolError,
     compute_pass_majority_metrics,
     compute_subset_metrics,
     find_path,
@@ -26,7 +27,7 @@ from nemo_gym import (
 from resources_servers.workplace_assistant.company import made_up_company
 from resources_servers.workplace_assistant.csv_files import read_company
 from resources_servers.workplace_assistant.database import Company, Database
-from resources_servers.workplace_assistant.replay import UnreadableCall, make_call
+from resources_servers.workplace_assistant.replay import UnreadableCall, make_call, try_call
 from resources_servers.workplace_assistant.toolkits import TOOLS, Function
 
 
@@ -95,13 +96,21 @@ class WorkplaceAssistantServer(SimpleResourcesServer):
         desk.database = None
 
     async def verify(self, body: WorkplaceAssistantVerifyRequest, desk: Desk) -> float:
-        """Reward the rollout if its final database equals the one that the ground truth's calls produce."""
+        """Reward the rollout if its final database equals the one that the ground truth's calls produce.
+
+        Raises `InvalidTask` if a tool rejects one of them, because then doing less than asked would earn the reward.
+        """
         expected = Database(self.company)
         for call in body.ground_truth:
             try:
-                make_call(expected, call.name, call.arguments)
+                try_call(expected, call.name, call.arguments)
             except UnreadableCall as error:
                 raise InvalidTask(f"{self.config.name}: ground_truth: {error}. Fix the row.") from error
+            except ToolError as error:
+                raise InvalidTask(
+                    f"{self.config.name}: ground_truth: {call.name}: {error} Fix the row, or set database_dir to the "
+                    "tables of its company."
+                ) from error
         return float(self.reached(body.response, desk).is_like(expected))
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:

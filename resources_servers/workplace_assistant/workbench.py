@@ -40,7 +40,10 @@ def read_queries(paths: Iterable[Path]) -> Iterator[Query]:
 
 def errand_of(query: Query) -> Errand:
     """Convert a query to an errand. Raises `DataError` with file and line if its answer is missing or invalid."""
-    fields, where = query
+    fields, where = query.fields, query.where
+    # Later versions of the files name the columns "task" and "outcome".
+    for name, newer in (("query", ("task",)), ("answer", ("outcome", "outcomes"))):
+        fields = {name: next((fields[each] for each in (name, *newer) if fields.get(each)), None), **fields}
     missing = [column for column in ("query", "answer", "domains") if not fields.get(column)]
     if missing:
         raise DataError(f"{where}: missing {', '.join(missing)}. A line needs the query, its answer and its domains.")

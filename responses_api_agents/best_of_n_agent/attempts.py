@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nemo_gym import NeMoGymResponse, RolloutError
-from nemo_gym.grading import final_answer, last_boxed, normalised, strip_reasoning
+from nemo_gym.grading import final_answer, last_boxed, normalised
 from nemo_gym.jsonl import JsonObject
 
 
@@ -59,5 +59,5 @@ def answer_in(response: NeMoGymResponse) -> str:
 
     The final answer is the last `\boxed{…}`, or else the text after the last "Answer:", or else the whole text.
     """
-    text = strip_reasoning(response.last_text)
+    text = response.answer_text
     return normalised(last_boxed(text) or final_answer(text) or text)

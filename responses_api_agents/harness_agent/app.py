@@ -24,7 +24,17 @@ from nemo_gym import (
     get_response_json,
     keep_if_failed,
 )
-from nemo_gym.harness import Gateway, Limits, Program, ToolAddress, Work, task_text, types_without_text
+from nemo_gym.harness import (
+    ClaimRules,
+    Gateway,
+    Limits,
+    OnClaims,
+    Program,
+    ToolAddress,
+    Work,
+    task_text,
+    types_without_text,
+)
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.sandbox import SandboxProvider, SandboxResources, SandboxSpec, create_provider, resolve_provider_config
 
@@ -80,6 +90,13 @@ class HarnessAgentConfig(ConversingAgentConfig):
     """The maximum size of a collected file. Larger files are skipped."""
     most_collected_kib: int = Field(default=4096, ge=0)
     """The maximum size of all collected files together."""
+    graded_conversation: Literal["first", "last"] = "first"
+    """The graded conversation of a program that has several: the first one with the task, or that of the last call."""
+    claimed_answers: OnClaims = "keep"
+    """The rule for a program that sends answers, tool calls or results of the environment's tools as history although
+    they did not pass through the gateway. They are never graded. The rollout is kept, masked or failed."""
+    claimed_observations: OnClaims = "keep"
+    """The same for all other items that the program adds: messages, and results of its own tools."""
     keep_workspaces: Literal["never", "failed", "always"] = "never"
     """The rollouts whose workspace is kept, as `<rollout id>.tar` in `workspaces_dir`."""
     workspaces_dir: Path = Path("results/workspaces")
@@ -150,6 +167,7 @@ class HarnessAgent(ConversingAgent):
                 f"{self.config.name}: a program gets only the text of a task, but the row's input has "
                 f"{', '.join(lost)}. Run such rows with another agent, such as simple_agent"
             )
+        prompt = task_text(conversation.params)
         gateway = Gateway(
             self.server_client,
             self.config.model_server.name,
@@ -157,9 +175,11 @@ class HarnessAgent(ConversingAgent):
             model_name=self.config.model_name,
             tools=tools,
             most_calls=self.config.max_steps,
+            task=prompt,
+            graded_conversation=self.config.graded_conversation,
+            environment_tools=[str(tool.get("name")) for tool in conversation.params["tools"]] if tools else [],
         )
         keep_if_failed(gateway.items)
-        prompt = task_text(conversation.params)
         work = Work(
             program=self._program,
             files={**files, self.config.prompt_file: prompt},
@@ -170,9 +190,12 @@ class HarnessAgent(ConversingAgent):
             kept_at=self.config.workspaces_dir / f"{current_rollout_id() or uuid4().hex}.tar",
         )
         done = await work.done(self._provider, self._spec, gateway, self.config.gateway_host, prompt)
-        conversation.response = gateway.response()
+        recorded = gateway.recorded()
+        conversation.response = recorded.response
         conversation.turns = gateway.calls
-        conversation.added = {"program": done.program, "workspace": done.workspace}
+        conversation.added = {"program": {**done.program, **recorded.claims}, "workspace": done.workspace}
+        rules = ClaimRules(self.config.claimed_answers, self.config.claimed_observations)
+        conversation.mask_reason = rules.mask_reason(recorded.record)
 
     def _tool_address(self, mcp: JsonObject | None, tools: list[JsonObject]) -> ToolAddress | None:
         server = self.config.resources_server.name

@@ -18,7 +18,7 @@ from nemo_gym import (
     accumulate_response_usage,
     transcript_of,
 )
-from nemo_gym.grading import PromptFile, filled_with, read_prompt, strip_reasoning
+from nemo_gym.grading import PromptFile, filled_with, read_prompt
 from nemo_gym.harness import task_text
 from nemo_gym.jsonl import JsonObject
 
@@ -75,7 +75,7 @@ class ReflectionAgent(ComposingAgent):
         usage, critiques = answer.usage, 0
         while critiques < self.config.rounds and answer.incomplete_details is None:
             critique = await self._critique(conversation)
-            conversation.hear(self._revise_prompt.format(critique=strip_reasoning(critique.last_text)))
+            conversation.hear(self._revise_prompt.format(critique=critique.answer_text))
             answer = await self._continue(conversation, path)
             usage = accumulate_response_usage(accumulate_response_usage(usage, critique.usage), answer.usage)
             critiques += 1
@@ -97,7 +97,7 @@ class ReflectionAgent(ComposingAgent):
         question = self._critique_prompt.format(task=task_text(conversation.params), transcript=transcript)
         params = self.config.critique_responses_create_params.model_dump(mode="json", exclude_unset=True)
         critique = await self.answer_of_model(question, params)
-        if not strip_reasoning(critique.last_text):
+        if not critique.answer_text:
             server = self.config.model_server.name
             raise ModelFailed(f"{server}: the critique is empty, or contains only reasoning", server=server)
         return critique

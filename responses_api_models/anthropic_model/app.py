@@ -1,13 +1,11 @@
 """Serve the Responses API from a model behind Anthropic's Messages API."""
 
-import re
 from functools import cached_property
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from nemo_gym import (
     BaseResponsesAPIModelConfig,
-    DataError,
     EndpointError,
     ModelFailed,
     NeMoGymAsyncOpenAI,
@@ -21,11 +19,13 @@ from nemo_gym.dialects.anthropic_answers import PAUSED, joined, response_of_mess
 from nemo_gym.dialects.anthropic_events import message_of_events
 from nemo_gym.dialects.anthropic_requests import MessageSettings, message_params
 from nemo_gym.dialects.chat import ResponsesConverter
+from nemo_gym.dialects.endings import ending_or_raise
+from nemo_gym.dialects.responses import reading
 from nemo_gym.jsonl import JsonObject
 from responses_api_models.anthropic_model.chat import completion_of_response
 
 CONVERTER = ResponsesConverter(return_token_id_information=False)
-CONTEXT_OVERFLOW = re.compile(r"prompt is too long|exceed context limit", re.IGNORECASE)
+STOP_REASONS = {"length": "model_context_window_exceeded", "content_filter": "refusal"}
 MAX_PAUSES = 16
 """Maximum number of requests that continue one paused answer."""
 
@@ -59,7 +59,7 @@ class AnthropicModelConfig(BaseResponsesAPIModelConfig):
     request_timeout_s: float = 1800.0
     """Seconds until a request to the endpoint times out."""
     request_tries: int = Field(default=3, ge=1)
-    """Maximum number of attempts per call, if the endpoint is unreachable or returns 429, 500, 502-504, 520 or 529."""
+    """Maximum number of attempts per call, if the endpoint is unreachable or returns 408, 409, 425, 429 or 5xx."""
 
     @field_validator("base_url")
     @classmethod
@@ -103,10 +103,8 @@ class AnthropicModel(SimpleResponsesAPIModel):
 
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
         """Send the request to the endpoint's `/messages` and translate the answer to a completion."""
-        try:
+        with reading(self.config.name):
             params = CONVERTER.chat_completion_to_responses_create_params(body)
-        except DataError as error:
-            raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
         if (body.n or 1) != 1:
             raise ModelFailed(
                 f"{self.config.name}: n is {body.n}, but the Messages API gives one answer per request. Set n to 1"
@@ -122,13 +120,11 @@ class AnthropicModel(SimpleResponsesAPIModel):
     ) -> NeMoGymResponse:
         config = self.config
         settings = MessageSettings(config.max_tokens, config.strict_tools, config.thinking_budgets)
-        try:
+        with reading(config.name):
             asked = message_params(params, settings)
             if stop_sequences:
                 asked["stop_sequences"] = stop_sequences
             return response_of_message(await self._message(self._with_own(asked)), params)
-        except (DataError, ValidationError) as error:
-            raise ModelFailed(f"{config.name}: {error}", server=config.name) from error
 
     def _with_own(self, asked: JsonObject) -> JsonObject:
         own = self.config.extra_body
@@ -155,10 +151,8 @@ class AnthropicModel(SimpleResponsesAPIModel):
         try:
             return await self.endpoint.create_message(read=message_of_events, **asked)
         except EndpointError as error:
-            if error.status != 400 or not CONTEXT_OVERFLOW.search(error.body):
-                raise
-            # A conversation that exceeds the context window is not a failure. Return an empty, cut-off answer.
-            return {"content": [], "model": self.config.model, "stop_reason": "model_context_window_exceeded"}
+            stop_reason = STOP_REASONS[ending_or_raise(error)]
+            return {"content": [], "model": self.config.model, "stop_reason": stop_reason}
 
 
 if __name__ == "__main__":

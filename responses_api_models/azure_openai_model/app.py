@@ -1,13 +1,9 @@
 """Forward every call to a model that is deployed at Azure OpenAI."""
 
 import re
-import time
-from collections.abc import Mapping
 from functools import cached_property
 from urllib.parse import quote
-from uuid import uuid4
 
-import orjson
 from pydantic import Field, field_validator, model_validator
 
 from nemo_gym import (
@@ -15,14 +11,11 @@ from nemo_gym import (
     NeMoGymAsyncOpenAI,
     NeMoGymChatCompletion,
     NeMoGymChatCompletionCreateParamsNonStreaming,
-    NeMoGymResponse,
-    NeMoGymResponseCreateParamsNonStreaming,
 )
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.dialects.endings import Ending
 from responses_api_models.openai_model.app import SimpleModelServer, SimpleModelServerConfig
 
 API_VERSION = "api-version"
-FILTERED_PROMPT = re.compile(r'"code"\s*:\s*"(content_filter|ResponsibleAIPolicyViolation)"')
 DEPLOYMENT = re.compile(r"(?P<resource>.*?)(/openai)?(/deployments/(?P<name>[^/]+))?")
 
 
@@ -74,8 +67,6 @@ class AzureModelServer(SimpleModelServer):
 
     config: AzureModelServerConfig
 
-    passes_on = True
-
     @cached_property
     def endpoint(self) -> NeMoGymAsyncOpenAI:
         return self._client(self.config.urls[0])
@@ -84,26 +75,9 @@ class AzureModelServer(SimpleModelServer):
     def chat_endpoint(self) -> NeMoGymAsyncOpenAI:
         return self._client(self.config.urls[1])
 
-    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
-        """Forward the request to the resource's `/responses`."""
-        try:
-            return await super().responses(body)
-        except EndpointError as error:
-            return NeMoGymResponse.model_validate(self._filtered_response(error))
-
-    async def pass_on(self, params: Mapping[str, object], items: memoryview) -> bytes:
-        """Forward the request to `/responses` without parsing the items or the reply."""
-        try:
-            return await super().pass_on(params, items)
-        except EndpointError as error:
-            return orjson.dumps(self._filtered_response(error))
-
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
         """Forward the request to the deployment's `/chat/completions`."""
-        try:
-            return await self._completed(self.chat_endpoint, body)
-        except EndpointError as error:
-            return NeMoGymChatCompletion.model_validate(self._filtered_completion(error))
+        return await self._completed(self.chat_endpoint, body)
 
     async def aclose(self) -> None:
         await super().aclose()
@@ -120,43 +94,11 @@ class AzureModelServer(SimpleModelServer):
             follows_policy=True,
         )
 
-    def _filtered_response(self, error: EndpointError) -> JsonObject:
-        """Return an empty response for a filtered prompt.
-
-        Raise `error` if it has another cause, or if `content_filter_is_failure` is set.
-        """
-        self._check_filtered(error)
-        text = {"type": "output_text", "text": "", "annotations": []}
-        message = {"type": "message", "id": f"msg_{uuid4().hex}", "role": "assistant", "content": [text]}
-        return {
-            "id": f"resp_{uuid4().hex}",
-            "object": "response",
-            "created_at": int(time.time()),
-            "model": self.config.openai_model,
-            "output": [{**message, "status": "incomplete"}],
-            "status": "incomplete",
-            "incomplete_details": {"reason": "content_filter"},
-            "parallel_tool_calls": True,
-            "tool_choice": "auto",
-            "tools": [],
-        }
-
-    def _filtered_completion(self, error: EndpointError) -> JsonObject:
-        """Return an empty completion for a filtered prompt. Raise the same errors as `_filtered_response`."""
-        self._check_filtered(error)
-        message = {"role": "assistant", "content": ""}
-        return {
-            "id": f"chatcmpl-{uuid4().hex}",
-            "object": "chat.completion",
-            "created": int(time.time()),
-            "model": self.config.openai_model,
-            "choices": [{"index": 0, "finish_reason": "content_filter", "message": message, "logprobs": None}],
-        }
-
-    def _check_filtered(self, error: EndpointError) -> None:
-        is_filtered = error.status == 400 and FILTERED_PROMPT.search(error.body)
-        if self.config.content_filter_is_failure or not is_filtered:
+    def _ending(self, error: EndpointError) -> Ending:
+        ending = super()._ending(error)
+        if ending == "content_filter" and self.config.content_filter_is_failure:
             raise error
+        return ending
 
 
 if __name__ == "__main__":

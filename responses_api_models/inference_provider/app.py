@@ -7,7 +7,6 @@ from pydantic import model_validator
 from nemo_gym import NeMoGymAsyncOpenAI
 from nemo_gym.jsonl import JsonObject
 from responses_api_models.inference_provider.providers import Api, Provider, provider_named
-from responses_api_models.inference_provider.tolerance import tidied
 from responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
 
 OF_PROVIDER = tuple(Provider.model_fields)
@@ -37,24 +36,23 @@ class InferenceProviderConfig(VLLMModelConfig):
 
 
 class ProviderClient(NeMoGymAsyncOpenAI):
-    """A Chat Completions client that tolerates the nonstandard fields of some providers."""
+    """A Chat Completions client that uses the provider's name for the limit of an answer's length."""
 
     limit: str
 
     async def create_chat_completion(self, **asked: object) -> JsonObject:
         if "max_tokens" in asked:
             asked[self.limit] = asked.pop("max_tokens")
-        model = str(asked["model"])
-        return tidied(await super().create_chat_completion(**asked), model)
+        return await super().create_chat_completion(**asked)
 
 
 class InferenceProvider(VLLMModel):
-    """A `vllm_model` server for hosted models. It adapts requests and replies to the provider's API."""
+    """A `vllm_model` server for hosted models. It adapts requests to the provider's API."""
 
     config: InferenceProviderConfig
 
     def client_of(self, **settings: Any) -> NeMoGymAsyncOpenAI:
-        """Return a client that tolerates the provider's nonstandard fields."""
+        """Return a client that uses the provider's name for the limit of an answer's length."""
         return ProviderClient(**settings, limit=self.config.limit)
 
 

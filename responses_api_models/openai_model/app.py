@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from functools import cached_property
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym import (
     BaseResponsesAPIModelConfig,
-    ModelFailed,
+    EndpointError,
     NeMoGymAsyncOpenAI,
     NeMoGymChatCompletion,
     NeMoGymChatCompletionCreateParamsNonStreaming,
@@ -15,6 +16,10 @@ from nemo_gym import (
     NeMoGymResponseCreateParamsNonStreaming,
     SimpleResponsesAPIModel,
 )
+from nemo_gym.dialects.completions import standard_completion
+from nemo_gym.dialects.endings import Ending, empty_completion, empty_response, ending_or_raise
+from nemo_gym.dialects.responses import read_response, reading
+from nemo_gym.dialects.sendable import sendable
 from nemo_gym.jsonl import JsonObject
 
 
@@ -32,7 +37,7 @@ class SimpleModelServerConfig(BaseResponsesAPIModelConfig):
     request_timeout_s: float = 1800.0
     """Seconds until a request to the endpoint times out."""
     request_tries: int = Field(default=3, ge=1)
-    """Maximum number of attempts per call, if the endpoint is unreachable or returns 429, 500, 502-504, 520 or 529."""
+    """Maximum number of attempts per call, if the endpoint is unreachable or returns 408, 409, 425, 429 or 5xx."""
 
 
 class SimpleModelServer(SimpleResponsesAPIModel):
@@ -57,16 +62,20 @@ class SimpleModelServer(SimpleResponsesAPIModel):
         """Forward the request to the endpoint's `/responses`."""
         try:
             answer = await self.endpoint.create_response(**self._fields(body))
-            return NeMoGymResponse.model_validate(answer)
-        except ValidationError as error:
-            raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
+        except EndpointError as error:
+            answer = empty_response(self.config.openai_model, self._ending(error))
+        with reading(self.config.name):
+            return read_response(answer, model=self.config.openai_model)
 
     async def pass_on(self, params: Mapping[str, object], items: memoryview) -> bytes:
         """Forward the request to `/responses` without parsing the items or the reply."""
         answering = self.endpoint.ask("responses", self._with_own(params), items)
         # Free the items, which are as large as the request, while the model works.
         del items
-        return await answering
+        try:
+            return await answering
+        except EndpointError as error:
+            return orjson.dumps(empty_response(self.config.openai_model, self._ending(error)))
 
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
         """Forward the request to the endpoint's `/chat/completions`."""
@@ -78,11 +87,20 @@ class SimpleModelServer(SimpleResponsesAPIModel):
     async def _completed(
         self, endpoint: NeMoGymAsyncOpenAI, body: NeMoGymChatCompletionCreateParamsNonStreaming
     ) -> NeMoGymChatCompletion:
+        fields, model = self._fields(body), self.config.openai_model
+        n = fields.get("n")
         try:
-            answer = await endpoint.create_chat_completion(**self._fields(body))
-            return NeMoGymChatCompletion.model_validate(answer)
-        except ValidationError as error:
-            raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
+            answer = await endpoint.create_chat_completion(**fields)
+        except EndpointError as error:
+            answer = empty_completion(model, self._ending(error))
+        with reading(self.config.name):
+            return NeMoGymChatCompletion.model_validate(
+                standard_completion(answer, url=endpoint.url, model=model, n=n)
+            )
+
+    def _ending(self, error: EndpointError) -> Ending:
+        """Return how the conversation ends. Raise the error if it is a failure."""
+        return ending_or_raise(error)
 
     def _fields(self, body: BaseModel) -> JsonObject:
         # Drop null fields, because some endpoints reject them. The items that agents send back contain such fields.
@@ -90,7 +108,7 @@ class SimpleModelServer(SimpleResponsesAPIModel):
         return self._with_own(asked)
 
     def _with_own(self, asked: Mapping[str, object]) -> JsonObject:
-        return {**self.config.extra_body, **asked, "model": self.config.openai_model}
+        return sendable({**self.config.extra_body, **asked, "model": self.config.openai_model})
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ class RewardModelConfig(BaseResponsesAPIModelConfig):
     request_timeout_s: float = Field(300.0, gt=0)
     """Seconds until a request for one score times out."""
     request_tries: int = Field(3, ge=1)
-    """Maximum number of attempts per score, if the endpoint is unreachable or returns 429, 500, 502-504, 520, 529."""
+    """Maximum number of attempts per score, if the endpoint is unreachable or returns 408, 409, 425, 429 or 5xx."""
 
     @field_validator("message_template")
     @classmethod

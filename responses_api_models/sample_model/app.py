@@ -18,8 +18,9 @@ from nemo_gym import (
     current_rollout_id,
 )
 from nemo_gym.jsonl import JsonObject
-from responses_api_models.sample_model.ask import Ask, RequestError, ask_of_chat, ask_of_responses
+from responses_api_models.sample_model.ask import Ask, RequestError, ask_of_chat, ask_of_responses, prompt_of_responses
 from responses_api_models.sample_model.policy import Habits, Policy, Reply
+from responses_api_models.sample_model.tokens import tokens_of
 
 ANSWERS = [
     r"The answer is \boxed{A}",
@@ -48,6 +49,8 @@ class SampleModelConfig(BaseResponsesAPIModelConfig):
     max_calls_per_turn: int = Field(default=2, ge=1)
     max_tool_turns: int = Field(default=4, ge=0)
     """Maximum number of turns with tool calls. The model then answers, unless the request requires a call."""
+    return_token_id_information: bool = False
+    """Whether replies have token ids and log-probabilities, to try the code of a trainer."""
 
 
 class Drawn(NamedTuple):
@@ -76,6 +79,9 @@ class SampleModel(SimpleResponsesAPIModel):
         asked = body.model_dump(exclude_unset=True)
         (reply,), words_read = self._replies(ask_of_responses, asked)
         usage = {"input_tokens": words_read, "output_tokens": reply.words, "total_tokens": words_read + reply.words}
+        output = _output_items(reply)
+        if self.config.return_token_id_information:
+            output[-1] |= tokens_of(prompt_of_responses(asked), output, self.config.seed)
         return NeMoGymResponse.model_validate(
             {
                 **{field: asked[field] for field in ECHOED if field in asked},
@@ -83,14 +89,20 @@ class SampleModel(SimpleResponsesAPIModel):
                 "created_at": NO_TIME,
                 "model": body.model or self.config.name,
                 "status": "completed",
-                "output": _output_items(reply),
+                "output": output,
                 "usage": usage,
             }
         )
 
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
         """Return calls of the request's tools, or an answer, for each of the `n` choices."""
-        replies, words_read = self._replies(ask_of_chat, body.model_dump(exclude_unset=True), count=body.n or 1)
+        asked = body.model_dump(exclude_unset=True)
+        replies, words_read = self._replies(ask_of_chat, asked, count=body.n or 1)
+        choices = [_choice(index, reply) for index, reply in enumerate(replies)]
+        if self.config.return_token_id_information:
+            for choice in choices:
+                message = choice["message"]
+                message |= tokens_of(asked["messages"], [message], self.config.seed)
         words = sum(reply.words for reply in replies)
         usage = {"prompt_tokens": words_read, "completion_tokens": words, "total_tokens": words_read + words}
         return NeMoGymChatCompletion.model_validate(
@@ -98,7 +110,7 @@ class SampleModel(SimpleResponsesAPIModel):
                 "id": f"chatcmpl-{replies[0].id}",
                 "created": NO_TIME,
                 "model": body.model or self.config.name,
-                "choices": [_choice(index, reply) for index, reply in enumerate(replies)],
+                "choices": choices,
                 "usage": usage,
             }
         )

@@ -53,9 +53,18 @@ class Ask:
 def ask_of_responses(body: JsonObject) -> Ask:
     """Parse a Responses API request."""
     tools = [FunctionTool(tool["name"], tool.get("parameters")) for tool in _functions(body)]
+    return _ask(body, tools, _conversation_of_items(_items(body), body.get("instructions")), body.get("text") or {})
+
+
+def prompt_of_responses(body: JsonObject) -> list[JsonObject]:
+    """Return the items of a Responses API request, with the instructions as a first message."""
+    instructions = body.get("instructions")
+    return [*([{"role": "system", "content": instructions}] if instructions else []), *_items(body)]
+
+
+def _items(body: JsonObject) -> list[JsonObject]:
     items = body["input"]
-    items = [{"type": "message", "role": "user", "content": items}] if isinstance(items, str) else items
-    return _ask(body, tools, _conversation_of_items(items, body.get("instructions")), body.get("text") or {})
+    return [{"type": "message", "role": "user", "content": items}] if isinstance(items, str) else items
 
 
 def ask_of_chat(body: JsonObject) -> Ask:

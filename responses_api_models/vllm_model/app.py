@@ -1,24 +1,21 @@
 """Serve the Responses API from endpoints that speak Chat Completions, such as vLLM."""
 
 import re
-import time
 from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
-from uuid import uuid4
 
 import orjson
 from fastapi import Request
-from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from nemo_gym import (
     SESSION_ID_KEY,
     BaseResponsesAPIModelConfig,
     DataError,
     EndpointError,
-    ModelFailed,
     NeMoGymAsyncOpenAI,
     NeMoGymChatCompletion,
     NeMoGymChatCompletionCreateParamsNonStreaming,
@@ -28,20 +25,19 @@ from nemo_gym import (
     find_path,
 )
 from nemo_gym.dialects.chat import ResponsesConverter
+from nemo_gym.dialects.completions import standard_completion
+from nemo_gym.dialects.endings import empty_completion, empty_response, ending_or_raise
+from nemo_gym.dialects.responses import read_response, reading
+from nemo_gym.dialects.sendable import sendable
 from nemo_gym.jsonl import JsonObject
 from responses_api_models.vllm_model.audio import KEYS as AUDIO_KEYS
 from responses_api_models.vllm_model.audio import with_audio
 from responses_api_models.vllm_model.completions import complete_prompt
-from responses_api_models.vllm_model.finish_reasons import standard_reason
 from responses_api_models.vllm_model.reasoning import SentReasoning, check_single_reasoning, with_sent_reasoning
 from responses_api_models.vllm_model.sampling import as_sampled, checked, layered, overridden
 from responses_api_models.vllm_model.templates import NO_SUCH_ROUTE, EngineTemplate, LocalTemplate
 from responses_api_models.vllm_model.tokens import ASK_FOR_TOKENS, lacks_prompt_tokens, move_tokens_into_messages
 
-CONTEXT_OVERFLOW = re.compile(r"context[ _](length|window)|max_model_len|maximum model length", re.IGNORECASE)
-LENGTH_LIMIT = re.compile(r"max_(completion_|new_)?tokens", re.IGNORECASE)
-REJECTED_FIELD = re.compile(r"unsupported|unrecognized|unknown|not (supported|permitted)|range of", re.IGNORECASE)
-"""A regex for errors about a field or its allowed values. They do not depend on the length of the conversation."""
 HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 PER_REQUEST = ("extra_body", "chat_template_kwargs")
@@ -86,7 +82,7 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     request_timeout_s: float = 1800.0
     """Seconds until a request to an endpoint times out."""
     request_tries: int = Field(default=3, ge=1)
-    """Maximum number of attempts per call, if an endpoint is unreachable or returns 429, 500, 502-504, 520 or 529."""
+    """Maximum number of attempts per call, if an endpoint is unreachable or returns 408, 409, 425, 429 or 5xx."""
 
     @property
     def sent_reasoning(self) -> SentReasoning:
@@ -181,7 +177,7 @@ class VLLMModel(SimpleResponsesAPIModel):
 
         With `uses_responses_api`, forward it to `/responses`.
         """
-        try:
+        with reading(self.config.name):
             if self.config.uses_responses_api:
                 return await self._respond(self._endpoint_of(request), body)
             asked = self.converter.responses_to_chat_completion_create_params(body)
@@ -189,21 +185,17 @@ class VLLMModel(SimpleResponsesAPIModel):
             return self.converter.chat_completion_to_response(
                 as_sampled(body, self.config.sampling_overrides), completion
             )
-        except (DataError, ValidationError) as error:
-            raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
     async def chat_completions(
         self, request: Request, body: NeMoGymChatCompletionCreateParamsNonStreaming
     ) -> NeMoGymChatCompletion:
         """Forward the request to the endpoint's `/chat/completions`."""
-        try:
+        with reading(self.config.name):
             completion = await self._complete(self._endpoint_of(request), body)
             if self.config.uses_reasoning_parser:
                 for choice in completion["choices"]:
                     choice["message"] = self.converter.with_reasoning_in_content(choice["message"])
             return NeMoGymChatCompletion.model_validate(completion)
-        except (DataError, ValidationError) as error:
-            raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
     async def aclose(self) -> None:
         for endpoint in self.endpoints:
@@ -231,15 +223,10 @@ class VLLMModel(SimpleResponsesAPIModel):
             else:
                 completion = await endpoint.create_chat_completion(**fields)
         except EndpointError as error:
-            if not _is_overflow(error):
-                raise
-            completion = None
+            return empty_completion(self._model, ending_or_raise(error))
         if completion is None:
-            return self._cut_off_at_once()
-        if not completion.get("choices"):
-            raise DataError(f"{endpoint.url} returned a completion without choices")
-        for choice in completion["choices"]:
-            choice["finish_reason"] = standard_reason(choice, endpoint.url)
+            return empty_completion(self._model, "length")
+        completion = standard_completion(completion, url=endpoint.url, model=self._model, n=fields.get("n"))
         if self.config.return_token_id_information:
             prompt = await self._prompt_tokens(endpoint, fields) if lacks_prompt_tokens(completion) else None
             move_tokens_into_messages(completion, prompt, keeps_logprobs=bool(body.logprobs))
@@ -270,10 +257,8 @@ class VLLMModel(SimpleResponsesAPIModel):
         try:
             answer = await endpoint.create_response(**fields)
         except EndpointError as error:
-            if not _is_overflow(error):
-                raise
-            return self.converter.chat_completion_to_response(body, self._cut_off_at_once())
-        return NeMoGymResponse.model_validate({"created_at": 0, "model": self._model, **answer})
+            answer = empty_response(self._model, ending_or_raise(error))
+        return read_response(answer, model=self._model)
 
     @property
     def _model(self) -> str:
@@ -287,6 +272,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         fields = layered(own, {name: value for name, value in asked.items() if value is not None})
         fields = overridden(layered(fields, for_this_request), self.config.sampling_overrides)
         fields["model"] = self._model
+        sendable(fields)
         layers = [self.config.chat_template_kwargs, own.get("chat_template_kwargs")]
         layers += [for_this_request.get("chat_template_kwargs"), template]
         if any(layers):
@@ -319,26 +305,6 @@ class VLLMModel(SimpleResponsesAPIModel):
                 return []
             raise
         return tokens
-
-    def _cut_off_at_once(self) -> JsonObject:
-        # A conversation that exceeds the context window is not a failure. Return an empty, cut-off answer.
-        message = {"role": "assistant", "content": ""}
-        return {
-            "id": f"chatcmpl-{uuid4().hex}",
-            "object": "chat.completion",
-            "created": int(time.time()),
-            "model": self._model,
-            "choices": [{"index": 0, "finish_reason": "length", "message": message, "logprobs": None}],
-        }
-
-
-def _is_overflow(error: EndpointError) -> bool:
-    """Return whether the endpoint reports that the conversation exceeds the model's context."""
-    if error.status != 400:
-        return False
-    # Some engines name only the limit of the answer, which is then the rest of the context.
-    is_of_limit = LENGTH_LIMIT.search(error.body) and not REJECTED_FIELD.search(error.body)
-    return bool(is_of_limit or CONTEXT_OVERFLOW.search(error.body))
 
 
 def _without_developer(messages: list[JsonObject]) -> list[JsonObject]:

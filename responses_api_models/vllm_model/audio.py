@@ -2,6 +2,7 @@
 
 import asyncio
 import binascii
+import os
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
@@ -134,7 +135,7 @@ def _read(key: str, path: str, folder: Path | None) -> _Recording:
         raise InvalidTask(f"metadata.{key}: '{path}' must end in one of {', '.join(SUFFIXES)}. Convert the file.")
     try:
         data = _content(folder, key, path)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError) as error:
         raise InvalidTask(
             f"metadata.{key}: '{path}' in audio_root cannot be read ({error}). Check the path and the permissions."
         ) from error
@@ -146,7 +147,7 @@ def _content(folder: Path, key: str, path: str) -> bytes:
     named = PurePosixPath(path)
     if named.is_absolute() or ".." in named.parts:
         raise InvalidTask(f"metadata.{key}: '{path}' must be a path below audio_root, without a leading '/' or '..'.")
-    file = (folder / path).resolve()
+    file = Path(os.path.realpath(folder / path))
     if not file.is_relative_to(folder.resolve()):
         raise InvalidTask(
             f"metadata.{key}: '{path}' leads outside audio_root through a link. Copy the file into audio_root."

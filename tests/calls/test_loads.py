@@ -7,10 +7,14 @@ import signal
 import time
 import urllib.request
 
+import pytest
+
 from nemo_gym.calls.loads import LoadReader, load_of
 from nemo_gym.config import HeadConfig
 from nemo_gym.memory import resident_bytes
 from nemo_gym.web.telemetry import Telemetry
+
+pytestmark = pytest.mark.slow
 
 FAILS = """
 from fastapi import Request

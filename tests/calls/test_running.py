@@ -15,6 +15,8 @@ from nemo_gym.calls.running import RunRecord, add_run, live_runs, remove_run
 from nemo_gym.rollouts.control.registry import registered
 from nemo_gym.rollouts.job import RunFiles
 
+pytestmark = pytest.mark.slow
+
 
 def records_of(workplace):
     folder = Path(workplace.env["XDG_RUNTIME_DIR"]) / f"nemo_gym-{os.getuid()}"
@@ -74,7 +76,7 @@ def test_named_agent_selects_its_run(workplace):
     for name, other in (("newer", "older"), ("older", "newer")):
         collected = collect("in", "--agent", f"{name}_agent")
         assert (collected.code, "1 planned = 1 scored" in collected.out) == (0, True), collected.err
-        assert f":{ports[name]} (+head_server.port=… selects another: {ports[other]})" in collected.err
+        assert f":{ports[name]} (--head_server.port … selects another: {ports[other]})" in collected.err
     aggregated = workplace.run("ng_aggregate_rollouts", "+input_glob=out.jsonl", "+output_jsonl_fpath=all.jsonl")
     assert (aggregated.code, f":{ports['older']} (" in aggregated.err) == (0, True), aggregated.err
     files = ("--inputs", "out_materialized_inputs.jsonl", "--rollouts", "out.jsonl", "-o", "again.jsonl")
@@ -82,8 +84,8 @@ def test_named_agent_selects_its_run(workplace):
     assert (graded.code, f":{ports['older']} (" in graded.err) == (0, True), graded.err
 
     advice = (
-        f"agent 'older_agent' is not part of this run. Select the run that has it: +head_server.port={ports['older']} "
-        f"(started in {workplace.folder}).\n"
+        "agent 'older_agent' is not part of this run. Select the run that has it: "
+        f"--head_server.port {ports['older']} (started in {workplace.folder}).\n"
     )
     refused = collect("named")
     assert (refused.code, refused.err.endswith(f"/named.jsonl:1: {advice}")) == (1, True), refused.err

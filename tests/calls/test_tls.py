@@ -28,7 +28,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.mark.parametrize(
     ("names", "tls", "problem"),
     [
-        ([HOST], None, "speaks TLS. Pass +tls.ca=FILE"),
+        ([HOST], None, "speaks TLS. Pass --tls.ca FILE"),
         (["node1"], "own", "it is not valid for '127.0.0.1'. Call the server by a name in the certificate"),
         ([HOST], Tls(ca=SYSTEM), "no authority that this machine trusts issued it"),
         (None, "own", "the server does not speak TLS"),

@@ -9,6 +9,8 @@ from nemo_gym.base_responses_api_model import CaptureStore
 from nemo_gym.rollout_observability import TrajectoryRecord
 from tests.rows import rows_of
 
+pytestmark = pytest.mark.slow
+
 ENVIRONMENT = "resources_servers/example_multi_step/configs/example_multi_step.yaml"
 CONFIG = f"+config_paths=[{ENVIRONMENT},responses_api_models/sample_model/configs/sample_model.yaml]"
 OBSERVING_AGENT = """

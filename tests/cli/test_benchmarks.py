@@ -9,6 +9,8 @@ import pytest
 
 from tests.wheel import write_wheel
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """
 {name}:
   resources_servers:
@@ -43,6 +45,22 @@ def prepare(count: int = 2) -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_text('{{"made_by": %d}}\\n' % os.getpid() * count)
     return path
+"""
+
+
+TABLES = """
+from nemo_gym import BaseResourcesServerConfig, BaseVerifyRequest, SimpleResourcesServer
+
+
+class Config(BaseResourcesServerConfig):
+    folder: str
+
+
+class Tables(SimpleResourcesServer):
+    config: Config
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
 """
 
 
@@ -171,7 +189,7 @@ def test_changed_arguments_prepare_the_benchmark_again(benchmarks):
     benchmarks.write("benchmarks/sums/config.yaml", changed)
     refused = benchmarks.run(*collate)
     assert refused.code == 1
-    assert "was made with other prepare_args. Create it with ng_prepare_benchmark." in refused.err
+    assert "was made with other prepare_args. Create it with: ng eval prepare --benchmark sums" in refused.err
     assert len(rows(benchmarks, "sums")) == 3
     more = ("+should_download=true", "+overwrite_metrics_conflicts=true")
     assert benchmarks.run(*collate, *more).code == 0
@@ -286,7 +304,7 @@ def test_failure_does_not_stop_other_benchmarks(benchmarks, processes):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--benchmark", "sum"), "--benchmark sum: benchmarks/sum/config.yaml not found. Did you mean 'sums'?"),
+        (("--benchmark", "sum"), "--benchmark sum: benchmarks/sum/config.yaml not found in "),
         (
             ("--benchmark", "sums", "+prepare_script_args={number: 3}"),
             "prepare(count: int = 2) -> pathlib.Path does not accept these prepare_script_args: got an unexp",
@@ -294,7 +312,7 @@ def test_failure_does_not_stop_other_benchmarks(benchmarks, processes):
         (
             ("--resources-server", "mcqa"),
             "no agent of this configuration has a dataset with type: benchmark. Choose a benchmark with "
-            "--benchmark or +config_paths=[…]. Available: ",
+            "--benchmark or --config. Available: ",
         ),
         (
             (),
@@ -403,7 +421,8 @@ def test_run_prepares_its_benchmarks(benchmarks):
 def test_unknown_benchmark_lists_the_shipped_ones(shared_workplace):
     finished = shared_workplace.run("ng_prepare_benchmark", "--benchmark", "sums")
     assert finished.code == 1
-    assert "benchmarks/sums/config.yaml not found. The benchmarks are: " in finished.err
+    assert "benchmarks/sums/config.yaml not found in " in finished.err
+    assert ". The benchmarks are: " in finished.err
     assert "gsm8k" in finished.err
 
 
@@ -465,3 +484,25 @@ def test_missing_package_of_script_is_one_line(benchmarks, dependency, problem):
     assert error.startswith(f"Error: benchmark 'sums': {program}: prepare_dependencies: ")
     assert problem in error
     assert all(note.startswith("resolving the requirements of ") for note in notes)
+
+
+def test_unprepared_data_of_a_server_names_the_command(benchmarks):
+    benchmarks.environment("tables", TABLES)
+    config = CONFIG.format(name="sums").replace(
+        "    mcqa:\n", "    tables:\n      folder: benchmarks/sums/data/tables\n"
+    )
+    config += "        - {name: example, type: example, jsonl_fpath: rows.jsonl}\n"
+    benchmarks.write("benchmarks/sums/config.yaml", config)
+    benchmarks.write("rows.jsonl", '{"responses_create_params": {"input": "2 + 2"}}\n')
+    problem = (
+        "Error: benchmarks/sums/config.yaml:5: sums.folder: 'benchmarks/sums/data/tables' does not exist, because the "
+        "data of this benchmark is not prepared. Create it with: ng eval prepare --benchmark sums\n"
+    )
+    model = ("--benchmark", "sums", "--model-type", "sample_model")
+    run = ("ng", "eval", "run", *model, "--split", "example", "--output", "out.jsonl")
+    for words in (("ng", "env", "validate", *model), ("ng_run", *model), run):
+        finished = benchmarks.run(*words)
+        assert (finished.code, finished.err) == (1, problem)
+    assert benchmarks.run("ng", "eval", "prepare", "--benchmark", "sums").code == 0
+    (benchmarks.folder / "benchmarks/sums/data/tables").mkdir()
+    assert benchmarks.run("ng", "env", "validate", *model).code == 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import orjson
 import pytest
 
+pytestmark = pytest.mark.slow
+
 RESOURCES_SERVER = """
 mine:
   resources_servers:
@@ -157,7 +159,7 @@ def test_search_prints_table_or_empty_result(mine):
     assert mine.run("ng", "search", "agents", "qqq").out == "no agents like 'qqq'\n"
     finished = mine.run("ng", "search")
     assert (finished.code, finished.err) == (
-        2, "Error: query is missing: add --query … or +query=…. --help lists all settings.\n",
+        2, "Error: query is missing: add --query …. --help lists all settings.\n",
     )  # fmt: skip
 
 

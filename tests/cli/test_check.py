@@ -1,10 +1,15 @@
 """Tests of `ng_check`."""
 
+import re
 import subprocess
 import sysconfig
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import PATIENCE_S, PROGRESS
+
+pytestmark = pytest.mark.slow
 
 DATASET = """
 config_paths: [{folder}/configs/example_session_state_mgmt.yaml]
@@ -16,18 +21,32 @@ sampled_agent:
         - {{name: example, type: example, jsonl_fpath: {folder}/data/example.jsonl}}
         - {{name: held_out, type: validation, jsonl_fpath: {rows}, license: MIT}}
 """
+CONFIG = """
+endless:
+  resources_servers:
+    endless: {entrypoint: app.py}
+endless_simple_agent:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      resources_server: {type: resources_servers, name: endless}
+      model_server: {type: responses_api_models, name: policy_model}
+      datasets:
+        - {name: example, type: example, jsonl_fpath: resources_servers/endless/data/example.jsonl}
+"""
 NG = Path(sysconfig.get_path("scripts")) / "ng"
 
 
-def check(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([NG, "env", "check", *words], capture_output=True, text=True, check=False, timeout=60)
+def check(*words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [NG, "env", "check", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S, cwd=folder)
 
 
 @pytest.mark.slow
 def test_shipped_environment_keeps_all_promises() -> None:
     done = check("+entrypoint=resources_servers/example_session_state_mgmt")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith("resources_servers/example_session_state_mgmt: 10 of 10 promises kept\n")
+    assert (done.returncode, PROGRESS.sub("", done.stderr)) == (0, "")
+    assert done.stdout.endswith("resources_servers/example_session_state_mgmt: 11 of 11 promises kept\n")
     assert "✓  the oracle earns the full reward" in done.stdout
 
 
@@ -38,7 +57,7 @@ def test_unpublished_folder_is_checked_with_further_rows(tmp_path: Path) -> None
         "+entrypoint=resources_servers/example_session_state_mgmt", f"+rows_jsonl_fpath={rows}", "--unpublished"
     )
     assert done.returncode == 1
-    assert done.stdout.endswith(" of 9 promises kept\n")
+    assert done.stdout.endswith(" of 10 promises kept\n")
     assert "✗  the oracle earns the full reward" in done.stdout
     assert "KeyError: 'expected_count'" in done.stdout
 
@@ -47,7 +66,7 @@ def test_unpublished_folder_is_checked_with_further_rows(tmp_path: Path) -> None
 def test_other_config_is_checked_with_its_own_rows() -> None:
     folder = "resources_servers/text_to_sql"
     done = check(f"+entrypoint={folder}", f"+config_paths=[{folder}/configs/text_to_sql_multi_step.yaml]")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, PROGRESS.sub("", done.stderr)) == (0, "")
     assert "✓  tools are described and typed           1 tool" in done.stdout
 
 
@@ -69,9 +88,37 @@ def test_example_rollouts_need_the_unchanged_config() -> None:
 def test_unknown_folder_is_reported() -> None:
     done = check("+entrypoint=resources_servers/nowhere")
     assert done.returncode == 1
-    assert done.stderr.startswith(
+    assert PROGRESS.sub("", done.stderr).startswith(
         "Error: entrypoint=resources_servers/nowhere: no folder with an app.py or a requirements.txt in "
     )
+
+
+def test_missing_requirement_is_reported_as_by_a_run(tmp_path: Path) -> None:
+    folder = tmp_path / "resources_servers" / "endless"
+    (folder / "configs").mkdir(parents=True)
+    (folder / "configs/endless.yaml").write_text(CONFIG)
+    (folder / "app.py").write_text("import no_such_package\n")
+    listed = folder / "requirements.txt"
+    listed.write_text("-e nemo-gym @ ../../\nno-such-package>=2\n")
+    problem = (
+        f"endless: {listed}:2 requires no-such-package>=2, but no-such-package is not installed. To install it here: "
+        "pip install 'no-such-package>=2'."
+    )
+    done = check("endless", folder=tmp_path)
+    assert (done.returncode, PROGRESS.sub("", done.stderr)) == (1, f"Error: {problem}\n")
+    words = (NG, "env", "start", "--resources-server", "endless", "--model-type", "sample_model", "+dry_run=true")
+    started = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE_S, cwd=tmp_path)
+    assert problem in started.stderr
+
+
+def test_other_missing_package_is_reported_with_its_line(tmp_path: Path) -> None:
+    folder = tmp_path / "resources_servers" / "endless"
+    (folder / "configs").mkdir(parents=True)
+    (folder / "configs/endless.yaml").write_text(CONFIG)
+    (folder / "app.py").write_text("\nimport no_such_package\n")
+    done = check("endless", folder=tmp_path)
+    problem = f"Error: {folder}/app.py:2: No module named 'no_such_package'. "
+    assert PROGRESS.sub("", done.stderr).startswith(problem)
 
 
 def test_sample_of_a_dataset_is_played(tmp_path: Path) -> None:
@@ -94,6 +141,35 @@ def test_sample_of_a_dataset_is_played(tmp_path: Path) -> None:
 def test_missing_dataset_type_is_reported() -> None:
     done = check("+entrypoint=resources_servers/mcqa", "--dataset", "benchmark")
     assert done.returncode == 1
-    assert done.stderr.startswith(
+    assert PROGRESS.sub("", done.stderr).startswith(
         "Error: dataset=benchmark: no agent of this configuration has a dataset of type bench"
     )
+
+
+@pytest.mark.slow
+def test_endless_thread_ends_the_check_and_the_command(tmp_path: Path) -> None:
+    folder = tmp_path / "resources_servers" / "endless"
+    (folder / "configs").mkdir(parents=True)
+    (folder / "data").mkdir()
+    (folder / "app.py").write_text(
+        "from nemo_gym import BaseVerifyRequest, SimpleResourcesServer\n\n"
+        "class Endless(SimpleResourcesServer):\n"
+        "    def verify(self, body: BaseVerifyRequest) -> float:\n"
+        "        while True:\n"
+        "            pass\n"
+    )
+    (folder / "oracle.py").write_text("def solve(row):\n    return ['Done.']\n")
+    (folder / "data/example.jsonl").write_text('{"responses_create_params": {"input": "x"}}\n')
+    (folder / "configs/endless.yaml").write_text(CONFIG)
+    promise, line = "the oracle earns the full reward", r"app.py:\d in verify"
+    for timeout_s in (6, 24, 96):
+        words = ("+entrypoint=resources_servers/endless", "--unpublished", "--timeout", str(timeout_s))
+        done = check(*words, folder=tmp_path)
+        # On a busy machine, an earlier promise can reach a short limit before the endless one begins.
+        if f"✗  {promise}" in done.stdout:
+            break
+    assert done.returncode == 1
+    assert re.search(rf"checking 4 of 10: {promise}, \d+ s; {line} is running", done.stderr)
+    shown = " ".join(done.stdout.split())
+    assert re.search(rf"✗ {promise} no result after {timeout_s} s, while {line} was running", shown)
+    assert shown.endswith(": 3 of 10 promises kept")

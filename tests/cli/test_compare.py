@@ -7,8 +7,12 @@ import pytest
 
 from tests.evaluation.runs import failure, rollout, write_rows, write_run
 
+pytestmark = pytest.mark.slow
+
 A = [[1.0, 0.0]] * 40
 B = [[1.0, 1.0]] * 10 + [[1.0, 0.0]] * 28 + [[0.0, 0.0]] * 2
+KEY = ("--key", "_ng_task_index")
+"""Pairs the tasks of runs with other input files."""
 WAIVER = "- {name: june, gate: 'mcqa.reward > 0.5', until: %s, reason: ticket 17}\n"
 
 
@@ -126,7 +130,7 @@ def test_markdown_is_a_table_with_gates(place):
 
 
 def test_violated_gates_exit_with_three(place):
-    assert compare(place, "a.jsonl", "b.jsonl", "--gate", "mcqa.reward >= -0.05").code == 0
+    assert compare(place, "a.jsonl", "b.jsonl", *KEY, "--gate", "mcqa.reward >= -0.05").code == 0
     finished = compare(place, "a.jsonl", "b.jsonl", "--gate", "mcqa.reward > 0.5")
     assert finished.code == 3
     assert "✗ mcqa.reward > 0.5: violated, +0.100" in finished.out
@@ -136,10 +140,52 @@ def test_violated_gates_exit_with_three(place):
     assert "tasks would decide it" in undecided.out
 
 
+@pytest.mark.parametrize(
+    ("b", "words", "reason"),
+    [
+        (
+            "b.jsonl",
+            (),
+            "the input files differ: data/test.jsonl and data/new.jsonl. Pair the tasks by",
+        ),
+        ("step=1/c.jsonl", (), "step=1/c_run.json missing, so the tasks may be different ones."),
+        ("other.jsonl", KEY, "the agents differ: mcqa_simple_agent and quiz_agent."),
+        ("few.jsonl", KEY, "only 35 of 40 tasks are in both runs (87.5%, less than 95.0%)."),
+        ("many.jsonl", KEY, "only 40 of 60 tasks are in both runs (66.7%, less than 95.0%)."),
+        (
+            "mute.jsonl",
+            KEY,
+            "mute.jsonl: no answer was recognised in 80 of 80 rollouts, so its rewards",
+        ),
+    ],
+)
+def test_no_gate_holds_on_incomparable_runs(place, b, words, reason):
+    folder = place.folder
+    write_run(folder / "other.jsonl", A, agent="quiz_agent")
+    write_run(folder / "few.jsonl", A[:35])
+    write_run(folder / "many.jsonl", [*A, *A[:20]])
+    write_run(folder / "mute.jsonl", A, extracted_answer=None)
+    finished = compare(place, "a.jsonl", b, *words, "--gate", "reward >= -1")
+    assert finished.code == 3
+    assert reason in finished.out
+    report = orjson.loads(compare(place, "a.jsonl", b, *words, "--gate", "reward >= -1", "--json").out)
+    assert report["gates_hold"] is False
+    assert reason.rstrip(".") in report["comparisons"][0]["obstacles"][0]
+
+
+def test_least_coverage_and_some_answers_are_enough(place):
+    write_run(place.folder / "few.jsonl", A[:35])
+    rows = [rollout(task, 0, 1.0, extracted_answer="a" if task else "") for task in range(40)]
+    write_rows(place.folder / "terse.jsonl", rows)
+    few = compare(place, "a.jsonl", "few.jsonl", *KEY, "--min-coverage", "0.85", "--gate", "reward >= -1")
+    terse = compare(place, "a.jsonl", "terse.jsonl", *KEY, "--gate", "reward >= -1")
+    assert (few.code, terse.code) == (0, 0)
+
+
 def test_a_waiver_excuses_a_gate_until_its_day(place):
     place.write("valid.yaml", WAIVER % "2999-12-31")
     place.write("expired.yaml", WAIVER % "2001-12-31")
-    words = ("a.jsonl", "b.jsonl", "--gate", "mcqa.reward > 0.5", "--waivers")
+    words = ("a.jsonl", "b.jsonl", *KEY, "--gate", "mcqa.reward > 0.5", "--waivers")
     waived = compare(place, *words, "valid.yaml")
     assert (waived.code, waived.err) == (0, "")
     assert "Waived by 'june' until 2999-12-31: ticket 17" in waived.out

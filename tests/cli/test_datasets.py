@@ -8,6 +8,8 @@ import yaml
 
 from tests.rows import rows_of
 
+pytestmark = pytest.mark.slow
+
 ROW = {"responses_create_params": {"input": "2 + 2?"}, "expected": 4, "topic": "sums"}
 FOLDER = "resources_servers/plain"
 
@@ -87,15 +89,46 @@ def test_datasets_are_measured_and_collated_by_type(workplace, with_datasets):
     }  # fmt: skip
 
 
-def test_preparing_examples_twice_gives_same_result(workplace, with_datasets):
+COLLATE = ("ng", "dataset", "collate", "--output-dir", "out", "--mode")
+
+
+def test_collate_writes_only_into_the_output_folder(workplace, with_datasets, tmp_path):
     write_rows(workplace, f"{FOLDER}/data/shown.jsonl", ROW)
-    config = with_datasets(dataset("shown", "example"), dataset())
-    words = ("dataset", "collate", config, "--mode", "example_validation", "--output-dir", "out")
-    first, second = workplace.run("ng", *words), workplace.run("ng", *words)
-    assert (first.code, first.out) == (0, second.out)
-    assert [path.name for path in sorted((workplace.folder / "out").iterdir())] == [
+    elsewhere = tmp_path / "elsewhere" / "shown.jsonl"
+    write_rows(workplace, elsewhere, ROW, ROW)
+    config = with_datasets(dataset("shown", "example"), dataset("other", "example", jsonl_fpath=str(elsewhere)))
+    words = (*COLLATE, "example_validation", config)
+    first, second = workplace.run(*words), workplace.run(*words)
+    assert (first.code, first.err, first.out) == (0, "", second.out)
+    out = workplace.folder / "out"
+    apart = elsewhere.parent.relative_to(elsewhere.anchor)
+    own = [f"datasets/{folder}/shown_" for folder in (f"{FOLDER}/data", apart)]
+    assert {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()} == {
         "example.jsonl", "example_metrics.json",
-    ]  # fmt: skip
+        *(f"{each}prepare.jsonl" for each in own), *(f"{each}metrics.json" for each in own),
+    }  # fmt: skip
+    assert [path.name for path in (workplace.folder / FOLDER / "data").iterdir()] == ["shown.jsonl"]
+    assert [path.name for path in elsewhere.parent.iterdir()] == ["shown.jsonl"]
+    assert len(read_rows(workplace, out / "datasets" / apart / "shown_prepare.jsonl")) == 2
+
+
+def test_collate_compares_with_metrics_next_to_the_data(workplace, with_datasets):
+    write_rows(workplace, f"{FOLDER}/data/train.jsonl", ROW)
+    shipped = workplace.write(f"{FOLDER}/data/train_metrics.json", '{"expected": {"Average": 9}}')
+    words = (*COLLATE, "train_preparation", with_datasets(dataset()))
+    own = f"out/datasets/{FOLDER}/data/train_metrics"
+    finished = workplace.run(*words)
+    assert finished.code == 1
+    assert finished.err.startswith(
+        f"Error: {shipped}: expected.Average was 9 and is 4.0 now. The current metrics are in "
+    )
+    assert read_json(workplace, f"{own}_conflict.json")["Number of examples"] == 1
+    assert workplace.run(*words, "--overwrite-metrics-conflicts").code == 0
+    # The accepted metrics replace those next to the data in later comparisons.
+    assert workplace.run(*words).code == 0
+    write_rows(workplace, f"{FOLDER}/data/train.jsonl", ROW, ROW)
+    assert f"{own}.json: Number of examples was 1 and is 2 now" in workplace.run(*words).err
+    assert read_json(workplace, f"{FOLDER}/data/train_metrics.json") == {"expected": {"Average": 9}}
 
 
 def test_benchmark_rows_get_their_prompt(workplace, with_datasets):
@@ -189,12 +222,12 @@ def test_rows_of_invalid_agents_are_reported(workplace, with_datasets):
     ("more", "words", "advice"),
     [
         ({}, (), "Copy it there, or add a source."),
-        ({"source": {"type": "huggingface", "repo_id": "a/b"}}, (), "Add +should_download=true to download it."),
+        ({"source": {"type": "huggingface", "repo_id": "a/b"}}, (), "Add --download to download it."),
         ({}, ("+should_download=true",), "does not name a huggingface source. Add source: {type: huggingface, …}"),
         (
             {"source": {"type": "gitlab", "dataset_name": "d", "version": "1", "artifact_fpath": "d.jsonl"}},
             ("--download",),
-            "does not name a huggingface source. Add +data_source=gitlab.",
+            "does not name a huggingface source. Add --data-source gitlab.",
         ),
     ],
 )

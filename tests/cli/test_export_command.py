@@ -7,6 +7,8 @@ import pytest
 from nemo_gym.training.formats import FORMATS
 from tests.rows import rows_of
 
+pytestmark = pytest.mark.slow
+
 ENVIRONMENTS = [
     "resources_servers/example_single_tool_call/configs/example_single_tool_call.yaml",
     "resources_servers/mcqa/configs/mcqa.yaml",
@@ -33,7 +35,7 @@ def exported(workplace, name, *words):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_real_collections_are_exported_in_each_format(collected, name):
-    rated = ["+min_reward=1.0"] if name == "unpaired" else []
+    rated = ["+min_reward=1.0"] if name in ("unpaired", "kto") else []
     finished, path = exported(collected, name, *rated)
     assert (finished.code, finished.err) == (0, "")
     table, total, written = finished.out.rstrip("\n").rsplit("\n", 2)

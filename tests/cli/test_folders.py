@@ -13,6 +13,8 @@ from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.folder_tests import run_tests
 from tests.wheel import write_wheel
 
+pytestmark = pytest.mark.slow
+
 GOOD = "def test_it():\n    assert True\n"
 BAD = "import pytest\n\ndef test_it():\n    assert False\n\n@pytest.mark.skip\ndef test_other():\n    pass\n"
 

@@ -16,6 +16,8 @@ import orjson
 import pytest
 import yaml
 
+pytestmark = pytest.mark.slow
+
 has_library = pytest.mark.skipif(
     importlib.util.find_spec("huggingface_hub") is None,
     reason="huggingface_hub, of the extra 'full', is not installed",
@@ -317,7 +319,7 @@ def test_dataset_file_is_downloaded(workplace, hub):
     ("words", "message"),
     [
         (("+artifact_fpath=b.jsonl", "+hf_token=hf_right"), "dataset 'us/sums': download of b.jsonl: "),
-        (("+split=train", "+hf_token=hf_right"), "does not contain train.jsonl. Name the file: +artifact_fpath=…"),
+        (("+split=train", "+hf_token=hf_right"), "does not contain train.jsonl. Name the file: --artifact …"),
         (("+split=train", "+hf_token=hf_wrong"), "dataset 'us/sums': download of train: "),
     ],
 )
@@ -415,4 +417,4 @@ def test_migrate_rejects_redundant_delete_setting(workplace, gitlab):
     words = (*UPLOAD, "+dataset_name=sums", "+delete_from_gitlab=true")
     finished = workplace.run("ng_gitlab_to_hf_dataset", *words)
     assert finished.code == 1
-    assert finished.err.startswith("Error: delete_from_gitlab: ng_gitlab_to_hf_dataset always deletes the package.")
+    assert finished.err.startswith("Error: delete_from_gitlab: ng dataset migrate always deletes the package.")

@@ -10,6 +10,8 @@ import yaml
 
 from tests.rows import rows_of
 
+pytestmark = pytest.mark.slow
+
 FOLDER = "resources_servers/plain"
 ROW = b'{"responses_create_params": {"input": "2 + 2?"}, "number": 0}\n'
 SHA256 = hashlib.sha256(ROW).hexdigest()
@@ -148,9 +150,9 @@ def test_fetched_dataset_needs_permission(plain, fake_hub):
     assert finished.code == 1
     first, second = finished.err.removeprefix("making dataset").splitlines()[-2:]
     mirror = f"{fake_hub.url}/raw.githubusercontent.com/us/sums/main/data/test.jsonl"
-    assert first.endswith(f"It comes from {mirror}. Add +should_download=true to download it.")
+    assert first.endswith(f"It comes from {mirror}. Add --download to download it.")
     assert second.endswith(
-        f"It comes from {fake_hub.url}/example.org/validation.jsonl. Add +should_download=true to download it."
+        f"It comes from {fake_hub.url}/example.org/validation.jsonl. Add --download to download it."
     )
     assert fake_hub.requests == []
 
@@ -162,7 +164,7 @@ def test_fetched_dataset_needs_permission(plain, fake_hub):
 
     # The size is known from the last download.
     (workplace.folder / f"{FOLDER}/data/validation.jsonl").unlink()
-    assert "validation.jsonl (62 B). Add +should_download=true" in workplace.run(*COLLATE).err
+    assert "validation.jsonl (62 B). Add --download" in workplace.run(*COLLATE).err
 
 
 def test_source_with_wrong_hash_is_rejected(plain, fake_hub):

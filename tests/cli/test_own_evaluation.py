@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 from tests.conftest import Workplace
 from tests.rows import rows_of
 
-QUESTIONS = "q,a,n,pattern,kind\nWhich?,red,1,r.d,x\nAnd this?,blue,2.5,b.*,y\n"
+pytestmark = pytest.mark.slow
+
+QUESTIONS = "q,a,n,pattern,kind,tone\nWhich?,red,1,r.d,x,Be kind.\nAnd this?,blue,2.5,b.*,y,\n"
 RUBRIC = "- polite (1): It is friendly.\n- exact (3): It names the colour.\n"
 GRADERS = {
     "exact": ["--answer", "a"],
@@ -189,7 +192,7 @@ def test_judge_is_measured_against_itself_and_people(desk: Workplace) -> None:
         (
             ["--grader", "exact", "--answer", "ans"],
             1,
-            "q.csv: column 'ans' is missing. The columns are: a, kind, n, pattern, q.",
+            "q.csv: column 'ans' is missing. The columns are: a, kind, n, pattern, q, tone.",
         ),
         (["--grader", "number", "--answer", "a"], 1, "q.csv: row 2, column 'a': 'red' is not a number."),
         (["--grader", "rubric"], 2, "rubric: the grader 'rubric' needs a file with the criteria."),
@@ -200,6 +203,19 @@ def test_judge_is_measured_against_itself_and_people(desk: Workplace) -> None:
             "the grader 'exact' does not use a rubric.",
         ),
         (["--grader", "exact", "--answer", "a", "--options", "a"], 2, "the grader 'exact' does not use options."),
+        (["--grader", "exact", "--answer", "a", "--system", " "], 2, "system: the system prompt is empty."),
+        (
+            ["--grader", "exact", "--answer", "a", "--system", "kimd"],
+            1,
+            "q.csv: column 'kimd' is missing. Did you mean 'kind'? A system prompt has more than one word.",
+        ),
+        (
+            ["--grader", "exact", "--answer", "a", "--system", "tone"],
+            1,
+            "q.csv: row 3, column 'tone': the system prom",
+        ),
+        (["--grader", "exact", "--answer", "a", "--train-share", "0.01"], 1, "leaves none for training. Choose an"),
+        (["--grader", "exact", "--answer", "a", "--train-share", "1.5"], 2, "train_share: "),
         (["--grader", "exakt", "--answer", "a"], 2, "grader: "),
         (["--grader", "exact", "--answer", "a", "+name=my-eval"], 2, "'my-eval' cannot be the name of a benchmark"),
         (["--grader", "exact", "--answer", "a", "+name=taken"], 1, "benchmarks/taken already exists."),
@@ -216,6 +232,80 @@ def test_unusable_settings_create_nothing(
     finished = shared_workplace.run("ng", "eval", "init", *name, "--from", "q.csv", "--question", "q", *words)
     assert (finished.code, message in finished.err, finished.err.startswith("Error: ")) == (code, True, True), finished
     assert [path.name for path in Path(shared_workplace.folder, "benchmarks").iterdir()] == ["taken"]
+
+
+@pytest.mark.parametrize(
+    ("system", "prompts"),
+    [
+        ("Answer in {one} word.\n Be: brief.", ["Answer in {one} word.\n Be: brief."] * 2),
+        ("Kind", ["x", "y"]),
+    ],
+)
+def test_system_prompt_is_a_text_or_a_column(desk: Workplace, system: str, prompts: list[str]) -> None:
+    made = desk.run(*INIT, "--grader", "exact", "--answer", "a", "--system", system)
+    assert (made.code, made.err) == (0, "")
+    assert desk.run("ng", "eval", "prepare", "--benchmark", "mine").code == 0
+    collated = desk.run(
+        "ng", "dataset", "collate", "--benchmark", "mine", "--mode", "train_preparation", "--output-dir", "out"
+    )
+    assert collated.code == 0, collated.err
+    inputs = [row["responses_create_params"]["input"] for row in rows_of(desk.folder / "out/benchmark.jsonl")]
+    assert [[message["role"] for message in each] for each in inputs] == [["system", "user"]] * 2
+    assert [each[0]["content"] for each in inputs] == prompts
+
+
+def test_questions_are_divided_for_training(desk: Workplace) -> None:
+    desk.write("q.csv", "q,a\n" + "".join(f"What is {n} + {n}?,{2 * n}\n" for n in range(40)))
+    made = desk.run(*INIT, "--grader", "number", "--answer", "a", "--train-share", "0.5")
+    assert (made.code, made.err) == (0, "")
+    data = desk.folder / "benchmarks/mine/data"
+    files = (data / "mine.jsonl", data / "train.jsonl")
+    before = [file.read_bytes() for file in files]
+    benchmark, train = ({row["question"] for row in rows_of(file)} for file in files)
+    assert (len(benchmark | train), benchmark & train, 10 < len(train) < 30) == (40, set(), True)
+    files[1].unlink()
+    words = ("--benchmark", "mine", "--mode", "train_preparation", "--output-dir", "out")
+    collated = desk.run("ng", "dataset", "collate", *words)
+    assert collated.code == 0, collated.err
+    assert [file.read_bytes() for file in files] == before
+    assert len(rows_of(desk.folder / "out/train.jsonl")) == len(train)
+
+
+def test_images_are_files_or_addresses(desk: Workplace) -> None:
+    picture = Path(__file__).parents[2].joinpath("docs", "images", "dice.png").read_bytes()
+    desk.write("pictures/dice.png", "").write_bytes(picture)
+    address = "https://example.org/b.png"
+    desk.write("q.csv", f"q,a,p\nHow many?,5,pictures/dice.png\nAnd here?,2,{address}\n")
+    made = desk.run(*INIT, "--grader", "number", "--answer", "a", "--image", "P")
+    assert (made.code, made.err) == (0, "")
+    (desk.folder / "pictures/dice.png").unlink()
+    (desk.folder / "benchmarks/mine/data/mine.jsonl").unlink()
+    assert desk.run("ng", "eval", "prepare", "--benchmark", "mine").code == 0
+    words = ("--benchmark", "mine", "--mode", "train_preparation", "--output-dir", "out")
+    collated = desk.run("ng", "dataset", "collate", *words)
+    assert collated.code == 0, collated.err
+    rows = rows_of(desk.folder / "out/benchmark.jsonl")
+    text, image = rows[0]["responses_create_params"]["input"][0]["content"]
+    assert text["text"].startswith("How many?")
+    assert base64.b64decode(image["image_url"].removeprefix("data:image/png;base64,")) == picture
+    assert rows[1]["responses_create_params"]["input"][0]["content"][1]["image_url"] == address
+
+
+@pytest.mark.parametrize(
+    ("cell", "problem"),
+    [
+        ("", "row 2, column 'p': the image is empty."),
+        ("no.png", "row 2, column 'p': the image 'no.png' was not found in "),
+        ("../no.png", "row 2, column 'p': '../no.png' is not below the table's folder."),
+        ("/etc/passwd", "row 2, column 'p': '/etc/passwd' is not below the table's folder."),
+    ],
+)
+def test_unusable_images_create_nothing(shared_workplace: Workplace, cell: str, problem: str) -> None:
+    shared_workplace.write("p.csv", f"q,a,p\nHow many?,5,{cell}\n")
+    words = ("--from", "p.csv", "--question", "q", "--answer", "a", "--grader", "number", "--image", "p")
+    finished = shared_workplace.run("ng", "eval", "init", "pictures", *words)
+    assert (finished.code, problem in finished.err) == (1, True), finished.err
+    assert not (shared_workplace.folder / "benchmarks/pictures").exists()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import orjson
 import pytest
 import yaml
 
+pytestmark = pytest.mark.slow
+
 WEATHER = ("--resources-server", "example_single_tool_call")
 SAMPLE = ("--model-type", "sample_model")
 PATIENT_AGENT = """
@@ -42,6 +44,17 @@ mcqa_patient_agent:
       resources_server: {type: resources_servers, name: mcqa}
       model_server: {type: responses_api_models, name: policy_model}
 """
+FORWARDING_AGENT = """
+from fastapi import FastAPI
+
+from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgent
+
+
+class ForwardingAgent(BaseResponsesAPIAgent):
+    def setup_webserver(self) -> FastAPI:
+        return FastAPI()
+"""
+FORWARDING_CONFIG = "forwarding: {responses_api_agents: {forwarding_agent: {entrypoint: app.py}}}"
 OPEN = """
 from typing import ClassVar
 
@@ -91,6 +104,8 @@ def place(shared_workplace):
     """Yield a workplace with an agent and with environments that allow others."""
     shared_workplace.write("responses_api_agents/patient_agent/app.py", PATIENT_AGENT)
     shared_workplace.write("responses_api_agents/patient_agent/configs/patient_agent.yaml", PATIENT_CONFIG)
+    shared_workplace.write("responses_api_agents/forwarding_agent/app.py", FORWARDING_AGENT)
+    shared_workplace.write("responses_api_agents/forwarding_agent/configs/forwarding_agent.yaml", FORWARDING_CONFIG)
     quick = PATIENT_CONFIG.replace("${mood}", "Quick!").replace("mcqa_patient_agent", "quick")
     shared_workplace.write("responses_api_agents/patient_agent/configs/quick.yaml", quick)
     two = PATIENT_CONFIG + PATIENT_CONFIG.partition("mood: Good morning")[2].replace("mcqa_patient", "second")
@@ -210,7 +225,7 @@ def test_rows_run_with_the_other_agent(place):
             ("--agent-type", "gymnasium_agent"),
             "it plays with /reset and /step, but open lacks /reset and ",
         ),
-        ("open", ("--agent-type", "collecting_agent"), "it does not play in an environment itself"),
+        ("open", ("--agent-type", "forwarding_agent"), "it does not play in an environment itself"),
         ("modest", (), "modest.allowed_agents must be a list of folder names, such as [simple_agent]."),
     ],
 )
@@ -243,7 +258,7 @@ def test_agents_that_fit_are_listed(place):
         "gymnasium_agent": "it plays with /reset and /step, but ",
         "harness_agent": "it reaches tools over MCP only, and ",
         "user_simulation_agent": "rows must have user, but ",
-        "collecting_agent": "it does not play in an environment itself",
+        "forwarding_agent": "it does not play in an environment itself",
         "single_agent_turn": "responses_api_agents/single_agent_turn/configs/single_agent_turn.yaml defines no agent ",
     }
     assert {name: found[name]["problems"][0][: len(text)] for name, text in expected.items()} == expected

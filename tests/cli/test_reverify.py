@@ -8,6 +8,8 @@ import pytest
 from nemo_gym.testing import reply
 from tests.rows import rows_of
 
+pytestmark = pytest.mark.slow
+
 AGENT = {"type": "responses_api_agents", "name": "answers_agent"}
 SERVER = """
 from pathlib import Path
@@ -199,8 +201,8 @@ def test_output_is_replaced_or_resumed_only_if_asked(stored):
     assert list(read(stored, "new.jsonl")) == [(0, 0)]
     refused = graded(stored, CONFIG, code=1)
     assert refused.err == (
-        "Error: new.jsonl already contains rollouts. Add --resume (+resume_from_cache=true) to grade only "
-        "the missing ones, --overwrite (+overwrite=true) to replace it, or choose another output.\n"
+        "Error: new.jsonl already contains rollouts. Add --resume to grade only "
+        "the missing ones, --overwrite to replace it, or choose another output.\n"
     )
     assert "3 planned = 3 scored (1 of them earlier)" in graded(stored, CONFIG, "--resume").out
     graded(stored, CONFIG, "--limit", "2", "--overwrite")
@@ -212,7 +214,7 @@ def test_server_without_reverify_support_needs_force(workplace, mode):
     lay_out(workplace, mode=mode)
     refused = graded(workplace, CONFIG, code=1)
     assert f"answers ({mode.lower()}): may need more than the row and the response for grading" in refused.err
-    assert "Add +force=true to write them anyway, to unsafe_new.jsonl." in refused.err
+    assert "Add --force to write them anyway, to unsafe_new.jsonl." in refused.err
     graded(workplace, CONFIG, "--force")
     assert len(read(workplace, "unsafe_new.jsonl")) == 3
     assert not (workplace.folder / "new.jsonl").exists()

@@ -7,6 +7,8 @@ import json
 import pytest
 from jsonschema import Draft202012Validator
 
+pytestmark = pytest.mark.slow
+
 PUBLISHED = """
 from fastapi import FastAPI
 

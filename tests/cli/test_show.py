@@ -11,8 +11,10 @@ import subprocess
 import orjson
 import pytest
 
-from nemo_gym.cli.transcript import visible
+from nemo_gym.text import visible
 from tests.conftest import PATIENCE_S, SCRIPTS
+
+pytestmark = pytest.mark.slow
 
 FUSSY = r'''
 from nemo_gym import BaseVerifyRequest, SimpleResourcesServer, tool

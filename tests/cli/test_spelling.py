@@ -5,15 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import orjson
 import pytest
 import yaml
 
+import nemo_gym
 from nemo_gym.cli.main import COMMANDS
 from nemo_gym.version import __version__
 
+pytestmark = pytest.mark.slow
+
 PROGRAMS = ("ng", "gym", "nemo_gym")
+
+
+def test_package_runs_as_a_module():
+    words = [sys.executable, "-m", "nemo_gym", "--version"]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == f"nemo-gym {__version__}\n"
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -22,7 +31,10 @@ def test_each_program_name_lists_all_commands(shared_workplace, program):
     assert (finished.code, finished.err) == (0, "")
     for command in COMMANDS:
         line = next(line for line in finished.out.splitlines() if line.endswith(f" {command.summary}"))
-        assert line.split() == [*command.spelled.split(), *command.script.split(), *command.summary.split()]
+        assert line.split() == [
+            *("ng submit" if command.is_alias else command.usual).split(),
+            *command.summary.split(),
+        ]
 
 
 def test_without_command_help_is_shown_with_code_1(shared_workplace):
@@ -61,6 +73,10 @@ def test_all_names_of_a_command_are_equivalent(shared_workplace, words):
             "unrecognized arguments: --model-typ, --limt. Did you mean '--model-type'? --help",
         ),
         (("env", "status", "--jsn"), "unrecognized arguments: --jsn. Did you mean '--json'? "),
+        (
+            ("eval", "run", "--collector", "near", "--sharded"),
+            "unrecognized arguments: --collector, --sharded. Rollouts are no longer collected on the agents' machines",
+        ),
         (("version", "--jsn"), "ng version: unknown argument '--jsn'. Did you mean '--json'?"),
         (("env", "start", "--config"), "argument --config: expected one argument."),
         (
@@ -79,8 +95,8 @@ def test_misspelled_command_exits_with_2(shared_workplace, words, message):
 def test_noun_alone_lists_its_verbs(shared_workplace):
     finished = shared_workplace.run("ng", "eval")
     assert finished.code == 2
-    assert "ng eval run --no-serve" in finished.out
-    assert "ng env start" not in finished.out
+    assert "ng eval reverify" in finished.out
+    assert "ng env check" not in finished.out
 
 
 @pytest.mark.parametrize(
@@ -128,10 +144,12 @@ def test_environment_is_selected_by_name(shared_workplace, name):
 def test_unknown_environment_is_reported_with_suggestion(shared_workplace):
     shared_workplace.environment()
     finished = shared_workplace.run("ng_validate", "--resources-server", "plein")
+    searched = f"{shared_workplace.folder}, {Path(nemo_gym.__file__).parents[1]}"
     assert (finished.code, finished.err) == (
         1,
-        "Error: --resources-server plein: resources_servers/plein/configs/plein.yaml not found. Did you mean "
-        "'plain'?\n",
+        "Error: --resources-server plein: resources_servers/plein/configs/plein.yaml not found in "
+        f"{searched}. Did you mean 'plain'? Otherwise name the folder that contains resources_servers/ with "
+        "--search-dir.\n",
     )
 
 
@@ -157,6 +175,45 @@ def test_misspelled_key_is_rejected_with_suggestion(shared_workplace, program, w
         assert f"{meant} is missing (is '{key.lstrip('+')}' a misspelling of it?)" in finished.err
     else:
         assert finished.err.startswith(f"Error: {key}: nothing reads this key. Did you mean '{meant}'? --help")
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "value"),
+    [
+        (("--head_server.port", "11005"), "head_server.port", 11005),
+        (("--head-server.port=11005",), "head_server.port", 11005),
+        (("--default-host", "0.0.0.0"), "default_host", "0.0.0.0"),
+        (("--plain.resources_servers.plain.size", "-1"), "plain.resources_servers.plain.size", -1),
+        (
+            ("--plain.resources_servers.plain.colours", "[red, blue]"),
+            "plain.resources_servers.plain.colours",
+            ["red", "blue"],
+        ),
+        (("--tint", "blue"), "tint", "blue"),
+    ],
+)
+def test_key_of_the_config_is_a_flag(shared_workplace, words, key, value):
+    config = shared_workplace.environment(settings="colour: ${tint}")
+    finished = shared_workplace.run("ng", "env", "resolve", config, "--tint=red", *words)
+    assert (finished.code, finished.err) == (0, "")
+    found = yaml.safe_load(finished.out)
+    for part in key.split("."):
+        found = found[part]
+    assert found == value
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--head_servr.port", "1"), "--head_servr.port: nothing reads this key. Did you mean 'head_server'?"),
+        (("--head_server.port",), "argument --head_server.port: expected one argument."),
+        (("--default-hots", "0.0.0.0"), "unrecognized arguments: --default-hots."),
+    ],
+)
+def test_unknown_key_flag_is_rejected(shared_workplace, words, message):
+    finished = shared_workplace.run("ng", "env", "resolve", shared_workplace.environment(), *words)
+    assert (finished.code, finished.out) == (2, "")
+    assert finished.err.startswith(f"Error: {message}")
 
 
 def test_unknown_key_of_command_without_config_is_rejected(shared_workplace):
@@ -343,8 +400,7 @@ def test_config_without_flag_is_reported(shared_workplace, words, meant):
     assert shared_workplace.run("ng", "env", "start", *words) == (
         2,
         "",
-        f"Error: '{words[0]}' is neither a flag nor a setting (+key=value). Did you mean '{meant}'?"
-        " --help lists all settings.\n",
+        f"Error: '{words[0]}' is not a flag. Did you mean '{meant}'? --help lists all settings.\n",
     )
 
 
@@ -355,15 +411,14 @@ def test_config_without_flag_is_reported(shared_workplace, words, meant):
         (("aggregate", "a.jsonl", "b.jsonl"), "--input-glob a.jsonl,b.jsonl"),
         (("reverify", "results/a.jsonl"), "--rollouts results/a.jsonl"),
         (("run", "rows.jsonl", "--no-serve"), "--input rows.jsonl"),
-        (("run", "rows.jsonl"), None),
+        (("run", "rows.jsonl"), "--input rows.jsonl"),
     ],
 )
 def test_file_without_flag_is_reported(shared_workplace, words, meant):
-    hint = f" Did you mean '{meant}'?" if meant else ""
     assert shared_workplace.run("ng", "eval", *words) == (
         2,
         "",
-        f"Error: '{words[1]}' is neither a flag nor a setting (+key=value).{hint} --help lists all settings.\n",
+        f"Error: '{words[1]}' is not a flag. Did you mean '{meant}'? --help lists all settings.\n",
     )
 
 
@@ -385,11 +440,13 @@ def test_verbose_command_logs_its_steps(workplace, words):
 def test_unknown_flavor_is_reported_with_available_ones(workplace, flavor, hint):
     workplace.environment()
     workplace.write("resources_servers/plain/configs/night.yaml", "a: 1\n")
-    assert workplace.run("ng", "env", "validate", "--resources-server", f"plain/{flavor}") == (
-        1,
-        "",
-        f"Error: --resources-server plain/{flavor}: resources_servers/plain/configs/{flavor}.yaml not found. {hint}\n",
+    finished = workplace.run("ng", "env", "validate", "--resources-server", f"plain/{flavor}")
+    assert (finished.code, finished.out) == (1, "")
+    place = f"resources_servers/plain/configs/{flavor}.yaml"
+    assert finished.err.startswith(
+        f"Error: --resources-server plain/{flavor}: {place} not found in {workplace.folder}"
     )
+    assert finished.err.endswith(f". {hint}\n")
 
 
 @pytest.mark.parametrize("name", ["sums", "sums/nightly"])
@@ -397,7 +454,8 @@ def test_benchmark_without_that_config_lists_the_others(workplace, name):
     workplace.write("benchmarks/sums/hard.yaml", "a: 1\n")
     finished = workplace.run("ng", "env", "validate", "--benchmark", name)
     assert finished.code == 1
-    assert finished.err.endswith("not found. The configs of sums are: hard.\n")
+    assert " not found in " in finished.err
+    assert finished.err.endswith(". The configs of sums are: hard.\n")
 
 
 def test_problem_with_several_settings_names_none(shared_workplace):

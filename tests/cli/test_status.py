@@ -11,6 +11,8 @@ import threading
 import orjson
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def running(shared_workplace):
@@ -61,7 +63,7 @@ def test_runs_of_other_folders_are_offered(workplace):
             only = workplace.run("ng_status")
             assert (only.code, only.err) == (0, "")
     ports = {name: run.head.rpartition(":")[2] for name, run in runs.items()}
-    choices = [f"+head_server.port={ports[name]} (started in {workplace.folder / name})" for name in runs]
+    choices = [f"--head_server.port {ports[name]} (started in {workplace.folder / name})" for name in runs]
     refused = workplace.run("ng_status")
     assert refused == (
         1,
@@ -92,7 +94,7 @@ def test_without_run_message_explains_how_to_start(workplace):
         1,
         "",
         "Error: no servers are running: no head server answers at http://127.0.0.1:1. Start servers with ng_run, or "
-        "pass the address of a run: +head_server.host=… +head_server.port=…\n",
+        "pass the address of a run: --head_server.host … --head_server.port …\n",
     )
 
 

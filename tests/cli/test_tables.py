@@ -1,6 +1,7 @@
 """Tests of the tables at the end of a run."""
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,37 @@ def agent_with(agent_metrics: dict[str, object], **fields: object) -> dict[str, 
     return {"agent_ref": {"name": "a"}, "agent_metrics": agent_metrics, "key_metrics": key_metrics, **fields}
 
 
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("agents", [1, 3, 6])
+def test_narrow_terminal_shows_every_number(monkeypatch: pytest.MonkeyPatch, width: int, agents: int) -> None:
+    metrics = [
+        {
+            "agent_ref": {"name": f"example_session_state_mgmt_simple_agent_{number}"},
+            "agent_metrics": {
+                "mean/reward": number / 8, "min/reward": 0, "max/reward": 1,
+                "ci95_low/reward": 0.1, "ci95_high/reward": 0.8 + number / 1000,
+            },
+            "key_metrics": {"mathematics/pass@1[avg-of-4]/accuracy": 11.5 + number, "mean/tokens": 1234.5 + number},
+            "ledger": {"planned": 32, "scored": 24 - number, "unresolved": 0, "failed": {"invalid_task": 8 + number}},
+        }
+        for number in range(agents)
+    ]  # fmt: skip
+    wide = tables.key_metrics(metrics)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(width))
+    page, wide_page = io.StringIO(), io.StringIO()
+    Console(file=page, width=width, color_system=None).print(tables.key_metrics(metrics))
+    Console(file=wide_page, width=1000, color_system=None).print(wide)
+    lines = page.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    numbers = re.compile(r"(?<![\w@-])\d[\d.,]*%?(?![\w@-])")
+    assert set(numbers.findall(page.getvalue())) >= set(numbers.findall(wide_page.getvalue()))
+    for agent in metrics:
+        at = next(at for at, line in enumerate(lines) if line.endswith(agent["agent_ref"]["name"]))
+        rewards = [" ".join(line.split()) for line in lines[at + 1 :] if line.split()[0] == "mean/reward"]
+        assert rewards[0] == f"mean/reward {12.5 * metrics.index(agent):g}%"
+
+
 def test_shares_of_one_table_are_in_percent() -> None:
     found = {
         "mean/reward": 1 / 3, "min/reward": 0.0, "max/reward": 1.0, "ci95_low/reward": 0.2, "ci95_high/reward": 0.5,
@@ -128,6 +160,16 @@ def test_shares_of_one_table_are_in_percent() -> None:
     ]
     lost = {"mean/reward": -1.0, "min/reward": -1.0, "max/reward": 1.0}
     assert shown([agent_with(lost)])[1] == "mean/reward -1"
+
+
+@pytest.mark.parametrize("name", ["pass@4/accuracy", "majority@4/accuracy", "pass@1[avg-of-4]/accuracy"])
+def test_metric_names_its_tasks_if_some_have_fewer_rollouts(name: str) -> None:
+    agent = agent_with({name: 50.0}, group_level_metrics=[{"num_rollouts": count} for count in (4, 3, 4)])
+    agent["key_metrics"] = {name: 50.0}
+    assert f"{name} 50% (2 of 3 tasks)" in shown([agent])
+    for groups in ([{"num_rollouts": 4}] * 3, [{"num_rollouts": 2}] * 3, [{}, {"num_rollouts": None}]):
+        agent["group_level_metrics"] = groups
+        assert f"{name} 50%" in shown([agent])
 
 
 def test_token_counts_are_not_in_percent() -> None:

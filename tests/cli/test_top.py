@@ -20,6 +20,8 @@ from nemo_gym.cli.tables import console
 from nemo_gym.cli.top import table_of
 from tests.conftest import PATIENCE_S, SCRIPTS
 
+pytestmark = pytest.mark.slow
+
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
+pytestmark = pytest.mark.slow
+
 DATASETS = """\
 mcqa:
   resources_servers:

@@ -15,6 +15,8 @@ from nemo_gym.rollouts.lock import locked
 from tests.each_case import each_case
 from tests.viewer.small_run import write_record, write_run
 
+pytestmark = pytest.mark.slow
+
 ADDRESS = re.compile(r"http://\S+/\?token=\S+")
 
 

@@ -12,6 +12,8 @@ import pytest
 
 from tests.cluster.hosts import PATIENCE_S, Dialled, Host, connected_hosts
 
+pytestmark = pytest.mark.slow
+
 PREFIX = "ngrt"
 SERVER = """
 import http.server, socket

@@ -25,6 +25,8 @@ from tests.cluster.runs import (
     written,
 )
 
+pytestmark = pytest.mark.slow
+
 HERE = f"{AGENT},{MODEL}"
 
 

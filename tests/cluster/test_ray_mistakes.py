@@ -1,15 +1,19 @@
-"""Mistakes with `launcher: ray` that end a command before it starts anything, and the code that is copied to nodes."""
+"""Commands that end with a message because of Ray or of its settings, and the code that is copied to nodes."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import psutil
 import pytest
 
 from nemo_gym.config import load
 from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.ray_code import LARGEST_BYTES, Code, UnpackedCode
 from tests.each_case import each_case
+
+pytestmark = pytest.mark.slow
 
 COMMAND = ("ng_run", "--resources-server", "mcqa", "--model-type", "sample_model", "--launcher", "ray")
 
@@ -44,6 +48,19 @@ def test_ray_that_does_not_start_is_reported_without_traceback(workplace):
     assert done.code == 1
     assert done.err.startswith("Error: Ray did not start on this machine: The current node timed out during startup. ")
     assert done.err.count("\n") == 1
+
+
+def test_lost_head_node_ends_the_run_before_ray_does(workplace):
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'nemo-gym[ray]'")
+    # With this setting, Ray's own code ends the process after 24 s without an explanation.
+    command = workplace.start_servers(*COMMAND[1:], RAY_gcs_rpc_server_reconnect_timeout_s="24")
+    (head,) = (each for each in psutil.Process(command.pid).children(recursive=True) if each.name() == "gcs_server")
+    head.kill()
+    finished = command.wait()
+    assert finished.code == 1
+    message = finished.err.splitlines()[-1]
+    assert re.match(r"Error: Ray's head node at .* has not answered for 1\d s .* --resume\.$", message)
+    assert workplace.left_over() == []
 
 
 def test_unknown_need_is_reported_with_its_place(workplace):

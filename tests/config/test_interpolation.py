@@ -65,7 +65,7 @@ def test_all_missing_env_yaml_keys_are_listed(project, tmp_path):
     assert f"main.yaml:6: {block}.openai_api_key refers to ${{policy_api_key}}" in message
     assert f"env.yaml was not found (looked in {tmp_path}" in message
     assert "`policy_base_url: http://127.0.0.1:8000/v1` and `policy_api_key: EMPTY`" in message
-    assert "+policy_base_url=VALUE +policy_api_key=VALUE (or --model-url VALUE --model-api-key VALUE)" in message
+    assert "--model-url VALUE --model-api-key VALUE" in message
     assert "Did you mean" not in message
 
 
@@ -142,3 +142,10 @@ def test_other_unresolvable_values_are_always_errors(project, setting):
 def test_protecting_keys_must_be_resolvable(project, key):
     with pytest.raises(ConfigInterpolationError, match=f"{key} reads the environment variable NO_SUCH_VARIABLE"):
         project.load_text(f"{server('x: 1')}{key}: ${{oc.env:NO_SUCH_VARIABLE}}\n")
+
+
+def test_unresolvable_override_names_the_interpolation(project):
+    with pytest.raises(ConfigInterpolationError) as error:
+        project.load_text(server("a: 1"), "+output_jsonl_fpath=${nothing}/o.jsonl")
+    assert "nothing" in str(error.value)
+    assert "output_jsonl_fpath" in str(error.value)

@@ -130,7 +130,7 @@ def test_swapped_letters_of_a_key_are_recognized(project):
 )
 def test_override_of_unknown_server_gets_a_suggestion(project, word, meant):
     message = project.refusal(ConfigError, WHOLE, word)
-    assert message.startswith(f"command line: {word}: ")
+    assert message.startswith(f"command line: --{word.lstrip('+').replace('=', ' ')}: ")
     assert meant in message
     assert "\n" not in message
 
@@ -292,7 +292,7 @@ def test_example_block_in_message_is_valid_yaml(project):
 def test_all_unset_values_are_listed_with_flags(project):
     message = project.refusal(ConfigMissingValuesError, "a: ???\nb:\n  c:\n  - x: ???")
     assert "2 keys have no value" in message
-    assert "+a=VALUE +b.c.0.x=VALUE" in message
+    assert "--a VALUE --b.c.0.x VALUE" in message
     assert "main.yaml:1: a" in message
     assert "main.yaml:4: b.c.0.x" in message
     assert project.load_text("a: ???\nb:\n  c:\n  - x: ???", "+a=1", "+b.c.0.x=2").plain["b"] == {"c": [{"x": 2}]}

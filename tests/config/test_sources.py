@@ -12,6 +12,8 @@ from nemo_gym import config
 from nemo_gym.errors import ConfigPathNotFoundError, DuplicateServerError, MalformedConfigPathsError
 from tests.each_case import each_case
 
+pytestmark = pytest.mark.bare
+
 
 def test_file_overrides_its_includes_at_any_depth(project):
     project.write(
@@ -235,7 +237,15 @@ def test_paths_without_comma_are_recognized(project, text):
         ("config_paths: {a: 1}", "main.yaml:1: config_paths must be a list of paths"),
         ("config_paths:\n- [a.yaml]", "main.yaml:2: every item of config_paths must be the path of a YAML file"),
         ("config_path: [a.yaml]", "main.yaml:1: nothing reads config_path. Did you mean 'config_paths'?"),
+        ("config_pathss: [a.yaml]", "main.yaml:1: nothing reads config_pathss. Did you mean 'config_paths'?"),
     ],
 )
 def test_invalid_config_paths_are_rejected(project, text, expected):
     assert expected in project.refusal(MalformedConfigPathsError, text)
+
+
+@each_case("name", ["my_config_paths", "config_paths_2", "a_config_paths"])
+def test_list_of_paths_in_env_yaml_is_a_variable(project, name):
+    project.write(env=f"{name}: [b.yaml]", b="b: 1")
+    assert project.load(f"+config_paths=${{{name}}}", skip_dotenv=False).plain["b"] == 1
+    assert "b" not in project.load(skip_dotenv=False).plain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 from pathlib import Path
 
@@ -14,7 +15,10 @@ from nemo_gym.errors import ConfigError
 from tests.certificates import Authority
 from tests.each_case import each_case
 
+pytestmark = pytest.mark.bare
+
 FILES = "cert: here.pem, key: here.key"
+IS_STRICT = bool(ssl.create_default_context().verify_flags & ssl.VERIFY_X509_STRICT)
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     authority.issue("here", "DNS:*.gym.internal,IP:10.1.2.3")
     authority.issue("nameless", "")
     authority.issue("expired", "DNS:here", days=-1)
+    Authority(folder, "lax", is_strict=False).issue("plain", "DNS:here")
     (folder / "words.pem").write_text("words")
     lock = ("openssl", "pkey", "-aes256", "-passout", "pass:secret", "-in", "here.key", "-out", "locked.key")
     subprocess.run(lock, check=True, cwd=folder)
@@ -59,6 +64,7 @@ def inside(folder: Path, project, monkeypatch):
         ("{ca: another.pem, " + FILES + "}", "Set tls.ca to the authority that issued it"),
         ("{ca: system, " + FILES + "}", "clients that trust system reject"),
         ("{ca: authority.pem, cert: nameless.pem, key: nameless.key}", "has no subject alternative names"),
+        *[("{ca: lax.pem, cert: plain.pem, key: plain.key}", "keyUsage with keyCertSign")] * IS_STRICT,
     ],
 )
 def test_invalid_block_is_rejected(block, problem, inside):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nemo_gym.config.wording import counted, with_article
+from nemo_gym.config.wording import counted, decimal, with_article
 from tests.each_case import each_case
 
 
@@ -19,3 +19,17 @@ def test_noun_agrees_with_its_number(number, text):
 )
 def test_article_fits_its_noun(noun, text):
     assert with_article(noun) == text
+
+
+@each_case(
+    ("value", "text"),
+    [
+        (0.75, "0.750"),
+        (-1234.5, "-1,234.500"),
+        (1e308, "1e+308"),
+        (-1.23456e30, "-1.235e+30"),
+        (1e14, "100,000,000,000,000.000"),
+    ],
+)
+def test_number_never_has_hundreds_of_digits(value, text):
+    assert decimal(value) == text

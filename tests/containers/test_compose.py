@@ -13,6 +13,8 @@ import yaml
 
 from tests.containers.engine import REPOSITORY, Engine
 
+pytestmark = pytest.mark.slow
+
 PROJECT = "ngc-compose"
 CONTAINERS = REPOSITORY / "containers"
 TOKEN = "a-run-token-of-the-tests"

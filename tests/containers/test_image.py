@@ -13,6 +13,8 @@ import pytest
 from tests.containers.conftest import SECRET
 from tests.containers.engine import REPOSITORY, Engine
 
+pytestmark = pytest.mark.slow
+
 MOST_BYTES = 350_000_000
 CONFINED = ("--read-only", "--cap-drop=all", "--security-opt=no-new-privileges")
 SERVERS = ("ng_run", "--resources-server=mcqa", "--model-type=sample_model")

@@ -14,6 +14,8 @@ from nemo_gym.testing import FakeModel, make_server, run
 from responses_api_agents.harness_agent.app import HarnessAgent
 from tests.containers.engine import Engine, engine_with_base
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import json, os, urllib.request
 body = json.dumps({"model": os.environ["NEMO_GYM_MODEL"], "input": open("task.md").read()}).encode()

@@ -11,7 +11,9 @@ from nemo_gym.contract import check_environment, open_environment, write_example
 from nemo_gym.contract.checks import PUBLISHING
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_rows
-from tests.contract.sums import broken_promises, change
+from tests.contract.sums import APP, broken_promises, change
+
+pytestmark = pytest.mark.slow
 
 HINT = """SHARED = []
 from pydantic import BaseModel, ConfigDict
@@ -114,6 +116,9 @@ def test_all_publishing_rules_are_reported_at_once(folder):
     (folder / "README.md").unlink()
     (folder / "tests/test_app.py").unlink()
     rows = (folder / "data/example.jsonl").read_text("utf-8").splitlines()
+    (folder / "data/example.jsonl").write_text("\n".join([*rows, *rows]), "utf-8")
+    surplus = "expected 5 example rows, found 10. Move the others to a dataset of type train or validation"
+    assert broken_promises(folder)[PUBLISHING].endswith(surplus)
     (folder / "data/example.jsonl").write_text("\n".join(rows[:2]), "utf-8")
     found = broken_promises(folder)
     assert list(found) == [PUBLISHING]
@@ -124,7 +129,7 @@ def test_all_publishing_rules_are_reported_at_once(folder):
     )
     with open_environment(folder) as environment:
         findings = asyncio.run(check_environment(environment, for_publishing=False))
-    assert len(findings) == 9
+    assert len(findings) == 10
     assert all(finding.is_kept for finding in findings)
 
 
@@ -177,7 +182,7 @@ def test_grading_time_is_unknown_if_nothing_is_graded(folder):
 
 def test_quadratic_pattern_is_named_once(folder, monkeypatch):
     monkeypatch.setattr("nemo_gym.contract.checks.VERIFY_LIMIT_S", 0.3)
-    monkeypatch.setattr("nemo_gym.contract.answers.BLANK_LINES", 20_000)
+    monkeypatch.setattr("nemo_gym.contract.answers.BLANK_LINES", 60_000)
     change(folder / "app.py", "import random", "import random, re")
     change(
         folder / "app.py", "return float(", "re.search('(?m)^\\\\s*Answer', body.response.last_text); return float("
@@ -315,3 +320,67 @@ def test_missing_readme_is_named_as_missing(folder):
         f"{folder / 'README.md'}: it does not exist. Write one with the data's licence, how answers are graded, a "
         "command with the folder's name"
     )
+
+
+NOTHING_BLOCKS = "no handler blocks or forgets an await"
+SLEEP_ONCE = "time.sleep(1.3 * (not SLEPT)); SLEPT.append(1)"
+GRADE = "return float(state.total == body.wanted)"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "detail"),
+    [
+        (
+            GRADE,
+            f"{SLEEP_ONCE}; {GRADE}",
+            r"sums /verify blocked the event loop for 1\.\d s \(app.py:25 in verify\)\. Make the handler a plain def",
+        ),
+        (
+            "state.total += number",
+            f"{SLEEP_ONCE}; state.total += number",
+            r"sums /add blocked the event loop for 1\.\d s \(app.py:21 in add\)\. .*, or await what it waits for",
+        ),
+        (GRADE, f"asyncio.sleep(0); {GRADE}", "app.py:25 calls sleep, but does not await it. Write await before it"),
+        (
+            "state.total += number",
+            "self.count(number); state.total += number",
+            "app.py:21 calls SumServer.count, but does not await it",
+        ),
+        (
+            GRADE,
+            f"kept = [self.count(1)]; kept.append(kept); {GRADE}",
+            "app.py:25 calls SumServer.count, but does not",
+        ),
+    ],
+)
+def test_handler_that_blocks_or_forgets_an_await_is_named(folder, old, new, detail):
+    app = APP.replace("import random", "import asyncio, random, time").replace(old, new)
+    app = f"{app}\n    async def count(self, number: int) -> None: ...\n\nSLEPT = []\n"
+    (folder / "app.py").write_text(app, "utf-8")
+    found = broken_promises(folder)
+    assert list(found) == [NOTHING_BLOCKS]
+    assert re.search(detail, found[NOTHING_BLOCKS])
+
+
+@pytest.mark.parametrize(
+    ("new", "line"),
+    [
+        ("while True: pass", r"app.py:\d+ in verify"),
+        ("time.sleep(1000)", r"app.py:\d+ in verify"),
+        ("re.match('(a+)+$', 'a' * 60 + 'b')", ""),
+        ("await asyncio.sleep(1000)", ""),
+    ],
+)
+def test_code_that_does_not_end_ends_the_check(folder, new, line):
+    app = APP.replace("import random", "import asyncio, random, re, time").replace(GRADE, new)
+    (folder / "app.py").write_text(app, "utf-8")
+    steps = []
+    with open_environment(folder) as environment:
+        findings = asyncio.run(check_environment(environment, timeout_s=1.0, on_step=steps.append))
+    found = {finding.promise: finding.detail for finding in findings if not finding.is_kept}
+    first, *others = found.values()
+    assert next(iter(found)) == "the oracle earns the full reward"
+    assert re.match(f"no result after 1 s.*{line}.*raise the limit with --timeout", first)
+    assert set(others) == {"not checked, because 'the oracle earns the full reward' took too long"}
+    assert len(others) == 6
+    assert "checking 5 of 11: the oracle earns the full reward, " in str(steps[-1])

@@ -6,6 +6,8 @@ from nemo_gym.contract import open_environment
 from nemo_gym.errors import DataError, LaunchError
 from tests.contract.sums import broken_promises, change
 
+pytestmark = pytest.mark.slow
+
 
 def test_folder_without_config_is_reported(folder):
     (folder / "configs/sums.yaml").unlink()

@@ -8,6 +8,8 @@ from nemo_gym.contract import open_environment
 from nemo_gym.errors import ConfigError, LaunchError
 from tests.contract.sums import broken_promises, change
 
+pytestmark = pytest.mark.slow
+
 JUDGED = """SHARED = []
 from nemo_gym import BaseResourcesServerConfig
 from nemo_gym.grading import JudgeConfig
@@ -70,8 +72,8 @@ def test_invalid_server_settings_are_reported_with_line(folder, setting, message
 
 def test_missing_judge_file_is_asked_for(judged):
     message = (
-        r"sums\.yaml:4: .*\.judge\.model_server refers to 'judge_model', .*'\+config_paths=\["
-        r"resources_servers/sums/configs/sums\.yaml,FILE\]'"
+        r"sums\.yaml:4: .*\.judge\.model_server refers to 'judge_model', .*--config "
+        r"resources_servers/sums/configs/sums\.yaml --config FILE"
     )
     with pytest.raises(ConfigError, match=message), open_environment(judged):
         pass

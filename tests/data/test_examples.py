@@ -50,7 +50,7 @@ def test_metrics_name_their_file_and_count_rows(folder):
     [
         ("example.jsonl", "Write five tasks"),
         ("example_metrics.json", "Create it with: python -m nemo_gym.data.examples "),
-        ("example_rollouts.jsonl", "Create it with: ng_e2e_collect_rollouts "),
+        ("example_rollouts.jsonl", "Create it with: ng eval run "),
     ],
 )
 def test_missing_file_reports_the_command_that_creates_it(folder, name, advice):
@@ -63,8 +63,8 @@ def test_missing_file_reports_the_command_that_creates_it(folder, name, advice):
 def test_rollouts_command_names_config_and_output(folder):
     (folder / "data" / "example_rollouts.jsonl").unlink()
     message = message_of(folder)
-    assert f"config_paths=[{folder / 'configs' / 'counter.yaml'}," in message
-    assert f"+output_jsonl_fpath={folder / 'data' / 'example_rollouts.jsonl'}" in message
+    assert f"--config {folder / 'configs' / 'counter.yaml'} " in message
+    assert f"--output {folder / 'data' / 'example_rollouts.jsonl'}" in message
 
 
 def test_metrics_command_creates_them(folder):
@@ -86,7 +86,8 @@ def test_metrics_command_creates_them(folder):
 @pytest.mark.parametrize("name", ["example.jsonl", "example_rollouts.jsonl"])
 def test_exactly_five_lines_are_required(folder, name, count):
     jsonl.write_rows(folder / "data" / name, [{}] * count)
-    assert f"{name}: expected 5 lines, found {count}." in message_of(folder)
+    advice = " Move the others to a dataset of type train or validation." if count > 5 else ""
+    assert f"{name}: expected 5 lines, found {count}.{advice}" in message_of(folder)
 
 
 @pytest.mark.parametrize(

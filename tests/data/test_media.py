@@ -12,6 +12,7 @@ from nemo_gym.data import media
 from nemo_gym.data.media import check_embedded, with_empty_media, with_media, with_media_dir
 from nemo_gym.errors import DataError, InvalidTask
 from nemo_gym.schemas.row import MEDIA_DIR_KEY
+from tests.each_case import each_case
 
 PNG = b"\x89PNG\r\n\x1a\n and pixels"
 WAV = b"RIFF\x04\0\0\0WAVE"
@@ -87,6 +88,7 @@ def test_unusable_files_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch)
         "large.png": "'large.png' has 20 bytes, more than 19. Make it smaller.",
         "empty.jpg": "'empty.jpg' is empty.",
         "missing.png": f"file 'missing.png' not found in the dataset's folder {folder}.",
+        "loop.png": f"file 'loop.png' not found in the dataset's folder {folder}.",
         "folder.png": f"file 'folder.png' not found in the dataset's folder {folder}.",
         "notes.txt": "'notes.txt' has an unknown format. Use one of: .png, .jpg, .jpeg, .gif, .webp.",
         "../secret.png": f"'../secret.png' {outside}",
@@ -99,8 +101,8 @@ def test_unusable_files_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch)
                 convert(row)
             place = "responses_create_params.input[1].content[1].image_path: "
             assert str(error.value) == place + problem
-    for path in ("a\0.png", "n" * 300 + ".png", "\ud800.png", "loop.png"):
-        with pytest.raises(DataError, match=r"image_path: '.*' (cannot be read \(|is not in the dataset's folder)"):
+    for path in ("a\0.png", "n" * 300 + ".png", "\ud800.png"):
+        with pytest.raises(DataError, match=r"image_path: .*'.*' (cannot be read \(|(is not|not found) in the)"):
             with_media(with_media_dir(row_of(image(path)), folder))
     with pytest.raises(DataError, match=r"image_path must be the path of a file, but is a URL\. Use image_url\."):
         with_media(with_media_dir(row_of(image("https://localhost/a.png")), folder))
@@ -140,6 +142,46 @@ def test_parts_without_usable_data_are_rejected(folder: Path) -> None:
         with pytest.raises(DataError) as error:
             with_empty_media(with_media_dir(row_of(part), folder))
         assert str(error.value) == problem
+
+
+@each_case(
+    ("part", "advice"),
+    [
+        ({"type": "input_image", "image_url": "red.png"}, "For a file, use image_path."),
+        ({"type": "input_image", "image_url": "file:///srv/red.png", "file_id": "x"}, "For a file, use image_path."),
+        ({"type": "input_image", "image_url": ""}, "For a file, use image_path."),
+        ({"type": "input_image", "image_url": "//host/red.png"}, "For a file, use image_path."),
+        ({"type": "input_image", "image_url": "C:\\red.png"}, "For a file, use image_path."),
+        ({"type": "input_video", "video_url": "a.mp4"}, "Serve the file at an address, or embed it."),
+        ({"type": "input_video", "video_url": {"url": "a.mp4"}}, "Serve the file at an address, or embed it."),
+        ({"type": "input_file", "file_url": "a.pdf"}, "For a file, put its content into file_data."),
+    ],
+)
+def test_addresses_that_are_not_urls_are_rejected(part: dict[str, Any], advice: str) -> None:
+    key = next(key for key in part if key.endswith("_url"))
+    begins = f"{key} must begin with http:, https: or data:, found '"
+    with pytest.raises(DataError) as error:
+        with_empty_media(row_of(part))
+    assert str(error.value).startswith(f"responses_create_params.input[1].content[1].{begins}")
+    assert str(error.value).endswith(f"'. {advice}")
+    result = {"type": "function_call_output", "call_id": "1", "output": [part]}
+    with pytest.raises(InvalidTask) as refused:
+        check_embedded({"responses_create_params": {"input": [result]}}, "rows[3]")
+    assert str(refused.value).startswith(f"rows[3]: responses_create_params.input[0].output[0].{begins}")
+
+
+@each_case("url", ["https://host/red.png", "HTTP://host/red.png", "data:image/png;base64,AAAA"])
+def test_addresses_that_are_urls_are_accepted(url: str) -> None:
+    row = row_of({"type": "input_image", "image_url": url})
+    check_embedded(row, "rows[3]")
+    assert with_empty_media(row) is row
+
+
+def test_file_of_an_earlier_tool_result_becomes_data(folder: Path) -> None:
+    result = {"type": "function_call_output", "call_id": "1", "output": [image("images/a.PNG")]}
+    row = with_media_dir({"responses_create_params": {"input": [result]}}, folder)
+    (part,) = with_media(row)["responses_create_params"]["input"][0]["output"]
+    assert part["image_url"] == f"data:image/png;base64,{b64encode(PNG).decode()}"
 
 
 def test_rows_of_programs_must_not_name_files(folder: Path) -> None:

@@ -136,7 +136,7 @@ def test_unwritable_output_is_reported_in_one_line(tmp_path, capsys):
     for output, problem in {
         tmp_path / "folder.jsonl": "Is a directory",
         tmp_path / "file" / "rows.jsonl": "File exists",
-        Path("/proc/rows.jsonl"): "No such file or directory",
+        Path("/sys/rows.jsonl"): "Permission denied",
     }.items():
         with pytest.raises(SystemExit, match="1"):
             run_prepare(prepare, ["--count", "1", "--output", str(output)])

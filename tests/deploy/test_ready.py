@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 class Head(BaseHTTPRequestHandler):
     """A head server that is ready when it is asked for the second time."""

@@ -6,12 +6,15 @@ import json
 from collections import Counter
 
 import httpx
+import pytest
 
 from tests.cluster.hosts import PATIENCE_S, connected_hosts
 from tests.cluster.runs import until
 from tests.deploy.cases import containers_of, objects_of, of_kind, render
 from tests.deploy.emulated import EmulatedCluster, Pod
 from tests.deploy.policies import may_call
+
+pytestmark = pytest.mark.slow
 
 CONFIG = ("--config", "tests/deploy/configs/serving.yaml", "--input", "tests/deploy/rows.jsonl")
 AGENT = "short_answer_judge_simple_agent"

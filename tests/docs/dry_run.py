@@ -1,4 +1,4 @@
-"""Check what is not run: commands against their parsers, configs by `ng_validate`, imports of ours."""
+"""Check what is not run: commands against their parsers, configs by `ng env validate`, imports of ours."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from nemo_gym.cli.main import main
+from nemo_gym.config.reserved import TOP_LEVEL_KEYS
 from tests.docs.commands import commands_of
 from tests.docs.pages import Block, Page
 
 PROGRAMS = re.compile(r"(?:ng|gym|nemo_gym)(?:_\w+)?")
 FLAG = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
+KEY = re.compile(rf"--(?:[\w-]+\.|(?:{'|'.join(each.replace('_', '[-_]') for each in sorted(TOP_LEVEL_KEYS))})$)")
+"""Matches a flag for a key of the configuration, which no help lists."""
 OPERATORS = set("();<>|&")
 SELECTS = ("--config", "--benchmark", "--environment", "--resources-server", "--model-type", "--search-dir")
 
@@ -71,7 +74,7 @@ def wrong_words(words: list[str]) -> str:
         return f"{program} {' '.join(names[:2])}: {help_text.strip()}"
     known = {*FLAG.findall(help_text), "--no-serve", "-h", "--help"}
     flags = [word.partition("=")[0] for word in others if re.match(r"--?[a-z]", word)]
-    unknown = [flag for flag in flags if flag not in known]
+    unknown = [flag for flag in flags if flag not in known and not KEY.match(flag)]
     return f"{program} has no flag {', '.join(unknown)}" if unknown else ""
 
 
@@ -94,6 +97,8 @@ def config_words(words: list[str]) -> list[str]:
             chosen += [word, after]
         elif re.match(r"\+{0,2}(config_paths|[\w-]+\.[\w.-]+)=", word):
             chosen.append(word)
+        elif re.fullmatch(r"--[\w-]+\.[\w.-]+", word):
+            chosen += [word, after]
     names_a_config = any(word in SELECTS or "config_paths=" in word for word in chosen)
     return [*chosen, *POLICY] if names_a_config else []
 

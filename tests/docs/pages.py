@@ -82,7 +82,7 @@ def is_generated(path: Path) -> bool:
 
 
 def read_page(path: Path) -> Page:
-    """Parse a page. Raise `PageError` if it breaks a rule of docs/contribute/writing_pages.md."""
+    """Parse a page. Raise `PageError` if it breaks a rule of docs/contribute/set_up.md."""
     text = path.read_text("utf-8")
     front = FRONT_MATTER.match(text)
     page = Page(path, _needs(path, front.group(1) if front else ""))

@@ -7,7 +7,7 @@ import socket
 from contextlib import ExitStack
 
 HEAD_PORT = "11000"
-NAMED = re.compile(r"((?:127\.0\.0\.1|localhost):|port[=:] ?)(\d{4,5})\b")
+NAMED = re.compile(r"((?:127\.0\.0\.1|localhost):|port[=:] ?|\.port )(\d{4,5})\b")
 START = re.compile(r"\b(ng_run|ng env start)\b")
 
 

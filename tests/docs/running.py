@@ -34,14 +34,17 @@ PARSERS = {
     "toml": tomllib.loads,
     "yaml": lambda text: list(yaml.safe_load_all(text)),
 }
+COLD = ("docs/servers/collecting.md", "docs/tutorials/environments.md")
+"""Pages whose commands are processes of their own, because they print where a command is, or start it once more."""
 IN_A_CLONE = ("configs", "examples")
 """Folders that only a clone has. The others belong to the package, and are found from any folder."""
 
 
-def environment(workplace: Workplace, endpoint: str) -> dict[str, str]:
+def environment(page: Page, workplace: Workplace, endpoint: str) -> dict[str, str]:
     """Return the variables of a page's shell."""
     env = workplace.env | {"COLUMNS": "120", "PYTHONUNBUFFERED": "1", "PIP_NO_INDEX": "1", "UV_OFFLINE": "1"}
-    env["PATH"] = f"{SCRIPTS}:{env['PATH']}"
+    warm = "" if page.name in COLD else f"{workplace.warm.scripts}:"
+    env["PATH"] = f"{warm}{SCRIPTS}:{env['PATH']}"
     for name in SETTINGS_OF_CI:
         env.pop(name, None)
     env |= dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), OFFLINE)
@@ -54,7 +57,7 @@ class Run:
 
     def __init__(self, page: Page, workplace: Workplace, endpoint: str, timeout_s: float) -> None:
         self._page, self._folder, self._timeout_s = page, workplace.folder, timeout_s
-        self._env = environment(workplace, endpoint)
+        self._env = environment(page, workplace, endpoint)
         self._outputs = Path(mkdtemp(dir=workplace.env["XDG_RUNTIME_DIR"]))
         self._ports = Ports([block.text for block in page.blocks if not block.not_run])
         self._shell = Shell(self._folder, self._env, self._outputs)
@@ -168,12 +171,12 @@ def _end_servers(page: Page, workplace: Workplace) -> None:
 def _is_command_of_ours(process: psutil.Process) -> bool:
     # A process may end meanwhile.
     with suppress(psutil.Error):
-        return any(map(is_ours, process.cmdline()[:2]))
+        return any(map(is_ours, process.cmdline()[:3]))
     return False
 
 
 def _check(page: Page, block: Block, workplace: Workplace) -> None:
     for words in check_block(page, block):
-        validated = workplace.run("ng_validate", *words)
+        validated = workplace.run("ng", "env", "validate", *words)
         if validated.code:
-            raise page.error(block.line, f"ng_validate {' '.join(words)}:\n{validated.err}")
+            raise page.error(block.line, f"ng env validate {' '.join(words)}:\n{validated.err}")

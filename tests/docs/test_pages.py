@@ -11,6 +11,8 @@ from tests.conftest import Workplace
 from tests.docs.pages import COMMANDS, REPOSITORY, Block, all_pages, read_page
 from tests.docs.running import run_page
 
+pytestmark = pytest.mark.slow
+
 
 def is_run(block: Block) -> bool:
     return block.language in (*COMMANDS, "python") and not block.not_run

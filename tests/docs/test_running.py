@@ -13,6 +13,8 @@ from tests.conftest import Workplace
 from tests.docs.pages import PageError, read_page
 from tests.docs.running import run_page
 
+pytestmark = pytest.mark.slow
+
 RunText = Callable[..., None]
 WRONG_OUTPUT = """
 Text.
@@ -147,7 +149,7 @@ def test_unrun_command_is_checked_by_its_parser(run_text: RunText) -> None:
     fails(
         run_text,
         block.format("ng eval run --benchmark gsm9k"),
-        "(?s)ng_validate --benchmark gsm9k.*Did you mean 'gsm8k'",
+        "(?s)ng env validate --benchmark gsm9k.*Did you mean 'gsm8k'",
     )
 
 

@@ -12,6 +12,8 @@ from nemo_gym import config
 from nemo_gym.rollout_observability import AgentObservationBundle, TrajectoryRecord
 from tests.rows import rows_of
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).parents[2]
 CONFIG = REPOSITORY / "configs" / "all_examples.yaml"
 SAMPLE_MODEL = REPOSITORY / "responses_api_models" / "sample_model" / "configs" / "sample_model.yaml"

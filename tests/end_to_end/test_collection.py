@@ -14,7 +14,10 @@ import pytest
 import yaml
 
 from tests.conftest import PATIENCE_S
+from tests.each_case import each_case
 from tests.rows import rows_of
+
+pytestmark = pytest.mark.slow
 
 ENVIRONMENT = "resources_servers/example_multi_step/configs/example_multi_step.yaml"
 CONFIG = f"+config_paths=[{ENVIRONMENT},responses_api_models/sample_model/configs/sample_model.yaml]"
@@ -47,6 +50,39 @@ def collected(workplace, output, *words, seed=0):
 def first(shared_workplace):
     """Eight repeats of the five examples."""
     return collected(shared_workplace, "results/first.jsonl", "+num_repeats=8")
+
+
+@each_case("words", [["--num-repeats", "99999999999"], ["--num-repeats", "2000001"], []])
+def test_huge_plan_is_refused_before_anything_is_written(workplace, words):
+    (workplace.folder / "many.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "many": {"resources_servers": {"example_multi_step": {"entrypoint": "app.py"}}},
+                "many_agent": {
+                    "responses_api_agents": {
+                        "simple_agent": {
+                            "entrypoint": "app.py",
+                            "resources_server": {"type": "resources_servers", "name": "many"},
+                            "model_server": {"type": "responses_api_models", "name": "policy_model"},
+                            "datasets": [
+                                {"name": "x", "type": "example", "jsonl_fpath": "rows.jsonl", "num_repeats": 4000000}
+                            ],
+                        }
+                    }
+                },
+            }
+        )
+    )
+    workplace.write("rows.jsonl", "".join(f'{{"responses_create_params":{{"input":"{n}"}}}}\n' for n in range(5)))
+    finished = workplace.run(
+        "ng_e2e_collect_rollouts", "--config", "many.yaml", "--model-type", "sample_model", "--split", "example",
+        "--output", "results/x.jsonl", *words,
+    )  # fmt: skip
+    rollouts = f"{5 * int(words[1] if words else 4000000):,}"
+    plan, error = finished.err.splitlines()
+    assert (finished.code, plan) == (1, f"plan: {rollouts} rollouts of 5 rows, in results/x_materialized_inputs.jsonl")
+    assert error.startswith(f"Error: the plan has {rollouts} rollouts. Add --yes")
+    assert not [path for path in workplace.folder.rglob("x*") if path.is_file() and path.suffix != ".lock"]
 
 
 def test_run_files_are_written_next_to_the_output(first, shared_workplace):
@@ -100,6 +136,22 @@ def test_summary_reports_outcomes_and_files(first):
     ]
 
 
+def test_plan_is_printed_before_the_collection(first, shared_workplace):
+    finished, _ = first
+    lines = [line for line in finished.err.splitlines() if not line.startswith("port ")]
+    assert lines[0].startswith("3 servers ready; ")
+    assert lines[1] == "plan: 5 tasks × 8 repeats = 40 rollouts, at most 40 at once, into results/first.jsonl"
+    for words, plan in (
+        (["--concurrency=2"], "5 rollouts of 5 tasks, at most 2 at once"),
+        (["--resume", "--concurrency=auto", "++num_repeats={_default: 3}"],
+         "5 tasks × 3 repeats = 15 rollouts, 5 of them done earlier, with adaptive concurrency"),
+        (["--resume", "++num_repeats={_default: 3}"], None),
+    ):  # fmt: skip
+        finished, _ = collected(shared_workplace, "results/planned.jsonl", *words)
+        plans = [line for line in finished.err.splitlines() if line.startswith("plan: ")]
+        assert plans == ([f"plan: {plan}, into results/planned.jsonl"] if plan else [])
+
+
 def test_progress_without_terminal_is_a_line_per_tenth(first):
     finished, _ = first
     lines = [line for line in finished.err.splitlines() if " rollouts (" in line]
@@ -143,8 +195,8 @@ def test_earlier_output_is_not_overwritten_by_accident(first, shared_workplace):
     refused = shared_workplace.run("ng_e2e_collect_rollouts", *words, "+head_server.port=0")
     assert refused.code == 1
     assert refused.err == (
-        "Error: results/first.jsonl contains rollouts of an earlier run. Add --resume (+resume_from_cache=true) to "
-        "continue it, --overwrite (+overwrite=true) to replace it, or choose another output.\n"
+        "Error: results/first.jsonl contains rollouts of an earlier run. Add --resume to "
+        "continue it, --overwrite to replace it, or choose another output.\n"
     )
     resumed = shared_workplace.run("ng_e2e_collect_rollouts", *words, "+head_server.port=0", "--resume")
     assert resumed.code == 0
@@ -202,7 +254,8 @@ def test_server_other_than_a_head_server_is_reported(workplace, answer):
 
 @pytest.mark.slow
 def test_unresolved_unused_value_does_not_prevent_collection(workplace):
-    servers = workplace.start_servers(CONFIG, "+unused=${oc.env:NOWHERE_SET}")
+    workplace.write("unused.yaml", "unused: ${oc.env:NOWHERE_SET}\n")
+    servers = workplace.start_servers(CONFIG.replace("]", ",unused.yaml]"))
     finished = workplace.run(
         "ng_collect_rollouts",
         f"--input={EXAMPLES}",
@@ -235,7 +288,7 @@ def test_require_complete_fails_an_incomplete_run(workplace):
     assert finished.code == 1
     assert re.fullmatch(
         r"Error: require_complete: \d+ of 1000 rollouts were not scored\. Resume out\.jsonl with "
-        r"\+resume_from_cache=true\.",
+        r"--resume\.",
         finished.err.splitlines()[-1],
     )
     assert workplace.run(*words, "--resume", "+num_samples_in_parallel=64").code == 0
@@ -246,8 +299,8 @@ def test_all_setting_problems_are_reported_at_once(workplace):
     assert finished.code == 2
     *_, error = finished.err.splitlines()
     assert error == (
-        "Error: output_jsonl_fpath is missing (is 'outptu_jsonl_fpath' a misspelling of it?): add --output … or "
-        "+output_jsonl_fpath=…; split: it must be 'train', 'validation', 'benchmark' or 'example', but is "
+        "Error: output_jsonl_fpath is missing (is 'outptu_jsonl_fpath' a misspelling of it?): add --output …; "
+        "split: it must be 'train', 'validation', 'benchmark' or 'example', but is "
         "'exampel'. Did you mean 'example'? --help lists all settings."
     )
 
@@ -273,7 +326,7 @@ def test_interrupted_run_stops_servers_and_can_resume(workplace, number):
     finished = command.end(number)
     assert finished.code == 130
     assert "Traceback" not in finished.err
-    assert "Resume out.jsonl with +resume_from_cache=true" in finished.err
+    assert "Resume out.jsonl with --resume" in finished.err
     assert workplace.left_over() == []
     kept = len(rows_of(workplace.folder / "out.jsonl"))
     assert 10 <= kept < 100
@@ -303,7 +356,7 @@ def test_second_ctrl_c_ends_a_run_like_one(workplace, gap_s):
     finished = command.end()
     assert finished.code == 130
     assert "Traceback" not in finished.err
-    assert "Resume out.jsonl with +resume_from_cache=true" in finished.err
+    assert "Resume out.jsonl with --resume" in finished.err
     assert workplace.left_over() == []
 
 
@@ -332,7 +385,7 @@ def test_server_death_without_restart_stops_the_run(workplace):
     assert finished.code == 1
     assert "was ended by SIGKILL" in finished.err
     assert "200 planned = " in finished.err
-    assert "Resume out.jsonl with +resume_from_cache=true" in finished.err
+    assert "Resume out.jsonl with --resume" in finished.err
     assert "Traceback" not in finished.err
     # The two running rollouts may have failed. All others remain for the next run.
     assert len(rows_of(workplace.folder / "out_failures.jsonl")) <= 2
@@ -362,3 +415,74 @@ SLOW_CONFIG = {
         }
     },
 }
+
+
+WORDLESS = """
+from nemo_gym import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
+
+
+class VerifyRequest(BaseVerifyRequest):
+    shown: str | None
+
+
+class Wordless(SimpleResourcesServer):
+    async def verify(self, body: VerifyRequest) -> BaseVerifyResponse:
+        return BaseVerifyResponse.grade(body, reward=0.0, extracted_answer=body.shown)
+"""
+
+
+@pytest.mark.parametrize(("shown", "is_warned"), [([None, ""], True), ([None, "B"], False)])
+def test_run_without_any_answer_says_so(workplace, shown, is_warned):
+    config = workplace.environment("wordless", WORDLESS)
+    agent = (
+        "wordless_agent:\n  responses_api_agents:\n    simple_agent:\n      entrypoint: app.py\n"
+        "      resources_server: {type: resources_servers, name: wordless}\n"
+        "      model_server: {type: responses_api_models, name: policy_model}\n"
+        "      datasets: [{name: example, type: example, jsonl_fpath: rows.jsonl}]\n"
+    )
+    workplace.write("agent.yaml", agent)
+    rows = [
+        {"responses_create_params": {"input": "hello"}, "agent_ref": {"name": "wordless_agent"}, "shown": each}
+        for each in shown
+    ]
+    workplace.write("rows.jsonl", "".join(f"{orjson.dumps(row).decode()}\n" for row in rows))
+    finished = workplace.run(
+        "ng_e2e_collect_rollouts",
+        config.replace("]", ",agent.yaml,responses_api_models/sample_model/configs/sample_model.yaml]"),
+        "+split=example",
+        "+output_jsonl_fpath=out.jsonl",
+        "+head_server.port=0",
+    )
+    assert finished.code == 0, finished.err
+    warning = "warning: no answer was recognised in 2 of 2 rollouts, so their rewards measure nothing."
+    assert (warning in finished.err) is is_warned
+
+
+CHOICE = CONFIG.replace("example_multi_step", "mcqa")
+QUESTION = {
+    "responses_create_params": {"input": "Which letter comes first?"},
+    "options": [{"A": "a"}, {"B": "b"}],
+    "expected_answer": "A",
+}
+
+
+def test_one_command_collects_a_users_own_rows(workplace):
+    rows = [{**QUESTION, "number": number} for number in range(3)]
+    workplace.write("rows.jsonl", "".join(f"{orjson.dumps(row).decode()}\n" for row in rows))
+    words = (CHOICE, "+head_server.port=0", "--output", "out.jsonl", "--input", "rows.jsonl")
+    finished = workplace.run("ng", "eval", "run", *words, "--num-repeats", "2")
+    assert finished.code == 0, finished.err
+    rows = rows_of(workplace.folder / "out.jsonl")
+    assert sorted((row["_ng_task_index"], row["_ng_rollout_index"]) for row in rows) == [
+        (task, repeat) for task in range(3) for repeat in range(2)
+    ]
+    both = workplace.run("ng", "eval", "run", *words, "--split", "example", "--overwrite")
+    assert (both.code, "Use only one" in both.err) == (2, True)
+    missing = workplace.run("ng", "eval", "run", *words[:-1], "nowhere.jsonl", "--overwrite")
+    assert (missing.code, "nowhere.jsonl" in missing.err) == (1, True)
+
+
+def test_only_split_with_rows_needs_no_flag(workplace):
+    finished = workplace.run("ng_e2e_collect_rollouts", CONFIG, "+output_jsonl_fpath=out.jsonl", "+head_server.port=0")
+    assert finished.code == 0, finished.err
+    assert len(rows_of(workplace.folder / "out.jsonl")) == 5

@@ -7,6 +7,8 @@ import pytest
 
 from tests.rows import rows_of
 
+pytestmark = pytest.mark.slow
+
 APP = """
 from nemo_gym import BaseVerifyRequest, SimpleResourcesServer, tool
 

@@ -14,6 +14,8 @@ from nemo_gym.training import TrainingClient
 from tests.end_to_end.killing import kill
 from tests.rows import line_count, rows_of
 
+pytestmark = pytest.mark.slow
+
 RANKING_SERVER = """
 import asyncio
 from collections.abc import Sequence

@@ -10,11 +10,11 @@ import httpx
 import psutil
 import pytest
 
-from nemo_gym.training import trajectory_of
+from nemo_gym.training import sequences_of, trajectory_of
 from tests.rows import rows_of
 from tests.waiting import until
 
-pytestmark = pytest.mark.needs_bubblewrap
+pytestmark = [pytest.mark.needs_bubblewrap, pytest.mark.slow]
 
 HERE = Path(__file__).parent / "harness"
 MODEL = "responses_api_models/vllm_model/configs/vllm_model_for_training.yaml"
@@ -76,6 +76,32 @@ def test_rollouts_of_a_program_can_be_trained(shared_workplace, policy):
             token for token, is_sampled in zip(trajectory.completion_ids, trajectory.mask, strict=True) if is_sampled
         ]
         assert sampled == [token for turn in trajectory.turns for token in turn.sampled_ids]
+
+
+def test_text_loop_keeps_its_answers_and_observations(shared_workplace, policy):
+    folder = shared_workplace.folder / "text_tokens"
+    run = servers(
+        shared_workplace,
+        policy,
+        f"+token_id_capture={{enabled: true, dir: {folder}}}",
+        f"++{BLOCK}.token_id_capture=true",
+        f"++{BLOCK}.command=[python3,text_loop.py,task.md]",
+        f"++{BLOCK}.files={{text_loop.py: {HERE / 'text_loop.py'}}}",
+    )
+    finished = collecting(shared_workplace, run, "text").wait()
+    run.end()
+    assert finished.code == 0, finished.err
+    rows = rows_of(shared_workplace.folder / "text.jsonl")
+    assert len(rows) == 4
+    for row in rows:
+        action, observation, answer = row["response"]["output"]
+        assert (observation["role"], observation["claimed_by_program"]) == ("user", "user")
+        assert action["content"][0]["text"] == "ACTION Porto"
+        assert answer["content"][0]["text"] == observation["content"]
+        # The answer is right, but the reward also needs a function call.
+        assert row["final_response_mentions_weather"]
+        assert (row["program"]["side_calls"], row["program"]["claimed_observations"]) == (1, 1)
+        assert sorted(len(each.turns) for each in sequences_of(row)) == [1, 2]
 
 
 def sleepers():

@@ -8,6 +8,8 @@ import threading
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 COUNTER = "resources_servers/example_session_state_mgmt/configs/example_session_state_mgmt.yaml"
 PRICES = "models: {default: {input: 1000000, output: 2000000}}"
 
@@ -37,9 +39,12 @@ class Faulty(http.server.BaseHTTPRequestHandler):
             }
         message = {"role": "assistant", "content": "OK"}
         names = [tool["function"]["name"] for tool in asked.get("tools", ())]
-        if "report_number" in names and self.fault != "tools":
+        if "report_number" in names and "tools" not in self.fault:
             arguments = "{7" if self.fault == "arguments" else '{"number": 7}'
             function = {"name": "report_number", "arguments": arguments}
+            message["tool_calls"] = [{"id": "call-1", "type": "function", "function": function}]
+        if "increment_counter" in names and self.fault == "own tools" and asked["messages"][-1]["role"] != "tool":
+            function = {"name": "increment_counter", "arguments": '{"count": 1}'}
             message["tool_calls"] = [{"id": "call-1", "type": "function", "function": function}]
         usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
@@ -117,6 +122,12 @@ def test_fault_is_reported_before_the_whole_run(check, fault, messages):
         assert message in " ".join(finished.out.split())
     assert "checks failed" in finished.err
     assert "Traceback" not in finished.err
+
+
+def test_calls_of_the_environments_own_tools_count(check):
+    finished = check("own tools")
+    assert finished.code == 0, finished.out
+    assert "called increment_counter (2 times) in its rollouts" in " ".join(finished.out.split())
 
 
 def test_missing_price_is_reported(check, shared_workplace):

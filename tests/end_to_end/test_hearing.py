@@ -11,6 +11,8 @@ from nemo_gym.jsonl import read_rows
 from resources_servers.audio_digits.prepare import prepare
 from tests.end_to_end.behind_endpoint import collect_behind
 
+pytestmark = pytest.mark.slow
+
 LISTENER = Path(__file__).parents[2] / "resources_servers" / "audio_digits" / "tests" / "listener.py"
 ENVIRONMENT = "resources_servers/audio_digits/configs/audio_digits.yaml"
 AGENT = {"agent_ref": {"type": "responses_api_agents", "name": "audio_digits_simple_agent"}}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 
-pytestmark = pytest.mark.needs_bubblewrap
+pytestmark = [pytest.mark.needs_bubblewrap, pytest.mark.slow]
 
 REPOSITORY = Path(__file__).parents[2]
 TRIAL_S = 5.0

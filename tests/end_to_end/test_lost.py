@@ -150,5 +150,5 @@ def test_collection_ends_when_restarts_are_not_allowed(workplace, words, get_jso
     assert finished.code == 1
     process = "policy_model"
     assert f"Error: server '{process}' was ended by SIGKILL, so the others are stopped too." in finished.err
-    assert "Resume out.jsonl with +resume_from_cache=true" in finished.err
+    assert "Resume out.jsonl with --resume" in finished.err
     assert workplace.left_over() == []

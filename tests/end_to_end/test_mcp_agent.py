@@ -6,6 +6,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).parents[2]
 WEATHER = REPOSITORY / "resources_servers" / "example_mcp_weather"
 CONFIG = WEATHER / "configs" / "example_mcp_weather.yaml"

@@ -17,6 +17,8 @@ from nemo_gym.http.reply_cache import Counts, ReplyCache, counts_of
 from nemo_gym.training import TrainingClient
 from tests.rows import rows_of
 
+pytestmark = pytest.mark.slow
+
 COUNTER = "resources_servers/example_session_state_mgmt/configs/example_session_state_mgmt.yaml"
 CALL_NAME = "get_counter_value"
 

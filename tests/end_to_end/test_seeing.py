@@ -11,6 +11,8 @@ from nemo_gym.jsonl import read_rows
 from resources_servers.visual_reasoning.prepare import KINDS, prepare
 from tests.end_to_end.behind_endpoint import collect_behind
 
+pytestmark = pytest.mark.slow
+
 WATCHER = Path(__file__).parents[2] / "resources_servers" / "visual_reasoning" / "tests" / "watcher.py"
 ENVIRONMENT = "resources_servers/visual_reasoning/configs/visual_reasoning.yaml"
 AGENT = {"agent_ref": {"type": "responses_api_agents", "name": "visual_reasoning_simple_agent"}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import orjson
+import pytest
 
 from nemo_gym.jsonl import read_rows
 from nemo_gym.schemas.items import EasyInputMessage
@@ -20,6 +21,8 @@ from resources_servers.proactive_asking.app import ProactiveAskingServer
 from responses_api_agents.simple_agent.app import SimpleAgent
 from responses_api_agents.user_simulation_agent.app import UserSimulationAgent
 from responses_api_models.sample_model.app import SampleModel
+
+pytestmark = pytest.mark.slow
 
 REPOSITORY = Path(__file__).parents[2]
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"

@@ -38,6 +38,33 @@ def test_choice_uses_all_answers_or_a_column(table: Path) -> None:
     assert row["options"] == ["green", "red", "blue"]
 
 
+def test_answers_may_be_letters_or_indices(table: Path) -> None:
+    cases = [("letter", ["C", "(b)", "a."]), ("index", ["2", "1", "0.0"])]
+    for form, answers in cases:
+        table.write_text("q,a,o\n" + "".join(f"{n},{answer},red|green|0\n" for n, answer in enumerate(answers)))
+        rows = questions_of(table, Columns("q", "a", options="o", answer_is=form), "choice").rows
+        assert [row["expected_answer"] for row in rows] == ["0", "green", "red"]
+
+
+def test_answer_without_its_option_is_reported(table: Path) -> None:
+    for form, answer in (("letter", "D"), ("letter", "green"), ("index", "3"), ("index", "-1"), ("index", "green")):
+        table.write_text(f"q,a,o\nx,{answer},red|green|0\n")
+        with pytest.raises(
+            DataError, match=f"row 2, column 'a': '{answer}' is not the {form} of one of the 3 options"
+        ):
+            questions_of(table, Columns("q", "a", options="o", answer_is=form), "choice")
+    with pytest.raises(DataError, match="answers as letter need a column with the options"):
+        questions_of(table, Columns("q", "a", answer_is="letter"), "choice")
+
+
+def test_comments_above_the_header_are_skipped(table: Path) -> None:
+    table.write_text('# From "our" help desk, May 2026\n#\n\n# q;a;b;c\nq,a\nWhich?,red\n# 1?,blue\n')
+    rows = questions_of(table, COLUMNS, "exact").rows
+    assert [(row["question"], row["metadata"]["row"]) for row in rows] == [("Which?", 6), ("# 1?", 7)]
+    table.write_text("#id,q,a\n1,Which?,red\n")
+    assert questions_of(table, COLUMNS, "exact").rows[0]["metadata"] == {"row": 2, "#id": "1"}
+
+
 def test_judged_rows_name_no_grader(table: Path) -> None:
     assert all("grader" not in questions_of(table, COLUMNS, grader).rows[0] for grader in ("judge", "rubric"))
     assert "expected_answer" not in questions_of(table, Columns("q"), "rubric").rows[0]

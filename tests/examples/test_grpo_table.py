@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).parents[2] / "examples/grpo_table.py"
 NAMES = ["example_session_state_mgmt", "mcqa", "grl_sokoban"]
 STEP = re.compile(r"^ *(\d+) +━* +(\d\.\d\d) +(.*) \d+\.\d s$", re.MULTILINE)

@@ -10,6 +10,8 @@ import pytest
 
 from nemo_gym.export import flat_metrics
 
+pytestmark = pytest.mark.slow
+
 AGENT = "example_multi_step_simple_agent"
 CONFIG = (
     "+config_paths=[resources_servers/example_multi_step/configs/example_multi_step.yaml,"

@@ -13,6 +13,8 @@ from nemo_gym.schemas.rollout import TIME_LEFT_HEADER
 from tests.each_case import each_case
 from tests.faults.conftest import SLACK_S
 
+pytestmark = pytest.mark.slow
+
 TIMEOUT_S = 15.0
 SOUND = 25
 TIERS_WITH_A_DEADLINE = ("collector", "agent", "model", "environment")

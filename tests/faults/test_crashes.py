@@ -14,6 +14,8 @@ import yaml
 
 from nemo_gym.jsonl import read_rows, write_rows
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 SCRIPTED = HERE.parent / "endpoint" / "scripted.py"
 AGENT = {

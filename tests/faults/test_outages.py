@@ -13,6 +13,8 @@ import pytest
 from nemo_gym.schemas.rollout import TIME_LEFT_HEADER
 from tests.faults.conftest import SLACK_S, metric
 
+pytestmark = pytest.mark.slow
+
 UNTIL_CALLED = -1.0
 """Instead of a time: the model server tries to connect three times within a second or two, so there is no time for a
 pause."""

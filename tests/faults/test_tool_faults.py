@@ -8,6 +8,8 @@ import pytest
 
 from tests.faults.conftest import SLACK_S
 
+pytestmark = pytest.mark.slow
+
 AGENTS = {
     "failing": {"type": "responses_api_agents", "name": "agent"},
     "lenient": {"type": "responses_api_agents", "name": "lenient_agent"},

@@ -20,6 +20,8 @@ from tests.frameworks.engine import (
     script,
 )
 
+pytestmark = pytest.mark.slow
+
 SAMPLING = {"model": MODEL, "temperature": TEMPERATURE, "top_p": TOP_P}
 TOKENS = {"logprobs": True, "top_logprobs": 0, "return_tokens_as_token_ids": True, "return_token_ids": True}
 ASKED = {"role": "user", "content": script("Hello there.", 'add({"count": 2})', "Done.")}

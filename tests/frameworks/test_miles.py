@@ -14,6 +14,8 @@ from nemo_gym.rollout_collection import RolloutCollectionHelper
 from nemo_gym.training import trajectory_of
 from tests.gateway import Call, Gateway, running_gateway
 
+pytestmark = pytest.mark.slow
+
 CONFIGS = (
     "resources_servers/example_session_state_mgmt/configs/example_session_state_mgmt.yaml",
     "responses_api_models/vllm_model/configs/vllm_model_for_training.yaml",

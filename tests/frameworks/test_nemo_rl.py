@@ -17,6 +17,8 @@ from nemo_gym.server_utils import BaseServerConfig
 from tests.frameworks.counting import AGENT, CONFIGS, SAMPLING, add, counting_row
 from tests.frameworks.engine import MAX_MODEL_LEN, MODEL, OLDER_MODEL, PROGRAM, TEMPERATURE, decode, log_prob
 
+pytestmark = pytest.mark.slow
+
 ACTOR = Path(__file__).with_name("nemo_rl_actor.py")
 REPOSITORY = ACTOR.parents[2]
 PAGE = REPOSITORY / "docs" / "training" / "nemo_rl.md"

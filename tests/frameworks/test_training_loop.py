@@ -12,6 +12,8 @@ import pytest
 from nemo_gym.global_config import find_open_port
 from tests.conftest import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 ENVIRONMENT = """
 from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
 

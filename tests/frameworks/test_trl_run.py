@@ -6,10 +6,13 @@ import asyncio
 
 import aiohttp
 import httpx
+import pytest
 import yaml
 
 from tests.frameworks.counting import AGENT, SAMPLING, add, counting_row
 from tests.frameworks.engine import decode
+
+pytestmark = pytest.mark.slow
 
 TIMEOUT_S = 150.0
 

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[2] / "resources_servers" / "reasoning_gym"
 SCRIPT = FOLDER / "scripts" / "create_dataset.py"
 CONFIG = "resources_servers/reasoning_gym/configs/resources_only.yaml"
-PAGE = Path(__file__).parents[2] / "docs" / "training" / "unsloth.md"
+PAGE = Path(__file__).parents[2] / "docs" / "training" / "trl.md"
 TIMEOUT_S = 150.0
 
 

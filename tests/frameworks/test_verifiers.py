@@ -16,6 +16,8 @@ from nemo_gym.testing import call, reply
 from tests.frameworks.counting import SAMPLING, add
 from tests.frameworks.engine import MODEL, decode, log_prob, script
 
+pytestmark = pytest.mark.slow
+
 SERVER = Path(__file__).with_name("verifiers_server.py")
 REPOSITORY = SERVER.parents[2]
 PATIENCE_S = 100.0

@@ -1,22 +1,75 @@
-"""verl: agent loops on the event loop of a thread find the run through its head server and post samples to `/run`."""
+"""verl: the page's agent loop posts samples to `/run`, and verl's own workers and trainers take what it returns."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.frameworks.counting import SAMPLING, add, counting_row
-from tests.frameworks.engine import decode
+from tests.frameworks.counting import CONFIGS, SAMPLING, add, counting_row
+from tests.frameworks.engine import MAX_MODEL_LEN, MODEL, decode
 
-PAGE = Path(__file__).parents[2] / "docs" / "training" / "verl.md"
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+REPOSITORY = Path(__file__).parents[2]
+PAGE = REPOSITORY / "docs" / "training" / "verl.md"
+TRAINER = Path(__file__).with_name("verl_trainer.py")
 SAMPLING_PARAMS = {**SAMPLING, "top_k": -1, "repetition_penalty": 1.0, "logprobs": True}
-PROMPT_LENGTH, RESPONSE_LENGTH = 2000, 400
 TIMEOUT_S = 100.0
+LIMIT_S = 1700.0
+"""Its processes import torch and verl in two minutes of CPU, which other tests can stretch."""
+# Importing them would take a quarter of a minute.
+HAS_VERL = """
+from importlib.util import find_spec
+raise SystemExit(not all(map(find_spec, ("nemo_gym", "ray", "torch", "transfer_queue", "verl"))))
+"""
+FORGETFUL_AGENT = """
+from nemo_gym import ConversingAgent, NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
+
+
+class ForgetfulAgent(ConversingAgent):
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        raise NotImplementedError
+
+    async def converse(self, request, body, row, session):
+        conversation = await self.begin(row["responses_create_params"], session)
+        await self.answer(conversation)
+        before, conversation.response["output"] = conversation.said, []
+        conversation.hear("Again.")
+        await self.answer(conversation)
+        conversation.response["output"] = [*before, *conversation.said]
+        return conversation
+"""
+FORGETFUL_CONFIG = f"""
+forgetful:
+  responses_api_agents:
+    forgetful_agent:
+      entrypoint: app.py
+      resources_server: {{type: resources_servers, name: {CONFIGS[0].split("/")[1]}}}
+      model_server: {{type: responses_api_models, name: policy_model}}
+"""
+
+
+@pytest.fixture(scope="module")
+def run(shared_workplace):
+    """Yield the command that runs the counting environment without an endpoint, as the page starts it."""
+    shared_workplace.write("responses_api_agents/forgetful_agent/app.py", FORGETFUL_AGENT)
+    forgetful = shared_workplace.write("forgetful.yaml", FORGETFUL_CONFIG)
+    command = shared_workplace.start_servers(
+        f"+config_paths=[{','.join([*CONFIGS, str(forgetful)])}]", "+policy_base_url=http://127.0.0.1:9/v1",
+        "+policy_api_key=none", f"+policy_model_name={MODEL}", "+allow_policy_override=true",
+        "+model_endpoint_readiness_timeout_seconds=0",
+    )  # fmt: skip
+    yield command
+    command.end()
 
 
 @pytest.fixture
@@ -31,50 +84,119 @@ def in_thread():
     loop.close()
 
 
+def block_of_page(name):
+    return re.search(rf"```\w+ file={re.escape(name)}\n(.*?)```", PAGE.read_text(), re.DOTALL).group(1)
+
+
 def documented_rollouts(head):
     """Return the object that the documentation defines, connected to a run."""
-    code = re.search(r"```python file=gym_rollouts.py\n(.*?)```", PAGE.read_text(), re.DOTALL).group(1)
     names: dict[str, type] = {}
-    exec(code, names)
+    exec(block_of_page("gym_rollouts.py"), names)
     address = urlsplit(head)
     return names["GymRollouts"](address.hostname, address.port)
 
 
-def padded(output):
-    """Return what verl stacks of a sample: prompts padded left, responses right, the reward at the last token."""
-    prompt, response, mask, log_probs = (
-        output[name] for name in ("prompt_ids", "response_ids", "response_mask", "response_logprobs")
-    )
-    assert 0 < len(prompt) <= PROMPT_LENGTH
-    assert 0 < len(response) == len(mask) == len(log_probs) <= RESPONSE_LENGTH
-    assert set(mask) <= {0, 1}
-    assert all(number == 0.0 for number, bit in zip(log_probs, mask, strict=True) if not bit)
-    free = RESPONSE_LENGTH - len(response)
-    return {
-        "prompts": [0] * (PROMPT_LENGTH - len(prompt)) + prompt,
-        "responses": response + [0] * free,
-        "response_mask": mask + [0] * free,
-        "rm_scores": [0.0] * (len(response) - 1) + [output["reward_score"]] + [0.0] * free,
-    }
-
-
 async def rollouts_of(gym, rows):
-    """Run the agent loops of a batch concurrently. verl would not catch the failures."""
+    """Run the agent loops of a batch concurrently."""
     return await asyncio.gather(*(gym.run(row, SAMPLING_PARAMS) for row in rows), return_exceptions=True)
 
 
-def test_agent_loops_in_a_thread_run_samples(run, in_thread):
+def ungraded_row():
+    row = counting_row("Done.")
+    del row["expected_count"]
+    return row
+
+
+def test_agent_loops_in_a_thread_run_samples(run, engine, in_thread):
     gym = documented_rollouts(run.head)
     samples = [counting_row(add(count), "Done.", goal=count if count < 4 else 0) for count in range(1, 5)]
-    ungraded = counting_row("Done.")
-    del ungraded["expected_count"]
-    *outputs, failure = in_thread(rollouts_of(gym, [*samples, ungraded]))
+    rows = [row | {"policy_base_url": f"{engine}/v1"} for row in [*samples, ungraded_row()]]
+    *outputs, failure = in_thread(rollouts_of(gym, rows))
     in_thread(gym.client.aclose())
     assert [output for output in outputs if isinstance(output, Exception)] == []
-    batch = [padded(output) for output in outputs]
-    assert [sum(each["rm_scores"]) for each in batch] == [1.0, 1.0, 1.0, 0.0]
-    for count, each in enumerate(batch, start=1):
-        trained = [token for token, bit in zip(each["responses"], each["response_mask"], strict=True) if bit]
+    assert [len(output) for output in outputs] == [1] * 4
+    assert [output["reward_score"] for (output,) in outputs] == [1.0, 1.0, 1.0, 0.0]
+    for count, (output,) in enumerate(outputs, start=1):
+        bits = zip(output["response_ids"], output["response_mask"], output["response_logprobs"], strict=True)
+        trained = [token for token, bit, _ in bits if bit]
         assert decode(trained) == f'<call>increment_counter {{"count": {count}}}</call>Done.'
-    assert [output["num_turns"] for output in outputs] == [2] * 4
+        assert output["num_turns"] == 2
     assert "expected_count" in str(failure)
+
+
+@pytest.fixture(scope="module")
+def verl_python():
+    """Return the first interpreter that has verl: this one, $NEMO_GYM_VERL_PYTHON or that of `make verl`."""
+    candidates = [sys.executable, os.environ.get("NEMO_GYM_VERL_PYTHON"), REPOSITORY / ".venv-verl/bin/python"]
+    for candidate in filter(None, candidates):
+        if Path(candidate).is_file():
+            tried = subprocess.run([candidate, "-c", HAS_VERL], capture_output=True, check=False)
+            if tried.returncode == 0:
+                return candidate
+    pytest.skip("no Python with verl: run `make verl`, or set NEMO_GYM_VERL_PYTHON")
+
+
+COUNTED = '<call>increment_counter {"count": 1}</call>Done.'
+ROWS = [
+    counting_row(add(1), "Done.", goal=1),
+    counting_row(add(1), "Done.", goal=9),
+    counting_row("X" * MAX_MODEL_LEN),
+]
+"""A success, a rollout without reward, and one whose first prompt fills the context."""
+
+
+@pytest.fixture(scope="module")
+def steps(verl_python, run, engine, shared_workplace):
+    """Return the results of a step of each of verl's trainers, with the modules of the page."""
+    folder = shared_workplace.folder / "trainer"
+    folder.mkdir()
+    for name in ("gym_rollouts.py", "gym_agent_loop.py"):
+        (folder / name).write_text(block_of_page(name))
+    port = f"\n  port: {urlsplit(run.head).port}\n"
+    (folder / "gym_agent_loop.yaml").write_text(block_of_page("gym_agent_loop.yaml").rstrip() + port)
+    forgetful = counting_row(add(1), "Done.", goal=2)
+    forgetful["agent_ref"] |= {"name": "forgetful"}
+    # Ray's worker processes find the modules by PYTHONPATH.
+    env = shared_workplace.env | {"PYTHONPATH": str(folder), "HF_HUB_OFFLINE": "1"}
+    finished = subprocess.run(
+        [verl_python, "-W", "ignore", TRAINER, urlsplit(engine).netloc], cwd=folder, env=env, capture_output=True,
+        input=json.dumps({"v1": [*ROWS, forgetful, ungraded_row()], "v0": ROWS}), text=True, timeout=LIMIT_S,
+        check=False,
+    )  # fmt: skip
+    assert finished.returncode == 0, f"{finished.stdout[-3000:]}\n{finished.stderr[-9000:]}"
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+def trained_text(sample):
+    pairs = zip(sample["responses"], sample["response_mask"], strict=True)
+    return decode([token for token, bit in pairs if bit])
+
+
+def test_v1_trains_on_the_samples_of_the_page(steps):
+    samples, tags, metrics = (steps["v1"][name] for name in ("samples", "tags", "metrics"))
+    one_each = [f"uid{at}_{session}_0" for at in range(3) for session in range(2)]
+    several = [f"uid3_{session}_{index}" for session in range(2) for index in range(2)]
+    # The rollouts of the ungraded row failed, which did not end the step.
+    assert sorted(samples) == [*one_each, *several]
+    assert {trained_text(samples[key]) for key in [*one_each[:4], *several]} == {COUNTED}
+    assert [sum(samples[key]["rm_scores"]) for key in sorted(samples)] == [1.0] * 2 + [0.0] * 4 + [1.0] * 4
+    for key in one_each[4:]:
+        assert samples[key]["responses"] == [2]
+        assert samples[key]["response_mask"] == [0]
+        assert samples[key]["advantages"] == [0.0]
+    # The weights of step 5 are version 4, so the samples are not stale.
+    assert {(tag["min_global_steps"], tag["max_global_steps"]) for tag in tags.values()} == {(4, 4)}
+    assert metrics["training/off_policy/trajectory_staleness/max"] == 0
+    assert metrics["training/off_policy/trajectory_spans/max"] == 1
+    assert metrics["critic/score/mean"] == pytest.approx(0.6)
+
+
+def test_v0_trains_on_the_samples_of_the_page(steps):
+    samples, metrics = steps["v0"]["samples"], steps["v0"]["metrics"]
+    assert [sum(samples[key]["rm_scores"]) for key in sorted(samples)] == [1.0] * 2 + [0.0] * 4
+    assert [trained_text(samples[key]) for key in sorted(samples)] == [COUNTED] * 4 + [""] * 2
+    assert metrics["critic/score/mean"] == pytest.approx(1 / 3)
+
+
+def test_servers_of_verl_are_released(steps):
+    assert steps["in_flight"] == 0

@@ -19,6 +19,8 @@ from nemo_gym.confinement.cgroups import PREFIX, ControlGroup
 from nemo_gym.grading.confined import ConfinedPython, Limits, Program
 from tests.conftest import PATIENCE_S
 
+pytestmark = pytest.mark.bare
+
 SYSTEM_PYTHON = "/usr/bin/python3"
 NOBODY = 65534
 

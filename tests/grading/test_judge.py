@@ -1,7 +1,6 @@
 """The judge: its prompts, the parsing of its answers, and its failures."""
 
 import asyncio
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +20,7 @@ from nemo_gym.errors import ConfigError, JudgeFailed
 from nemo_gym.grading import Judge, JudgeConfig, PromptFile, filled_with
 from nemo_gym.testing import FakeModel, make_server, on_a_port, reply, rollout
 from tests.each_case import each_case
+from tests.pace import cpu_time
 
 REF = {"type": "responses_api_models", "name": "judge_model"}
 PROMPT = "Question: {question} A: {expected} B: {answer} {{braces}}"
@@ -105,6 +105,18 @@ YES_NO, MARKED, WORDS = ["yes", "no"], [EQUAL, DIFFERENT], ["equal", "not equal"
         (MARKED, f"<verdict>{EQUAL}</verdict>", EQUAL),
         (MARKED, f"{EQUAL}\n\nConfidence: 5", EQUAL),
         (MARKED, f"<think>{DIFFERENT}</think>{EQUAL}", EQUAL),
+        (MARKED, "[[A = B]]", EQUAL),
+        (MARKED, "Verdict: [[ A != B ]].", DIFFERENT),
+        (MARKED, "[[A≠B]]", DIFFERENT),
+        (MARKED, r"\[\[A=B\]\]", EQUAL),
+        (MARKED, f"Das Urteil lautet {EQUAL}.", EQUAL),
+        (MARKED, f"Le verdict est {EQUAL}.", EQUAL),
+        (MARKED, f"Die Antworten unterscheiden sich nicht: {EQUAL}", EQUAL),
+        (MARKED, f"Они не совпадают, поэтому {DIFFERENT}", DIFFERENT),
+        (MARKED, f"Wait, the units. {DIFFERENT}", DIFFERENT),
+        (MARKED, f"{EQUAL}\nWait, that is wrong.\n{DIFFERENT}", DIFFERENT),
+        (MARKED, f"{DIFFERENT}\nThis is wrong because the units differ.", DIFFERENT),
+        (MARKED, f"{DIFFERENT}\nB says 5 km, which is wrong.", DIFFERENT),
         (MARKED, f"判定：{EQUAL}。", EQUAL),
         (MARKED, f"两者不同：{DIFFERENT}，因为单位不同。", DIFFERENT),
     ],
@@ -141,6 +153,26 @@ async def test_last_verdict_of_an_answer_is_found(prompt, labels, text, label):
         (MARKED, f"{EQUAL}\n{DIFFERENT}"),
         (MARKED, f"{EQUAL}\nOne could also choose {DIFFERENT} here."),
         (MARKED, f"<think>{EQUAL}"),
+        (MARKED, f"Ce n'est pas {EQUAL}."),
+        (MARKED, f"Je ne dirais pas : {EQUAL}"),
+        (MARKED, f"Das ist nicht {EQUAL}."),
+        (MARKED, f"Ich würde nicht sagen: {EQUAL}"),
+        (MARKED, f"Das Urteil ist keinesfalls {EQUAL}"),
+        (MARKED, f"Wenn man die Einheiten ignoriert, {EQUAL}."),
+        (MARKED, f"Это не {EQUAL}."),
+        (MARKED, f"No es {EQUAL}."),
+        (MARKED, f"Não é {EQUAL}."),
+        (MARKED, f"It is not, in my view, {EQUAL}."),
+        (MARKED, f"{EQUAL}\nWait, that is wrong."),
+        (MARKED, f"{EQUAL} – wait, that is wrong."),
+        (MARKED, f"**{EQUAL}**\n\n**Correction:** they are different."),
+        (MARKED, f"{EQUAL}\nActually, they differ."),
+        (MARKED, f"{EQUAL}\nMy verdict above is wrong."),
+        (MARKED, f"{EQUAL}\nNo, that is not right."),
+        (MARKED, f"{EQUAL}\nWarte, das ist falsch."),
+        (MARKED, f"{EQUAL}\nAttendez, c'est faux."),
+        (MARKED, f"{EQUAL}\nПодождите, это неверно."),
+        (MARKED, f"{EQUAL} est faux."),
     ],
 )
 async def test_answer_without_clear_verdict_is_a_failure(prompt, labels, text):
@@ -167,9 +199,9 @@ async def test_nonce_is_stable_and_depends_on_fields(tmp_path):
 @each_case("filling", ["\n", " ", "*", "\n*", "[[A=B]", "yes", "not ", "<a", ". "])
 async def test_long_judge_answers_are_parsed_quickly(prompt, filling):
     judge, _ = judge_of(prompt, f"no\nI think{filling * 100_000}of course")
-    started_at = time.process_time()
-    assert (await judge.ask(**FIELDS)).label == "no"
-    assert time.process_time() - started_at < 3
+    with cpu_time() as took:
+        assert (await judge.ask(**FIELDS)).label == "no"
+    assert took.seconds < 3
 
 
 @each_case(

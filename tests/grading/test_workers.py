@@ -16,6 +16,8 @@ import pytest
 from nemo_gym.grading import WorkerCrashed, WorkerFailed, WorkerNotStarted, WorkerPool, WorkersBusy, WorkerTimedOut
 from tests.conftest import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 JOBS = """
 import os, subprocess, sys, time
 

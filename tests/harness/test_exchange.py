@@ -102,6 +102,76 @@ def test_conversation_is_the_same_in_each_dialect(path, stream):
     assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.total_tokens) == (7, 2, 9)
 
 
+ASKED, CALLED, RESULT = 1, 2, 3
+"""Places in the histories below: after the task, after the model's call, and after the tool's result."""
+
+
+def with_notes(path, role, place, count):
+    """Return a request with this many messages of a role at a place, each in a different one of the API's forms."""
+    request, answer = DIALECTS[path]
+    key = "input" if path == RESPONSES else "messages"
+    history = [item for item in request[key] if item["role" if "role" in item else "type"] != "system"]
+    kind = "input_text" if path == RESPONSES else "text"
+    texts = [f"note {number}" for number in range(count)]
+    forms = [text if number % 2 == 0 else [{"type": kind, "text": text}] for number, text in enumerate(texts)]
+    notes = [{"role": role, "content": form} for form in forms]
+    return {**request, key: [*history[:place], *notes, *history[place:]]}, answer
+
+
+@each_case(
+    ("path", "role", "place", "count"),
+    [
+        (path, role, place, count)
+        for path, roles in {
+            CHAT: ("user", "system", "developer"),
+            MESSAGES: ("user", "system"),
+            RESPONSES: ("user", "system", "developer"),
+        }.items()
+        for role in roles
+        for place in (CALLED, RESULT)
+        for count in (1, 3)
+    ],
+)
+def test_later_messages_of_any_role_are_kept(path, role, place, count):
+    output = exchange(path, *with_notes(path, role, place, count)).response(None).output
+    kinds = ["function_call", "function_call_output", "message"]
+    assert [item.type for item in output] == [*kinds[: place - 1], *["message"] * count, *kinds[place - 1 :]]
+    notes = output[place - 1 : place - 1 + count]
+    texts = [note.content if isinstance(note.content, str) else note.content[0].text for note in notes]
+    assert [(note.role, text) for note, text in zip(notes, texts, strict=True)] == [
+        (role, f"note {number}") for number in range(count)
+    ]
+
+
+@each_case("blocks", [1, 2])
+def test_text_next_to_a_tool_result_is_kept(blocks):
+    request, answer = DIALECTS[MESSAGES]
+    *before, last = request["messages"]
+    said = [{"type": "text", "text": f"note {number}"} for number in range(blocks)]
+    both = {"role": "user", "content": [*last["content"], *said]}
+    output = exchange(MESSAGES, {**request, "messages": [*before, both]}, answer).response(None).output
+    assert [item.type for item in output] == ["function_call", "function_call_output", "message", "message"]
+    assert output[2].role == "user"
+
+
+@each_case(
+    "message",
+    [
+        {"role": "user", "content": "note"},
+        {"role": "user", "content": "note", "type": "message"},
+        {"role": "user", "content": [{"type": "input_text", "text": "note"}], "status": "completed"},
+        {"role": "developer", "content": [{"type": "input_text", "text": "note"}], "type": "message"},
+        {"role": "assistant", "content": "note"},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "note"}]},
+    ],
+)
+def test_messages_may_omit_their_type(message):
+    request = {**RESPONSES_REQUEST, "input": [*RESPONSES_REQUEST["input"], message]}
+    output = exchange(RESPONSES, request, RESPONSES_ANSWER).response(None).output
+    assert [item.type for item in output] == ["function_call", "function_call_output", "message", "message"]
+    assert output[2].role == message["role"]
+
+
 @each_case(
     ("path", "ending", "reason"),
     [

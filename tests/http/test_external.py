@@ -18,7 +18,8 @@ import pytest
 from nemo_gym.errors import EndpointError
 from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.endpoint import NeMoGymAsyncOpenAI
-from nemo_gym.http.external import as_written, external_session
+from nemo_gym.http.external import external_session
+from nemo_gym.http.model_replies import as_written
 from nemo_gym.http.reply import MAX_BODY_BYTES
 from nemo_gym.http.retries import pause_asked_for_s, seconds_of_retry_after
 from tests.each_case import each_case
@@ -78,7 +79,7 @@ async def test_case_of_the_key_header_does_not_matter(endpoint, seen):
     assert request["headers"]["authorization"] == f"Bearer {KEY}"
 
 
-@pytest.mark.parametrize("status", [429, 500, 502, 503, 504, 520, 529])
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 504, 529, 598])
 async def test_temporary_failure_is_retried(client, seen, status):
     answer = await client.create_chat_completion(model=f"flaky:{status}:2:passes", messages=HELLO)
     assert answer["choices"]

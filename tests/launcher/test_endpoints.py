@@ -18,6 +18,8 @@ import pytest
 from tests.conftest import PATIENCE_S
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 HEAD = "+head_server.port=0"
 MODEL = "+config_paths=[responses_api_models/openai_model/configs/openai_model.yaml]"
 
@@ -52,7 +54,7 @@ def silent_port():
 
 ADDRESS = "--model-url or +policy_base_url"
 REMEDY = (
-    f"Start it, correct its address ({ADDRESS}), or set +model_endpoint_readiness_timeout_seconds=SECONDS to wait "
+    f"Start it, correct its address ({ADDRESS}), or set --model_endpoint_readiness_timeout_seconds SECONDS to wait "
     "longer, 0 to continue without it."
 )
 

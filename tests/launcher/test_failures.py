@@ -8,6 +8,9 @@ import time
 import pytest
 
 from tests.conftest import PATIENCE_S
+from tests.each_case import each_case
+
+pytestmark = pytest.mark.slow
 
 HEAD = "+head_server.port=0"
 CLASS = """
@@ -27,6 +30,7 @@ class Broken(SimpleResourcesServer):
 """
 FAILS_WHEN_BUILT = CLASS + "\n    def model_post_init(self, context):\n        raise RuntimeError('no dice')\n"
 KILLED = " If memory ran out, which dmesg shows, use fewer replicas or workers, or load less data."
+FORGETS_BASE = "class Broken:\n    pass\n\n\nif __name__ == '__main__':\n    Broken.run_webserver()\n"
 FORGETS_VERIFY = "from nemo_gym import SimpleResourcesServer\n\n\nclass Broken(SimpleResourcesServer):\n    pass\n"
 
 
@@ -78,7 +82,7 @@ def test_missing_package_is_reported_with_advice(workplace, requirements):
     said = launched(workplace, "import os\nimport no_such_package\n").err
     app = workplace.folder / "resources_servers/broken/app.py"
     assert f"Error: {app}:2: No module named 'no_such_package'. Install the package that provides it, or" in said
-    assert ("+auto_install=true gives the folder its own environment" in said) is bool(requirements)
+    assert ("--auto-install gives the folder its own environment" in said) is bool(requirements)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +95,7 @@ def test_missing_package_is_reported_with_advice(workplace, requirements):
             "serve: if __name__ == '__main__': Other.run_webserver()",
         ),
         (FORGETS_VERIFY, "Broken must define verify."),
+        (FORGETS_BASE, "Broken must be derived from SimpleResourcesServer."),
     ],
 )
 def test_file_without_one_complete_server_is_reported(workplace, source, message):
@@ -98,6 +103,26 @@ def test_file_without_one_complete_server_is_reported(workplace, source, message
     finished = workplace.run("ng_validate", config)
     assert finished.code == 1
     assert finished.err == f"Error: {workplace.folder}/resources_servers/broken/app.py: {message}\n"
+
+
+@each_case(
+    ("method", "advice"),
+    [
+        ("async def look(place: str) -> str:", "look of Broken lacks self. Begin it with: def look(self, place)"),
+        ("def look() -> str:", "look of Broken lacks self. Begin it with: def look(self)"),
+        (
+            "async def close(body):",
+            "close of Broken lacks self. Begin it with: def close(self, body)",
+        ),
+    ],
+)
+def test_method_without_self_is_reported_with_its_line(workplace, method, advice):
+    config = workplace.environment("broken", f"{CLASS}\n    {method}\n        return ''\n", "difficulty: 1")
+    finished = workplace.run("ng_validate", config)
+    assert finished.code == 1
+    line = CLASS.count("\n") + 2
+    app = f"{workplace.folder}/resources_servers/broken/app.py"
+    assert finished.err == f"Error: {app}:{line}: the method {advice}\n"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +175,7 @@ def test_start_timeout_shows_the_servers_log(workplace):
     assert finished.code == 1
     process = "slow"
     assert finished.err == (
-        f"Error: servers are not ready after 5 s: {process}. +ready_timeout_s=… gives servers longer to start.\n"
+        f"Error: servers are not ready after 5 s: {process}. --ready-timeout-s … gives servers longer to start.\n"
         f"The last lines of {process}'s log:\n"
         "    loading\n"
     )

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 HEAD = "+head_server.port=0"
 SLOW_SERVER = """
 import asyncio, pathlib

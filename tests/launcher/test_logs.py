@@ -57,9 +57,10 @@ def test_servers_survive_a_failing_log_receiver(shouting_run, get_json, caplog):
     assert caplog.text.count("so it receives no more log lines") == 1
 
 
-def test_servers_survive_a_full_log_disk(shouting_run, get_json, caplog, tmp_path):
+def test_servers_survive_a_full_log_disk(shouting_run, get_json, caplog, tmp_path, full_disk):
     lengths = []
-    (tmp_path / "shouting.log").symlink_to("/dev/full")
+    (full_disk / "shouting.log").touch()
+    (tmp_path / "shouting.log").symlink_to(full_disk / "shouting.log")
     with launch(shouting_run, log_dir=tmp_path, on_line=lambda _, line: lengths.append(len(line))) as servers:
         assert shout_twice(servers, get_json) == [1, 1]
     assert lengths == [LONG_LINE, LONG_LINE]

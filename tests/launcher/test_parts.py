@@ -8,6 +8,8 @@ from nemo_gym.jsonl import write_rows
 from tests.conftest import PATIENCE_S
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 WORDS = ("--resources-server", "mcqa", "--model-type", "sample_model")
 AGENT = "mcqa_simple_agent"
 ROW = {

@@ -13,6 +13,8 @@ from nemo_gym.launcher import environments
 from nemo_gym.launcher.requirements import Requirements
 from tests.wheel import write_wheel
 
+pytestmark = pytest.mark.slow
+
 
 def read(folder: Path, text: str, **others: str) -> Requirements:
     (folder / "requirements.txt").write_text(text)

@@ -17,6 +17,8 @@ from nemo_gym.launcher.warm import WARM_MODULE
 from tests.conftest import PATIENCE_S, PROGRESS
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 COUNTED_SERVER = """
 import os, pathlib, sys, time
 from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
@@ -201,18 +203,35 @@ def test_ctrl_c_before_a_restart_stops_all(workplace):
     assert workplace.left_over() == []
 
 
-@pytest.mark.slow
-def test_end_of_the_fork_server_ends_the_run(workplace):
-    command = workplace.start_servers(workplace.environment(), workplace.environment("counted", COUNTED_SERVER))
+def warm_process_of(command):
     (warm,) = (
         process for process in psutil.Process(command.pid).children() if WARM_MODULE in " ".join(process.cmdline())
     )
-    warm.kill()
+    return warm
+
+
+def test_dead_fork_server_is_replaced_with_its_servers(workplace, get_json):
+    command = workplace.start_servers(workplace.environment(), workplace.environment("counted", COUNTED_SERVER))
+    before = command.servers["counted"]
+    for number in (1, 2):
+        warm_process_of(command).kill()
+        for name in ("plain", "counted", "head_server"):
+            up = f"server '{name}' is up again"
+            until(lambda up=up, number=number: command.err.count(up) == number, lambda: command.err, PATIENCE_S)
+    after = command.servers["counted"]
+    assert (after["url"], after["restarts"]) == (before["url"], 2)
+    assert get_json(f"{after['url']}/pid") == after["pid"] != before["pid"]
+    assert "server 'counted' was ended by SIGKILL; its rollouts under way are lost" in command.err
+    assert command.end().code == 0
+    assert workplace.left_over() == []
+
+
+@pytest.mark.slow
+def test_dead_fork_server_counts_towards_the_limit(workplace):
+    command = workplace.start_servers(workplace.environment(), "+restart_limit=0")
+    warm_process_of(command).kill()
     finished = command.wait()
-    assert (finished.code, finished.err) == (
-        1,
-        "Error: the process that starts the servers was ended by SIGKILL, so all servers ended. Start them again.\n",
-    )
+    assert (finished.code, "was ended by SIGKILL, so the others are stopped too" in finished.err) == (1, True)
     assert workplace.left_over() == []
 
 

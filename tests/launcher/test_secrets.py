@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+pytestmark = pytest.mark.slow
+
 KEY, OTHERS_PASSWORD = "sk-k3y0fth3m0d3l", "0pen5e5ame"
 SHOWING_SERVER = """
 from omegaconf import OmegaConf

@@ -12,6 +12,8 @@ import yaml
 
 from nemo_gym.calls.client import ServerClient
 
+pytestmark = pytest.mark.slow
+
 # Without certificates, which would take longer to read than the calls.
 get, post = partial(httpx.get, verify=False, timeout=100), partial(httpx.post, verify=False, timeout=100)
 

@@ -12,6 +12,8 @@ import pytest
 
 from tests.conftest import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 TALKING_SERVER = """
 import os, time
 from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
@@ -196,10 +198,10 @@ def test_head_server_reports_another_port_than_11000(workplace):
     other.wait_for("head server: ")
     second = _head_port(other)
     assert second != first
-    for run, port in ((command, first), (other, second)):
-        message = f"port 11000 is taken, perhaps by another run. The head server listens on {port}."
-        # Another program may use the port at first.
-        assert port == 11000 or message in run.err
+    message = f"port 11000 is taken, perhaps by another run. The head server listens on {first}."
+    # Another program may use the port at first.
+    assert first == 11000 or message in command.err
+    assert first != 11000 or "is taken" not in other.err
     assert command.end(signal.SIGTERM).code == other.end(signal.SIGTERM).code == 0
 
 

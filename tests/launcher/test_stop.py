@@ -19,6 +19,10 @@ import psutil
 import pytest
 
 from nemo_gym.launcher.warm import WARM_MODULE
+from tests.conftest import PATIENCE_S
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
 
 BREEDING_SERVER = """
 import asyncio, os, subprocess, time
@@ -182,6 +186,19 @@ def test_ctrl_c_during_start_ends_the_servers(workplace):
     command.wait_for("(slow) importing")
     finished = ending(workplace, command, signal.SIGINT)
     assert (finished.code, finished.err) == (130, "Interrupted during the start. Stopped: slow.\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_early_signal_ends_the_command_and_its_warm_process(number):
+    words = [SCRIPTS / "ng_e2e_collect_rollouts", "+config_paths=[missing.yaml]", "+output_jsonl_fpath=out.jsonl"]
+    command = subprocess.Popen(words, stderr=PIPE, text=True)
+    children = psutil.Process(command.pid).children
+    until(children, within_s=PATIENCE_S)
+    (warm,) = children()
+    command.send_signal(number)
+    _, said = command.communicate(timeout=PATIENCE_S)
+    assert (command.returncode, said) == (130, "Interrupted.\n")
+    until(lambda: not warm.is_running(), within_s=PATIENCE_S)
 
 
 def test_nohup_keeps_a_run_up_without_terminal(workplace, get_json):

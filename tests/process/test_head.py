@@ -15,6 +15,8 @@ import yaml
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.settings import BaseServerConfig
 
+pytestmark = pytest.mark.slow
+
 
 def listens(host: str) -> bool:
     try:

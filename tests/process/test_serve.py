@@ -12,6 +12,8 @@ from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import ConfigError, LaunchError, ServerCallError
 from nemo_gym.process.serve import ProcessSettings, build_app, build_server, load_module, server_class
 
+pytestmark = pytest.mark.bare
+
 PLAIN = """
 from nemo_gym import BaseResourcesServerConfig, BaseVerifyRequest, SessionState, SimpleResourcesServer, tool
 

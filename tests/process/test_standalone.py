@@ -10,6 +10,8 @@ import pytest
 
 from tests.conftest import PLAIN_SERVER
 
+pytestmark = pytest.mark.slow
+
 APP = """
 from nemo_gym.base_resources_server import (
     BaseResourcesServerConfig, BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer,

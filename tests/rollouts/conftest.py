@@ -20,6 +20,7 @@ from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.running import RunRecord, add_run, remove_run
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.jsonl import write_rows
 from nemo_gym.rollouts.collector import OnRecord, collect
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.opening import open_run
@@ -142,7 +143,7 @@ def write_tasks(tmp_path: Path) -> Callable[[Iterable[Row]], Path]:
 
     def write(rows: Iterable[Row]) -> Path:
         path = tmp_path / "tasks.jsonl"
-        path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+        write_rows(path, rows)
         return path
 
     return write

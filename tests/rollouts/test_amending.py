@@ -152,7 +152,7 @@ async def test_changed_temperature_is_rejected_with_both_values(run_tasks, run_a
         "4 more tasks). "
     )
     assert "--resume=force" in message
-    assert "+overwrite=true" in message
+    assert "--overwrite" in message
     assert {path: path.read_bytes() for path in first.files.results.parent.iterdir()} == before
 
 
@@ -175,6 +175,22 @@ async def test_different_rows_are_rejected(run_tasks, run_again, make_task):
     await run_tasks([make_task(n) for n in range(3)])
     message = await refusal(run_again, [make_task(n) for n in range(10, 13)])
     assert 'another responses_create_params.input (task 0: "task 0", now "task 10"; 2 more tasks)' in message
+
+
+async def test_long_values_show_their_first_difference(run_tasks, run_again, make_task):
+    def fields(number, end):
+        return {
+            "text": f"{'A' * 50}{number}{'B' * 50}",
+            "end": f"{'C' * 50}{end}",
+            "parts": ["D" * 30, {"at": number}],
+        }
+
+    await run_tasks([make_task(0, **fields(1, ""))])
+    message = await refusal(run_again, [make_task(0, **fields(2, "!"))])
+    text = f"{'A' * 10}1{'B' * 29}"
+    assert f"another text (task 0: …{text}…, now …{text.replace('1', '2')}…)" in message
+    assert f'another end (task 0: …{"C" * 10}", now …{"C" * 10}!")' in message
+    assert 'another parts (task 0: …DD",{"at":1}], now …DD",{"at":2}])' in message
 
 
 @pytest.mark.parametrize("change", ["another file", "another text"])

@@ -23,6 +23,8 @@ from nemo_gym.rollouts.tasks import TaskPlan
 from tests.conftest import PATIENCE_S
 from tests.waiting import async_until
 
+pytestmark = pytest.mark.bare
+
 
 def live_rows() -> int:
     return sum(1 for thing in gc.get_objects() if type(thing) is dict and "drawn" in thing)
@@ -147,7 +149,7 @@ async def test_cancelled_run_keeps_results_and_counts_unresolved(run_tasks, make
 async def test_existing_results_are_rejected_and_kept(run_tasks, make_task):
     first = await run_tasks([make_task(0)])
     before = first.files.results.read_bytes()
-    with pytest.raises(DataError, match=r"out\.jsonl contains rollouts .* --resume \(.* --overwrite \("):
+    with pytest.raises(DataError, match=r"out\.jsonl contains rollouts .* --resume to .* --overwrite to"):
         await run_tasks([make_task(1)])
     assert first.files.results.read_bytes() == before
 
@@ -203,7 +205,7 @@ async def test_input_that_the_run_would_replace_is_rejected(run_tasks, make_task
     before = first.files.failures.read_bytes()
     settings = CollectionSettings(output_jsonl_fpath=first.files.results, agent_name="sound", overwrite=True)
     replacing = open_run(TaskPlan(first.files.failures, settings, ["sound"]), first.files)
-    with pytest.raises(DataError, match="is both the input and a file that this run would replace"):
+    with pytest.raises(DataError, match="this run reads the file, but would write"):
         replacing.__enter__()
     assert first.files.failures.read_bytes() == before
 
@@ -229,6 +231,12 @@ def test_run_files_are_written_next_to_the_output(tmp_path):
     assert RunFiles(results=tmp_path / "x").prepared.parent.name == "x_data"
 
 
+def test_output_may_be_a_link_in_a_loop(tmp_path):
+    loop = tmp_path / "loop.jsonl"
+    loop.symlink_to(loop)
+    assert RunFiles(results=loop).lock == tmp_path / ".loop.jsonl.lock"
+
+
 # The limits of the machine
 
 
@@ -248,7 +256,7 @@ def test_full_disk_ends_the_run_with_one_message(agent, make_task, write_tasks, 
     assert 0 < kept < 50
     assert finished.stdout.strip() == (
         f"DataError: {out}: cannot be written to (File too large). The {kept} scored rollouts are saved in "
-        f"{out}. Free some disk space, then resume with +resume_from_cache=true."
+        f"{out}. Free some disk space, then resume with --resume."
     )
     assert out.read_bytes().endswith(b"}\n")
 

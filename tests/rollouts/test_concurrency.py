@@ -7,6 +7,8 @@ import pytest
 
 from nemo_gym.rollouts.concurrency import AdaptiveLimit
 
+pytestmark = pytest.mark.slow
+
 
 class Simulation:
     """Servers that take `latency_s` per rollout, and longer if more than `capacity` are running."""

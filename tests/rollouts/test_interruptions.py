@@ -18,6 +18,8 @@ from nemo_gym import jsonl
 from nemo_gym.rollouts.job import RunFiles
 from tests.rows import line_count
 
+pytestmark = pytest.mark.slow
+
 TASKS = 60
 REPEATS = 4
 
@@ -206,8 +208,7 @@ def test_interrupt_keeps_results_and_reports_how_to_resume(tmp_path, start, agen
     assert (record["state"], record["outcomes"]["scored"]) == ("interrupted", lines)
     assert not (tmp_path / ".out.jsonl.lock").exists()
     assert (
-        f"interrupted: 240 planned = {lines} scored + 0 failed + {240 - lines} unresolved. "
-        f"Resume {out} with +resume_from_cache=true"
+        f"interrupted: 240 planned = {lines} scored + 0 failed + {240 - lines} unresolved. Resume {out} with --resume"
     ) in errors
     agent.release()
     process = start("+resume_from_cache=true")

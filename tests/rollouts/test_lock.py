@@ -7,12 +7,16 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from nemo_gym.errors import DataError
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.lock import locked
+from tests.each_case import each_case
+
+pytestmark = pytest.mark.slow
 
 HOLD = """
 import sys
@@ -49,6 +53,23 @@ def test_second_run_is_rejected_with_holders_process(files, holder):
         rf"out\.jsonl: another run is writing this file \(process {holder.pid}, since \d{{4}}-\d\d-\d\d [\d:]{{8}}\)",
         str(error.value),
     )
+
+
+@each_case("suffix", [".jsonl", "_failures.jsonl", "_materialized_inputs.jsonl", "_run.json", "_line_digests.bin"])
+def test_pipe_in_place_of_a_file_is_rejected(tmp_path, suffix):
+    pipe = tmp_path / suffix / f"out{suffix}"
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    files = RunFiles(results=pipe.parent / "out.jsonl")
+    with pytest.raises(DataError, match=f"out{suffix}: is not a regular file"), locked(files):
+        pass
+    assert pipe.is_fifo()
+
+
+@each_case("path", ["/dev/stdout", "/dev/null", "/dev/fd/1", "/proc/self/fd/1"])
+def test_descriptor_as_output_is_rejected(path):
+    with pytest.raises(DataError, match=f"{path}: is not a regular file"), locked(RunFiles(results=Path(path))):
+        pass
 
 
 def test_link_to_the_output_has_the_same_lock(files, holder, tmp_path):

@@ -12,6 +12,8 @@ from nemo_gym import jsonl
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.rollouts.resume import MAX_ATTEMPTS_ENV_VAR
 
+pytestmark = pytest.mark.bare
+
 
 async def test_scored_tasks_are_not_run_again(run_tasks, run_again, make_task, agent):
     first = await run_tasks([make_task(n) for n in range(5)], num_repeats=2)

@@ -19,6 +19,8 @@ from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.version import __version__
 from tests.each_case import each_case
 
+pytestmark = pytest.mark.bare
+
 SERVERS = """
 policy_model_name: qwen
 policy_model:
@@ -41,6 +43,8 @@ async def test_finished_run_records_settings_and_outcomes(run_tasks, make_task, 
     rows.append(make_task(3, act="fail_until", until=1, failure_class="lost"))
     run = await run_tasks(rows, num_repeats=2, limit=4, num_samples_in_parallel=3)
     record = run.record
+    # Each field is a line, between two braces.
+    assert run.files.record.read_bytes().count(b"\n") == len(record) + 2
     assert record["outcomes"] == {
         "planned": 8, "scored": 4, "kept": 0, "failed": {"agent_failed": 2}, "unresolved": 2, "repeated_attempts": 2,
     }  # fmt: skip

@@ -9,6 +9,8 @@ from nemo_gym.rollouts.runner import Runner
 from nemo_gym.schemas.row import Row
 from tests.conftest import PATIENCE_S
 
+pytestmark = pytest.mark.bare
+
 SOUND = {"type": "responses_api_agents", "name": "sound"}
 
 
@@ -92,6 +94,14 @@ async def test_result_is_reply_with_the_tasks_key(run_tasks, make_task, tmp_path
     assert result["response"]["usage"] == {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
     assert result["number"] == 0
     assert result["reward"] == 1.0
+
+
+async def test_long_integers_of_rows_and_results_are_kept(run_tasks, make_task):
+    long = 12345678901234567890123
+    reply = f'{{"reward": 1.0, "score": {long}}}'
+    run = await run_tasks([make_task(0, act="answer", bytes=reply, id=long)], num_repeats=2)
+    assert [row["score"] for row in run.results] == [long, long]
+    assert f'"id":{long}'.encode() in run.files.materialized.read_bytes()
 
 
 async def test_unkept_result_is_unresolved(run_tasks, make_task):

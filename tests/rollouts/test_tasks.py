@@ -149,6 +149,33 @@ def test_repeats_of_a_task_are_consecutive(tasks_of):
     assert [task["responses_create_params"]["input"] for task in tasks] == ["a"] * 3 + ["b"] * 3
 
 
+@each_case(
+    ("settings", "rollouts"),
+    [
+        ({"num_repeats": 99999999999}, "199,999,999,998"),
+        ({"num_repeats": {"math_agent": 10_000_000, "_default": 1}}, "10,000,001"),
+        ({"num_repeats": {"code_agent": 1, "_default": 10_000_000}}, "10,000,001"),
+        ({"num_repeats": 10_000_001, "limit": 1}, "10,000,001"),
+    ],
+)
+def test_huge_plan_needs_yes(plan_of, settings, rollouts):
+    notices: list[str] = []
+    plan = replace(plan_of(row("a"), row("b", agent_ref=CODE), **settings), notice=notices.append)
+    with pytest.raises(DataError) as error:
+        next(plan.rows())
+    assert str(error.value).startswith(f"the plan has {rollouts} rollouts. Add --yes")
+    assert notices[0].startswith(f"plan: {rollouts} rollouts of {settings.get('limit', 2)} rows, in ")
+    confirmed = replace(plan, settings=plan.settings.model_copy(update={"yes": True}))
+    assert next(confirmed.rows()).fields["_ng_rollout_index"] == 0
+
+
+def test_small_plan_is_not_announced(plan_of):
+    notices: list[str] = []
+    plan = replace(plan_of(row("a"), row("b"), num_repeats=50_000), notice=notices.append)
+    assert next(plan.rows()).fields["_ng_rollout_index"] == 0
+    assert notices == []
+
+
 def test_repeats_can_be_set_per_agent(tasks_of):
     tasks = tasks_of(row("a"), row("b", agent_ref=CODE), num_repeats={"math_agent": 2, "_default": 1})
     assert keys(tasks) == [(0, 0), (0, 1), (1, 0)]
@@ -237,7 +264,7 @@ def test_all_problems_are_reported_with_file_and_line(refusal_of):
         {"response_create_params": {"input": "x"}, "agent_ref": MATH},
     )
     expected = {
-        "3": "+agent_name=",
+        "3": "--agent …",
         "4:12": "not valid JSON",
         "5": "Did you mean 'math_agent'?",
         "6": "responses_create_params.input: it is missing",
@@ -272,6 +299,24 @@ def test_problem_of_many_rows_is_reported_once(refusal_of):
     assert first == "in.jsonl:2: agent 'math_agnet' is not running. Did you mean 'math_agent'? (and 2 more rows)"
     assert second.startswith("in.jsonl:4:1: not valid JSON")
     assert second.endswith(" (and 1 more row)")
+
+
+@each_case(
+    ("line", "key"),
+    [
+        (b'{"a": 1, "a": 2}', "a"),
+        (b'{"a": {"b": 1, "c": [{"d": 1, "d": 1}]}}', "d"),
+        (b'{"a": 1, "\\u0061": 2}', "a"),
+        (b'{"a" :1, "a" : "{\\"a\\":2}"}', "a"),
+    ],
+)
+def test_repeated_key_is_rejected(refusal_of, line, key):
+    message = refusal_of(row(), line)
+    assert message.startswith(f"in.jsonl:2: the key '{key}' occurs more than once in one object")
+
+
+def test_equal_keys_of_different_objects_are_accepted(tasks_of):
+    assert len(tasks_of(row(a={"a": [{"a": 1}, {"a": '"a": 1, "a":2'}]}))) == 1
 
 
 def test_input_in_addition_to_prompt_is_rejected(refusal_of, prompt):
@@ -396,3 +441,13 @@ def test_row_of_several_megabytes_is_supported(plan_of, tmp_path):
     plan = plan_of(row("x" * 5_000_000), row("y"))
     assert jsonl.write_rows(tmp_path / "tasks.jsonl", (task.fields for task in plan.rows())) == 2
     assert Path(tmp_path / "tasks.jsonl").stat().st_size > 5_000_000
+
+
+def test_null_type_of_an_input_item_means_absent(tasks_of):
+    asked = {"type": None, "id": None, "status": None, "role": "user", "content": "x"}
+    assert len(tasks_of(row(responses_create_params={"input": [asked]}))) == 1
+
+
+def test_item_type_that_is_not_a_text_is_reported(refusal_of):
+    message = refusal_of(row(responses_create_params={"input": [{"type": 5, "content": "a"}]}))
+    assert message == "in.jsonl:1: responses_create_params.input.0: its type must be a text, such as 'message'."

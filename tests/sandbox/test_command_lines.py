@@ -12,6 +12,8 @@ from nemo_gym.sandbox.providers.docker import DockerCreateConfig, DockerProvider
 from tests.conftest import PATIENCE_S
 from tests.sandbox.fake_programs import Fake
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def docker(tmp_path, monkeypatch):
@@ -171,7 +173,7 @@ async def test_apptainer_instance_from_start_to_stop(apptainer, tmp_path):
     spec = SandboxSpec(
         image="x.sif", env={"TOKEN": "s3cret"}, resources={"memory_mib": 64, "cpu": 1, "gpu": 1}, ports=[80]
     )
-    async with AsyncSandbox({"apptainer": {"has_network": False, "binds": ["/data"]}}, spec) as sandbox:
+    async with AsyncSandbox({"apptainer": {"binds": ["/data"]}}, spec) as sandbox:
         name = sandbox.sandbox_id
         assert (await sandbox.exec("echo $A; exit 3", env={"A": "b"}, cwd="/tmp")).return_code == 3
         (tmp_path / "given").write_text("given")

@@ -23,6 +23,8 @@ from nemo_gym.sandbox import (
 )
 from tests.containers.engine import PATIENCE_S, Engine, engine_with_base
 
+pytestmark = pytest.mark.slow
+
 SPEC = SandboxSpec(
     image="localhost/ngc-base",
     workdir="/tmp",

@@ -12,6 +12,8 @@ from tests.conftest import PATIENCE_S
 from tests.each_case import each_case
 from tests.sandbox.fake_programs import Fake
 
+pytestmark = pytest.mark.slow
+
 DOCKER = {
     "create": {
         "keepalive_shell": "/bin/dash",

@@ -24,6 +24,8 @@ from nemo_gym.sandbox import (
     register_provider,
 )
 
+pytestmark = pytest.mark.bare
+
 
 @dataclass
 class Plain:

@@ -15,6 +15,8 @@ from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_rows
 from nemo_gym.scaffold import LONGEST_NAME, TEMPLATES, class_name_of, scaffold, template_files
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 REPOSITORY = Path(__file__).parents[2]
 TEMPLATE = TEMPLATES / "resources_servers" / "my_environment"
@@ -73,7 +75,7 @@ def test_new_environment_lints(project):
 def test_first_printed_command_runs_the_tests(project):
     workplace, printed = project
     command = commands_in(printed)[0]
-    assert command == ["ng_test", "+entrypoint=resources_servers/my_env"]
+    assert command == ["ng", "env", "test", "--resources-server", "my_env"]
     tested = workplace.run(*command)
     assert tested.code == 0, tested.out
     assert "17 passed" in tested.out
@@ -90,9 +92,8 @@ def test_printed_commands_work_without_activated_environment(workplace):
     made = paste(".venv/bin/ng_init_resources_server +entrypoint=resources_servers/my_env")
     assert made.returncode == 0, made.stderr
     lines = [line.strip() for line in made.stdout.splitlines() if line.startswith("    ")]
-    programs = [line.partition(" ")[0] for line in lines]
-    names = ["ng_test", "ng_check", "ng_e2e_collect_rollouts", "ng_prepare_data", "ng_check"]
-    assert programs == [f".venv/bin/{name}" for name in names]
+    names = ["env test", "env check", "eval run", "dataset collate", "env check"]
+    assert [" ".join(line.split()[:3]) for line in lines] == [f".venv/bin/ng {name}" for name in names]
     for line in (lines[0], lines[3]):
         pasted = paste(line)
         assert pasted.returncode == 0, pasted.stdout + pasted.stderr
@@ -108,16 +109,16 @@ def test_examples_are_complete(project):
 def test_second_printed_command_finds_all_promises_kept(project):
     workplace, printed = project
     command = commands_in(printed)[1]
-    assert command == ["ng_check", "+entrypoint=resources_servers/my_env"]
+    assert command == ["ng", "env", "check", "--resources-server", "my_env"]
     checked = workplace.run(*command)
     assert checked.code == 0, checked.out
-    assert checked.out.endswith("resources_servers/my_env: 10 of 10 promises kept\n")
+    assert checked.out.endswith("resources_servers/my_env: 11 of 11 promises kept\n")
 
 
 def test_third_printed_command_scores_the_examples(project):
     workplace, printed = project
     command = commands_in(printed)[2]
-    assert command[0] == "ng_e2e_collect_rollouts"
+    assert command[:3] == ["ng", "eval", "run"]
     collected = workplace.run(*command, "+head_server.port=0")
     assert collected.code == 0, collected.out + collected.err
     rewards = [row["reward"] for row in read_rows(workplace.folder / "results" / "my_env.jsonl")]
@@ -130,7 +131,7 @@ def test_third_printed_command_scores_the_examples(project):
 def test_fourth_printed_command_makes_valid_rows(project):
     workplace, printed = project
     command = commands_in(printed)[3]
-    assert command[0] == "ng_prepare_data"
+    assert command[:3] == ["ng", "dataset", "collate"]
     made = workplace.run(*command)
     assert made.code == 0, made.err
     data = workplace.folder / "resources_servers/my_env/data"
@@ -151,7 +152,7 @@ def test_fifth_printed_command_reproduces_the_examples(project):
     for path in examples:
         path.unlink()
     command = commands_in(printed)[4]
-    assert command == ["ng_check", "+entrypoint=resources_servers/my_env", "+write_examples=true"]
+    assert command == ["ng", "env", "check", "--resources-server", "my_env", "--write-examples"]
     checked = workplace.run(*command)
     assert checked.code == 0, checked.out
     assert [path.read_bytes() for path in examples] == before
@@ -184,7 +185,7 @@ def test_example_rollouts_do_not_block_a_run(workplace):
     played = rollouts.read_bytes()
     second = workplace.run("ng", "eval", "run", *words)
     assert (second.code, rollouts.read_bytes()) == (1, played)
-    assert "Add --resume (+resume_from_cache=true) to continue it, --overwrite " in second.err
+    assert "Add --resume to continue it, --overwrite " in second.err
     assert workplace.run("ng", "eval", "run", *words, "--overwrite").code == 0
 
 
@@ -222,8 +223,8 @@ def test_existing_folder_is_not_changed(project):
         ("resources_servers/off", "YAML reads it as a constant"),
         ("resources_servers/policy_model", "Choose another name"),
         ("resources_servers/" + "a" * (LONGEST_NAME + 1), "longer than"),
-        ("resources_servers", "Write +entrypoint=resources_servers/my_env"),
-        ("", "Write +entrypoint=resources_servers/my_env"),
+        ("resources_servers", "Write --resources-server my_env"),
+        ("", "Write --resources-server my_env"),
         ("resources_servers/mcqa", "has the same name"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import types
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, NotRequired, Required, Union, get_args, get_origin
@@ -203,7 +204,41 @@ def test_a_plain_request_does_not_stream(stream: Any) -> None:
 @each_case("kind", ["mesage", None, 7, {"a": 1}, ["message"]])
 def test_item_of_unknown_type_is_rejected(kind: Any) -> None:
     assert not is_read(Response, {**BARE, "output": [{**MESSAGE, "type": kind}]})
-    assert not is_read(ResponseCreateParams, {"input": [{"type": kind, "role": "user", "content": "hi"}]})
+    # In a request, null means that the type is missing.
+    is_null = kind is None
+    assert is_read(ResponseCreateParams, {"input": [{"type": kind, "role": "user", "content": "hi"}]}) is is_null
+
+
+@each_case(
+    ("item", "sent"),
+    [
+        (
+            {"type": None, "role": "user", "content": "hi", "id": None, "status": None, "call_id": None},
+            {"role": "user", "content": "hi"},
+        ),
+        (
+            {
+                "type": "message",
+                "role": "assistant",
+                "id": None,
+                "content": [{"type": "output_text", "text": "a", "x": None}],
+            },
+            {
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "output_text", "text": "a", "annotations": []}],
+            },
+        ),
+        (
+            {"type": None, "role": "user", "content": [{"type": "input_text", "text": "a", "image_url": None}]},
+            {"role": "user", "content": [{"type": "input_text", "text": "a"}]},
+        ),
+    ],
+)
+def test_null_fields_of_input_messages_are_absent(item: Any, sent: Any) -> None:
+    given = copy.deepcopy(item)
+    assert ResponseCreateParams.model_validate({"input": [item]}).model_dump(exclude_unset=True) == {"input": [sent]}
+    assert item == given
 
 
 def test_only_request_messages_may_omit_their_type() -> None:

@@ -18,12 +18,11 @@ from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.process import HeadSettings, ProcessSettings
 from nemo_gym.config.settings import BaseRunServerInstanceConfig
 from nemo_gym.contract import open_environment
-from nemo_gym.process.head import head_app
+from nemo_gym.process.head import Head
 from nemo_gym.process.serve import load_module, server_class
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.testing import FakeModel, connected_server, make_server, on_a_port
 from responses_api_agents.best_of_n_agent.app import BestOfNAgent
-from responses_api_agents.collecting_agent.app import RolloutCollector
 from responses_api_agents.harness_agent.app import HarnessAgent
 from responses_api_agents.reflection_agent.app import ReflectionAgent
 from responses_api_agents.single_agent_turn.app import SingleAgentTurnServer
@@ -88,7 +87,7 @@ class _Head(SimpleServer):
     """The head server of an empty run, wrapped as a tier server for `on_a_port`."""
 
     def setup_webserver(self) -> Any:
-        return head_app(HeadSettings(host="127.0.0.1", port=0, instances=[], config_yaml="a: 1\n"))
+        return Head(HeadSettings(host="127.0.0.1", port=0, instances=[], config_yaml="a: 1\n")).app()
 
 
 def _head() -> SimpleServer:
@@ -103,9 +102,6 @@ def _environment(name: str) -> SimpleServer:
 
 
 def _agent(name: str) -> SimpleServer:
-    if name == "collecting_agent":
-        # It has no environment: it passes rows on to other agents.
-        return make_server(RolloutCollector, servers=[_agent("simple_agent")])
     if name in OF_OTHER_AGENTS:
         agent, environment = _agent("simple_agent"), _environment("mcqa")
         about = {

@@ -12,6 +12,8 @@ import schemathesis
 from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).parent.parent.parent
 TIERS = ("resources_servers", "responses_api_agents", "responses_api_models")
 SERVERS = [

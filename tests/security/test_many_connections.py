@@ -16,6 +16,8 @@ import pytest
 
 from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 OPEN_FILES = 256
 PATIENCE_S = 100.0

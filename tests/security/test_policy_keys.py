@@ -16,6 +16,8 @@ from nemo_gym.schemas.rollout import POLICY_HEADER
 from nemo_gym.training import SyncTrainingClient
 from tests.gateway import running_gateway
 
+pytestmark = pytest.mark.slow
+
 ROW_KEY = "made-up-key-of-a-row-1357"
 TRAINER_KEY = "made-up-key-of-a-trainer-2468"
 KEYS = (ROW_KEY, TRAINER_KEY)

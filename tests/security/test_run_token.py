@@ -14,12 +14,15 @@ import pytest
 from nemo_gym import config
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.running import RunRecord
-from nemo_gym.config.access import configured_token
+from nemo_gym.config.access import configured_token, needs_token
 from nemo_gym.config.hosts import is_loopback, leads_to
 from nemo_gym.config.masking import is_secret_key
+from nemo_gym.config.sandbox_networks import networked_sandbox
 from nemo_gym.errors import ConfigError, HeadServerNotFoundError
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 from tests.each_case import each_case
+
+pytestmark = pytest.mark.slow
 
 TOKEN = "a-token-of-the-users-own-0123456789"
 CLOSED = [
@@ -150,7 +153,7 @@ def test_commands_elsewhere_must_pass_the_token(open_run, shared_workplace, tmp_
         shared_workplace.run("ng_collect_rollouts", *collect, **elsewhere),
     ):
         assert refused.code == 1
-        assert "+run_token=" in refused.err
+        assert "--run_token " in refused.err
         assert "NEMO_GYM_RUN_TOKEN" in refused.err
     given = f"+run_token={record.run_token}"
     assert shared_workplace.run("ng_status", given, *words, **elsewhere).code == 0
@@ -225,6 +228,11 @@ def test_loopback_can_require_the_token(workplace):
         (["+loopback_requires_token=maybe"], "loopback_requires_token: must be true or false"),
         (["+allow_policy_override=maybe"], "allow_policy_override: must be true or false, but is 'maybe'"),
         (["+loopback_requires_token=true", "+run_token=false"], "contradicts run_token: false"),
+        (["+run_token=false", "+sandbox.docker.network=host"], "because of sandbox.docker.network: host"),
+        (
+            ["+loopback_requires_token=false", "+sandbox.apptainer.has_network=true"],
+            "sandbox.apptainer.has_network: true",
+        ),
         (["+allowed_hosts=gym.internal"], "must be a list of host names"),
         (["+allowed_hosts=[http://gym.internal]"], "without scheme"),
         (["+allowed_hosts=['*.internal']"], "without scheme"),
@@ -234,6 +242,46 @@ def test_invalid_access_settings_are_rejected(words, problem):
     with pytest.raises(ConfigError, match=re.escape(problem)) as refused:
         config.load([], words, skip_dotenv=True)
     assert str(refused.value).startswith("command line: ")
+
+
+@each_case(
+    ("config", "setting"),
+    [
+        ({"sandbox": {"apptainer": {"has_network": True}}}, "sandbox.apptainer.has_network: true"),
+        ({"sandbox": {"apptainer": {"create": {"has_network": "yes"}}}}, "sandbox.apptainer.create.has_network: yes"),
+        ({"sandbox": {"bubblewrap": {"allow_unconfined": True}}}, "sandbox.bubblewrap.allow_unconfined: true"),
+        (
+            {"a": {"b": {"c": {"sandbox_provider": {"docker": {"network": "host"}}}}}},
+            "a.b.c.sandbox_provider.docker.network: host",
+        ),
+        (
+            {"other": {"docker": {"extra_run_args": ["--rm", "--network", "host"]}}},
+            "other.docker.extra_run_args: ['--rm', '--network', 'host']",
+        ),
+        ({"other": {"docker": {"create": {"run_args": "--net=host"}}}}, "other.docker.create.run_args: --net=host"),
+        ({"a": {"gateway_host": "0.0.0.0"}}, "a.gateway_host: 0.0.0.0"),
+        ({"a": {"gateway_host": "::"}}, "a.gateway_host: ::"),
+        ({"a": {"gateway_host": "localhost"}}, "a.gateway_host: localhost"),
+        ({"a": [{"provider_options": {"network": "host"}}]}, "a.0.provider_options.network: host"),
+        ({"sandbox": {"apptainer": {}, "docker": {"network": "none", "extra_run_args": ["--network=mine"]}}}, None),
+        ({"a": {"has_network": False, "allow_unconfined": False, "gateway_host": "172.17.0.1"}}, None),
+    ],
+)
+def test_sandbox_that_reaches_loopback_is_found(config, setting):
+    assert networked_sandbox(config) == setting
+    assert needs_token(config, ["127.0.0.1"]) is (setting is not None)
+
+
+def test_run_whose_sandboxes_reach_loopback_requires_the_token(workplace):
+    command = workplace.start_servers(written(workplace), "+sandbox.apptainer.has_network=true")
+    assert "sandbox.apptainer.has_network: true: programs in sandboxes can reach the servers" in command.err
+    token = {RUN_TOKEN_HEADER: record_of(workplace)[1].run_token}
+    plain = json.loads(answer(command.head, "/server_instances", headers=token)[2])[0]
+    for url, path in ((command.head, "/server_instances"), (plain["url"], "/tools")):
+        assert answer(url, path)[0] == 401
+        assert answer(url, path, headers=token)[0] == 200
+    assert workplace.run("ng_status").code == 0
+    assert command.end().code == 0
 
 
 def test_end_to_end_run_uses_its_own_token(workplace, tmp_path):

@@ -15,6 +15,8 @@ import yaml
 from nemo_gym.config.secret_values import SecretValues
 from tests.each_case import each_case
 
+pytestmark = pytest.mark.slow
+
 POLICY_KEY = "Zq7-made-up-policy-key-4411"
 DATABASE_PASSWORD = 'p"w/d made up 9922'
 OTHERS_KEY = "made-up-key-of-a-judge-5533"

@@ -33,6 +33,8 @@ from tests.cluster.runs import (
     written,
 )
 
+pytestmark = pytest.mark.slow
+
 HANDSHAKE = b"\x16\x03"
 ALERT = b"\x15\x03"
 OUTSIDE = "outside"
@@ -79,7 +81,7 @@ def test_machines_talk_over_tls(authority, tmp_path):
         assert "http://" not in shown
         # Commands on a machine of the run know its settings.
         until(lambda: "4 of 4 servers answer" in status(left, head.ip))
-        assert "speaks TLS. Pass +tls.ca=FILE" in status(trainer, head.ip)
+        assert "speaks TLS. Pass --tls.ca FILE" in status(trainer, head.ip)
         assert traffic.startswith(HANDSHAKE)
         assert len(traffic) > 600
         assert TOKEN.encode() not in traffic

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import httpx
 import pytest
 from fastapi import Request, Response
 from fastapi.testclient import TestClient
@@ -19,7 +20,7 @@ from nemo_gym import (
     current_rollout_id,
     get_response_json,
 )
-from nemo_gym.testing import make_server, reply, serving
+from nemo_gym.testing import make_server, on_a_port, reply, serving
 from tests.each_case import each_case
 
 ROW = {"responses_create_params": {"input": "hi"}}
@@ -88,6 +89,13 @@ def test_run_and_responses_accept_each_signature(cls):
 def test_run_may_take_only_the_request():
     answer = client_of(RequestOnly).post("/run", json={"any": "thing", "_ng_rollout_id": "r1"})
     assert answer.json() == {"any": "thing", "_ng_rollout_id": "r1", "seen": "r1"}
+
+
+@each_case("row", [[], "row", 5, None, {"_ng_rollout_id": ""}, {"_ng_attempt_index": "x", "_ng_rollout_id": "r"}])
+async def test_row_that_cannot_be_run_is_the_callers_mistake(row):
+    async with on_a_port(make_server(RequestOnly, name="agent")) as url, httpx.AsyncClient() as client:
+        answer = await client.post(f"{url}/run", json=row)
+    assert (answer.status_code, answer.json()["failure_class"]) == (422, "invalid_task"), answer.text
 
 
 @each_case(

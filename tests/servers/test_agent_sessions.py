@@ -145,8 +145,13 @@ async def test_session_id_belongs_to_one_episode():
     async with over_http(make_server(Keeper, name="keeper")) as client:
         await client.post(OPEN, json=SEED)
         answer = await client.post(OPEN, json=seed_of("pear"))
-        assert answer.status_code == 500
+        assert answer.status_code == 409
         assert "'a-1' is already open for another episode" in answer.json()["detail"]
+
+
+async def test_empty_session_id_is_rejected():
+    async with over_http(make_server(Keeper, name="keeper")) as client:
+        assert (await client.post(OPEN, json=seed_of("plum", ""))).status_code == 422
 
 
 async def test_open_sessions_are_closed_with_the_server():

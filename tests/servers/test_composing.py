@@ -12,6 +12,7 @@ def test_transcript_has_the_text_of_every_message():
         {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c", "output": "A dog."},
         {"type": "message", "role": "user", "content": "And now?"},
+        {"type": "message", "role": "user", "content": "It is a cat.", "claimed_by_program": "assistant"},
         {
             "type": "message", "id": "m", "role": "assistant", "status": "completed",
             "content": [{"type": "output_text", "text": "A dog.", "annotations": []}],
@@ -19,5 +20,6 @@ def test_transcript_has_the_text_of_every_message():
     ]  # fmt: skip
     assert transcript_of(Response(id="x", created_at=0, model="m", output=output)).splitlines() == [
         "assistant: First.", "assistant: Second.", "tool call: look({})", "tool output: A dog.", "user: And now?",
+        "user (claimed by the program): It is a cat.",
         "assistant: A dog.",
     ]  # fmt: skip

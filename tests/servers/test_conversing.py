@@ -8,6 +8,9 @@ from typing import Any
 import httpx
 import orjson
 import pytest
+from pydantic import ConfigDict
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from nemo_gym import (
     BaseVerifyRequest,
@@ -18,10 +21,12 @@ from nemo_gym import (
     SimpleResourcesServer,
     tool,
 )
-from nemo_gym.errors import ServerLost
+from nemo_gym.errors import ServerLost, ToolError
 from nemo_gym.schemas.rollout import TIME_LEFT_HEADER
 from nemo_gym.servers.conversation import LONG_ITEM_BYTES, LONGEST_KEPT_TEXT, MOST_KEPT_BYTES
+from nemo_gym.servers.conversing import LARGE_BYTES
 from nemo_gym.testing import FakeModel, call, heard, make_server, on_a_port, reply, run, serving
+from tests.each_case import each_case
 
 
 class Shop(SimpleResourcesServer):
@@ -127,6 +132,66 @@ async def test_agent_may_rewrite_any_part_of_a_conversation(shop):
 def _text_of(item: dict[str, Any]) -> str:
     content = item["content"]
     return content if isinstance(content, str) else content[0]["text"]
+
+
+HALF, LONG = "half \ud83d", 12345678901234567890123
+
+
+class OddAnswers(Shop):
+    @tool
+    async def odd(self, kind: str) -> Any:
+        """Return or raise a text that is not Unicode."""
+        if kind == "error":
+            raise ToolError(HALF)
+        if kind == "failure":
+            raise EnvironmentFailed(HALF)
+        return HALF if kind == "text" else {"text": HALF, "number": LONG}
+
+    async def verify(self, body: BaseVerifyRequest) -> Any:
+        return OddGrade(**body.model_dump(), reward=1.0, note=[HALF, LONG])
+
+
+class OddGrade(BaseVerifyResponse):
+    model_config = ConfigDict(extra="allow")
+
+
+@pytest.fixture
+def odd():
+    return make_server(OddAnswers, name="shop")
+
+
+@each_case(
+    ("kind", "output"),
+    [("text", "half ?"), ("error", "Error: half ?"), ("object", f'{{"text":"half ?","number":{LONG}}}')],
+)
+async def test_lone_surrogates_and_long_integers_of_a_server_are_kept(odd, kind, output):
+    graded = await run(agent_on(odd, call("odd", kind=kind), "Yes.", max_steps=2))
+    assert [item.output for item in graded.response.output if item.type == "function_call_output"] == [output]
+    assert graded.note == ["half ?", LONG]
+
+
+async def test_failure_with_a_lone_surrogate_keeps_its_class(odd):
+    async with on_a_port(agent_on(odd, call("odd", kind="failure"))) as url, httpx.AsyncClient() as client:
+        answer = await client.post(f"{url}/run", json={"responses_create_params": {"input": []}})
+    assert (answer.json()["detail"], answer.json()["failure_class"]) == ("half ?", "environment_failed")
+
+
+@each_case("padding", [0, LARGE_BYTES])
+async def test_long_integer_of_a_row_reaches_the_result(shop, padding):
+    graded = await run(agent_on(shop, "Yes.", max_steps=1), number=LONG, padding="x" * padding)
+    assert (graded.number, type(graded.number)) == (LONG, int)
+
+
+class OwnRoute(Shop):
+    def setup_webserver(self):
+        app = super().setup_webserver()
+        app.router.routes.insert(0, Route("/verify", lambda request: JSONResponse([1.0]), methods=["POST"]))
+        return app
+
+
+async def test_list_of_an_own_verify_route_is_the_environments_fault():
+    with pytest.raises(EnvironmentFailed, match="shop: /verify returned a list, not an object"):
+        await run(agent_on(make_server(OwnRoute, name="shop"), "Yes.", max_steps=1))
 
 
 async def test_max_steps_limit_the_whole_conversation(shop):

@@ -14,6 +14,8 @@ from nemo_gym.calls.client import ServerClient
 from tests.each_case import each_case
 from tests.gateway import Gateway, running_gateway
 
+pytestmark = pytest.mark.slow
+
 KEY = "made-up-key-of-a-row-7788"
 ENVIRONMENT = """
 from fastapi import Request

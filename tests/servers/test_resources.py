@@ -190,14 +190,22 @@ def test_verify_without_return_value_is_reported():
         verify(Forgets)
 
 
-class Writes(SimpleResourcesServer):
+OTHERS = ["1", b"1", [1.0], (1.0, "x"), {1.0}, object()]
+
+
+OTHERS = ["1", b"1", [1.0], (1.0, "x"), {1.0}, object()]
+
+
+class ReturnsOther(SimpleResourcesServer):
     async def verify(self, body: VerifyRequest) -> float:
-        return "1"
+        return OTHERS[body.id]
 
 
-def test_verify_that_returns_text_is_reported():
-    with pytest.raises(EnvironmentFailed, match=r"verify returned a str\. Return a number"):
-        verify(Writes)
+@each_case(("index", "kind"), enumerate(["str", "bytes", "list", "tuple", "set", "object"]))
+def test_verify_that_returns_another_type_is_reported(index, kind):
+    found = rf"test_resources\.py:\d+: verify returned an? {kind}\. Return a number"
+    with pytest.raises(EnvironmentFailed, match=found):
+        verify(ReturnsOther, id=index)
 
 
 class Seeds(Float):

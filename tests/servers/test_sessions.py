@@ -27,6 +27,8 @@ from nemo_gym.testing import make_server, reply, rollout, serving
 from tests.each_case import each_case
 from tests.waiting import async_until
 
+pytestmark = pytest.mark.bare
+
 closings: dict[str, list[int]] = {}
 """Records of the states that were closed, by label."""
 

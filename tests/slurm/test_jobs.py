@@ -12,6 +12,8 @@ import pytest
 
 from tests.slurm.conftest import Run
 
+pytestmark = pytest.mark.slow
+
 
 class Long(NamedTuple):
     """Jobs whose end the tests of this file do not wait for at once."""

@@ -18,6 +18,8 @@ from nemo_gym.errors import EnvironmentFailed, HeadServerNotFoundError, InvalidT
 from nemo_gym.jsonl import dump_line
 from nemo_gym.training import SyncTrainingClient, TrainingClient
 
+pytestmark = pytest.mark.slow
+
 COUNTING = """
 import asyncio
 

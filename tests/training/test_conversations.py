@@ -135,6 +135,7 @@ def test_refusals_are_content_except_for_openai():
         (rollout(call("f").model_copy(update={"arguments": "{"})), "tool call with invalid arguments"),
         (rollout(call("f").model_copy(update={"arguments": "[1]"})), "tool call with invalid arguments"),
         (rollout(call("f").model_copy(update={"arguments": '{"x": NaN}'})), "tool call with invalid arguments"),
+        (rollout(call("f").model_copy(update={"arguments": "[" * 10**5})), "tool call with invalid arguments"),
         (
             rollout("Cold.", output=[{"type": "web_search_call", "id": "w"}]),
             "unsupported: the conversation has an item of type 'web_search_call'",

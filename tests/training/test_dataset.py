@@ -101,6 +101,12 @@ def test_each_format_has_its_fields(export, name, example):
     assert [each["label"] for each in examples[1:]] == ([False] if name == "unpaired" else [])
 
 
+@each_case(("method", "name"), [("sft", "messages"), ("dpo", "preference"), ("kto", "unpaired")])
+def test_methods_are_names_of_formats(export, method, name):
+    rows = [done(0, "bad", 0.0), done(0, "good", 1.0)]
+    assert export(rows, format=method, min_reward=0.5) == export(rows, format=name, min_reward=0.5)
+
+
 def test_every_format_is_a_setting():
     assert set(DatasetJob.model_fields["format"].annotation.__args__) == set(FORMATS)
 

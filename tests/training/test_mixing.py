@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from itertools import chain, islice, repeat
-from pathlib import Path
+from itertools import islice
 
 import pytest
 
 from nemo_gym.errors import DataError, UsageError
-from nemo_gym.jsonl import dump_line
-from nemo_gym.training import mixed
+from nemo_gym.training import SyncTrainingClient, mixed
 from tests.each_case import each_case
+
+pytestmark = pytest.mark.slow
 
 VLLM = "responses_api_models/vllm_model/configs/vllm_model_for_training.yaml"
 AGENT = """
@@ -124,11 +123,7 @@ def test_source_without_rows_is_named():
         mixed({"a": rows_of("a", 1), "b": []}, {"a": 1, "b": 1})
 
 
-class Enough(Exception):
-    """The trainer has seen what it wanted."""
-
-
-def test_loop_of_the_readme_trains_on_its_mix(shared_workplace, endpoint, tmp_path):
+def test_mixed_rows_are_run_by_their_agents(shared_workplace, endpoint):
     shared_workplace.environment("plain")
     config = shared_workplace.folder / "resources_servers/plain/configs/plain.yaml"
     agents = ["mcqa_simple_agent", "example_session_state_mgmt_simple_agent"]
@@ -137,21 +132,14 @@ def test_loop_of_the_readme_trains_on_its_mix(shared_workplace, endpoint, tmp_pa
         f"+config_paths=[{config},{VLLM}]", f"+policy_base_url={endpoint}/v1", "+policy_api_key=none",
         "+policy_model_name=echo",
     )  # fmt: skip
-    rows = tmp_path / "rows.jsonl"
-    rows.write_bytes(b"".join(chain(repeat(dump_line({"responses_create_params": {"input": "hm"}}), 3))))
-    trained = Counter()
-
-    def train_on(sequence, advantage):
-        assert (set(sequence.mask), advantage) == ({1}, 0.0)
-        trained["all"] += 1
-        if trained["all"] == 80:
-            raise Enough
-
-    page = Path(__file__).parents[2].joinpath("README.md").read_text()
-    code = next(
-        block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "SyncTrainingClient" in block
-    )
-    code = re.sub(r'Path\(f?"[^"]*"\)', "rows", code).replace("http://127.0.0.1:11000", command.head)
-    with pytest.raises(Enough):
-        exec(code, {"rows": rows, "train_on": train_on})
+    row = {"responses_create_params": {"input": "hm"}}
+    rows, trained = mixed({agent: [row] * 3 for agent in agents}, dict.fromkeys(agents, 0.5)), Counter()
+    with SyncTrainingClient(command.head) as client:
+        # The rows are endless, so the loop is left early.
+        for group in client.rollouts(rows, repeats=8):
+            assert all({*rollout.trajectory().mask} == {1} for rollout in group.rollouts)
+            trained[group.row["agent_ref"]["name"]] += 1
+            if len(trained) == len(agents) or trained.total() == 500:
+                break
+    assert trained.keys() == set(agents)
     command.end()

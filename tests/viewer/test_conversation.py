@@ -41,6 +41,11 @@ def test_prompt_is_followed_by_the_response():
     assert texts(found) == ["Be brief.", "2 + 2?", "4"]
 
 
+def test_claims_of_a_program_are_marked():
+    claim = {"type": "message", "role": "user", "content": "It is 4.", "claimed_by_program": "assistant"}
+    assert texts(items(claim))[1:] == ["(claimed by the program, as assistant)", "It is 4."]
+
+
 def test_each_call_has_its_result():
     second = {**CALL, "call_id": "c2", "arguments": "not JSON"}
     _, one, two, answer = items(CALL, second, result("second", "c2"), result("first"), said("done"))
@@ -184,13 +189,3 @@ def test_hostile_items_never_raise(anything: object):
     conversation(record)
     conversation({"response": anything, "responses_create_params": anything, "_ng_failure_conversation": anything})
     conversation({"response": {"choices": anything}, "_ng_failure_conversation": {"items": anything, "omitted": "x"}})
-
-
-def test_entry_of_a_sharded_run_names_the_place_of_its_rollout():
-    place = {"machine": "node2", "path": "/kept/x.jsonl", "line": "0123456789abcdef"}
-    entry = {"_ng_task_index": 0, "reward": 1.0, "response": {"model": "small"}, "_ng_shard": place}
-    [item] = conversation(entry).items
-    assert "in the shard node2:/kept/x.jsonl; ng eval aggregate" in item["value"]
-    # A rollout that its collector could not keep is whole.
-    whole = scored(row(), said("4")) | {"_ng_shard": {"machine": "node2", "problem": "the disk is full"}}
-    assert texts(conversation(whole).items)[-1] == "4"

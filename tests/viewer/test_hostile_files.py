@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
@@ -127,9 +128,11 @@ def test_deep_nesting_is_a_problem_of_one_rollout(results: Path, open_api: Calla
     failures = results.with_name("small_failures.jsonl")
     failures.write_bytes(failures.read_bytes().replace(b'"the rollout took longer than 5 s"', b"[" * 990 + b"]" * 990))
     api = open_api(results.parent)
-    assert "too deeply" in api.get("rollout", 409, task=0, repeat=0)["detail"]
+    deep = api.client.get("/api/rollout", params={"run": api.run, "task": 0, "repeat": 0})
+    # Newer versions of Python write such a value as text, and Python 3.11 raises an error.
+    assert deep.status_code == 200 or (deep.status_code == 409 and "too deeply" in deep.json()["detail"])
     assert api.get("rollout", task=1, repeat=0)["reward"] == 0.5
-    assert "too deeply" in api.get("overview")["failures"][0]["example"]["message"]
+    assert re.search(r"too deeply|\[{100}", api.get("overview")["failures"][0]["example"]["message"])
     raw = api.client.get("/api/raw", params={"run": api.run, "task": 0, "repeat": 0})
     assert (raw.status_code, raw.content) == (200, results.read_bytes().splitlines()[0])
 

@@ -138,6 +138,20 @@ def test_run_describes_itself(tmp_path: Path, opened: ExitStack) -> None:
     assert {name: found[name] for name in expected} == expected
 
 
+def test_duration_covers_all_sessions(tmp_path: Path, opened: ExitStack) -> None:
+    results = write(tmp_path / "x.jsonl", scored(0))
+    times = {"started_at": "2026-01-01T10:00:00+00:00", "ended_at": "2026-01-01T10:01:30+00:00"}
+    write_record(results, state="interrupted", **times)
+    ended = orjson.loads((tmp_path / "x_run.json").read_bytes())
+    killed = {**ended, "state": "killed", "ended_at": None, "progress": [[0.0, 0, 1], [20.0, 1, 1]]}
+    later = {"started_at": "2026-01-02T10:00:00+00:00", "ended_at": "2026-01-02T10:00:05+00:00"}
+    (run,) = library_of(opened, tmp_path / "cache", results).runs()
+    for earlier, seconds in (([ended], 95.0), ([ended, killed], 115.0), ([{**killed, "progress": []}], 5.0)):
+        write_record(results, state="finished", **later, earlier_sessions=earlier)
+        run.refresh()
+        assert run.as_json()["seconds"] == seconds
+
+
 def test_pass_at_k_covers_all_tasks(tmp_path: Path, opened: ExitStack) -> None:
     rewards = [(1.0, 0.0, 0.0, 1.0), (0.0, 0.0, 0.0)]
     rows = [scored(task, at, reward) for task, each in enumerate(rewards) for at, reward in enumerate(each)]

@@ -34,12 +34,13 @@ def commands_of(record: RunRecord | None, results: Path, line: int) -> str | Non
 def test_only_words_about_servers_are_kept():
     found = commands_for(
         "/bin/ng", "eval", "run", "--resources-server", "mcqa", "--model-type=sample_model", "--num-repeats", "4",
-        "--auto-install", "-o", "x.jsonl", "++mcqa.name=it's", "+overwrite=true", "~judge", "--split", "example",
+        "--auto-install", "-o", "x.jsonl", "++mcqa.name=it's", "--judge.port", "5", "--num-repeats-add-seed",
+        "--limit", "3", "+overwrite=true", "~judge", "--split", "example",
     )  # fmt: skip
     assert found is not None
     assert found.splitlines()[0] == (
-        "ng env start --resources-server mcqa --model-type=sample_model "
-        "--auto-install '++mcqa.name=it'\"'\"'s' '~judge' > task_3_repeat_1_servers.log 2>&1 &"
+        "ng_run --resources-server mcqa --model-type=sample_model "
+        "--auto-install '++mcqa.name=it'\"'\"'s' --judge.port 5 '~judge' > task_3_repeat_1_servers.log 2>&1 &"
     )
     assert "sed -n 7p '/runs/my run/x_materialized_inputs.jsonl' > task_3_repeat_1.jsonl" in found.splitlines()
 
@@ -49,13 +50,13 @@ def test_masked_values_are_pointed_out():
     assert found is not None
     hint, start = found.splitlines()[:2]
     assert hint == "# Replace each **** by its value."
-    assert start == "ng env start '+config_paths=[a.yaml]' '+policy_api_key=****' > task_3_repeat_1_servers.log 2>&1 &"
+    assert start == "ng_run '+config_paths=[a.yaml]' '+policy_api_key=****' > task_3_repeat_1_servers.log 2>&1 &"
 
 
 def test_runs_with_running_servers_need_no_start():
     found = commands_for("ng", "eval", "run", "--no-serve", "--input", "x.jsonl")
     assert found is not None
-    assert "env start" not in found
+    assert "ng_run" not in found
 
 
 @pytest.mark.parametrize("command", [[], ["python", "train.py"], ["ng", "eval", "reverify"]])

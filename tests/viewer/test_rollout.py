@@ -79,7 +79,7 @@ def test_scored_rollout_has_its_result(api: Api):
     assert found["tools"] == [{"name": "add", "description": "Add.", "parameters": {"type": "object"}}]
     assert (found["given"], found["reward_components"]) == ({"subset": "hard"}, {"format": 1.0})
     assert found["graded"] == {"extracted_answer": "4", "subset": "very hard"}
-    assert "ng env start --config a.yaml" in found["rerun"]
+    assert "ng_run --config a.yaml" in found["rerun"]
     assert (found["failure"], found["note"], found["omitted"]) == (None, None, 0)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
 from nemo_gym.config.process import HeadSettings
-from nemo_gym.process.head import head_app
+from nemo_gym.process.head import Head
 from nemo_gym.process.serve import uvicorn_config
 from nemo_gym.servers.base import context_of
 from nemo_gym.testing import answering, make_server, on_a_port
@@ -22,6 +22,16 @@ ATTACKS = [
     {"host": "evil.example:80"},
     {"host": "127.0.0.1.evil.example"},
     {"host": "0.0.0.0"},
+    {"host": "evil.example@127.0.0.1"},
+    {"host": "evil.example:80@localhost:9"},
+    {"host": "localhost/evil.example"},
+    {"host": "localhost?.evil.example"},
+    {"host": "localhost#evil.example"},
+    {"host": "local\thost"},
+    {"host": "localhost:evil.example"},
+    {"host": "[::1].evil.example"},
+    {"host": "localhost, evil.example"},
+    {"origin": "http://evil.example@127.0.0.1"},
     {"origin": "http://evil.example", "sec-fetch-site": "cross-site"},
     {"origin": "http://127.0.0.1.evil.example"},
     {"origin": "null"},
@@ -79,7 +89,8 @@ async def test_calls_from_this_machine_are_accepted(plain, headers):
 
 async def test_the_head_server_refuses_web_pages():
     hosts = frozenset({"gym.internal"})
-    app = head_app(HeadSettings(host="127.0.0.1", port=0, instances=[], config_yaml="a: 1\n", allowed_hosts=hosts))
+    settings = HeadSettings(host="127.0.0.1", port=0, instances=[], config_yaml="a: 1\n", allowed_hosts=hosts)
+    app = Head(settings).app()
     listener = socket.create_server(("127.0.0.1", 0))
     async with answering(uvicorn_config(app), listener), httpx.AsyncClient(verify=False) as client:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/server_instances"

@@ -34,6 +34,8 @@ from nemo_gym.web.threads import BlockingPool
 from tests.each_case import each_case
 from tests.waiting import async_until
 
+pytestmark = pytest.mark.bare
+
 ROW = {"responses_create_params": {"input": "hi"}}
 
 

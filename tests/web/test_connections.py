@@ -11,7 +11,7 @@ from typing import NamedTuple
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nemo_gym.web.connections import HEAD_BYTES, HEAD_S, SILENCE_S
+from nemo_gym.web.connections import HEAD_BYTES, HEAD_S, SILENCE_S, SLOWEST_BYTES_S
 from nemo_gym.web.shutdown import QuickShutdownServer
 from tests.each_case import each_case
 from tests.waiting import async_until
@@ -139,12 +139,26 @@ async def test_body_that_keeps_arriving_is_accepted():
     async with served() as serving:
         caller = await serving.connect()
         await caller.send(CHUNKED)
+        part = b"a" * (SILENCE_S * SLOWEST_BYTES_S)
         for number in range(1, 4):
-            await caller.send(b"1\r\na\r\n")
-            await async_until(lambda number=number: len(serving.bodies) == number)
+            await caller.send(b"%x\r\n%b\r\n" % (len(part), part))
+            await async_until(lambda number=number: sum(map(len, serving.bodies)) == number * len(part))
             serving.pass_seconds(SILENCE_S - MARGIN_S)
         await caller.send(b"0\r\n\r\n")
-        assert (await caller.answer()).endswith(b"3")
+        assert (await caller.answer()).endswith(b"%d" % (3 * len(part)))
+
+
+@each_case(("begin", "piece"), [(CHUNKED, b"1\r\na\r\n"), (POST + b"Content-Length: 999999\r\n\r\n", b"a")])
+async def test_body_of_one_byte_per_second_is_ended(begin, piece):
+    async with served() as serving:
+        caller = await serving.connect()
+        await caller.send(begin)
+        await serving.until_phase("body")
+        for number in range(1, SILENCE_S + 2):
+            await caller.send(piece)
+            await async_until(lambda number=number: len(b"".join(serving.bodies)) == number)
+            serving.pass_seconds(1)
+        assert (await caller.rest()).startswith(b"HTTP/1.1 408 ")
 
 
 async def test_caller_who_waits_for_the_app_is_kept():
@@ -180,6 +194,8 @@ LARGE = b"a" * (HEAD_BYTES + 1)
         (b"GET / HTTP/1.1\r\n" + HOST + b"X-Large: " + LARGE, 431),
         (b"GET / HTTP/1.1\r\n" + HOST + b"X-Large: " + LARGE + b"\r\n\r\n", 431),
         (b"GET / HTTP/1.1\r\n" + HOST + b"X-Part: a\r\n" * 9000, 431),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"a:\r\n" * 20_000 + b"\r\n", 431),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"a: b\r\n" * 12_000 + b"\r\n", 431),
         (b"GET / HTTP/1.1\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\n" + HOST + HOST + b"\r\n", 400),
         (b"GET / HTTP/1.0\r\n" + HOST + HOST + b"\r\n", 400),
@@ -238,6 +254,13 @@ async def test_pipelined_requests_are_answered_in_order():
         await caller.send(POST + b"Content-Length: 3\r\n\r\nabc" + GET + b"nonsense\r\n\r\n")
         serving.may_answer.set()
         assert b"400" not in await caller.rest()
+
+
+async def test_head_in_one_read_with_another_request_is_limited():
+    async with served() as serving:
+        caller = await serving.connect()
+        await caller.send(GET + b"GET / HTTP/1.1\r\n" + HOST + b"a: b\r\n" * 12_000 + b"\r\n")
+        assert (await caller.rest()).count(OK) <= 1
 
 
 async def test_trailers_are_not_headers_of_the_request():

@@ -50,7 +50,7 @@ WRONG = {
 
 
 def serve(hub, *rows):
-    hub.github(SOURCE.repo, SOURCE.path, b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    hub.github(SOURCE.repo, SOURCE.path, b"".join(orjson.dumps(row) + b"\n" for row in rows), SOURCE.revision)
 
 
 def test_every_published_constraint_is_checked():
@@ -103,7 +103,7 @@ def test_missing_column_is_reported(fake_hub, tmp_path):
 
 
 def test_missing_file_is_reported(fake_hub, tmp_path):
-    with pytest.raises(DataError, match="revision 'main' of google-research/google-research has the file"):
+    with pytest.raises(DataError, match="revision 'master' of google-research/google-research has the file"):
         prepare(tmp_path / "ifeval.jsonl")
 
 

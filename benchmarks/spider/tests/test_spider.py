@@ -144,7 +144,7 @@ async def test_examples_reward_exactly_their_answers():
 
 def test_databases_are_extracted_once(spider, tmp_path):
     output = tmp_path / "data" / "spider.jsonl"
-    with pytest.raises(DataError, match=r"databases are missing.*\+prepare_script_args\.databases=<zip>"):
+    with pytest.raises(DataError, match=r"databases are missing.*--prepare_script_args\.databases <zip>"):
         prepare(output)
     address = "https://example.org/files/spider_data.zip"
     spider.file(address, Path(archive(tmp_path / "given.zip", **{ONE: PETS})).read_bytes())

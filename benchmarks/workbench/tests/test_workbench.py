@@ -79,6 +79,7 @@ def change(hub, domain: str, *rows: tuple[str, str, str]) -> None:
 async def test_each_domain_becomes_solvable_rows(workbench, tmp_path):
     rows = list(read_rows(prepare(tmp_path / "workbench.jsonl", REVISION)))
     assert [row["category"] for row in rows] == sorted(ANSWERS)
+    assert {row["workbench_version"] for row in rows} == {f"queries_and_answers@{REVISION}"}
     prompt = load_prompt_config(FOLDER / "prompts" / "default.yaml")
     system, user = apply_prompt_to_row(rows[0], prompt)["responses_create_params"]["input"]
     assert "Thursday, 2023-11-30" in system["content"]
@@ -94,6 +95,20 @@ async def test_each_domain_becomes_solvable_rows(workbench, tmp_path):
                 assert (await idle.verify(reply(f"I have called {row['ground_truth']}."))).reward == 0.0
     tasks = [[{**row, "reward": 1.0}] for row in rows]
     assert server.compute_metrics(tasks)["calendar/pass@1/accuracy"] == 100.0
+
+
+@pytest.mark.parametrize("columns", [("query", "answer"), ("task", "outcome")])
+def test_renamed_files_are_read_and_named(fake_hub, tmp_path, columns):
+    for name, text in SMALL_TABLES.items():
+        fake_hub.github(REPOSITORY, f"data/processed/{name}", text.encode(), REVISION)
+    for domain, answer in ANSWERS.items():
+        content = query_file((f"Do it: {domain}", str([answer]), domains_of(domain)))
+        content = content.replace(b'"query","answer"', f'"{columns[0]}","{columns[1]}"'.encode())
+        path = f"data/processed/tasks_and_outcomes/{domain}_tasks_and_outcomes.csv"
+        fake_hub.github(REPOSITORY, path, content, REVISION)
+    rows = list(read_rows(prepare(tmp_path / "workbench.jsonl", REVISION)))
+    assert [row["query"] for row in rows] == [f"Do it: {domain}" for domain in sorted(ANSWERS)]
+    assert {row["workbench_version"] for row in rows} == {f"tasks_and_outcomes@{REVISION}"}
 
 
 async def test_examples_reward_exactly_their_answers(tmp_path):
@@ -141,8 +156,8 @@ def test_refused_answers_are_counted(workbench, tmp_path, caplog):
     change(workbench, "email", ("Go", "['email.delete_email.func(email_id=\"00000404\")']", "['email']"))
     with caplog.at_level(logging.WARNING):
         prepare(tmp_path / "workbench.jsonl", REVISION)
-    assert "email_queries_and_answers.csv:2: a call of the answer changes nothing: email_delete_email" in caplog.text
-    assert "the answers of 1 queries contain calls that fail" in caplog.text
+    assert "email_queries_and_answers.csv:2: a tool rejects a call of the answer" in caplog.text
+    assert "1 queries have answers with rejected calls" in caplog.text
 
 
 def test_addresses_may_be_raw_data(workbench, tmp_path):
@@ -163,7 +178,8 @@ def test_missing_and_changed_files_are_reported(workbench, tmp_path):
 def test_known_files_match_their_hashes(fake_hub, tmp_path, caplog):
     for name in (*TABLES, ADDRESSES[0]):
         fake_hub.github(REPOSITORY, f"data/processed/{name}", (WORKBENCH / name).read_bytes())
-    for name, pin in QUERIES.items():
+    for domain, pin in QUERIES.items():
+        name = f"{domain}_queries_and_answers.csv"
         content = (WORKBENCH / name).read_bytes() if pin else query_file(("Wait", "[]", "['analytics']"))
         fake_hub.github(REPOSITORY, f"data/processed/queries_and_answers/{name}", content)
     with caplog.at_level(logging.WARNING):

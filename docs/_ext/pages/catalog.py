@@ -19,7 +19,8 @@ from nemo_gym.servers.name_clashes import listed_tools
 from pages.markdown import code, summary_of, table, title_of, toctree
 
 USERS = "user_simulation_agent"
-STEP_BY_STEP, ONE_REQUEST = "step by step", "one request"
+STEP_BY_STEP, ONE_REQUEST, MULTI_TURN = "step by step", "one request", "conversation with a simulated user"
+STRUCTURES = {ONE_REQUEST: "single step", MULTI_TURN: "multi turn"}
 STEPPED = ("gymnasium_agent", "aviary_agent")
 MEDIA = {"input_image": "pictures", "input_audio": "sounds"}
 """The types of content parts that are not text."""
@@ -102,7 +103,7 @@ def _properties_row(component: Component, repository: Path) -> tuple[str, ...]:
     varies = any(implementation == "aviary_agent" for implementation, _ in agents)
     return (
         _link(RESOURCES_TIER, component),
-        "several steps" if form == ONE_REQUEST and tools else form.partition(" with ")[0],
+        "multi step" if form == ONE_REQUEST and tools else STRUCTURES.get(form, form),
         *(next(str(each[key]) for each in settings if key in each) for key in ("capability", "task_type")),
         str(component.domain or "other").replace("_", " "),
         verification.replace("comparison of all answers to a task", "comparison"),
@@ -181,7 +182,7 @@ def _agents(component: Component) -> list[tuple[str, JsonObject]]:
 
 def _form(agents: list[str]) -> str:
     if USERS in agents:
-        return "conversation with a simulated user"
+        return MULTI_TURN
     return STEP_BY_STEP if any(agent in STEPPED for agent in agents) else ONE_REQUEST
 
 

@@ -16,8 +16,7 @@ from nemo_gym.capture.trajectory import (
     TrajectoryToolCall,
     TrajectoryTurn,
 )
-from nemo_gym.rollouts.run_record import Fingerprint, Outcomes, RunRecord
-from nemo_gym.rollouts.slurm_step import SlurmStep
+from nemo_gym.rollouts.run_record import Fingerprint, Outcomes, RunRecord, SlurmStep
 from pages.fields import keys_of_model
 from pages.markdown import code, prose, table
 

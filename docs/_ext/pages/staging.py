@@ -16,6 +16,8 @@ MADE: dict[str, Callable[[Path], str]] = {
     "configuration": configuration.configuration,
     "configuration errors": messages.configuration_errors,
     "commands": lambda repository: commands.commands(),
+    "spellings": lambda repository: commands.spellings(),
+    "flag spellings": lambda repository: commands.flag_spellings(),
     "environments": catalog.environments,
     "properties": catalog.properties,
     "benchmarks": catalog.benchmarks,

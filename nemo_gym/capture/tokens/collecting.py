@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Sequence
 from threading import Lock
 
 from nemo_gym.capture.tokens.entry import FrozenTokens, TokenEntry, TokenSource
+from nemo_gym.capture.tokens.file_store import FileTokenStore
 from nemo_gym.capture.tokens.numbers import Numbers
 from nemo_gym.capture.tokens.trajectories import TokenTrajectories, trajectories_for_rollout
 from nemo_gym.config.token_capture import TokenCaptureConfig
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.jsonl import JsonObject, loads_exact
 from nemo_gym.opaque import plain
 from nemo_gym.schemas.row import MASK_KEY, TOKEN_CAPTURE_RESULT_KEY, Row, mirror_mask
 from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, without_tokens
@@ -66,6 +68,14 @@ class TokenCollector:
         except OSError as error:
             logger.warning("rollout %s: the record of its tokens could not be deleted: %s", rollout_id, error)
 
+    def drop_ending(self, ending: str) -> None:
+        """Delete the token records of all rollouts whose id matches this glob pattern at its end.
+
+        Records in a user's class are not changed, because the class need not be able to list them.
+        """
+        if isinstance(self._source, FileTokenStore):
+            self._source.drop_ending(ending)
+
     def close(self) -> None:
         self._source.close()
 
@@ -75,10 +85,10 @@ def finalize_rollout_token_capture(
 ) -> TokenTrajectories:
     """Add the recorded tokens of a rollout to its result in place, as lists, and return its training sequences.
 
-    `response.output` gets the tokens of the sequence with the rollout's last call. The other sequences are listed
-    under `_ng_token_capture`. If the rollout must not be trained on, `mask_sample` is set, and `_ng_token_capture` has
-    the reasons. Text in the result changes only if it does not match the recorded calls. In that case, the agent's own
-    output is kept under `_ng_token_capture`.
+    `response.output` gets the tokens of the last sequence that it contains, or else of the sequence with the
+    rollout's last call. The other sequences are listed under `_ng_token_capture`. If the rollout must not be trained
+    on, `mask_sample` is set, and `_ng_token_capture` has the reasons. Text in the result changes only if it does not
+    match the recorded calls. In that case, the agent's own output is kept under `_ng_token_capture`.
     """
     found = _finalize(result, rollout_id, source, rebuild_response)
     result.update(plain(result))
@@ -94,7 +104,9 @@ def _finalize(result: JsonObject, rollout_id: str, source: TokenSource, rebuild_
         return TokenTrajectories(())
     found = trajectories_for_rollout(frozen)
     order = {call.model_call_id: number for number, call in enumerate(frozen.entries)}
-    main = max(found.sequences, key=lambda calls: order[calls[-1].model_call_id], default=())
+    response = Row(result).response
+    latest_first = sorted(found.sequences, key=lambda calls: order[calls[-1].model_call_id], reverse=True)
+    main = _graded(latest_first, response) if response is not None else ()
     shown: JsonObject = {
         "rollout_id": rollout_id,
         "calls": len(frozen.entries),
@@ -104,7 +116,6 @@ def _finalize(result: JsonObject, rollout_id: str, source: TokenSource, rebuild_
         "mask_reasons": list(found.mask_reasons),
         "is_rebuilt": False,
     }
-    response = Row(result).response
     if rebuild_response and main and response is not None:
         shown |= _rebuild(response, main)
     branches = [each for each in found.sequences if each is not main or not shown["is_rebuilt"]]
@@ -131,14 +142,34 @@ def _mask(result: JsonObject) -> None:
     mirror_mask(result)
 
 
+def _graded(latest_first: Sequence[Sequence[TokenEntry]], response: JsonObject) -> Sequence[TokenEntry]:
+    """Return the last sequence in the response, because a rollout may end with a side conversation.
+
+    If the response has parts only, return the sequence with the most parts in it.
+    """
+    output = _plain_output(response)
+    said = [_said(item) for item in output]
+
+    def likeness(calls: Sequence[TokenEntry]) -> float:
+        if _placed(output, calls) is not None:
+            return math.inf
+        return sum(_said(call.output_items[call.token_item_index]) in said for call in calls)
+
+    return max(latest_first, key=likeness, default=())
+
+
 def _rebuild(response: JsonObject, calls: Sequence[TokenEntry]) -> JsonObject:
     """Put the tokens into a response's output. Return the fields for `_ng_token_capture` that describe the change."""
-    given = response.get("output")
-    items = given if isinstance(given, list) else []
-    plain = [without_tokens(item) if isinstance(item, dict) else item for item in items]
+    plain = _plain_output(response)
     placed = _placed(plain, calls)
     response["output"] = _recorded_output(plain, calls) if placed is None else placed
     return {"is_rebuilt": True} | ({"agent_output": plain} if placed is None else {})
+
+
+def _plain_output(response: JsonObject) -> list[object]:
+    given = response.get("output")
+    items = given if isinstance(given, list) else []
+    return [without_tokens(item) if isinstance(item, dict) else item for item in items]
 
 
 def _placed(output: list[object], calls: Sequence[TokenEntry]) -> list[object] | None:
@@ -175,10 +206,18 @@ def _said(item: object) -> object:
     if not isinstance(item, dict) or item.get("role", "assistant") != "assistant":
         return None
     if item.get("type") == "function_call":
-        return item.get("name"), item.get("arguments")
+        return item.get("name"), _read(item.get("arguments"))
     parts = [part for name in ("summary", "content") for part in _parts(item.get(name))]
     texts = (part.get("text") or part.get("refusal") if isinstance(part, dict) else part for part in parts)
     return item.get("type", "message"), tuple(str(text or "") for text in texts)
+
+
+def _read(arguments: object) -> object:
+    """Parse a call's arguments, because an API may return them in another format."""
+    try:
+        return loads_exact(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return arguments
 
 
 def _parts(value: object) -> Sequence[object]:

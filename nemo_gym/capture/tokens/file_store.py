@@ -71,6 +71,11 @@ class FileTokenStore:
             log.append(FROZEN_LINE)
         self._dropped.append(path)
 
+    def drop_ending(self, ending: str) -> None:
+        """Drop all rollouts whose id matches this glob pattern at its end."""
+        for path in self.root.glob(f"*{ending}{SUFFIX}"):
+            self.drop(path.name.removesuffix(SUFFIX))
+
     def close(self) -> None:
         """Delete the files of dropped rollouts."""
         while self._dropped:

@@ -89,17 +89,28 @@ class Floor(NamedTuple):
 class Control:
     """The state that control requests change and the collector follows. Use it only in the collector's event loop."""
 
-    def __init__(self, run: OpenRun, on_stop: Callable[[], None] | None = None) -> None:
-        """`on_stop` ends the collection at once. It is None if a request cannot stop the collection."""
+    def __init__(
+        self,
+        run: OpenRun,
+        limit: FixedLimit | AdaptiveLimit,
+        *,
+        allowed: Callable[[int], int],
+        continues_a_group: Callable[[], bool],
+        head_server: str,
+        on_stop: Callable[[], None] | None = None,
+    ) -> None:
+        """Begin without requests. `head_server` is the address of the head server of the run's servers.
+
+        `allowed` returns the given number of rollouts to run at once, or the largest possible number if that is lower.
+        `continues_a_group` returns whether the next rollout must start, even during a pause or drain, because its
+        group has begun. `on_stop` ends the collection at once. It is None if a request cannot stop the collection.
+        """
         self._run = run
-        self.head_server: str | None = None
-        """The address of the head server of the run's servers."""
+        self.limit = limit
+        self._allowed = allowed
+        self._continues_a_group = continues_a_group
+        self._head_server = head_server
         self._on_stop = on_stop
-        self.limit: FixedLimit | AdaptiveLimit = FixedLimit(1)
-        self.allowed: Callable[[int], int] = int
-        """Returns the given number of rollouts to run at once, or the largest possible number if that is lower."""
-        self.continues_a_group: Callable[[], bool] = lambda: False
-        """Returns whether the next rollout must start, even during a pause or drain, because its group has begun."""
         self.is_draining = False
         self.floor: Floor | None = None
         """The collector's functions; None until the first rollouts start."""
@@ -121,7 +132,7 @@ class Control:
 
     async def may_start(self) -> bool:
         """Wait while the collection is paused. Return whether another rollout may start."""
-        if self.continues_a_group():
+        if self._continues_a_group():
             return True
         if not self._going.is_set():
             await self._going.wait()
@@ -201,9 +212,9 @@ class Control:
             raise Refused(f"{group} rollouts are verified together, so at least {group} must run at once")
         before = self.limit.limit, isinstance(self.limit, AdaptiveLimit)
         if wanted is not None:
-            self.limit = FixedLimit(self.allowed(wanted))
+            self.limit = FixedLimit(self._allowed(wanted))
         elif not isinstance(self.limit, AdaptiveLimit):
-            self.limit = AdaptiveLimit(self.allowed(MOST_AT_ONCE), first=self.limit.limit)
+            self.limit = AdaptiveLimit(self._allowed(MOST_AT_ONCE), first=self.limit.limit)
         self._run.record.runs_with(self.limit)
         floor.widen()
         now = self.limit.limit, isinstance(self.limit, AdaptiveLimit)
@@ -242,11 +253,11 @@ class Control:
             floor.spawn(self._load(chosen, floor))
         return {"requeued": len(chosen)}
 
-    def drain(self) -> JsonObject:
+    def drain(self, reason: str = DRAINED) -> JsonObject:
         """Start no further rollout, and end when the running ones have ended."""
         floor = self._check_open()
         was, self.is_draining = self.is_draining, True
-        self._run.summary.ended_by = self._run.summary.ended_by or DRAINED
+        self._run.summary.ended_by = self._run.summary.ended_by or reason
         self._going.set()
         floor.no_more_rows()
         return {"changed": not was, "running": len(self._running)}
@@ -267,7 +278,7 @@ class Control:
         return {
             "run_id": self._run.record.identity,
             "state": self._state(),
-            "head_server": self.head_server,
+            "head_server": self._head_server,
             "planned": summary.planned,
             "scored": summary.scored,
             "failed": dict(failed),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from functools import partial
 
 from fastapi import FastAPI
@@ -14,17 +15,16 @@ from starlette.types import Message, Receive, Scope, Send
 
 from nemo_gym.calls.problems import Problem, failure_of_reply
 from nemo_gym.errors import EnvironmentFailed, RolloutError, SignatureError
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.schemas.mcp import SESSION_TOKEN_HEADER
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER
 from nemo_gym.servers.base import SimpleServer, context_of
-from nemo_gym.servers.mcp.content import content_of, text_block
 from nemo_gym.servers.mcp.sdk import invalid_request, sdk_server
 from nemo_gym.servers.mcp.session import McpSession, McpSessionMiddleware, SessionTokens
 from nemo_gym.servers.mcp.tools import McpTool, by_name, harvest
 from nemo_gym.servers.name_clashes import listed_tools
 from nemo_gym.servers.resources import SimpleResourcesServer, store_of
-from nemo_gym.servers.tools.parts import output_of
+from nemo_gym.servers.tools.parts import ToolOutput, output_of
 from nemo_gym.servers.tools.tool import RESERVED_NAMES
 from nemo_gym.web.app import add_within_session
 from nemo_gym.web.failures import ROLLOUT_ID_SCOPE_KEY
@@ -34,6 +34,7 @@ from nemo_gym.web.session_cookies import lost_with_earlier_life, session_cookie
 MCP_PATH = "/mcp"
 PROBLEM_META_KEY = "nemo_gym/problem"
 """The key in a tool result's `_meta` that contains the tool's failure, so that an agent can abandon the rollout."""
+_DATA_URL = re.compile(r"data:(?P<type>[\w.+/-]+);base64,(?P<data>.+)", re.DOTALL)
 
 
 def expose_if_asked(server: SimpleServer, app: FastAPI) -> None:
@@ -172,3 +173,23 @@ def _failed(tool: McpTool, failure: RolloutError) -> JsonObject:
     # Put the cause into `_meta` for the agent, not into the text for the model, because the model cannot fix it.
     result = _text(f"The tool {tool.name} does not work. This attempt will not be graded.", is_error=True)
     return {**result, "_meta": {PROBLEM_META_KEY: Problem.of_error(failure).model_dump(mode="json")}}
+
+
+def content_of(output: ToolOutput) -> list[JsonObject]:
+    """Convert a tool's output to MCP blocks. A part without an MCP form, such as an image URL, becomes JSON text."""
+    return [text_block(output)] if isinstance(output, str) else [_block(part) for part in output]
+
+
+def text_block(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
+
+
+def _block(part: object) -> JsonObject:
+    match part:
+        case {"type": "input_text", "text": str(text)}:
+            return text_block(text)
+        case {"type": "input_image", "image_url": str(url)} if image := _DATA_URL.fullmatch(url):
+            return {"type": "image", "data": image["data"], "mimeType": image["type"]}
+        case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(name)}}:
+            return {"type": "audio", "data": data, "mimeType": f"audio/{name}"}
+    return text_block(dump_json(part).decode())

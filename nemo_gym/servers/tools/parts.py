@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import orjson
 from starlette.responses import Response
 
-from nemo_gym.jsonl import dump_json
+from nemo_gym.jsonl import dump_json, loads_exact
 from nemo_gym.schemas.items import InputAudio, InputFile, InputImage, InputText, InputVideo
 
 PARTS_HEADER = "x-nemo-gym-content-parts"
@@ -30,5 +29,5 @@ def output_of(body: bytes, headers: Mapping[str, str]) -> ToolOutput:
     """Return a tool's response as the output for the model."""
     if PARTS_HEADER not in headers:
         return body.decode("utf-8", "replace")
-    parts: list[object] = orjson.loads(body)
+    parts: list[object] = loads_exact(body)
     return parts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from nemo_gym.config.wording import with_article
 from nemo_gym.errors import SignatureError, ToolError
-from nemo_gym.jsonl import PLAIN_VALUES, JsonObject, loads_exact
+from nemo_gym.jsonl import JsonObject, dump_json, loads_exact
 from nemo_gym.servers.sessions import SessionStore
 from nemo_gym.servers.tools.arguments import Arguments, SchemaArguments, TypedArguments, WrongArguments
 from nemo_gym.servers.tools.handlers import Handler, Method, placed_at
@@ -141,8 +140,6 @@ class Tool:
             given = loads_exact(body or b"{}")
         except orjson.JSONDecodeError as error:
             return self._rejection(f"not valid JSON ({error.msg} at column {error.colno})")
-        except ValueError as error:
-            return self._rejection(f"not valid JSON ({error})")
         if not isinstance(given, dict):
             return self._rejection(f"expected a JSON object, found {type(given).__name__}")
         try:
@@ -152,7 +149,7 @@ class Tool:
         try:
             result = await self.handler.call(request, store, values)
         except ToolError as error:
-            return PlainTextResponse(f"Error: {error}", status_code=422)
+            return _text_response(f"Error: {error}", status=422)
         return _answer(result)
 
     def _rejection(self, problem: str) -> Response:
@@ -227,15 +224,15 @@ def _answer(result: object) -> Response:
     if isinstance(result, Response):
         return result
     if isinstance(result, str):
-        return PlainTextResponse(result)
+        return _text_response(result)
     if (parts := parts_response(result)) is not None:
         return parts
-    try:
-        written = orjson.dumps(result, default=_json_default, option=PLAIN_VALUES)
-    except orjson.JSONEncodeError:
-        # Use `json` instead, because orjson rejects integers beyond 64 bits.
-        written = json.dumps(result, default=_json_default).encode()
-    return WrittenJson(written)
+    return WrittenJson(dump_json(result, default=_json_default))
+
+
+def _text_response(text: str, status: int = 200) -> Response:
+    # Replace lone surrogates, because they cannot be encoded.
+    return PlainTextResponse(text.encode(errors="replace"), status)
 
 
 def _json_default(value: object) -> object:

@@ -22,7 +22,8 @@ NUMBER_WITHIN = {"expected_answer": "14", "grader": "contains"}
 WRONG_FORMS = (
     "", "I do not know.", "Answer:", "answer", "Answer: Answer: ", "x" * 100_000, "\n" * 100_000,
     "<think>Answer: {right}</think>", "Answer: {right} or something else", "Answer: {right}\nor something else",
-    "Answer: not {right}",
+    "Answer: not {right}", "Answer: ~~{right}~~", "Answer: **~~{right}~~**", "~~{right}~~",
+    "Answer: <del>{right}</del>",
     "Answer: {right}\nAnswer: I am not sure", "The reply that earns the reward is {right}\nThat is all.",
 )  # fmt: skip
 """Hedged, echoed, partial, injected and unfinished replies; `{right}` is the right answer."""
@@ -44,7 +45,8 @@ async def test_right_answers_earn_the_reward():
                  "Answer: Addis Ababa\n\nIt is the capital.",
                  "Answer:\n\nAddis Ababa",
                  "Final answer: 'Addis Ababa'", "Answer: Nairobi\nNo, wait.\nAnswer: Addis Ababa",
-                 "<think>Nairobi?</think>Addis Ababa", r"Answer: $\text{Addis Ababa}$", "## Answer: Addis Ababa"]),
+                 "<think>Nairobi?</think>Addis Ababa", r"Answer: $\text{Addis Ababa}$", "## Answer: Addis Ababa",
+                 "Answer: ~~Nairobi~~ Addis Ababa"]),
         (NUMBER, ["Answer: 1250.5", "1,250.50", "Answer: $1,250.50", "Answer: 1250.50 euros", "Answer: €1250.50"]),
         (CHOICE, ["Answer: billing", "Billing", "Answer: [billing]", "Answer: \"billing\"."]),
         (REGEX, ["Answer: 16:10", "16.10", "Answer: 4:10 PM"]),

@@ -10,6 +10,8 @@ from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.audio_digits.app import AudioDigitsServer
 from resources_servers.audio_digits.grading import word_error_rate
 
+pytestmark = pytest.mark.bare
+
 EXAMPLES = list(read_rows(Path(__file__).resolve().parents[1] / "data" / "example.jsonl"))
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 SEQUENCES = ("40715", "000", "9283", "516070")

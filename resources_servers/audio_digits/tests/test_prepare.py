@@ -18,6 +18,8 @@ from resources_servers.audio_digits.sounds import wav
 from resources_servers.audio_digits.speech import ACCENTS, SPEAKERS, speech
 from resources_servers.audio_digits.tests.hearing import FRAME, RATE, hear, marks, samples_of
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).resolve().parents[1]
 needs_espeak = pytest.mark.skipif(
     shutil.which("espeak-ng") is None, reason="espeak-ng is not installed (apt-get install espeak-ng)"

@@ -373,6 +373,129 @@ async def test_check_compares_integers_of_any_size(server):
     assert (await graded(server, fenced("def double(n): return 2 * n"), **row(**tests)))["reward"] == 1.0
 
 
+@on_the_shared_server
+@pytest.mark.needs_bubblewrap
+async def test_check_exchanges_iterators_and_dates(server):
+    right = "import datetime, decimal, fractions\n"
+    cases = [
+        ("def f(n):\n    yield from range(n)", "assert list(f(3)) == [0, 1, 2]", 1.0),
+        ("def f(n):\n    yield from range(n)", "assert f(3) == [0, 1, 2]", 0.0),
+        ("def f(n):\n    while True: yield 1", "assert list(f(3)) == [1]", 0.0),
+        ("def f(n): return map(str, range(n))", "assert list(f(2)) == ['0', '1']", 1.0),
+        ("def f(items): return sum(items)", "assert f(range(4)) == 6 and f(x for x in (1, 2)) == 3", 1.0),
+        ("def f(n): return range(n)", "assert f(3) == range(3)", 1.0),
+        ("def f(d): return d + datetime.timedelta(days=1)", "assert f(datetime.date(2020, 2, 28)).day == 29", 1.0),
+        ("def f(d): return d.date()", "assert f(datetime.datetime(2020, 1, 1, 5)) == datetime.date(2020, 1, 1)", 1.0),
+        ("def f(d): return d", "assert f(datetime.date(2020, 1, 1)) == datetime.date(2020, 1, 2)", 0.0),
+        ("def f(x): return x / 3", "assert f(fractions.Fraction(1)) == fractions.Fraction(1, 3)", 1.0),
+        ("def f(x): return x * 2", "assert f(decimal.Decimal('0.1')) == decimal.Decimal('0.2')", 1.0),
+    ]
+    wrong = []
+    for code, check, reward in cases:
+        tests = {"fn_name": "f", "preamble": right, "check": check}
+        found = (await graded(server, fenced(code), **row(**tests)))["reward"]
+        if found != reward:
+            wrong.append((code, check, found))
+    assert wrong == []
+
+
+POINT = """
+import dataclasses, enum
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int = 0
+
+class Node:
+    def __init__(self, val, next=None):
+        self.val, self.next = val, next
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+"""
+STACK = "class Stack:\n    def __init__(self): self.items = []\n    def push(self, item): self.items.append(item)\n"
+STACK += "    def pop(self): return self.items.pop()\n    def __len__(self): return len(self.items)"
+SAME = "class Point:\n    def __eq__(self, other): return True\n"
+EXCHANGED = [
+    ("f", "def f(g, n): return g(g(n))", "assert f(lambda n: n + 1, 2) == 4", 1.0),
+    ("f", "def f(g, n): return n", "assert f(lambda n: n + 1, 2) == 4", 0.0),
+    ("f", "def f(items, key): return sorted(items, key=key)", "assert f(['bb', 'a'], len) == ['a', 'bb']", 1.0),
+    ("f", "def f(g): return g()", "try: f(lambda: 1 / 0)\nexcept ZeroDivisionError: pass\nelse: assert False", 1.0),
+    ("f", "def f(n): return lambda m: n + m", "assert f(2)(3) == 5 and callable(f(1))", 1.0),
+    ("f", "def f(g): return lambda *a: 2 * g(*a)", "assert f(lambda a, b: a * b)(2, 3) == 12", 1.0),
+    ("f", "def f(n): return f", "assert f(2) == 4", 0.0),
+    ("f", "def f(items, kind): return [kind(i) for i in items]", "assert f([1, 'a'], str) == ['1', 'a']", 1.0),
+    ("f", "def f(p): return Point(p.y, p.x)", "assert f(Point(1, 2)) == Point(2, 1)", 1.0),
+    ("f", "def f(p): return Point(p.x, p.y)", "assert f(Point(1, 2)) == Point(2, 1)", 0.0),
+    ("f", f"{SAME}def f(p): return Point()", "assert f(1) == Point(2)", 0.0),
+    ("f", f"{SAME}Other = Point\ndel Point\ndef f(p): return Other()", "assert f(1) == Point(2)", 0.0),
+    (
+        "f",
+        "def f(p):\n    p.next = Node(3, Node(4))\n    return p.next",
+        "assert (f(Node(1)).val, f(Node(1)).next.val) == (3, 4)",
+        1.0,
+    ),
+    ("f", "def f(c): return Color.BLUE if c is Color.RED else c", "assert f(Color.RED) is Color.BLUE", 1.0),
+    ("f", "def f(items): items.sort()", "items = [3, 1]\nf(items)\nassert items == [1, 3]", 1.0),
+    ("f", "def f(items): sorted(items)", "items = [3, 1]\nf(items)\nassert items == [1, 3]", 0.0),
+    ("f", "def f(grid): grid[0][1] = 5", "row = [1, 2]\ngrid = [row]\nassert f(grid) is None and row == [1, 5]", 1.0),
+    (
+        "f",
+        "def f(table, seen): table['a'] = 1; seen.add(2)",
+        "t, s = {}, {1}\nf(t, s)\nassert (t, s) == ({'a': 1}, {1, 2})",
+        1.0,
+    ),
+    ("f", "def f(p): p.x += 1", "p = Point(1)\nf(p)\nassert p == Point(2)", 1.0),
+    ("f", "def f(items): items.clear(); return []", "items = [3, 1]\nassert f(items) == sorted(items)", 0.0),
+    ("Stack", STACK, "s = Stack()\ns.push(3)\ns.push(4)\nassert len(s) == 2 and s.pop() == 4 and s.items == [3]", 1.0),
+    ("Stack", STACK, "s = Stack()\ns.push(3)\nassert s.pop() == 4", 0.0),
+    ("Stack", "class Stack:\n    def __eq__(self, other): return True", "assert Stack() == 5", 0.0),
+    ("Stack", "class Stack:\n    def __contains__(self, other): return True", "assert 5 in Stack()", 0.0),
+]
+
+
+@on_the_shared_server
+@pytest.mark.needs_bubblewrap
+async def test_check_exchanges_functions_objects_and_changes(server):
+    wrong = []
+    for name, code, check, reward in EXCHANGED:
+        tests = {"fn_name": name, "preamble": POINT, "check": check}
+        found = await graded(server, fenced(code), **row(**tests))
+        if found["reward"] != reward:
+            wrong.append((code, check, found["reward"], found["metadata"]))
+    assert wrong == []
+
+
+FORGED = """
+import json, os
+def f(*_):
+    for fd in range(3, 64):
+        try: os.write(fd, json.dumps({forged}).encode() + b"\\n")
+        except OSError: pass
+    return 0
+"""
+FORGERIES = [
+    ('["value", 0, [[]]]', "items = [3]\nassert f(items) == len(items)"),
+    ('["get", 0, "__globals__", []]', "expected = 4\nassert f(lambda: 0) == expected"),
+    ('["value", {"instance": ["Point", [["same", {"function": [0, ""]}]]]}, []]', "assert f(1).same(4)"),
+    ('["value", {"object": [0, "int"]}, []]', "assert f(1).bit_length() == 4"),
+]
+
+
+@on_the_shared_server
+@pytest.mark.needs_bubblewrap
+async def test_forged_messages_earn_nothing(hasty_server):
+    preamble = "class Point:\n    def same(self, other): return False"
+    earned = []
+    for forged, check in FORGERIES:
+        tests = {"fn_name": "f", "preamble": preamble, "check": check}
+        if (await graded(hasty_server, fenced(FORGED.replace("{forged}", forged)), **row(**tests)))["reward"]:
+            earned.append(forged)
+    assert earned == []
+
+
 READS_OUTPUT_LIMITS = """
 import sys
 frame = sys._getframe()

@@ -72,7 +72,7 @@ async def test_counter_may_exceed_64_bits(server):
     async with rollout(server, initial_count=0, expected_count=0) as attempt:
         for _ in range(4):
             await attempt.call("increment_counter", count=largest)
-        assert await attempt.call("get_counter_value") == f'{{"count": {4 * largest}}}'
+        assert await attempt.call("get_counter_value") == f'{{"count":{4 * largest}}}'
         assert (await attempt.verify()).reward == 0.0
 
 

@@ -21,7 +21,16 @@ _EDGES = string.punctuation + string.whitespace
 _LETTERED = re.compile(r"\W*[aA]\W*[bB]\W*[cC]\W*")
 _NEAR = 40
 """The number of characters that are searched for an emoji before and after the end of a sentence."""
-_AFTER_EMOJI = " .!?…\"'”’)*_\ufe0f\u200d"
+_AFTER_EMOJI = " .!?…\"'”’)*_"
+_EMOJI = (
+    r"(?:[\U0001f000-\U0001faff\u2600-\u27bf\u231a\u231b\u2328\u23cf\u23e9-\u23f3\u23f8-\u23fa\u25aa\u25ab\u25b6\u25c0"
+    r"\u25fb-\u25fe\u2934\u2935\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55]"
+    r"|[\xa9\xae\u203c\u2049\u2122\u2139\u2194-\u2199\u21a9\u21aa\u24c2\u3030\u303d\u3297\u3299]\ufe0f"
+    r"|[0-9#*]\ufe0f?\u20e3)"
+)
+"""A regex for the first characters of an emoji. Some characters, such as ™, are emoji only before U+FE0F."""
+_EMOJI_BEGINS = re.compile(_EMOJI)
+_EMOJI_ENDS = re.compile(rf"{_EMOJI}[\ufe0f\u200d\U000e0020-\U000e007f]*\Z")
 
 
 def number_placeholders(text: str, *, num_placeholders: Count) -> bool:
@@ -109,9 +118,11 @@ def emoji_at_sentence_ends(text: str) -> bool:
     """Require an emoji at the end of each sentence, before or after its full stop."""
     plain = text.rstrip()
     ends = [*sentence_ends(plain), len(plain)]
-    befores = (plain[max(0, end - _NEAR) : end].rstrip(_AFTER_EMOJI)[-1:] for end in ends)
-    afters = (plain[end : end + _NEAR].lstrip()[:1] for end in ends)
-    return all(_is_emoji(before) or _is_emoji(after) for before, after in zip(befores, afters, strict=True))
+    return all(
+        _EMOJI_ENDS.search(plain[max(0, end - _NEAR) : end].rstrip(_AFTER_EMOJI))
+        or _EMOJI_BEGINS.match(plain[end : end + _NEAR].lstrip())
+        for end in ends
+    )
 
 
 def item_list(text: str, *, sep: Text) -> bool:
@@ -204,10 +215,6 @@ def _deepest(text: str, opening_of: dict[str, str]) -> int:
         elif character in opening_of:
             open_.clear()
     return deepest
-
-
-def _is_emoji(character: str) -> bool:
-    return bool(character) and (0x1F000 <= ord(character) <= 0x1FAFF or 0x2600 <= ord(character) <= 0x27BF)
 
 
 CHECKS: dict[str, Callable[..., bool]] = {

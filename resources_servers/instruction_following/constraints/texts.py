@@ -14,6 +14,10 @@ Relation = Literal["at least", "less than", "at most", "more than", "exactly"]
 Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=0)]
 
+_UNSEEN = re.compile(
+    r"[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\U000e0000-\U000e007f]"
+)
+"""A regex for invisible characters, such as the zero-width space."""
 _TOKEN = re.compile(r"\w+")
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 _SENTENCE_END = re.compile(r"[.!?…。！？]+[\"'”’»)\]*_]*")
@@ -37,19 +41,24 @@ def compare(count: int, relation: Relation, wanted: int) -> bool:
     return count > wanted if relation == "more than" else count == wanted
 
 
+def without_unseen(text: str) -> str:
+    """Remove invisible characters, because they could hide a word from a check or split it in two."""
+    return _UNSEEN.sub("", text)
+
+
 def tokens(text: str) -> list[str]:
     """Return the runs of letters and digits: `don't` is two tokens."""
-    return _TOKEN.findall(text)
+    return _TOKEN.findall(without_unseen(text))
 
 
 def words(text: str) -> list[str]:
     """Return words as a reader counts them: `don't` and `well-known` are one word each."""
-    return _WORD.findall(text)
+    return _WORD.findall(without_unseen(text))
 
 
 def bare_words(text: str) -> list[str]:
     """Split a text at whitespace and remove ASCII punctuation: `don't` becomes `dont`. Many IFBench checks use it."""
-    return text.translate(_WITHOUT_PUNCTUATION).split()
+    return without_unseen(text).translate(_WITHOUT_PUNCTUATION).split()
 
 
 def sentences(text: str) -> list[str]:
@@ -114,7 +123,7 @@ def lines(text: str) -> list[str]:
 
 def occurrences(phrase: str, text: str) -> int:
     """Count the occurrences of a phrase in a text, including those within words. Case is ignored."""
-    return text.lower().count(phrase.lower())
+    return without_unseen(text).lower().count(without_unseen(phrase).lower())
 
 
 def has_word(word: str, text: str) -> bool:
@@ -124,7 +133,9 @@ def has_word(word: str, text: str) -> bool:
 
 def count_word(word: str, text: str) -> int:
     """Count a word or phrase in a text, except as part of a longer word. Case is ignored."""
-    wanted, searched = word.lower(), text.lower()
+    wanted, searched = without_unseen(word).lower(), without_unseen(text).lower()
+    if not wanted:
+        return 0
     count, at = 0, searched.find(wanted)
     while at >= 0:
         before, after = searched[at - 1 : at] if at else "", searched[at + len(wanted) : at + len(wanted) + 1]

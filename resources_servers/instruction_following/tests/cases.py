@@ -209,6 +209,18 @@ CASES = [
     ("format:parentheses", {}, "(a (b (c (d (e] f)))))", NO),
     ("format:emoji", {}, "It runs 🌊. It is cold! ❄️", YES),
     ("format:emoji", {}, "It runs 🌊. It is cold.", NO),
+    *(
+        ("format:emoji", {}, form.format(emoji=emoji), YES)
+        for emoji in (
+            "⭐", "⏰", "▶️", "™️", "1️⃣", "#️⃣", "⏳", "⏱️", "⬛", "‼️", "ℹ️", "©️", "↩️",
+            "㊗️", "〰️", "⌚", "⤴️", "⬆️", "◾", "☀️", "❤️", "🏴󠁧󠁢󠁥󠁮󠁧󠁿", "🇩🇪", "👨‍👩‍👧", "👍🏽", "🫡",
+        )
+        for form in ("Time flies. {emoji}", "Time flies {emoji}. It is {emoji}!", "It is. {emoji} It was. {emoji}")
+    ),
+    *(
+        ("format:emoji", {}, f"Time flies {text}", NO)
+        for text in ("1", "12:30.", "™", "Acme™.", "©", "#", "*", ":)", "→", "é", "中", "x", "½", "€", "1.")
+    ),
     ("format:list", {"sep": "..."}, "... one\n... two", YES),
     ("format:list", {"sep": "..."}, "one ... two", NO),
     ("format:title_case", {}, "The River of the North", YES),
@@ -271,6 +283,14 @@ CASES = [
     ("words:prime_lengths", {}, "The old trees", YES),
     ("words:prime_lengths", {}, "The oldest trees", NO),
     ("words:prime_lengths", {}, "It's (well-kept)", NO),
+    *(
+        ("keywords:forbidden_words", {"forbidden_words": ["cat"]}, f"a c{unseen}at", NO)
+        for unseen in "\u200b\u200c\u200d\u2060\ufeff\xad\u200e\u034f"
+    ),
+    ("keywords:exclude_word_harder", {"keyword": "cat"}, "a ca\u200bt", NO),
+    ("keywords:frequency", {"keyword": "cat", "frequency": 2, "relation": "less than"}, "cat c\xadat", NO),
+    ("keywords:existence", {"keywords": ["cat"]}, "a c\u200bat", YES),
+    ("length_constraints:number_words", {"num_words": 3, "relation": "at least"}, "a c\u200ba\u200bt", NO),
     ("words:no_consecutive", {}, "The old river", YES),
     ("words:no_consecutive", {}, "The tall river", NO),
     ("language:response_language", {"language": "en"}, "This is the book that I have", YES),

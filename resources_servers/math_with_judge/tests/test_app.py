@@ -13,6 +13,8 @@ from resources_servers.math_with_judge.app import EQUAL, NOT_EQUAL, MathWithJudg
 from resources_servers.math_with_judge.oracle import solve
 from resources_servers.math_with_judge.prepare import prepare
 
+pytestmark = pytest.mark.bare
+
 pytest.importorskip("math_verify", reason="the extra 'math' is not installed")
 
 FOLDER = Path(__file__).resolve().parents[1]
@@ -142,6 +144,14 @@ async def test_hostile_answers_earn_nothing():
     assert [each.reward for each in graded] == [0.0] * len(HOSTILE)
 
 
+STYLES = (
+    "{}", "The answer is {}.", "So the final answer is **{}**.", "Therefore, she needs **{} apples**.", "#### {}",
+    "She earns **${}**.", "It takes **{} minutes** in total.", r"Hence, $x = {}$.", "Answer: {}\n\nI hope this helps!",
+    "Final Answer: The final answer is ${}$. I hope it is correct.", "=> {}", "The total is ${} ({} dollars).",
+    r"\boxed{{{} \text{{ apples}}}}", r"\[\boxed{{{}}}\]",
+)  # fmt: skip
+
+
 @pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not in ../shared/data/gsm8k")
 async def test_gsm8k_rows_reward_only_their_answers(tmp_path):
     rows = list(read_rows(prepare(input=GSM8K, output=tmp_path / "gsm8k.jsonl")))
@@ -155,6 +165,10 @@ async def test_gsm8k_rows_reward_only_their_answers(tmp_path):
                 other, negative = rf"\boxed{{{row['expected_answer']}1}}", f"#### -{row['expected_answer']}"
                 for text in ("", other, negative, row["question"]):
                     assert (await attempt.verify(reply(text))).reward == 0.0, row
+                right, wrong = row["expected_answer"], f"{row['expected_answer']}1"
+                for style in STYLES:
+                    assert (await attempt.verify(reply(style.format(right, right)))).reward == 1.0, (style, row)
+                    assert (await attempt.verify(reply(style.format(wrong, wrong)))).reward == 0.0, (style, row)
         assert server.equality._workers.pids() == []
 
 

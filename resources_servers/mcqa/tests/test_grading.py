@@ -276,6 +276,28 @@ NOT_ONE_CHOICE = [
     "A-level",
     "Don't know",
     "I'm not sure",
+    "B vs C",
+    "B vs. C",
+    "B versus A",
+    "(B) vs (C)",
+    "B) New York vs C) York",
+    "B ou C",
+    "B oder A",
+    "B или C",
+    "B、或 C",
+    "BまたはC",
+    "B: vs c",
+    "B unless the question means C",
+    "B, scratch that, C",
+    "B, scratch that, A because it fits",
+    "B. Wait, C is right",
+    "B, correction: C",
+    "B – I mean C",
+    "B ❌",
+    "B ❌ C ✅",
+    "B ✗, C ✓",
+    "B (wrong)",
+    "~~B~~",
 ]
 
 
@@ -335,6 +357,48 @@ def test_bracketed_text_of_another_option_chooses_nothing():
 def test_letter_in_a_box_counts_with_any_text():
     for mode in ("strict_single_letter_boxed", "lenient_boxed"):
         assert choice_in(r"\boxed{A: New York}", CITIES, mode) == "A"
+
+
+def test_crossed_out_choice_does_not_count():
+    found = {mode: choice_in(r"Answer: \boxed{~~B~~ C}", CITIES, mode) for mode in GRADING_MODES}
+    assert found == dict.fromkeys(GRADING_MODES, "C")
+
+
+def test_rejected_options_may_follow_the_choice():
+    texts = [
+        "B ✅",
+        "B (not C)",
+        "B rather than C",
+        "B, unlike C",
+        "B because C is too small",
+        "B since neither A nor C fits",
+        "B. C is too small",
+        "B. New York (C would be too small)",
+        "B. Options A, C and D are wrong",
+        "B. The others (A, C, D) do not fit.",
+        "B, because I know it",
+    ]
+    found = {text: choice_in(f"Answer: {text}", CITIES, "lenient_answer_colon_md") for text in texts}
+    assert found == dict.fromkeys(texts, "B")
+
+
+@pytest.mark.parametrize("mode", GRADING_MODES)
+def test_formulas_of_two_options_choose_nothing(mode):
+    options = Options.of_row([{"A": "$1 / 16$"}, {"B": "$1 / 8$"}, {"C": "$1 / 4$"}, {"D": r"$\frac{1}{2}$"}])
+    cases = {
+        "B: $1 / 8$": "B",
+        r"B) \(1/8\)": "B",
+        r"D: $\frac{1}{2}$": "D",
+        "B: $1 / 8$ C: $1 / 4$": None,
+        "B: $1/8$, C: $1/4$": None,
+        "B: $1 / 8$ $1 / 4$": None,
+        "B: $1/8$ vs C": None,
+        r"B) \(1/8\) C) \(1/4\)": None,
+        r"D: $\frac{1}{2}$ C: $1 / 4$": None,
+        r"D: $\frac12$, C: $\frac14$": None,
+    }
+    form = r"\boxed{%s}" if mode.endswith("boxed") else "Answer: %s"
+    assert {text: choice_in(form % text, options, mode) for text in cases} == cases
 
 
 def test_answer_may_go_on_in_the_next_line():

@@ -15,6 +15,8 @@ from resources_servers.mcqa.grading import GRADING_MODES
 from resources_servers.mcqa.prepare import prepare
 from tests.data.tables_as_files import parquet
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 AGIEVAL = REPOSITORY.parent / "shared" / "data" / "agieval"
 ANSWERS = {
@@ -61,6 +63,22 @@ def test_row_contains_passage_question_options_and_instruction(tmp_path):
     assert row["metadata"] == {"dataset": "logic", "line": 1}
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["(A)one", "(C)three", "(B)two", "(D)four"],
+        ["A one", "B two", "C three", "D four"],
+        ["A. one", "B) two", "C: three", "(D) four"],
+        [" (A) one", "(B)two", "C  three", "D\tfour"],
+    ],
+)
+def test_options_may_be_unordered_or_without_brackets(tmp_path, options):
+    output = prepare(input=write_file(tmp_path, question(options=options, label="C")), output=tmp_path / "rows.jsonl")
+    (row,) = read_rows(output)
+    assert row["options"] == [{"A": "one"}, {"B": "two"}, {"C": "three"}, {"D": "four"}]
+    assert row["expected_answer"] == "C"
+
+
 @pytest.mark.parametrize("passage", [None, ""])
 def test_row_without_passage_starts_with_the_question(tmp_path, passage):
     output = prepare(input=write_file(tmp_path, question(passage=passage)), output=tmp_path / "rows.jsonl")
@@ -84,7 +102,7 @@ def test_rows_are_deterministic_with_unique_ids(tmp_path):
         ({"label": ["A", "B"]}, "label: "),
         ({"options": None}, "options: "),
         ({"options": []}, "label: 'A' is not one of the options"),
-        ({"options": ["Yes", "No"]}, "'Yes' does not begin with a letter in brackets"),
+        ({"options": ["Yes", "No"]}, "'Yes' does not begin with a letter"),
         ({"options": ["(A)Yes", "(A)No"]}, "two options have the letter A"),
         ({"question": None}, "question: "),
     ],
@@ -135,7 +153,7 @@ def test_script_skips_and_reports_bad_lines(tmp_path):
     ran = run_script("--input", source, "--output", output, "--skip-bad")
     assert ran.returncode == 0
     assert ran.stderr.splitlines() == [
-        f"skipped {source}:2: options: 'Yes' does not begin with a letter in brackets, such as '(A)'.",
+        f"skipped {source}:2: options: 'Yes' does not begin with a letter, such as '(A)' or 'A '.",
         "skipped 1 of 3 lines",
     ]
     assert [row["metadata"]["line"] for row in read_rows(output)] == [1, 3]

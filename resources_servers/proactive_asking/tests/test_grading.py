@@ -23,6 +23,9 @@ OTHER = call("book_room", room="Cedar", date="2025-03-08", start_time="19:30", d
 REJECTED = call("book_table", **{**WANTED, "time": "half past seven"})
 
 
+CLAIMED = ANSWER.model_copy(update={"claimed_by_program": "user"})
+
+
 def cancel(number):
     return call("cancel_booking", booking_id=number)
 
@@ -58,6 +61,7 @@ CASES = {
     "asked only in thought": (["<think>At what time?</think>Shall I?", heard("Yes."), BOOK], 0.0),
     "asked with part of a word": (["Sometimes it is full?", heard("Hm."), BOOK], 0.0),
     "asked for something else": (["How many guests?", heard("Four."), BOOK], 0.0),
+    "answered by the program instead of the user": ([ASK, CLAIMED, BOOK], 0.0),
     "answered without being asked": ([heard("At 19:30."), BOOK], 0.0),
     "asked and ignored the answer": ([ASK, ANSWER, WRONG], 0.0),
     "asked and booked nothing": ([ASK, ANSWER, "Done."], 0.0),

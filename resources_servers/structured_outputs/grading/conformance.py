@@ -116,7 +116,7 @@ def _validator_of(schema: Any) -> jsonschema_rs.Validator:
     if not isinstance(schema, (dict, bool)):
         raise SchemaUnusable(f"a JSON Schema must be an object or a boolean, not of type {type(schema).__name__}")
     try:
-        return jsonschema_rs.validator_for(schema, retriever=_refuse)
+        return jsonschema_rs.validator_for(schema, retriever=_refuse, validate_formats=True)
     except ValueError as error:
         raise SchemaUnusable(f"not a JSON Schema: {str(error).splitlines()[0]}") from error
 

@@ -1,7 +1,6 @@
 """Validation of documents in five formats: conforming, violating and hostile ones."""
 
 import re
-import time
 
 import orjson
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from resources_servers.structured_outputs.grading import LONGEST_DOCUMENT, SchemaUnusable, first_problem, strict_schema
 from resources_servers.structured_outputs.grading.conformance import json_path
 from resources_servers.structured_outputs.grading.formats import number_of
+from tests.pace import cpu_time
 
 PERSON = {
     "type": "object",
@@ -170,9 +170,9 @@ OUTSIDE = '<!DOCTYPE a [<!ENTITY file SYSTEM "file:///etc/passwd">]><a>&file;</a
     ("format_", "text"), [("yaml", yaml_bomb()), ("yaml", merge_bomb()), ("xml", entity_bomb()), ("xml", OUTSIDE)]
 )
 def test_bombs_are_rejected_quickly(format_, text):
-    started_at = time.process_time()
-    assert problem(text, format_, {}).kind == "parse_error"
-    assert time.process_time() - started_at < 5
+    with cpu_time() as took:
+        assert problem(text, format_, {}).kind == "parse_error"
+    assert took.seconds < 5
 
 
 def test_yaml_is_parsed_into_json_values():
@@ -193,6 +193,28 @@ def test_yaml_is_parsed_into_json_values():
         if (found := problem(text, "yaml", {"properties": {name: {"type": type_} for name, type_ in schema.items()}}))
         is not None
     ]
+    assert wrong == []
+
+
+def test_formats_are_checked():
+    cases = [
+        ("json", "date", '{"d": "2024-13-45"}', '{"d": "2024-12-31"}'),
+        ("json", "date-time", '{"d": "yesterday"}', '{"d": "2024-12-31T12:30:00Z"}'),
+        ("json", "email", '{"d": "ada"}', '{"d": "ada@example.org"}'),
+        ("json", "uri", '{"d": "::"}', '{"d": "https://example.org/"}'),
+        ("json", "uuid", '{"d": "1"}', '{"d": "123e4567-e89b-12d3-a456-426614174000"}'),
+        ("json", "ipv4", '{"d": "300.1.1.1"}', '{"d": "192.0.2.1"}'),
+        ("yaml", "date", "d: 2024-13-45", "d: 2024-12-31"),
+        ("toml", "date", "d = '2024-13-45'", "d = 2024-12-31"),
+        ("csv", "date", "d\n2024-13-45", "d\n2024-12-31"),
+        ("xml", "date", "<a><d>2024-13-45</d></a>", "<a><d>2024-12-31</d></a>"),
+        ("json", "a-format-of-ours", None, '{"d": "x"}'),
+    ]
+    wrong = []
+    for format_, name, bad, good in cases:
+        schema = {"type": "object", "properties": {"d": {"type": "string", "format": name}}}
+        if problem(good, format_, schema) or (bad and getattr(problem(bad, format_, schema), "kind", None) is None):
+            wrong.append((format_, name, problem(good, format_, schema)))
     assert wrong == []
 
 

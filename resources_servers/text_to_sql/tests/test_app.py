@@ -18,6 +18,8 @@ from resources_servers.text_to_sql.prepare import prepare, question_about
 from resources_servers.text_to_sql.schemas import SCHEMAS
 from resources_servers.text_to_sql.sql import SqlLimits, run_query
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parent.parent
 EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
 JUDGE = {"type": "responses_api_models", "name": "judge_model"}
@@ -124,6 +126,11 @@ async def test_query_right_for_visible_rows_only_earns_nothing(server, reference
         ("```sql\nSELECT a FROM t", 0.0),
         ("", 0.0),
         ("```sql\n```", 0.0),
+        (fenced("SELECT a FROM t;;"), 1.0),
+        (fenced("SELECT a FROM t;\n;\n-- done"), 1.0),
+        (fenced("SELECT a FROM t; /* a; b */ ;"), 1.0),
+        (fenced("SELECT a FROM t;;SELECT a FROM t"), 0.0),
+        (fenced("SELECT a, ';;' FROM t"), 0.0),
     ],
 )
 async def test_query_is_last_block_or_whole_answer(server, answer, reward):

@@ -11,6 +11,7 @@ from resources_servers.text_to_sql.sql import QueryResult, SqlRunner, as_table, 
 def test_query_is_a_block_or_the_whole_text():
     cases = [
         ("```sql\nSELECT 1;\n```", "SELECT 1;"),
+        ("```sql\nSELECT 1\n```\nRun it:\n```bash\nsqlite3 a.db\n```", "SELECT 1"),
         (" select 1", "select 1"),
         ("-- one\n/* two */ VALUES (3)", "-- one\n/* two */ VALUES (3)"),
         ("I would select 1", None),

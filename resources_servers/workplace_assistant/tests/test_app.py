@@ -37,6 +37,13 @@ PLOT = call(
     value_to_plot="total_visits",
     plot_type="bar",
 )
+
+
+def plot_until(day):
+    return PLOT.model_copy(update={"arguments": PLOT.arguments.replace("2023-11-02", day)})
+
+
+YESTERDAY, TODAY, TOMORROW = map(plot_until, ("2023-11-29", "2023-11-30", "2023-12-01"))
 READ = call("email_search_emails", query="rosa")
 FAIL = call("email_delete_email", email_id="12345678")
 NUMBERS = call("email_search_emails", page=1, page_size=2, date_min=None)
@@ -69,6 +76,11 @@ REWARDS = [
     ("a new row deleted again", [SEND], [MAKE, SEND, UNMAKE], 1.0),
     ("a new row created again", [REMAKE], [MAKE, UNMAKE, REMAKE], 1.0),
     ("a plot", [PLOT], [PLOT], 1.0),
+    ("a plot up to today, which has no visits yet", [YESTERDAY], [TODAY], 1.0),
+    ("a plot up to yesterday", [TODAY], [YESTERDAY], 1.0),
+    ("a plot up to tomorrow", [TODAY], [TOMORROW], 0.0),
+    ("a plot up to another day", [YESTERDAY], [PLOT], 0.0),
+    ("both plots instead of one", [YESTERDAY], [YESTERDAY, TODAY], 0.0),
     ("nothing if nothing is requested", [], [], 1.0),
     ("reading if nothing is requested", [], [READ, FAIL], 1.0),
     ("a name that differs from the old one in case", [], [RENAME_BACK], 1.0),
@@ -89,7 +101,6 @@ REWARDS = [
     ("another receiver", [SEND], [SEND_OTHER], 0.0),
     ("a change if nothing is requested", [], [SEND], 0.0),
     ("deleting instead of changing", [RENAME], [call("calendar_delete_event", event_id="00000285")], 0.0),
-    ("a ground truth that fails", [FAIL], [], 1.0),
     ("a ground truth that reads", [READ, DELETE], [DELETE], 1.0),
 ]  # fmt: skip
 
@@ -133,6 +144,25 @@ async def test_invalid_stored_call_changes_nothing(server, arguments):
     unknown = DELETE.model_copy(update={"name": "email_burn_email"})
     async with rollout(server, ground_truth=[]) as attempt:
         assert (await attempt.verify(reply(odd, unknown))).reward == 1.0
+
+
+@pytest.mark.parametrize(
+    ("truth_calls", "problem"),
+    [
+        ([FAIL], "There is no email_id '12345678'"),
+        ([DELETE, FAIL], "There is no email_id '12345678'"),
+        ([DELETE, DELETE], "There is no email_id '00000096'"),
+        ([call("project_management_delete_task", task_id="99999999")], "There is no task_id '99999999'"),
+        ([call("email_send_email", recipient="greta", subject="Hi", body="Hi")], "'greta' is not an email address"),
+        ([call("company_directory_find_email_address", name="Nobody")], "no entry for 'Nobody'"),
+    ],
+)
+@pytest.mark.parametrize("calls", [[], [DELETE]], ids=["idle", "busy"])
+async def test_rejected_ground_truth_fails_the_rollout(server, truth_calls, problem, calls):
+    async with rollout(server, ground_truth=truth(*truth_calls)) as attempt:
+        with pytest.raises(InvalidTask) as failure:
+            await attempt.verify(reply(*calls, "Done."))
+    assert problem in str(failure.value)
 
 
 @pytest.mark.parametrize(

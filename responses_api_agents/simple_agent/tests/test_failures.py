@@ -116,7 +116,7 @@ class Unread(Policy):
         raise NotImplementedError
 
     async def pass_on(self, params: object, items: object) -> bytes:
-        return b'{"id": "r", "output": [{"type": "message", "role": "assistant", "content": "no list of parts"}]}'
+        return b'{"id": "r", "output": [{"type": "message", "role": "assistant", "content": [5]}]}'
 
 
 @pytest.mark.parametrize("skip_verification", [False, True])
@@ -147,7 +147,10 @@ async def test_missing_resources_server_is_an_environment_failure(arena):
     ("answer", "message"),
     [
         ({"not": "a response"}, "policy_model: the reply is not a valid response"),
-        ({"output": [{"type": "function_call", "name": "score"}]}, "policy_model: the reply is not a valid response"),
+        (
+            {"output": [{"type": "function_call", "arguments": "{}"}]},
+            "policy_model: the reply is not a valid response",
+        ),
         (
             {"output": [], "status": "failed", "error": {"code": "server_error"}},
             "policy_model: the response has the status 'failed', error: {'code': 'server_error'}",

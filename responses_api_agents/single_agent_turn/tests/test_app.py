@@ -148,6 +148,11 @@ class OldWords(Words):
         self.seeds.append(body.word)
 
 
+async def test_negative_attempt_is_an_invalid_row():
+    with pytest.raises(InvalidTask, match="_ng_attempt_index must be an integer of at least 0, found -1"):
+        await run(environment_on(), _ng_attempt_index=-1)
+
+
 async def test_older_environment_is_seeded_with_the_row():
     server = environment_on(words=OldWords, seed_with="row")
     assert (await run(server, **ROW)).reward == 1.0

@@ -153,9 +153,9 @@ async def test_responses_are_forwarded_if_chosen(provider, seen):
     ("model", "status", "error"),
     [
         ("busy", 503, r"answered 429.*\(tried 3 times\)"),
-        ("error-200", 503, "error instead of a completion: The upstream is overloaded"),
-        ("broken-off", 502, r"error instead of a completion: Lost\."),
-        ("network", 502, "stopped before the end of an answer, with the finish_reason 'network_error'"),
+        ("error-200", 503, "answered 200 with an error: The upstream is overloaded"),
+        ("broken-off", 502, r"answered 200 with an error: Lost\."),
+        ("network", 503, "stopped before the end of an answer, with the finish_reason 'network_error'"),
         ("mute", 502, "returned an empty answer without a finish_reason"),
     ],
 )

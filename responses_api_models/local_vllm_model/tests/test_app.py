@@ -17,6 +17,8 @@ from nemo_gym import DataError, ModelFailed
 from nemo_gym.testing import make_server, on_a_port
 from responses_api_models.local_vllm_model.app import LocalVLLMModel
 
+pytestmark = pytest.mark.slow
+
 STUB = Path(__file__).with_name("stub_engine.py")
 PATIENCE_S = 90.0
 KEY = "engine-key-123456"

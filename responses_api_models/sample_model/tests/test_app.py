@@ -251,6 +251,46 @@ def test_chat_completions_return_n_choices(client):
     assert len({choice["message"]["content"] for choice in choices}) > 1
 
 
+TOKENS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
+
+
+def test_tokens_of_each_turn_continue_the_turn_before():
+    with client_of(return_token_id_information=True, tool_call_probability=1) as client:
+        items, known = [USER], []
+        for turn in range(5):
+            output = respond(client, input=items, instructions="Be brief.", tools=[TOOL])["output"]
+            assert not any(name in item for item in output[:-1] for name in TOKENS)
+            prompt, generated, log_probs = (output[-1][name] for name in TOKENS)
+            assert prompt[: len(known)] == known
+            assert len(generated) == len(log_probs) > 0
+            assert all(-20 < each < 0 for each in log_probs)
+            assert generated.count(256) == len(output)
+            known = [*prompt, *generated]
+            results = [{"type": "function_call_output", "call_id": call["call_id"], "output": f"Turn {turn}: 3°"}
+                       for call in output if call["type"] == "function_call"]  # fmt: skip
+            items += [*output, *results]
+    assert b"Is it cold in Oslo?" in bytes(token for token in known if token < 256)
+
+
+def test_tokens_need_the_setting_and_depend_on_the_seed(client):
+    def log_probs(seed):
+        with client_of(return_token_id_information=True, seed=seed, answers=["A"]) as other:
+            return chat(other)["choices"][0]["message"]["generation_log_probs"]
+
+    assert not any(name in respond(client)["output"][-1] for name in TOKENS)
+    assert log_probs(1) == log_probs(1) != log_probs(2)
+
+
+def test_tokens_of_chat_messages_continue_the_conversation():
+    with client_of(return_token_id_information=True, tool_call_probability=1) as client:
+        message = chat(client, tools=[CHAT_TOOL])["choices"][0]["message"]
+        results = [{"role": "tool", "tool_call_id": call["id"], "content": "3°"} for call in message["tool_calls"]]
+        sent = {name: value for name, value in message.items() if name not in TOKENS}
+        after = chat(client, messages=[USER, sent, *results], tools=[CHAT_TOOL])["choices"][0]["message"]
+    known = message["prompt_token_ids"] + message["generation_token_ids"]
+    assert after["prompt_token_ids"][: len(known)] == known
+
+
 def test_structured_answer_is_valid(client):
     schema = {"type": "object", "properties": {"letter": {"enum": ["A", "B"]}}, "required": ["letter"]}
     wanted = {"type": "json_schema", "name": "letter", "schema": schema}

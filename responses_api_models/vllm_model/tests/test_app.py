@@ -80,7 +80,6 @@ async def test_negative_rest_of_the_context_is_an_overflow(endpoint):
         ("status:500", r"answered 500.*This is always 500.*\(tried 3 times\)"),
         ("not-json", "not a JSON object"),
         ("no-choice", "without choices"),
-        ("abort", "stopped before the end of an answer, with the finish_reason 'abort'"),
     ],
 )
 async def test_endpoint_failure_is_a_model_failure(endpoint, model, error):

@@ -140,7 +140,7 @@ WRONG = [
     ({"audio_path": "/etc/secret.wav"}, "audio_path: '/etc/secret.wav' must be a path below audio_root"),
     ({"audio_path": "link.wav"}, "audio_path: 'link.wav' leads outside audio_root through a link"),
     ({"audio_path": "outside/secret.wav"}, "audio_path: 'outside/secret.wav' leads outside audio_root through a link"),
-    ({"audio_path": "loop.wav"}, "audio_path: 'loop.wav' in audio_root cannot be read"),
+    ({"audio_path": "loop.wav"}, "audio_path: file 'loop.wav' not found in audio_root"),
     ({"audio_path": "no\0.wav"}, "in audio_root cannot be read"),
     ({"audio_path": "folder.wav"}, "file 'folder.wav' not found in audio_root"),
     ({"audio_path": "missing.wav"}, "file 'missing.wav' not found in audio_root"),

@@ -117,7 +117,6 @@ IMAGE = {"role": "user", "content": [{"type": "input_image", "image_url": "data:
         ("echo", {"input": [IMAGE]}, r"messages\[0\] has a part of type 'image_url'.*only text"),
         ("echo", {"tools": [TOOL], "tool_choice": "required"}, "tool_choice is 'required'.*cannot force a call"),
         ("no-choice", {}, "without choices"),
-        ("abort", {}, "stopped before the end of an answer, with the finish_reason 'abort'"),
         ("status:500", {}, "/v1/completions answered 500"),
         ("bad-request", {}, "/v1/completions answered 400.*Unknown field 'spam'"),
     ],

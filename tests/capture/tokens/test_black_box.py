@@ -16,6 +16,9 @@ import pytest
 from nemo_gym.training import sequences_of, trajectory_of
 from nemo_gym.training.trajectory import NonContiguousTokens
 from tests.rows import rows_of
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 DIALECTS = ["responses", "chat", "messages"]
@@ -51,7 +54,7 @@ def run(shared_workplace, policy):
     command.end()
 
 
-def collecting(workplace, run, name, *dialects_of_rows):
+def collecting(workplace, run, name, *dialects_of_rows, settings=()):
     """Start to collect a rollout per list of dialects."""
     params = {"input": [{"role": "user", "content": "go"}]}
     reference = {"type": "responses_api_agents", "name": "black_box"}
@@ -64,6 +67,7 @@ def collecting(workplace, run, name, *dialects_of_rows):
     return workplace.start(
         "ng_collect_rollouts", f"+head_server.port={port}", f"+input_jsonl_fpath={name}_rows.jsonl",
         f"+output_jsonl_fpath={name}.jsonl", "+num_samples_in_parallel=6", "+max_attempts=5", "+retry_pause_s=0.1",
+        *settings,
     )  # fmt: skip
 
 
@@ -142,6 +146,29 @@ def test_tokens_survive_killed_servers(server, shared_workplace, run, policy):
             # Every answer that the agent used was recorded.
             heard = sorted(text for each in row["heard"] for text in each)
             assert heard == sorted("".join(map(chr, ids)) for _, ids, _ in trained)
+
+
+@pytest.mark.parametrize("continues", ["+resume_from_cache=true", "+overwrite=true"])
+def test_records_of_killed_sessions_are_deleted(continues, shared_workplace, run):
+    tokens, name = shared_workplace.folder / "tokens", f"again_{continues[1:4]}"
+    tokens.mkdir(exist_ok=True)
+    others = tokens / "0-0-0123456789abcdef.tokens.jsonl"
+    others.write_text("{}")
+    killed = collecting(shared_workplace, run, name, *[DIALECTS] * 24)
+    until(lambda: len([*tokens.iterdir()]) > 1)
+    killed.send(signal.SIGKILL)
+    killed.wait()
+    left = [*tokens.iterdir()]
+    unfinished = [f".{name}_materialized_inputs.jsonl.staged", f".{name}_run.json.4711.partial"]
+    for each in unfinished:
+        (shared_workplace.folder / each).write_text("{")
+    finished = collecting(shared_workplace, run, name, *[DIALECTS] * 24, settings=[continues]).wait()
+    assert finished.code == 0, finished.err
+    assert len(rows_of(shared_workplace.folder / f"{name}.jsonl")) == 24
+    assert len(left) > 1
+    assert [*tokens.iterdir()] == [others]
+    assert not [each for each in unfinished if (shared_workplace.folder / each).exists()]
+    others.unlink()
 
 
 def kill_again_and_again(server, run, collecting, most=3):

@@ -74,6 +74,16 @@ def test_equal_answers_get_their_own_tokens(tmp_path):
     assert [item.get("generation_token_ids") for item in output] == [[3, 4], None, [5]]
 
 
+@pytest.mark.parametrize("answer", ["A door.", "A gate."])
+def test_side_conversation_does_not_replace_the_response(store, answer):
+    store.put(entry(2, [8, 8], [6], message("A title.")))
+    called = {**CALL, "arguments": "{ }"}
+    result = finalized(store, message("Let me look."), called, RESULT, USER, message(answer))
+    said = [item["content"][0]["text"] for item in result["response"]["output"] if item.get("role") == "assistant"]
+    assert said == ["Let me look.", "A door."]
+    assert sorted(len(each.turns) for each in sequences_of(result)) == [1, 2]
+
+
 def test_edited_text_does_not_change_tokens(store):
     edited = finalized(store, message("Redacted."), CALL, RESULT, message("Also redacted."))
     output = edited["response"]["output"]

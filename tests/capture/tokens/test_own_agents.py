@@ -10,6 +10,8 @@ from tests.frameworks.counting import CONFIGS, SAMPLING, add, counting_row
 from tests.frameworks.engine import MODEL, PROGRAM
 from tests.rows import rows_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def collect(shared_workplace, run_endpoint):

@@ -1,5 +1,7 @@
 """A chat endpoint with token ids, for a program that calls a tool, uses its shell, and answers.
 
+If a request offers no tools, the model writes its action as text, and then repeats the last message.
+
 Each character is a token. `python policy.py` prints its port, then serves until its input ends. `GET /sampled` lists
 the prompt, the sampled tokens and their log-probabilities of each call.
 """
@@ -32,7 +34,10 @@ async def chat_completions(request: Request) -> JSONResponse:
     messages = body["messages"]
     results = [each for each in messages if each["role"] == "tool"]
     message: dict = {"role": "assistant", "content": None}
-    if len(results) < len(TURNS):
+    if not body.get("tools"):
+        is_first = [each["role"] for each in messages] == ["system", "user"]
+        message["content"] = "ACTION Porto" if is_first else text_of(messages[-1])
+    elif len(results) < len(TURNS):
         name, arguments = TURNS[len(results)]
         function = {"name": name, "arguments": json.dumps(arguments)}
         message["tool_calls"] = [{"id": f"call_{len(messages)}", "type": "function", "function": function}]

@@ -18,6 +18,8 @@ from nemo_gym.http.open_files import RESERVED_FILES
 from nemo_gym.http.reply import NoFreeConnection, Timeouts
 from tests.http.internal.asking import ask, on_both_loops
 
+pytestmark = pytest.mark.slow
+
 ROOM = 8
 REQUESTS = 400
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -17,10 +18,12 @@ from nemo_gym.config.tls import SYSTEM, Tls
 from nemo_gym.errors import ServerCallError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import BrokenReply, HungUp, NotConnected, NotTrusted, Timeouts
-from nemo_gym.http.tls import connection_to, speaks_tls
+from nemo_gym.http.tls import connection_to, reason_of, speaks_tls
 from nemo_gym.testing import answering
 from tests.certificates import Authority
 from tests.http.internal.asking import on_both_loops
+
+pytestmark = pytest.mark.bare
 
 HOST = "127.0.0.1"
 LARGE = 8 * 1024 * 1024
@@ -145,6 +148,17 @@ async def test_server_is_verified(served, trusted, problem, authority, tmp_path)
             await asyncio.to_thread(connection.request, "GET", "/")
         connection.close()
         assert await asyncio.to_thread(speaks_tls, HOST, port) is (served is not None)
+
+
+async def test_missing_extension_is_explained(tmp_path):
+    lax = Authority(tmp_path, is_strict=False)
+    # Only Python 3.13 and newer verify in this way by default.
+    strict = ssl.create_default_context(cafile=lax.ca)
+    strict.verify_flags |= ssl.VERIFY_X509_STRICT
+    async with echoing(lax.tls("served", HOST)) as port:
+        with pytest.raises(ssl.SSLCertVerificationError) as refused:
+            await asyncio.open_connection(HOST, port, ssl=strict)
+    assert re.search("key usage extension.* require .*keyUsage", reason_of(refused.value, lax.trusted))
 
 
 @on_both_loops

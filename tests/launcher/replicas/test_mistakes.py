@@ -8,6 +8,8 @@ import pytest
 
 from tests.launcher.replicas.remembering import remembering
 
+pytestmark = pytest.mark.slow
+
 FAILING_SERVER = """
 from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.launcher.replicas.remembering import remembering
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("replicas", "expected"), [("3", 3), pytest.param("auto", len(os.sched_getaffinity(0)), marks=pytest.mark.slow)]

@@ -28,6 +28,8 @@ from tests.launcher.replicas.remembering import (
     status_of,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", params=["replicas", pytest.param("workers", marks=pytest.mark.slow)])
 def several(request, shared_workplace):

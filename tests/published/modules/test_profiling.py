@@ -20,6 +20,8 @@ from nemo_gym.profiling import Profiler
 from nemo_gym.server_utils import ProfilingMiddlewareConfig, ServerClient
 from nemo_gym.testing import reply
 
+pytestmark = pytest.mark.slow
+
 ROW = {"responses_create_params": {"input": []}, "response": reply("x").model_dump(mode="json")}
 
 

@@ -12,6 +12,8 @@ import pytest
 from nemo_gym.rollout_observability import AgentObservationBundle, TrajectoryRecord
 from tests.published.style.folders import AGENTS_AND_MODEL_SERVERS
 
+pytestmark = pytest.mark.slow
+
 TOOL = {
     "type": "function",
     "name": "increment_counter",

@@ -16,6 +16,8 @@ from tests.published.style.conftest import UNCOPIED
 from tests.published.style.folders import COLLECTED
 from tests.published.style.scripted_environments import SCRIPTED_MODEL
 
+pytestmark = pytest.mark.slow
+
 MODEL = "policy_model: {responses_api_models: {scripted_model: {entrypoint: app.py, answer: plum}}}\n"
 FOLDER = "resources_servers/kept_drafts"
 

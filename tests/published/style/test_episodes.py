@@ -17,6 +17,8 @@ import pytest
 from tests.published.style.conftest import UNCOPIED
 from tests.published.style.folders import EPISODES
 
+pytestmark = pytest.mark.slow
+
 CONFIG = "+config_paths=[resources_servers/kept_words/configs/kept_words.yaml]"
 FOLDERS = ["resources_servers/kept_words", "responses_api_agents/kept_agent"]
 MARKS = {"mask_sample": True, "failure_kind": "sandbox", "failure_reason": "disk full"}

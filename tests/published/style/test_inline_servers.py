@@ -35,6 +35,8 @@ from nemo_gym.openai_utils import (
 )
 from nemo_gym.server_utils import SESSION_ID_KEY, ServerClient, get_response_json, raise_for_status
 
+pytestmark = pytest.mark.slow
+
 MESSAGE = {
     "id": "msg_1",
     "type": "message",

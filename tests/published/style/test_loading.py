@@ -17,6 +17,8 @@ import pytest
 from tests.published.style.folders import HERE
 from tests.published.style.scripted_environments import SCRIPTED_MODEL
 
+pytestmark = pytest.mark.slow
+
 CONFIG = "resources_servers/coin_row/configs/coin_row.yaml"
 OVERLAYS = "resources_servers/coin_row/configs/coin_row_judged.yaml"
 NESTED = "responses_api_agents/table_talk/rehearsal/configs/rehearsal.yaml"

@@ -10,6 +10,8 @@ import pytest
 from tests.published.style.folders import AGENTS_AND_MODEL_SERVERS
 from tests.published.style.own_tests import OwnTests
 
+pytestmark = pytest.mark.slow
+
 IDIOMS = {
     "responses-request-response-body": "tool_loop_agent::TestApp::test_tool_call_then_answer",
     "responses-request-body": "jar_agent::TestJarAgent::test_called_as_methods",

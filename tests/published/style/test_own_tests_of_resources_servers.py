@@ -7,6 +7,8 @@ import pytest
 from tests.published.style.folders import RESOURCES_SERVERS
 from tests.published.style.own_tests import OwnTests
 
+pytestmark = pytest.mark.slow
+
 WITH_HTTPX_ALONE = [
     f"resources_servers/{name}"
     for name in ("any_tool", "event_hooks", "failed_rows", "marked_rollouts", "opened_library", "running_sum")

@@ -49,6 +49,8 @@ from tests.each_case import each_case
 from tests.published.style.folders import NAMES, RESOURCES_SERVERS
 from tests.published.style.scripted_environments import SCRIPTS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def servers(project):

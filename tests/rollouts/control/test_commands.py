@@ -21,6 +21,8 @@ from nemo_gym.rollouts.control.registry import registered
 from nemo_gym.rollouts.job import RunFiles
 from tests.conftest import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 NG = (sys.executable, "-m", "nemo_gym.cli.main", "eval")
 
 

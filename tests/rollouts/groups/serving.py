@@ -30,7 +30,6 @@ from nemo_gym.config.process import OtherServer
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.http.internal import split_url
 from nemo_gym.rollouts.collector import collect
-from nemo_gym.rollouts.control.control import Control
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.opening import open_run
 from nemo_gym.rollouts.tasks import TaskPlan
@@ -163,10 +162,8 @@ async def collected(
         rules=client.address_book.task_rules,
     )
     with open_run(plan, files) as run:
-        control = Control(run)
-        if steer:
-            steer(control)
-        await collect(client, run, control=control, **({"on_record": on_record} if on_record else {}))
+        given = {"on_record": on_record, "on_control": steer}
+        await collect(client, run, **{name: call for name, call in given.items() if call})
     return files
 
 

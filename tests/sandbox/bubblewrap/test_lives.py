@@ -14,7 +14,7 @@ from nemo_gym.sandbox import AsyncSandbox, SandboxCreateError, SandboxError, San
 from nemo_gym.sandbox.providers.bubblewrap.folders import PREFIX
 from tests.sandbox.bubblewrap.watching import COMMANDS, PATIENCE_S, processes, succeeds, until
 
-pytestmark = pytest.mark.needs_bubblewrap
+pytestmark = [pytest.mark.needs_bubblewrap, pytest.mark.slow]
 
 
 async def test_background_processes_end_with_sandbox(provider):

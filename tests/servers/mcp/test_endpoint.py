@@ -18,6 +18,8 @@ from nemo_gym.testing import call, reply
 from tests.each_case import each_case
 from tests.servers.mcp.mcp_servers import COUNTING, LEDGER
 
+pytestmark = pytest.mark.slow
+
 ROW: dict[str, Any] = {"responses_create_params": {"input": []}}
 GENERATIONS = ("auto", "legacy")
 """The protocol without a handshake, and the older one with it."""

@@ -27,6 +27,8 @@ from nemo_gym.servers.mcp.tools import harvest
 from nemo_gym.testing import call, make_server, reply, rollout, serving
 from tests.each_case import each_case
 
+pytestmark = pytest.mark.slow
+
 
 class Words(BaseModel):
     words: list[str]

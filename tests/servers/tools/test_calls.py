@@ -1,6 +1,7 @@
 """Calls of tools by name, and the errors that their callers receive."""
 
 import asyncio
+import re
 import threading
 from typing import Any
 
@@ -48,7 +49,9 @@ def test_number_of_5000_digits_is_rejected(shop):
 
 def test_long_number_in_deep_json_is_rejected(shop):
     response = shop.post("/roll", content=b'{"dice": ' + b"[" * 1000 + b"9" * 19 + b"]" * 1000 + b"}")
-    assert (response.status_code, response.text[:32]) == (422, "Invalid arguments for roll: not ")
+    # Python 3.11 cannot parse it, and newer versions can.
+    assert response.status_code == 422
+    assert re.match("Invalid arguments for roll: (not valid JSON|'dice': Input should be)", response.text)
 
 
 def test_missing_body_means_no_arguments(shop):

@@ -11,6 +11,8 @@ from nemo_gym.errors import DataError, UsageError
 from nemo_gym.training import trl
 from nemo_gym.training.trl.prompts import prompt_of, row_of
 
+pytestmark = pytest.mark.slow
+
 SHOUTING = """
 import asyncio
 

@@ -61,14 +61,18 @@ def rows() -> list[Row]:
     ]
     asked = {"type": "input_text", "text": TEXT}
     reasoning = {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": TEXT}]}
-    row = {"responses_create_params": {"input": [{"role": "user", "content": [asked, *pictures]}]}}
+    row, shown = (
+        {"responses_create_params": {"input": [{"role": "user", "content": [asked, *images]}]}}
+        for images in (pictures[:1], pictures)
+    )
     graded = {
         "reward_components": {NAME: 0.5, "__proto__": 0.25}, "verdict": TEXT, NAME: NAME,
         "judge_evaluations": [{"prompt": TEXT, "response": TEXT, "verdict": NAME}],
     }  # fmt: skip
     unknown = {"type": NAME, "id": "u", "value": TEXT}
     return [
-        _answers(row, [reasoning, call, result, unknown, message(TEXT)], **graded),
+        # The collector rejects a row with such addresses, but a result may have them.
+        _answers(row, [reasoning, call, result, unknown, message(TEXT)], **graded, **shown),
         _answers(row, [message(LONG_LINE)]),
         # A reply that is not a result becomes the message of the failure.
         {**row, "act": "answer", "bytes": TEXT},

@@ -35,7 +35,7 @@ class ApptainerCreateConfig(CreateConfig):
 
     program: str = "apptainer"
     """The program to run: apptainer, or singularity, which has the same command line."""
-    has_network: bool = True
+    has_network: bool = False
     """Whether instances share this machine's network. False requires permission to create network namespaces."""
     is_writable: bool = True
     """Whether all files are writable for the instance's lifetime. If not, only /tmp and the home folder are."""

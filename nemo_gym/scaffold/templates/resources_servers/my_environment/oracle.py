@@ -1,4 +1,4 @@
-"""The oracle: a perfect attempt at each row, which `ng_check` plays and which must earn the full reward."""
+"""The oracle: a perfect attempt at each row, which `ng env check` plays and which must earn the full reward."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The oracle: a perfect answer to each row, which `ng_check` sends and which must earn the full reward."""
+"""The oracle: a perfect answer to each row, which `ng env check` sends and which must earn the full reward."""
 
 from typing import Any
 

@@ -1,7 +1,6 @@
 """Grade words that had to be put into alphabetical order: the share of them that is in its place."""
 
 from nemo_gym import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
-from nemo_gym.grading import strip_reasoning
 
 WORST, BEST = 0.0, 1.0
 """The rewards of a useless and of a perfect answer."""
@@ -16,7 +15,7 @@ class MyEnvironmentVerifyRequest(BaseVerifyRequest):
 class MyEnvironmentServer(SimpleResourcesServer):
     async def verify(self, body: MyEnvironmentVerifyRequest) -> BaseVerifyResponse:
         """Return a reward between `WORST` and `BEST`, and the share on which it is based."""
-        share = share_in_place(body.words, strip_reasoning(body.response.last_text))
+        share = share_in_place(body.words, body.response.answer_text)
         return BaseVerifyResponse.grade(body, reward=(1 - share) * WORST + share * BEST, share_in_place=share)
 
 

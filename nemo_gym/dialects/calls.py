@@ -1,0 +1,38 @@
+"""Tool calls of models: arguments that endpoints can parse, and ids that are unique in a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import uuid4
+
+from nemo_gym.jsonl import JsonObject, dump_json, loads_exact
+
+UNREADABLE_ARGUMENTS = "unreadable_arguments"
+"""The only key of a tool's input if the model's arguments are not a JSON object."""
+GENERATED_TOKENS = "generation_token_ids"
+
+
+def input_of_call(arguments: str) -> JsonObject:
+    """Return a tool call's arguments as an object. If they are not a JSON object, keep their text under one key."""
+    try:
+        value = loads_exact(arguments or "{}")
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {UNREADABLE_ARGUMENTS: arguments}
+
+
+def sendable_arguments(arguments: str) -> str:
+    """Return arguments for a later request. Endpoints reject a conversation with arguments that they cannot parse."""
+    known = input_of_call(arguments)
+    return dump_json(known).decode() if UNREADABLE_ARGUMENTS in known else arguments or "{}"
+
+
+def unique_ids(ids: Iterable[object], known: Iterable[str] = ()) -> list[str]:
+    """Return the ids of a turn's calls. An id that is missing or taken is replaced, so that results match calls."""
+    taken = set(known)
+    unique = []
+    for given in ids:
+        call_id = given if isinstance(given, str) and given and given not in taken else f"call_{uuid4().hex}"
+        taken.add(call_id)
+        unique.append(call_id)
+    return unique
