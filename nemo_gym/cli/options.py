@@ -149,10 +149,11 @@ class Options(Generic[SettingsT]):
         if HELP_WORDS & set(words):
             parser.print_help()
             raise SystemExit(0)
-        words, keys = self._key_flags(parser, self._with_values(words))
-        known, unknown = parser.parse_known_intermixed_args(words)
+        rest, keys = self._key_flags(parser, self._with_values(words))
+        known, unknown = parser.parse_known_intermixed_args(rest)
         if unknown:
-            parser.reject([*unknown, *(each.flag for each in keys)])
+            rejected = {*unknown, *(each.flag for each in keys)}
+            parser.reject([word for word in words if rejected & {word, word.partition("=")[0]}])
         given = vars(known)
         for folder in given.pop("search_dir", None) or []:
             check_search_dir(folder)

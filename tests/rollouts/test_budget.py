@@ -153,5 +153,5 @@ def test_bad_price_file_is_reported_with_its_key(tmp_path, text, problem):
 
 
 def test_cost_limit_needs_prices(tmp_path):
-    with pytest.raises(ValidationError, match=r"prices=prices\.yaml"):
+    with pytest.raises(ValidationError, match=r"--prices prices\.yaml"):
         CollectionSettings(output_jsonl_fpath=tmp_path / "out.jsonl", max_cost=1)
