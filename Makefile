@@ -50,7 +50,8 @@ test-pages: $(DEV)
 
 # All tests, the slow ones too, which wait longer. CI leaves out those that a change cannot break (tests/selection.py).
 test-all: $(DEV)
-	$(PYTEST) -n 5
+	$(PYTEST) -m alone tests/cluster tests/frameworks
+	$(PYTEST) -n 5 -m "not alone"
 
 # Move the items of changelog.d into CHANGELOG.md, under the version in nemo_gym/version.py.
 ITEMS = $(filter-out changelog.d/README.md,$(sort $(wildcard changelog.d/*.md)))

@@ -84,7 +84,7 @@ class Run:
     @property
     def counts(self) -> Counts:
         """The counts that a collection has printed."""
-        found = re.findall(r"(\d+) planned = (\d+) scored[^+]* \+ (\d+) failed \+ (\d+) unresolved", self.text)
+        found = re.findall(r"(\d+) planned = (\d+) scored[^+]*\+ (\d+) failed[^+]*\+ (\d+) unresolved", self.text)
         assert found, self.text
         return Counts(*map(int, found[-1]))
 

@@ -17,7 +17,7 @@ from tests.cluster.hosts import Host
 from tests.cluster.ray_cluster import RayCluster, Run, collection, ray_cluster, servers
 from tests.cluster.runs import AGENT, BIN, FOLDER, MODEL, SERVER, results_of, until, write_tasks, written
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'nemo-gym[ray]'")
 

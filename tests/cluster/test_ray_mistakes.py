@@ -13,7 +13,7 @@ from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.ray_code import LARGEST_BYTES, Code, UnpackedCode
 from tests.each_case import each_case
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 COMMAND = ("ng_run", "--resources-server", "mcqa", "--model-type", "sample_model", "--launcher", "ray")
 

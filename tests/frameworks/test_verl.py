@@ -17,7 +17,7 @@ import pytest
 from tests.frameworks.counting import CONFIGS, SAMPLING, add, counting_row
 from tests.frameworks.engine import MAX_MODEL_LEN, MODEL, decode
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(1800)]
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "training" / "verl.md"
