@@ -6,8 +6,8 @@ from nemo_gym.capture.records import ModelCallRecord, aggregate_model_call_metri
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.config.observability import ModelCallCaptureConfig
 from nemo_gym.config.settings import BaseResponsesAPIModelConfig
+from nemo_gym.published.server_folders import start_model_execution
 from nemo_gym.servers.model import BaseResponsesAPIModel, Body, SimpleResponsesAPIModel
-from nemo_gym.servers.model_execution import start_model_execution
 
 __all__ = [
     "BaseResponsesAPIModel",

@@ -2,7 +2,6 @@
 
 from omegaconf import OmegaConf
 
-from nemo_gym.config.command import BaseNeMoGymCLIConfig
 from nemo_gym.config.models import BenchmarkDatasetConfig, DatasetConfig
 from nemo_gym.config.settings import (
     AgentServerRef,
@@ -33,6 +32,7 @@ from nemo_gym.errors import (
     NoServerInstancesError,
     ServerRefNotFoundError,
 )
+from nemo_gym.published.commands import BaseNeMoGymCLIConfig
 from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest
 
 __all__ = [

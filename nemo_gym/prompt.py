@@ -1,6 +1,5 @@
 """Public import path of `nemo_gym.data.prompts`; re-exports only."""
 
-from nemo_gym.cli.published import materialize_prompts_cli
 from nemo_gym.data.prompts import (
     MaterializePromptsConfig,
     PromptConfig,
@@ -10,6 +9,7 @@ from nemo_gym.data.prompts import (
     materialize_prompts,
     validate_prompt_compatibility,
 )
+from nemo_gym.published.commands import materialize_prompts_cli
 
 __all__ = [
     "MaterializePromptsConfig",

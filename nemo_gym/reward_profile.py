@@ -1,6 +1,5 @@
 """Public import path of `nemo_gym.metrics`; re-exports only."""
 
-from nemo_gym.cli.published import reward_profile
 from nemo_gym.metrics import (
     AggregateMetricsMixin,
     add_avg_sample_std_dev,
@@ -10,6 +9,7 @@ from nemo_gym.metrics import (
     highest_k_metrics,
 )
 from nemo_gym.metrics.profile import RewardProfileConfig, RewardProfiler
+from nemo_gym.published.commands import reward_profile
 
 __all__ = [
     "AggregateMetricsMixin",

@@ -15,7 +15,9 @@ from nemo_gym.config.published import get_first_server_config_dict, get_global_c
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.context.rollout_id import apply_rollout_prefix, rollout_path_prefix
 from nemo_gym.http.reply import Reply as ClientResponse
-from nemo_gym.http.requests import (
+from nemo_gym.http.retries import MAX_NUM_TRIES
+from nemo_gym.process.head import HeadServer
+from nemo_gym.published.requests import (
     GlobalAIOHTTPAsyncClientConfig,
     get_global_aiohttp_client,
     global_aiohttp_client_exit,
@@ -24,11 +26,9 @@ from nemo_gym.http.requests import (
     request,
     set_global_aiohttp_client,
 )
-from nemo_gym.http.retries import MAX_NUM_TRIES
-from nemo_gym.process.head import HeadServer
-from nemo_gym.process.ray import initialize_ray
-from nemo_gym.process.workers import (
+from nemo_gym.published.server_folders import (
     UvicornLoggingConfig,
+    initialize_ray,
     is_nemo_gym_fastapi_entrypoint,
     is_nemo_gym_fastapi_worker,
 )

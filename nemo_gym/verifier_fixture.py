@@ -1,5 +1,5 @@
-"""Public import path of `nemo_gym.contract.fixtures`; re-exports only."""
+"""Public import path of `nemo_gym.published.fixtures`; re-exports only."""
 
-from nemo_gym.contract.fixtures import VerifierFixture, exercise_verifier_fixture
+from nemo_gym.published.fixtures import VerifierFixture, exercise_verifier_fixture
 
 __all__ = ["VerifierFixture", "exercise_verifier_fixture"]

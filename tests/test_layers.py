@@ -11,6 +11,7 @@ TIERS = ("resources_servers", "responses_api_agents", "responses_api_models")
 
 # Top row first. A part imports parts of any row below its own.
 ROWS = [
+    {"published"},
     {"__main__"},
     {"cli", "deploy", "scaffold", "viewer"},
     {"launcher", "rollouts", "data", "contract", "export", "evaluation", "training", "process", "slurm"},

@@ -10,22 +10,22 @@ from typing import Any
 
 _HOMES = {
     "GlobalConfigDictParserConfig": "nemo_gym.config.published:GlobalConfigDictParserConfig",
-    "RunHelper": "nemo_gym.cli.helper:RunHelper",
+    "RunHelper": "nemo_gym.published.run_helper:RunHelper",
     "PipListConfig": "nemo_gym.cli.settings:PackagesSettings",
     "RunConfig": "nemo_gym.cli.settings:EntrypointSettings",
     "TestAllConfig": "nemo_gym.cli.settings:TestAllSettings",
     "TestConfig": "nemo_gym.cli.settings:TestSettings",
     "VersionConfig": "nemo_gym.cli.settings:VersionSettings",
-    "dev_test": "nemo_gym.cli.published:dev_test",
-    "dump_config": "nemo_gym.cli.published:dump_config",
-    "e2e_rollout_collection": "nemo_gym.cli.published:e2e_rollout_collection",
-    "init_resources_server": "nemo_gym.cli.published:init_resources_server",
-    "pip_list": "nemo_gym.cli.published:pip_list",
-    "run": "nemo_gym.cli.published:run",
-    "status": "nemo_gym.cli.published:status",
-    "test": "nemo_gym.cli.published:test",
-    "test_all": "nemo_gym.cli.published:test_all",
-    "version": "nemo_gym.cli.published:version",
+    "dev_test": "nemo_gym.published.commands:dev_test",
+    "dump_config": "nemo_gym.published.commands:dump_config",
+    "e2e_rollout_collection": "nemo_gym.published.commands:e2e_rollout_collection",
+    "init_resources_server": "nemo_gym.published.commands:init_resources_server",
+    "pip_list": "nemo_gym.published.commands:pip_list",
+    "run": "nemo_gym.published.commands:run",
+    "status": "nemo_gym.published.commands:status",
+    "test": "nemo_gym.published.commands:test",
+    "test_all": "nemo_gym.published.commands:test_all",
+    "version": "nemo_gym.published.commands:version",
 }
 
 __all__ = list(_HOMES)

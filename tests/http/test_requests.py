@@ -12,7 +12,7 @@ from pydantic import Field
 
 from nemo_gym import BaseResourcesServerConfig, BaseVerifyRequest, SimpleResourcesServer, raise_for_status
 from nemo_gym.http.external import external_session
-from nemo_gym.http.requests import get_global_aiohttp_client, request
+from nemo_gym.published.requests import get_global_aiohttp_client, request
 from nemo_gym.testing import make_server
 
 

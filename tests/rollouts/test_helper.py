@@ -10,7 +10,7 @@ import pytest
 
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import ConfigError, InvalidTask, JudgeFailed, Overloaded, RolloutCancelled, RolloutError
-from nemo_gym.rollouts.helper import RolloutCollectionHelper
+from nemo_gym.published.collection_helper import RolloutCollectionHelper
 
 JUDGE_FAILED = {"_ng_failure_class": "judge_failed", "reward": 0.0, "_ng_failure_judge_error": "no verdict"}
 MASKED = {"mask_sample": True, "failure_kind": "sandbox", "failure_reason": "disk full", "reward": 0.0}

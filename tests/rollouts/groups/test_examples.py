@@ -10,7 +10,7 @@ import pytest
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.errors import UsageError
-from nemo_gym.rollouts.helper import RolloutCollectionHelper
+from nemo_gym.published.collection_helper import RolloutCollectionHelper
 from tests.rollouts.groups.serving import AGENT, AnsweringElsewhere, Row, hold_last_members, servers
 
 

@@ -22,13 +22,7 @@ from nemo_gym.context.group import LEAST_GROUP
 from nemo_gym.data.media import check_embedded
 from nemo_gym.errors import ConfigError, InvalidTask, RolloutCancelled, RolloutError, UsageError
 from nemo_gym.jsonl import JsonObject, loads_exact, read_rows
-from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
-from nemo_gym.rollouts.collector import allowed_connections, collect
-from nemo_gym.rollouts.groups import GroupedTasks, GroupKey
-from nemo_gym.rollouts.job import AttemptSettings, CollectJob, RunFiles
-from nemo_gym.rollouts.lock import locked
-from nemo_gym.rollouts.opening import open_run
-from nemo_gym.rollouts.published import (
+from nemo_gym.published.collection import (
     PUBLISHED_NAME,
     PreprocessedRows,
     PublishedClient,
@@ -36,6 +30,12 @@ from nemo_gym.rollouts.published import (
     plan_of,
     rows_of,
 )
+from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
+from nemo_gym.rollouts.collector import allowed_connections, collect
+from nemo_gym.rollouts.groups import GroupedTasks, GroupKey
+from nemo_gym.rollouts.job import AttemptSettings, CollectJob, RunFiles
+from nemo_gym.rollouts.lock import locked
+from nemo_gym.rollouts.opening import open_run
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens, kept_until_the_end
 from nemo_gym.rollouts.resume import max_attempts
 from nemo_gym.rollouts.runner import Runner
