@@ -173,7 +173,7 @@ _RENAMED = {
     "find_path": ("paths", "find"),
 }
 
-# Only published tools import these, so they are not in `__all__`.
+# Only tools written for release 0.7 import these, so they are not in `__all__`.
 _HELPERS = {
     "NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME": ("paths", "EXTRA_ROOTS_ENV_VAR"),
     "_augment_sys_path": ("paths", "augment_sys_path"),

@@ -1,7 +1,7 @@
 """Public import path of `nemo_gym.servers.agent`; re-exports only."""
 
-from nemo_gym.config.published import get_first_server_config_dict
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig
+from nemo_gym.published.global_config import get_first_server_config_dict
 from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest
 from nemo_gym.schemas.sessions import (
     AgentCloseSessionRequest,

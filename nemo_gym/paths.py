@@ -94,7 +94,7 @@ def working_dir() -> Path:
 
 
 def component_search_roots(*, sys_path: Iterable[str] | None = None) -> list[Path]:
-    """Return the search roots, then the folders in `sys_path`. Only published tools call this."""
+    """Return the search roots, then the folders in `sys_path`. Only tools written for release 0.7 call this."""
     roots = search_roots()
     return [*roots, *(folder for folder in map(Path, sys_path or ()) if resolved(folder) not in roots)]
 
@@ -102,7 +102,7 @@ def component_search_roots(*, sys_path: Iterable[str] | None = None) -> list[Pat
 def resolve_under_cwd_or_install(
     rel_path: str | Path, *, validator: Callable[[Path], bool] | None = None
 ) -> Path | None:
-    """Call `find`. Only published tools use this name."""
+    """Call `find`. Only tools written for release 0.7 use this name."""
     return find(rel_path, validator or Path.exists)
 
 

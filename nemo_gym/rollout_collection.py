@@ -1,9 +1,9 @@
 """Public import path of `nemo_gym.rollouts` and the failure keys of `nemo_gym.schemas.row`; re-exports only."""
 
 from nemo_gym.capture.assembly import attach_trajectory_record as _attach_trajectory_record
-from nemo_gym.config.published import get_global_config_dict
 from nemo_gym.published.collection_helper import RolloutCollectionHelper
 from nemo_gym.published.commands import aggregate_rollouts, collect_rollouts
+from nemo_gym.published.global_config import get_global_config_dict
 from nemo_gym.rollouts.job import CollectionSettings as SharedRolloutCollectionConfig
 from nemo_gym.rollouts.job import CollectJob as RolloutCollectionConfig
 from nemo_gym.rollouts.job import EndToEndJob as E2ERolloutCollectionConfig

@@ -11,12 +11,12 @@ from nemo_gym.calls.client import (
 )
 from nemo_gym.config.models import DEFAULT_HEAD_SERVER_PORT
 from nemo_gym.config.process import ServerInstance as ServerInstanceDisplayConfig
-from nemo_gym.config.published import get_first_server_config_dict, get_global_config_dict
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.context.rollout_id import apply_rollout_prefix, rollout_path_prefix
 from nemo_gym.http.reply import Reply as ClientResponse
 from nemo_gym.http.retries import MAX_NUM_TRIES
 from nemo_gym.process.head import HeadServer
+from nemo_gym.published.global_config import get_first_server_config_dict, get_global_config_dict
 from nemo_gym.published.requests import (
     GlobalAIOHTTPAsyncClientConfig,
     get_global_aiohttp_client,

@@ -1,6 +1,7 @@
 """Imports go down, never up: the table of the architecture, compared with what the files import."""
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -178,6 +179,20 @@ def test_launcher_imports_no_server() -> None:
         if is_ours(name) and part_of(name) in above
     ]
     assert wrong == []
+
+
+def test_only_one_room_knows_other_packages_and_their_tests() -> None:
+    """`published/` serves code that was written for another package. Elsewhere, nothing depends on such code."""
+    known = {*ALIASES, "published"}
+    word = re.compile(r"mock|(?<!un)published(?!\.)", re.IGNORECASE)
+    found = [
+        f"{module}: {line.strip()}"
+        for module, path in MODULES.items()
+        if part_of(module) not in known
+        for line in path.read_text("utf-8").splitlines()
+        if word.search(line)
+    ]
+    assert found == []
 
 
 def test_public_import_paths_contain_no_logic() -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from omegaconf.errors import OmegaConfBaseException
 
-from nemo_gym.calls.task_rules import AgentBlocks, TaskRules, agents_of_run, block_in, published_agents
+from nemo_gym.calls.task_rules import AgentBlocks, TaskRules, agents_of_config, agents_of_run, block_in
 from nemo_gym.config.access import RUN_TOKEN_KEY, allows_policy_override, configured_token
 from nemo_gym.config.hosts import loopback_of
 from nemo_gym.config.model_cache import model_cache_of
@@ -107,17 +107,16 @@ class AddressBook:
         )
 
     @classmethod
-    def of_published(cls, config: object) -> Self:
-        """Return the address book of a whole configuration, for published code that only has the configuration.
+    def of_config(cls, config: object) -> Self:
+        """Return the address book of a whole configuration, for code that only has the configuration.
 
-        Blocks that cannot be resolved are skipped. For a mock or None, as in tests of published folders, the book is
-        empty.
+        Blocks that cannot be resolved are skipped. If `config` is not a mapping, the book is empty.
         """
         if not isinstance(config, Mapping):
             return cls()
         instances = {str(key): _instance_of(config, str(key)) for key in config}
         servers = {name: _server_in(config, instance) for name, instance in instances.items()}
-        agents = list(published_agents(config, instances))
+        agents = list(agents_of_config(config, instances))
         folder = config.get(CAPTURE_DIR_KEY) if is_enabled(config) else None
         member = str(config.get(MEMBER_KEY) or "")
         head = block_in(config, "head_server")

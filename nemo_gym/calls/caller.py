@@ -100,7 +100,7 @@ class Caller:
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, object] | None = None,
         timeouts: Timeouts | None = None,
-        timeout: float | ClientTimeout | None = None,  # noqa: ASYNC109 - aiohttp's, which published folders pass on
+        timeout: float | ClientTimeout | None = None,  # noqa: ASYNC109 - aiohttp's, which server folders pass on
     ) -> Reply:
         """Send one request with retries and return the reply. The arguments are those of `ServerClient.request`."""
         if timeout is not None:

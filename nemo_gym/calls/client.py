@@ -14,14 +14,15 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from nemo_gym.calls.address_book import Address, AddressBook
 from nemo_gym.calls.caller import Caller
 from nemo_gym.calls.directory import Directory
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.calls.look_up import looked_up
 from nemo_gym.calls.places import Places
 from nemo_gym.calls.running import run_token_for, tls_for
 from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, RUN_TOKEN_KEY, configured_token
 from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, SHORTCUTS_KEY, HeadConfig, RunConfig
-from nemo_gym.config.published import maybe_get_global_config_dict, module_config
 from nemo_gym.config.settings import BaseServerConfig, http_url
 from nemo_gym.config.tls import TLS_KEY, Tls, scheme_of
+from nemo_gym.config.view import current_view
 from nemo_gym.errors import HeadServerNotFoundError, ServerCallError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Reply
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 
 Head = BaseServerConfig | HeadConfig
 ServerStatus = Literal["success", "connection_error", "timeout", "unknown_error"]
-
-PUBLISHED_NAME = "nemo_gym.server_utils"
-"""The module from which published folders import this client. Their tests patch the configuration there."""
 
 HEAD_SERVER_KEY = "head_server"
 POLL_TIMEOUT_S = 5.0
@@ -57,16 +55,16 @@ class ServerClient(BaseModel):
 
     head_server_config: BaseServerConfig
     global_config_dict: DictConfig
-    """The run's configuration. Only published folders read it."""
+    """The run's configuration, which only server folders read."""
     address_book: AddressBook = Field(default_factory=AddressBook, repr=False)
-    """The servers to call. Default: those of `global_config_dict`, for clients that published code creates."""
+    """The servers to call. Default: those of `global_config_dict`, for clients that server folders create."""
 
     _caller: Caller = PrivateAttr()
 
     def model_post_init(self, context: object, /) -> None:
         if "address_book" not in self.model_fields_set:
             # The configuration may be missing, because tests construct a client without it.
-            self.address_book = AddressBook.of_published(self.__dict__.get("global_config_dict"))
+            self.address_book = AddressBook.of_config(self.__dict__.get("global_config_dict"))
         book = self.address_book
         # Add the rollout id to URL paths when model calls are recorded, for servers without nemo_gym's middleware.
         tier_of = book.tier_of if book.capture.observability_enabled else None
@@ -84,7 +82,7 @@ class ServerClient(BaseModel):
     @classmethod
     def load_head_server_config(cls) -> BaseServerConfig:
         """Return the head server's address from the configuration of this process."""
-        return BaseServerConfig.model_validate(dict(module_config(PUBLISHED_NAME)[HEAD_SERVER_KEY]))
+        return BaseServerConfig.model_validate(dict(hooks().config()[HEAD_SERVER_KEY]))
 
     @classmethod
     def load_from_global_config(
@@ -102,7 +100,7 @@ class ServerClient(BaseModel):
         head_server_config = head_server_config or cls.load_head_server_config()
         host, port = head_server_config.host, head_server_config.port
         head_address = BaseServerConfig(host=host, port=port)
-        run_token = run_token or configured_token(maybe_get_global_config_dict() or {}) or run_token_for(host, port)
+        run_token = run_token or configured_token(current_view() or {}) or run_token_for(host, port)
         tls = tls or _tls_of(head_server_config) or tls_for(host, port)
         address = http_url(host, port, scheme_of(tls))
         url = f"{address}/global_config_dict_yaml"
@@ -132,12 +130,12 @@ class ServerClient(BaseModel):
             ) from None
         # Remove the token, because the head server masks it. Remove the TLS settings, because their files may be on
         # another machine.
-        published = OmegaConf.masked_copy(config, [str(key) for key in config if key not in (RUN_TOKEN_KEY, TLS_KEY)])
+        shown = OmegaConf.masked_copy(config, [str(key) for key in config if key not in (RUN_TOKEN_KEY, TLS_KEY)])
         has_machines = bool(config.get(MEMBER_KEY))
         # Ignore the sockets of a run on several machines, because they may be on another machine than this client.
         shortcuts = {} if has_machines else config.get(SHORTCUTS_KEY) or {}
         address_book = replace(
-            AddressBook.of_published(published),
+            AddressBook.of_config(shown),
             shortcuts={str(name): str(path) for name, path in shortcuts.items()},
             run_token=run_token,
             run_id=str(config.get(RUN_ID_KEY) or ""),
@@ -229,7 +227,7 @@ class ServerClient(BaseModel):
 def _tls_of(head: Head) -> Tls | None:
     """Return the TLS settings in `head`, or else those in this process's configuration."""
     given = head.tls if isinstance(head, HeadConfig) else None
-    return given or Tls.of(maybe_get_global_config_dict() or {})
+    return given or Tls.of(current_view() or {})
 
 
 def _verified(tls: Tls | None) -> SSLContext | bool:
@@ -251,13 +249,6 @@ def wants_token(address: str) -> str:
     )
 
 
-def address_book_of(client: ServerClient) -> AddressBook:
-    """Return a client's address book. For a mock, as in published tests, derive it from the configuration."""
-    if issubclass(type(client), ServerClient):
-        return client.address_book
-    return AddressBook.of_published(getattr(client, "global_config_dict", None))
-
-
 def setup_server_client(head_server_config: Head | None = None) -> ServerClient:
     """Return a client for the run with this head server. Default: the head server in this process's configuration."""
     return ServerClient.load_from_global_config(head_server_config)
@@ -265,7 +256,7 @@ def setup_server_client(head_server_config: Head | None = None) -> ServerClient:
 
 def get_server_url(server_name: str) -> str:
     """Return a server's URL from the configuration of this process."""
-    book = AddressBook.of_published(module_config(PUBLISHED_NAME))
+    book = AddressBook.of_config(hooks().config())
     host, port = book.address_of(server_name) if book.head is None else looked_up(book, server_name)
     # Use a name that the certificate contains, because other programs verify the host of the URL.
     return http_url(book.tls.name_at(host), port, scheme_of(book.tls)) if book.tls else http_url(host, port)

@@ -59,8 +59,8 @@ def agents_of_run(run: RunConfig) -> Iterator[AgentBlocks]:
             yield AgentBlocks(name, agent.settings, server, found.settings if found else None)
 
 
-def published_agents(config: Block, instances: Mapping[str, str]) -> Iterator[AgentBlocks]:
-    """Yield each agent of a published configuration once per name. `instances` maps all names to instance names."""
+def agents_of_config(config: Block, instances: Mapping[str, str]) -> Iterator[AgentBlocks]:
+    """Yield each agent of a whole configuration once per name. `instances` maps all names to instance names."""
     for name, instance in instances.items():
         agent = _implementation(config, instance, AGENT_TIER)
         if agent is not None:

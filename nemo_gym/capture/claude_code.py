@@ -1,6 +1,6 @@
-"""The context compactions of the published `claude_code_agent`, matched with their model calls.
+"""The context compactions of release 0.7's `claude_code_agent`, matched with their model calls.
 
-This code exists only for that published folder, which has its own function to match them.
+This code exists only for that folder, which has its own function to match them.
 """
 
 from __future__ import annotations

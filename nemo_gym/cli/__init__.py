@@ -9,7 +9,7 @@ import importlib
 from typing import Any
 
 _HOMES = {
-    "GlobalConfigDictParserConfig": "nemo_gym.config.published:GlobalConfigDictParserConfig",
+    "GlobalConfigDictParserConfig": "nemo_gym.published.global_config:GlobalConfigDictParserConfig",
     "RunHelper": "nemo_gym.published.run_helper:RunHelper",
     "PipListConfig": "nemo_gym.cli.settings:PackagesSettings",
     "RunConfig": "nemo_gym.cli.settings:EntrypointSettings",

@@ -6,7 +6,7 @@ from nemo_gym import paths
 from nemo_gym.cli import printing
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import PrepareBenchmarkSettings
-from nemo_gym.config.published import set_process_config, view_of
+from nemo_gym.config.view import set_view, view_of
 from nemo_gym.config.without_model import load_without_model
 from nemo_gym.config.wording import counted
 from nemo_gym.data.benchmarks import benchmarks_of, prepare_all
@@ -64,7 +64,7 @@ def prepare_benchmark(words: list[str]) -> int:
     run = load_without_model(line.paths, line.overrides)
     # Share the loaded config with the prepare scripts, which read it, for example in `get_hf_token`. The scripts
     # cannot load the config themselves, because it lacks a model.
-    set_process_config(view_of(run))
+    set_view(view_of(run))
     settings = settings_from(PrepareBenchmarkSettings, run.plain)
     owed = []
     for benchmark in benchmarks_of(run):

@@ -1,4 +1,4 @@
-"""The settings of `ng eval prepare`, under the name that they have in the published package."""
+"""The settings of `ng eval prepare`, under the name that they have in release 0.7."""
 
 from nemo_gym.cli.settings import PrepareBenchmarkSettings as PrepareBenchmarkConfig
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from nemo_gym import config
 from nemo_gym.cli import printing
 from nemo_gym.cli.options import Options, SettingsT, settings_from
-from nemo_gym.config.published import HF_TOKEN_KEY_NAME
+from nemo_gym.config.view import HF_TOKEN_KEY_NAME
 from nemo_gym.config.wording import counted
 from nemo_gym.data import huggingface
 from nemo_gym.data.gitlab import Project

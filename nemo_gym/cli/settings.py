@@ -170,7 +170,7 @@ class CheckSettings(EntrypointSettings):
     write_examples: bool = False
     """Also write example_rollouts.jsonl, played by the oracle, and example_metrics.json."""
     unpublished: bool = False
-    """Do not check for the parts that only a published folder needs: a README, tests, exactly five example rows."""
+    """Do not check for the parts that only a folder for others needs: a README, tests, exactly five example rows."""
     timeout: float = Field(default=300.0, gt=0)
     """Seconds that each promise may take. If one takes longer, the check ends."""
 

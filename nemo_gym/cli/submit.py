@@ -81,7 +81,7 @@ class CancelSettings(RunSettings):
 
 def submit(words: list[str]) -> int:
     options = Options("ng submit", SubmitSettings, SUMMARY, takes_model=True, takes_sampling=True)
-    # Accept `-c`, because the command of the published package has this short flag.
+    # Accept `-c`, because the command of release 0.7 has this short flag.
     line = options.read(["--config" if word == "-c" else word for word in words])
     run = running.load_to_start(line.paths, line.overrides)
     settings = settings_from(SubmitSettings, run.plain)

@@ -13,10 +13,7 @@ MODEL_CACHE_KEY = "model_cache"
 
 
 def model_cache_of(config: object) -> Path | None:
-    """Return the cache folder that a configuration sets, or None.
-
-    Ignore a `config` that is not a mapping, because tests of server folders may pass a mock.
-    """
+    """Return the cache folder that a configuration sets, or None, also if `config` is not a mapping."""
     folder = config.get(MODEL_CACHE_KEY) if isinstance(config, Mapping) else None
     return Path(folder) if isinstance(folder, str) and folder else None
 

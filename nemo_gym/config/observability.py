@@ -42,10 +42,7 @@ class ModelCallCaptureConfig(BaseModel):
 
 
 def is_enabled(config: Mapping[str, object] | None) -> bool:
-    """Return whether a configuration enables recording.
-
-    Only a literal `True` counts, because tests of server folders may pass a mock, whose values are truthy.
-    """
+    """Return whether a configuration enables recording."""
     return config is not None and config.get(ENABLED_KEY) is True
 
 

@@ -1,6 +1,6 @@
 """Name clashes between settings that this package added and fields of a server folder's config class.
 
-A folder that was written for the published package may define a field with such a name. The field then has priority.
+A folder that was written for release 0.7 may define a field with such a name. The field then has priority.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ADDED_SETTINGS = frozenset({
     "advertised_host", "advertised_port", "blocking_threads", "group_verification", "isolated", "max_request_bytes",
     "max_request_depth", "max_requests_in_flight", "max_requests_queued", "ray", "session_idle_s", "workers",
 })  # fmt: skip
-"""The settings that this package added to every server block, and that the published package does not have."""
+"""The settings that this package added to every server block, and that release 0.7 does not have."""
 
 
 def own_fields(folder: Path, keys: Collection[object]) -> frozenset[str]:

@@ -59,10 +59,7 @@ class TokenCaptureConfig(BaseModel):
 
     @classmethod
     def of(cls, config: object) -> TokenCaptureConfig:
-        """Return the settings in a configuration. Without a `token_id_capture` block, token capture is disabled.
-
-        Only a literal `True` counts, because in published tests `config` may be a mock, whose values are truthy.
-        """
+        """Return the settings in a configuration. Without a `token_id_capture` block, token capture is disabled."""
         block = config.get(TOKEN_CAPTURE_KEY) if isinstance(config, Mapping) else None
         if not isinstance(block, Mapping) or block.get("enabled") is not True:
             return cls()

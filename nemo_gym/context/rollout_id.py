@@ -30,7 +30,7 @@ def current_rollout_id() -> str | None:
     return current_work().rollout_id
 
 
-class rollout_context:  # noqa: N801 - published under this name, and used as `with rollout_context(id):`
+class rollout_context:  # noqa: N801 - used as `with rollout_context(id):`
     """Context manager that makes a rollout the current one for everything awaited inside."""
 
     __slots__ = ("_rollout_id", "_token")

@@ -363,7 +363,7 @@ async def _nothing_blocks(checkup: Checkup) -> str:
 
 
 PUBLISHING = "README, tests and examples are there"
-"""The name of the check that is skipped if a folder will not be published."""
+"""The name of the check that is skipped if a folder is for private use."""
 CHECKS: dict[str, Check] = {
     "configs load, each with an agent": _configs_load,
     PUBLISHING: _ready_to_publish,
@@ -390,7 +390,7 @@ async def check_environment(
 ) -> list[Finding]:
     """Run all checks on the example rows and on these further tasks. If a check fails, run the others anyway.
 
-    If `for_publishing` is false, skip the check for the parts that only a published folder needs. `on_step` is called
+    If `for_publishing` is false, skip the check for the parts that only a folder for others needs. `on_step` is called
     twice a second with the progress. After a check that exceeds `timeout_s`, no other check is run. If the code even
     ignores the interruption, `on_stuck` is called.
     """

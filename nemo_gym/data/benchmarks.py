@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict
 
 from nemo_gym import paths
 from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig, load
-from nemo_gym.config.published import maybe_get_global_config_dict, set_process_config
 from nemo_gym.config.servers import NO_MODEL
+from nemo_gym.config.view import current_view, set_view
 from nemo_gym.data.made import record_arguments
 from nemo_gym.data.script_process import run_script
 from nemo_gym.data.scripts import BENCHMARKS, Script, log_of
@@ -174,7 +174,7 @@ def prepare_all(
         return
     for benchmark in benchmarks:
         notice(_first_line(benchmark))
-    known = maybe_get_global_config_dict()
+    known = current_view()
     with ProcessPoolExecutor(processes, get_context("spawn"), _begin, (known,)) as pool:
         yield from pool.map(attempt, benchmarks)
 
@@ -193,7 +193,7 @@ def _attempt(benchmark: BenchmarkConfig, arguments: Mapping[str, object]) -> Pat
 
 def _begin(known: DictConfig | None) -> None:
     if known is not None:
-        set_process_config(known)
+        set_view(known)
 
 
 def _name_of(path: Path) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import ModuleType
 
 from nemo_gym.config import load
-from nemo_gym.config.published import HF_TOKEN_KEY_NAME, maybe_get_global_config_dict
 from nemo_gym.config.servers import NO_MODEL
+from nemo_gym.config.view import HF_TOKEN_KEY_NAME, current_view
 from nemo_gym.data.hub_settings import MigrateToHuggingFace
 from nemo_gym.errors import DataError
 from nemo_gym.http.probe import Trouble, trouble_of
@@ -76,7 +76,7 @@ def file_of_split(repo_id: str, split: str, revision: str) -> str:
 
 def token_of_process() -> str | None:
     """Return the token in the environment variable HF_TOKEN, or else the configured token, or else None."""
-    plain = maybe_get_global_config_dict()
+    plain = current_view()
     configured = plain.get(HF_TOKEN_KEY_NAME) if plain else None
     return os.environ.get(TOKEN) or (str(configured) if configured else None)
 

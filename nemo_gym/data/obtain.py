@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nemo_gym import paths
 from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig
-from nemo_gym.config.published import process_config, view_of
+from nemo_gym.config.view import view_of, viewing
 from nemo_gym.data.benchmarks import benchmark_of, command_to_prepare
 from nemo_gym.data.gather import missing_file
 from nemo_gym.data.made import record_arguments, why_outdated
@@ -45,7 +45,7 @@ class Obtainer:
             if reason is None:
                 return found
             self.notice(f"{found} {reason}")
-        with process_config(view_of(self.run)), may_download(self.may_download):
+        with viewing(view_of(self.run)), may_download(self.may_download):
             try:
                 path = self._obtained(agent, dataset)
             except DownloadNeeded as needed:

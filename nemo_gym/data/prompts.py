@@ -91,7 +91,7 @@ def _check_keys(content: dict[object, object], found: Path) -> None:
             raise DataError(f"{found}: '{key}' is not a key of a prompt. Did you mean '{meant}'?")
 
 
-# Tests of the published NeMo Gym call `load_prompt_config.cache_clear()` between prompts of the same name.
+# Tests written for release 0.7 call `load_prompt_config.cache_clear()` between prompts of the same name.
 load_prompt_config.cache_clear = _read_prompt.cache_clear  # type: ignore[attr-defined]
 
 

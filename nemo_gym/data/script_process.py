@@ -15,7 +15,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from packaging.requirements import InvalidRequirement, Requirement
 
-from nemo_gym.config.published import HF_TOKEN_KEY_NAME, maybe_get_global_config_dict, set_process_config
+from nemo_gym.config.view import HF_TOKEN_KEY_NAME, current_view, set_view
 from nemo_gym.data import activity
 from nemo_gym.data.permission import DownloadNeeded, downloads_allowed, may_download
 from nemo_gym.data.scripts import Script, write_log
@@ -56,7 +56,7 @@ def _own_python(program: Path, dependencies: Sequence[str], log: Path) -> Path |
     requirements = Requirements(needed, tuple(dependencies), frozenset())
     if not requirements.unmet():
         return None
-    plain: Any = OmegaConf.to_container(maybe_get_global_config_dict() or OmegaConf.create())
+    plain: Any = OmegaConf.to_container(current_view() or OmegaConf.create())
     try:
         return environment_for(program.parent, requirements, plain, notice=logger.warning)
     except LaunchError as error:
@@ -82,7 +82,7 @@ def _run_elsewhere(python: Path, script: Script, arguments: Mapping[str, object]
     # Send the script's output to standard error, because standard output is for the result of the command.
     logger.warning("running %s in an environment of its own, %s …", script.program, python.parent.parent)
     given = {**script._asdict(), "arguments": arguments, "downloads": downloads_allowed()}
-    config = maybe_get_global_config_dict()
+    config = current_view()
     token = config.get(HF_TOKEN_KEY_NAME) if config else None
     with tempfile.TemporaryDirectory(prefix="nemo_gym_prepare_") as work:
         asked, answer = Path(work, "asked.json"), Path(work, "answer.json")
@@ -112,7 +112,7 @@ def _serve(asked: Path, answer: Path) -> None:
     given = json.loads(asked.read_text("utf-8"))
     # This process cannot load the command's configuration, so set one that has only the Hugging Face token. The script
     # may read the token with `get_hf_token`.
-    set_process_config(OmegaConf.create({HF_TOKEN_KEY_NAME: os.environ.get("HF_TOKEN")}))
+    set_view(OmegaConf.create({HF_TOKEN_KEY_NAME: os.environ.get("HF_TOKEN")}))
     arguments, downloads = given.pop("arguments"), given.pop("downloads")
     paths = {key: Path(given[key]) for key in ("program", "log")}
     try:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
-from uuid import UUID, uuid4
+from collections.abc import Sequence
 
 from pydantic import BaseModel
 
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.dialects.chat_answers import (
     REASONING_FIELDS,
     NewId,
@@ -24,10 +23,6 @@ from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams, Ch
 from nemo_gym.schemas.items import HostedItem, InputItem, OutputItem
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
 
-PUBLISHED_NAME = "nemo_gym.responses_converter"
-"""The module from which published server folders import the converter. Their tests patch `uuid4` there."""
-
-
 CALLS_OF_HOSTED_TOOLS = frozenset(
     {
         "custom_tool_call", "web_search_call", "file_search_call", "computer_call", "code_interpreter_call",
@@ -38,8 +33,7 @@ CALLS_OF_HOSTED_TOOLS = frozenset(
 
 def new_id(prefix: str) -> str:
     """Return a unique id: `<prefix>_<32 hexadecimal digits>`."""
-    draw: Callable[[], UUID] = getattr(sys.modules.get(PUBLISHED_NAME), "uuid4", uuid4)
-    return f"{prefix}_{draw().hex}"
+    return f"{prefix}_{hooks().new_uuid().hex}"
 
 
 class ResponsesConverter(BaseModel):

@@ -199,7 +199,7 @@ class _Turn:
 
 
 def _opaque(item: InputItem, name: str) -> JsonObject:
-    # Published classes of items may lack extra fields.
+    # Classes of items in server folders may lack extra fields.
     value = (item.model_extra or {}).get(name)
     return {name: value} if value else {}
 
@@ -210,7 +210,7 @@ class ConversationState:
 
     return_token_id_information: bool
     uses_reasoning_parser: bool = True
-    """Ignored, because it concerns answers only. It exists because published server folders may pass it."""
+    """Ignored, because it concerns answers only. It exists because server folders may pass it."""
     keeps_reasoning: bool = True
     sends_media: bool = False
     """Whether to send images and other media of tool outputs in a user message. Otherwise, they are rejected."""

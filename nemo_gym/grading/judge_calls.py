@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from inspect import isawaitable
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym.calls.client import ServerClient, get_response_json, raise_for_status
+from nemo_gym.calls.client import ServerClient, get_response_json
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.calls.problems import problem_of_body
 from nemo_gym.config.wording import with_article
 from nemo_gym.context.deadline import deadline_in, time_left_for_callee, time_left_s
@@ -29,17 +29,9 @@ async def call_judge(
         with deadline_in(None if left_s is None else time_left_for_callee(left_s)):
             reply = await server_client.post(server_name=server_name, url_path=url_path, json=json)
         if not reply.ok:
-            reading = reply.read()
-            if not isawaitable(reading):
-                # The reply may be a test double without an async `read`. Then only `raise_for_status` can report the
-                # error.
-                await raise_for_status(reply)
-            body = await reading
+            status, body = await hooks().failed_reply(reply)
             problem = problem_of_body(body)
             detail = problem.detail if problem else readable(body)
-            # The status may be missing, because tests of published server folders use fake replies that only have
-            # `ok`, `cookies` and `read`.
-            status = getattr(reply, "status", "an error")
             raise JudgeFailed(f"the judge '{server_name}' answered {status}: {detail}", server=server_name)
         return response_model.model_validate(await get_response_json(reply))
     except JudgeFailed:

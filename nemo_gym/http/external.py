@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from nemo_gym.config.published import maybe_get_global_config_dict
+from nemo_gym.config.view import current_view
 from nemo_gym.context.current import Wait
 from nemo_gym.context.deadline import CLOCK_SLACK_S, time_left_s
 from nemo_gym.errors import EndpointError, RolloutTimedOut, ServerCallError
@@ -126,7 +126,7 @@ class ExternalSession:
     """
 
     def __init__(self) -> None:
-        self.limits = _process_limits[0] if _process_limits else _published_limits()
+        self.limits = _process_limits[0] if _process_limits else _configured_limits()
         """The limits on connections. A change takes effect the next time the session is opened."""
         self._session: ClientSession | None = None
         self._plain: InternalClient | None = None
@@ -318,9 +318,9 @@ class ExternalSession:
             await plain.close()
 
 
-def _published_limits() -> ConnectionLimits:
-    """Return the limits that programs for the published NeMo Gym set in this process's global configuration."""
-    config = maybe_get_global_config_dict()
+def _configured_limits() -> ConnectionLimits:
+    """Return the limits that a program has set in this process's global configuration."""
+    config = current_view()
     return ConnectionLimits() if config is None else ConnectionLimits.of(config)
 
 

@@ -23,7 +23,7 @@ from nemo_gym.paths import INSTALL_ROOT, working_dir
 
 DISTRIBUTION = "nemo-gym"
 FULL_EXTRA = "full"
-"""The extra that replaces `dev` if a folder requests it. It has the packages that published folders may import."""
+"""The extra that replaces `dev` if a folder requests it. It has the packages that older folders may import."""
 
 Notice = Callable[[str], None]
 

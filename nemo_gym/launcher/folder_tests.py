@@ -103,7 +103,7 @@ def run_tests(folder: Path) -> Tested:
         return Tested(folder, NONE_COLLECTED)
     check_pytest()
     # Add the root to the path, because tests import the server as `resources_servers.<name>.app`.
-    # Also add the folder, because published tests import its modules by their bare names: `from app import …`.
+    # Also add the folder, because tests of folders import its modules by their bare names: `from app import …`.
     root = ServerFolder.of(folder).root
     given = [str(Path(place).absolute()) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
     # Also add `tests/`, as pytest's default import mode does, because tests use `from helpers import …`.

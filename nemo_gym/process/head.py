@@ -12,11 +12,11 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from nemo_gym.calls.client import PUBLISHED_NAME, ServerStatus
+from nemo_gym.calls.client import ServerStatus
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.calls.loads import Load, load_of
 from nemo_gym.config.masking import mask_text, masked
 from nemo_gym.config.process import HeadSettings, ServerInstance
-from nemo_gym.config.published import module_config
 from nemo_gym.errors import ServerCallError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.probe import endpoint_answers
@@ -46,7 +46,7 @@ class HeadServer(BaseServer):
 
     def setup_webserver(self) -> FastAPI:
         """Return the app. It publishes this process's configuration with secrets masked."""
-        config = masked(OmegaConf.to_container(module_config(PUBLISHED_NAME)))
+        config = masked(OmegaConf.to_container(hooks().config()))
         shown = OmegaConf.to_yaml(OmegaConf.create(config))
         host, port = self.config.host, self.config.port
         return Head(HeadSettings(host=host, port=port, instances=self.instances, config_yaml=shown)).app()

@@ -31,10 +31,10 @@ from nemo_gym.config import parse_settings
 from nemo_gym.config.access import RUN_TOKEN_KEY, allowed_hosts
 from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY
 from nemo_gym.config.process import ProcessSettings
-from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, published_defaults, set_process_config
 from nemo_gym.config.server_folders import ServerFolder
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.config.tls import Tls
+from nemo_gym.config.view import CONFIG_PATH_ENV_VAR, set_view, with_defaults
 from nemo_gym.errors import ConfigError, LaunchError, SignatureError, UserError
 from nemo_gym.http.external import ConnectionLimits, limit_connections
 from nemo_gym.memory import settle_memory, tend_memory
@@ -152,7 +152,7 @@ def prepare_process(settings: ProcessSettings) -> None:
     os.environ.update(settings.environment)
     os.environ[CONFIG_PATH_ENV_VAR] = settings.name
     limit_connections(ConnectionLimits.of(settings.plain))
-    set_process_config(config_view(settings))
+    set_view(config_view(settings))
 
 
 def log_to_stderr() -> None:
@@ -366,7 +366,7 @@ def config_view(settings: ProcessSettings) -> DictConfig:
     token = {RUN_TOKEN_KEY: settings.run_token} if settings.run_token else {}
     # Include these keys, because clients need them to find the servers on other machines.
     part = {MEMBER_KEY: settings.member, RUN_ID_KEY: settings.run_id} if settings.member else {}
-    shared = {**settings.plain, **published_defaults(settings.plain), **token, **part, **others}
+    shared = {**settings.plain, **with_defaults(settings.plain), **token, **part, **others}
     view = OmegaConf.create({**shared, settings.name: own, "head_server": settings.head.model_dump()})
     OmegaConf.set_readonly(view, True)
     return view

@@ -17,11 +17,11 @@ from nemo_gym.config.certificates import check_can_serve
 from nemo_gym.config.environment import CONFIG_DICT_ENV_VAR
 from nemo_gym.config.hosts import is_loopback
 from nemo_gym.config.process import ProcessSettings
-from nemo_gym.config.published import CONFIG_PATH_ENV_VAR
 from nemo_gym.config.reading import read_yaml
 from nemo_gym.config.sandbox_networks import networked_sandbox
 from nemo_gym.config.server_folders import ServerFolder
 from nemo_gym.config.tree import Node
+from nemo_gym.config.view import CONFIG_PATH_ENV_VAR
 from nemo_gym.errors import ConfigError, UserError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.paths import roots_from_here

@@ -15,11 +15,11 @@ from pydantic import PrivateAttr
 from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import HEAD_SERVER_KEY, ServerClient
 from nemo_gym.calls.task_rules import block_in
-from nemo_gym.config.published import module_config
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import DataError
 from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts
 from nemo_gym.jsonl import JsonObject, loads_exact, read_raw_lines
+from nemo_gym.published.global_config import module_config
 from nemo_gym.rollouts.aggregate import aggregate_all
 from nemo_gym.rollouts.job import CollectJob, RunFiles
 from nemo_gym.rollouts.ledger import Ledger, ledgers_of
@@ -60,7 +60,7 @@ class PublishedClient(ServerClient):
             head = BaseServerConfig.model_validate(
                 {"host": "127.0.0.1", "port": 0, **block_in(config, HEAD_SERVER_KEY)}
             )
-            book = AddressBook.of_published(config)
+            book = AddressBook.of_config(config)
         client = cls(head_server_config=head, global_config_dict=config, address_book=book)
         client._sender = sender
         return client
@@ -139,7 +139,7 @@ class PreprocessedRows(list[JsonObject]):
     def of(cls, config: CollectJob, client: PublishedClient | None) -> PreprocessedRows:
         """Return the rows of a collection's input. Without a client, the configuration defines the valid agents."""
         if client is None:
-            book = AddressBook.of_published(module_config(PUBLISHED_NAME))
+            book = AddressBook.of_config(module_config(PUBLISHED_NAME))
             agents: Collection[str] = book.agent_names() or AnyAgent()
         else:
             book, agents = client.address_book, client.known_agents

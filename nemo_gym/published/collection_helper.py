@@ -15,7 +15,6 @@ from pydantic import BaseModel, PrivateAttr, ValidationError
 from nemo_gym.calls.client import HEAD_SERVER_KEY, ServerClient
 from nemo_gym.calls.problems import failure_of_row
 from nemo_gym.config.explain import problems_by_key
-from nemo_gym.config.published import module_config
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.config.suggestions import ADD_A_FILE, did_you_mean_or_all
 from nemo_gym.context.group import LEAST_GROUP
@@ -30,6 +29,7 @@ from nemo_gym.published.collection import (
     plan_of,
     rows_of,
 )
+from nemo_gym.published.global_config import module_config
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.collector import allowed_connections, collect
 from nemo_gym.rollouts.groups import GroupedTasks, GroupKey

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from pydantic import BaseModel
 
-from nemo_gym.config.published import maybe_get_global_config_dict
+from nemo_gym.config.view import current_view
 from nemo_gym.context.deadline import time_left_s
 from nemo_gym.http.external import (
     ConnectionLimits,
@@ -58,7 +58,7 @@ def get_global_aiohttp_client() -> ClientSession:
 
 def is_global_aiohttp_client_request_debug_enabled() -> bool:
     """Return whether `global_aiohttp_client_request_debug` is true. Only published server folders call this."""
-    config = maybe_get_global_config_dict()
+    config = current_view()
     return bool(config and config.get("global_aiohttp_client_request_debug"))
 
 

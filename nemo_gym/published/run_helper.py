@@ -5,9 +5,10 @@ from __future__ import annotations
 from nemo_gym.cli import printing, running
 from nemo_gym.cli.options import settings_from
 from nemo_gym.cli.settings import StartSettings
-from nemo_gym.config.published import GlobalConfigDictParserConfig, set_process_config, view_of
+from nemo_gym.config.view import set_view, view_of
 from nemo_gym.errors import LaunchError
 from nemo_gym.launcher import RunningServers
+from nemo_gym.published.global_config import GlobalConfigDictParserConfig
 
 WATCH_S = 3600.0
 
@@ -36,7 +37,7 @@ class RunHelper:
             servers.stop()
             raise
         self._servers = servers
-        set_process_config(view_of(servers.run))
+        set_view(view_of(servers.run))
 
     def poll(self) -> None:
         """Raise `LaunchError`, with the last lines of the server's log, if a server died and will not be restarted."""

@@ -7,7 +7,7 @@ from typing import TypedDict
 from pydantic import BaseModel
 from starlette.requests import Request
 
-from nemo_gym.config.published import maybe_get_global_config_dict
+from nemo_gym.config.view import current_view
 from nemo_gym.errors import LaunchError
 
 
@@ -37,7 +37,7 @@ def initialize_ray() -> None:
     except ImportError as error:
         raise LaunchError("Ray is not installed here. Install it: pip install 'nemo-gym[ray]'") from error
     if not ray.is_initialized():
-        config = maybe_get_global_config_dict()
+        config = current_view()
         address = config.get("ray_head_node_address") if config is not None else None
         ray.init(address=address, ignore_reinit_error=True, include_dashboard=False)
 

@@ -113,7 +113,7 @@ class CollectionSettings(AttemptSettings):
     @field_validator("num_samples_in_parallel", mode="before")
     @classmethod
     def _default_for_none(cls, given: object) -> object:
-        # Replace None, which once meant unlimited, because published programs still pass it.
+        # Replace None, which once meant unlimited, because programs written for release 0.7 still pass it.
         return cls.model_fields["num_samples_in_parallel"].default if given is None else given
 
     @field_validator("shard")

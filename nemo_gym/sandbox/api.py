@@ -48,7 +48,7 @@ class AsyncSandbox:
         self._closes_provider = isinstance(provider, str | Mapping)
         self.provider: SandboxProvider = create_provider(provider) if isinstance(provider, str | Mapping) else provider
         self.spec = _spec(spec)
-        # Keep this name, because published server folders read the attribute `_handle`.
+        # Keep this name, because server folders read the attribute `_handle`.
         self._handle: SandboxHandle | None = None
         self._is_stopped = False
 
@@ -106,7 +106,7 @@ class AsyncSandbox:
         timeout_s: float | None = EXEC_TIMEOUT_S,
         user: str | int | None = None,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - a published name
+        timeout: float | None = None,  # noqa: ASYNC109 - part of the interface
     ) -> SandboxExecResult:
         """Run a command line in a shell, or a program with its arguments as a list.
 
@@ -203,7 +203,7 @@ class AsyncSandbox:
     def _connectable(self) -> ConnectableProvider:
         if isinstance(self.provider, ConnectableProvider):
             return self.provider
-        # Raise NotImplementedError, because it is a RuntimeError, which published folders expect.
+        # Raise NotImplementedError, because it is a RuntimeError, which server folders expect.
         raise NotImplementedError(
             f"sandboxes of the provider '{self._provider_name}' can only be used by the process that started them. "
             "To share sandboxes, choose another provider."

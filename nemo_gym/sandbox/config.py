@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nemo_gym.config.published import get_global_config_dict
 from nemo_gym.config.suggestions import did_you_mean_or_all
+from nemo_gym.config.view import own_view
 from nemo_gym.errors import SandboxConfigError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.sandbox.providers.registry import is_provider, list_providers, named_options, plain_block
@@ -52,7 +52,7 @@ def _block(given: Given, named_configs: Mapping[str, object] | None) -> JsonObje
         raise SandboxConfigError(
             "the name of the sandbox block is empty. Name a block of the config, such as sandbox."
         )
-    config = get_global_config_dict() if named_configs is None else named_configs
+    config = own_view() if named_configs is None else named_configs
     named = config.get(given)
     if isinstance(named, Mapping):
         return plain_block(named)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NotRequired, Required
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Tag
 
-# Do not import `TypedDict` from `typing`, because published folders use these types in their own pydantic models.
+# Do not import `TypedDict` from `typing`, because server folders use these types in their own pydantic models.
 # Before Python 3.12, pydantic supports only the one from `typing_extensions`.
 from typing_extensions import TypedDict
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Container, Coroutine
+from collections.abc import Container, Coroutine, MutableMapping
 from typing import Any, ClassVar
 
 from fastapi import Body, FastAPI
 from pydantic import PrivateAttr
 from starlette.requests import Request
 
-from nemo_gym.calls.client import ServerClient, address_book_of
-from nemo_gym.config.published import get_first_server_config_dict
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig
 from nemo_gym.context.rollout_id import (
     ROLLOUT_PARAMETER,
@@ -54,7 +52,6 @@ from nemo_gym.web.fast_routes import FastRoute, ListedRoute
 __all__ = ["BaseResponsesAPIAgent", "Body", "SimpleResponsesAPIAgent"]
 
 SESSION_BEGINNINGS = frozenset({AGENT_SESSIONS_PATH, "/run"})
-PUBLISHED_NAME = "nemo_gym.base_responses_api_agent"
 
 
 class BaseResponsesAPIAgent(SimpleServer):
@@ -173,11 +170,11 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
 
         The sender of the request thus decides whether further calls are captured.
         """
-        # Do not rely on the type, because tests of published folders pass a mock or a stub as the request.
-        rollout_id = getattr(request, "path_params", {}).get(ROLLOUT_PARAMETER)
+        scope = {} if request is None else hooks().scope(request)
+        rollout_id = scope.get("path_params", {}).get(ROLLOUT_PARAMETER)
         if not isinstance(rollout_id, str):
             return path
-        return rollout_path_prefix(rollout_id, token_capture=_asks_for_tokens(request, rollout_id)) + path
+        return rollout_path_prefix(rollout_id, token_capture=_asks_for_tokens(scope, rollout_id)) + path
 
     def base_url_for_run(self, base_url: str, body: object) -> str:
         """Return `base_url` for a third-party agent. Calls to the returned URL are captured if capture is enabled."""
@@ -191,25 +188,14 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
         If capture is enabled, calls to this URL are captured under `rollout_id`.
         """
         check_own_client(self)
-        captures_tokens = self._token_id_capture_enabled()
-        return f"{apply_rollout_prefix(self._base_url_of(name), rollout_id, token_capture=captures_tokens)}/v1"
-
-    def _base_url_of(self, name: str) -> str:
-        client = self.server_client
-        # Look up the function in the published module, because tests of published folders patch it there. Other tests
-        # use a mock of the client, which only has a configuration.
-        look_up = getattr(
-            sys.modules.get(PUBLISHED_NAME), "get_first_server_config_dict", get_first_server_config_dict
-        )
-        if look_up is get_first_server_config_dict and issubclass(type(client), ServerClient):
-            return client._build_server_base_url(client.address_of(name)._asdict())
-        return client._build_server_base_url(look_up(client.global_config_dict, name))
+        url, captures_tokens = hooks().base_url(self.server_client, name), self._token_id_capture_enabled()
+        return f"{apply_rollout_prefix(url, rollout_id, token_capture=captures_tokens)}/v1"
 
     def _model_call_capture_enabled(self) -> bool:
-        return address_book_of(self.server_client).capture.observability_enabled
+        return hooks().address_book(self.server_client).capture.observability_enabled
 
     def _token_id_capture_enabled(self) -> bool:
-        capture = address_book_of(self.server_client).token_capture
+        capture = hooks().address_book(self.server_client).token_capture
         return capture.enabled and (capture.all_agents or self.config.token_id_capture)
 
     def _capture_correlation_enabled(self) -> bool:
@@ -227,12 +213,10 @@ def sessions_of(agent: SimpleResponsesAPIAgent) -> AgentSessions:
     return agent._nemo_gym_agent_sessions
 
 
-def _asks_for_tokens(request: Request | None, rollout_id: str) -> bool:
-    """Return whether a request asks for token capture. Return False for a test stub without a path."""
-    if isinstance(request, Request) and wants_tokens(request.scope):
-        return True
-    path = getattr(getattr(request, "url", None), "path", None)
-    return isinstance(path, str) and f"{path}/".startswith(f"{rollout_path_prefix(rollout_id, token_capture=True)}/")
+def _asks_for_tokens(scope: MutableMapping[str, Any], rollout_id: str) -> bool:
+    """Return whether a request asks for token capture, by its path or by the prefix that was removed from it."""
+    prefix = rollout_path_prefix(rollout_id, token_capture=True)
+    return wants_tokens(scope) or f"{scope.get('path', '')}/".startswith(f"{prefix}/")
 
 
 def _for_its_rollout(run: Method) -> Endpoint:

@@ -20,10 +20,11 @@ from fastapi.exceptions import RequestValidationError
 from omegaconf import OmegaConf
 from pydantic import BaseModel, PrivateAttr
 
-from nemo_gym.calls.client import PUBLISHED_NAME, ServerClient
-from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, get_first_server_config_dict, module_config
+from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.config.view import CONFIG_PATH_ENV_VAR, block_of_server
 from nemo_gym.errors import RolloutError
 from nemo_gym.http.external import external_session
 from nemo_gym.http.open_files import OPEN_FILES, raise_open_files_limit
@@ -81,7 +82,7 @@ class BaseServer(BaseModel):
     def load_config_from_global_config(cls) -> BaseServerConfig:
         """Return the settings of this process's server, from the configuration that the process received."""
         name = os.environ[CONFIG_PATH_ENV_VAR]
-        block = get_first_server_config_dict(module_config(PUBLISHED_NAME), name)
+        block = block_of_server(hooks().config(), name)
         settings, kind = OmegaConf.to_container(block, resolve=True), cls.model_fields["config"].annotation
         assert isinstance(settings, dict)
         assert isinstance(kind, type)
@@ -107,9 +108,9 @@ class SimpleServer(BaseServer):
     """The class of `RolloutError` that replaces an unexpected error of a handler in the response."""
 
     ray_enabled: ClassVar[bool] = False
-    """Set by published folders that use Ray. The framework ignores it, because those folders start Ray themselves."""
+    """Set by folders that use Ray. The framework ignores it, because those folders start Ray themselves."""
 
-    # Use only this one private attribute, because further names could clash with those of published folders.
+    # Use only this one private attribute, because further names could clash with those of server folders.
     _nemo_gym_context: ServerContext | None = PrivateAttr(default=None)
 
     @abstractmethod
@@ -187,7 +188,7 @@ class SimpleServer(BaseServer):
         raise_open_files_limit(target_soft_limit)
 
     def prefix_server_logs(self) -> None:
-        """Do nothing. Published programs call this method, but the launcher already adds server names to log lines."""
+        """Do nothing. Some programs call this method, but the launcher already adds server names to log lines."""
 
     def new_app(self) -> FastAPI:
         """Return an app with sessions and rollout ids. It calls `startup` at its start and `aclose` at its end."""
@@ -252,7 +253,7 @@ def folder_of(cls: type) -> Path | None:
 
 
 def _name_of(server: BaseServer) -> str:
-    """Return the server's configured name, or its class name if a published folder's settings lack a name."""
+    """Return the server's configured name, or its class name if a folder's settings lack a name."""
     name: str = getattr(server.config, "name", type(server).__name__)
     return name
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pydantic import ValidationError, model_validator
 
 from nemo_gym.calls.client import get_response_json
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.calls.problems import reply_to
 from nemo_gym.config.settings import AgentServerRef
 from nemo_gym.context.deadline import to_the_end
@@ -25,7 +26,7 @@ from nemo_gym.schemas.items import (
     assistant_texts,
 )
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response
-from nemo_gym.servers.conversation import Cookies, cookies_of
+from nemo_gym.servers.conversation import Cookies
 from nemo_gym.servers.conversing import ConversingAgent, ConversingAgentConfig, call_environment, close_session
 
 CLAIMED = " (claimed by the program)"
@@ -72,7 +73,7 @@ class ComposingAgent(ConversingAgent):
 
     async def seed_another_session(self, row: JsonObject) -> Cookies:
         """Seed a further session of the environment with the rollout's row, and return the session's cookies."""
-        return cookies_of(await call_environment(self, "/seed_session", row, {}))
+        return hooks().cookies(await call_environment(self, "/seed_session", row, {}))
 
     async def close_sessions(self, sessions: Iterable[Cookies]) -> None:
         """Close sessions of the environment, even if this task is cancelled."""
@@ -88,7 +89,7 @@ class ComposingAgent(ConversingAgent):
         call = self.server_client.post(server, path, json=params, cookies=cookies)
         reply = await reply_to(call, server=server, during=RESPONSES_PATH, otherwise=otherwise)
         answer = await get_response_json(reply)
-        cookies |= cookies_of(reply)
+        cookies |= hooks().cookies(reply)
         try:
             return Response.model_validate(answer)
         except ValidationError as error:

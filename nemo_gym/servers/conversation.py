@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from http.cookies import Morsel
 from typing import Any, Self
 
 import orjson
@@ -16,6 +15,7 @@ from pydantic import ValidationError
 
 from nemo_gym.calls.caller import WrittenRequest
 from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.calls.problems import failure_of_call, failure_of_reply, problem_of_body, reply_to
 from nemo_gym.dialects.calls import GENERATED_TOKENS, sendable_arguments, unique_ids
 from nemo_gym.dialects.counts import are_known
@@ -23,7 +23,6 @@ from nemo_gym.dialects.responses import reading, standard_response
 from nemo_gym.errors import EnvironmentFailed, ModelFailed, Overloaded, RolloutTimedOut, ServerCallError, ServerLost
 from nemo_gym.http.connection import RequestBody
 from nemo_gym.http.json_depth import DEEPEST_ANSWER, is_deeper_than
-from nemo_gym.http.reply import Reply
 from nemo_gym.jsonl import JsonObject, dump_json, dump_up_to
 from nemo_gym.opaque import TOKEN_KEYS, loads_opaque, plain
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, sum_of_counts
@@ -57,17 +56,6 @@ MOST_KEPT_BYTES = 128 * 1024
 """Maximum size in bytes of a failed rollout's recorded conversation. Earlier items are left out."""
 LONGEST_KEPT_TEXT = 16 * 1024
 """Maximum number of characters of a string in a recorded conversation. Longer strings are truncated."""
-
-
-def cookies_of(reply: Reply) -> Cookies:
-    """Return the cookies that a reply sets, by name."""
-    # Check the class, because tests of published folders use fake replies that may only have `cookies`.
-    return reply.cookie_values if isinstance(reply, Reply) else values_of(reply.cookies)
-
-
-def values_of(jar: Mapping[str, Morsel[str] | str]) -> Cookies:
-    """Return a jar's cookies by name, with values encoded for a header. Values that are strings stay unchanged."""
-    return {name: each.coded_value if isinstance(each, Morsel) else each for name, each in jar.items()}
 
 
 class _WrittenItems:
@@ -247,7 +235,7 @@ class Conversation:
         call = client.post(server_name=model, url_path=self.model_path, json=request, cookies=self.model_cookies)
         reply = await reply_to(call, server=model, during=RESPONSES_PATH, otherwise=ModelFailed)
         body = await reply.read()
-        self.model_cookies |= cookies_of(reply)
+        self.model_cookies |= hooks().cookies(reply)
         turn = _read_turn(body, model)
         self._rename_repeated(turn["output"])
         self.usage = sum_of_counts(self.usage, turn.get("usage"))
@@ -320,12 +308,11 @@ class Conversation:
                 error, server=resources_server, otherwise=EnvironmentFailed, during=f"tool '{name}'"
             ) from error
         body = await reply.read()
-        self.session |= cookies_of(reply)
+        self.session |= hooks().cookies(reply)
         # Below status 500, the body is for the model unless it reports a failure of the rollout. Such a failure may
         # have any status, such as 409 for a session that has not begun.
         if reply.ok or (reply.status < 500 and problem_of_body(body) is None):
-            # Check the class, because tests of published folders use fake replies that may lack headers.
-            return output_of(body, reply.headers if isinstance(reply, Reply) else {})
+            return output_of(body, hooks().headers(reply))
         failure = failure_of_reply(
             reply.status, body, server=resources_server, during=f"tool '{name}'", otherwise=EnvironmentFailed
         )

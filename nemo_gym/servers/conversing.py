@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from nemo_gym.calls.caller import WrittenRequest, encode_json
 from nemo_gym.calls.client import get_response_json
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.calls.problems import reply_to
 from nemo_gym.calls.relayed_metrics import relayed_metrics
 from nemo_gym.calls.results import check_is_object
@@ -27,7 +28,7 @@ from nemo_gym.schemas.responses import RESPONSES_PATH
 from nemo_gym.schemas.rollout import ADDED_ONLY_HEADER, AggregateMetrics, AggregateMetricsRequest, BaseRunRequest
 from nemo_gym.schemas.row import MASK_KEY, REASON_KEY, Row
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
-from nemo_gym.servers.conversation import Conversation, Cookies, check_response, cookies_of
+from nemo_gym.servers.conversation import Conversation, Cookies, check_response
 from nemo_gym.servers.observing import Observer
 from nemo_gym.servers.tools.tool import INDEPENDENT_TOOLS_HEADER
 from nemo_gym.web.json_response import WrittenJson
@@ -90,7 +91,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         """Run one rollout from its row to its reward and return the verifier's response."""
         row: JsonObject = await request.json()
         seeded = await call_environment(self, "/seed_session", row, dict(request.cookies))
-        session = cookies_of(seeded) or dict(request.cookies)
+        session = hooks().cookies(seeded) or dict(request.cookies)
         request.state.seeded = seeded
         try:
             conversing = self.converse(request, body, row, session)
@@ -143,7 +144,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         return self.config.max_steps is not None and conversation.turns >= self.config.max_steps
 
 
-# These are functions instead of methods, because subclasses in published server folders can define a method `_answer`.
+# These are functions instead of methods, because subclasses can define a method `_answer`.
 
 
 async def _tools_of_server(agent: ConversingAgent) -> ServerTools:
@@ -165,8 +166,8 @@ async def _graded(agent: ConversingAgent, answered: JsonObject, conversation: Co
     reply = await _verified(agent, request, conversation)
     body: bytes = await reply.read()
     check_is_object(body, server=agent.config.resources_server.name, during="/verify", otherwise=EnvironmentFailed)
-    # A reply without the header contains the whole row, as do fake replies in the tests of published servers.
-    if not isinstance(reply, Reply) or ADDED_ONLY_HEADER not in reply.headers:
+    # A reply without the header contains the whole row.
+    if ADDED_ONLY_HEADER not in hooks().headers(reply):
         return _with(conversation.added, body)
     added = loads_exact(body)
     if request.keys().isdisjoint(added):

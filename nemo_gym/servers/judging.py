@@ -1,7 +1,7 @@
 """A judge's failure, from the verifier to the reply of `/run`.
 
-By the published contract, a verifier whose judge failed replies with status 200, the request's row, the failure class
-and the reward 0. Published agents parse this reply with their own response models, which drop the failure class, so
+By contract, a verifier whose judge failed replies with status 200, the request's row, the failure class and the
+reward 0. Agents of other packages parse this reply with their own response models, which drop the failure class, so
 the rollout would count as graded. The verifier therefore repeats the failure class in a header. While an agent runs
 a rollout, `JudgeFailures` looks for this header in every reply, and `/run` adds the failure to the agent's reply.
 """

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from fastapi import Body, FastAPI
 
-from nemo_gym.calls.client import address_book_of
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.config.model_cache import MODEL_CACHE_KEY
 from nemo_gym.config.settings import BaseResponsesAPIModelConfig, ModelServerRef
 from nemo_gym.errors import ConfigError, ModelFailed
@@ -68,7 +68,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
         return app
 
     def _record_calls(self, app: FastAPI) -> None:
-        folder = address_book_of(self.server_client).capture_dir()
+        folder = hooks().address_book(self.server_client).capture_dir()
         if folder is None:
             return
         # Imported here, because most servers do not record calls.
@@ -79,7 +79,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
         app.add_middleware(CaptureMiddleware, store=CaptureStore(folder).opened(), model_ref=reference)
 
     def _record_tokens(self, app: FastAPI) -> None:
-        config = address_book_of(self.server_client).token_capture
+        config = hooks().address_book(self.server_client).token_capture
         if not config.enabled:
             return
         # Imported here, because most servers do not record tokens.
@@ -88,7 +88,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
         app.add_middleware(TokenCaptureMiddleware, sink=open_store(config))
 
     def _cache_replies(self, app: FastAPI) -> None:
-        book = address_book_of(self.server_client)
+        book = hooks().address_book(self.server_client)
         if book.model_cache is None:
             return
         if getattr(self.config, "return_token_id_information", False):

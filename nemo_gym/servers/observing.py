@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.config.settings import MODEL_TIER
 from nemo_gym.http.reply import Reply
 from nemo_gym.jsonl import JsonObject
@@ -43,8 +44,7 @@ class Observer:
 
     def note_model_call(self, model: str, reply: Reply, turn: JsonObject, began_at: float, heard: int) -> None:
         """Record a completed call. `heard` is the number of items that followed the input when the call began."""
-        # Check the class, because tests of published folders use fake replies that may lack headers.
-        recorded = reply.headers.get(MODEL_CALL_HEADER) if isinstance(reply, Reply) else None
+        recorded = hooks().headers(reply).get(MODEL_CALL_HEADER)
         server = {"type": MODEL_TIER, "name": model}
         reference = {"model_call_id": recorded, "model_ref": server, "response_id": turn.get("id")}
         is_named = reference["model_call_id"] is not None or reference["response_id"] is not None

@@ -1,4 +1,4 @@
-"""Base class of the plain agent. Published folders subclass the plain agent and override `responses` or `run`."""
+"""Base class of the plain agent. Server folders can subclass the plain agent and override `responses` or `run`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fastapi import Request, Response
 from fastapi.encoders import jsonable_encoder
 from pydantic import BaseModel
 
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.context.rollout_id import ROLLOUT_PARAMETER
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import RESPONSES_PATH, ResponseCreateParams
@@ -89,8 +90,7 @@ def _with_row(request: Request, row: BaseModel) -> Request:
 
 
 def _with_cookies(request: Request, cookies: Cookies) -> Request:
-    # Use an empty scope if the request is a mock, as in tests of published folders.
-    scope = request.scope if isinstance(request, Request) else {"type": "http", "headers": []}
+    scope = hooks().scope(request)
     # Keep the host header, because without it the URL of a call over a unix socket is invalid.
     host = [header for header in scope["headers"] if header[0] == b"host"]
     return Request({**scope, "headers": [*host, (b"cookie", "; ".join(map("=".join, cookies.items())).encode())]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 
-from nemo_gym.calls.client import address_book_of
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.config.access import POLICY_OVERRIDE_KEY
 from nemo_gym.config.settings import AgentServerRef, ModelServerRef
 from nemo_gym.context.current import current_work
@@ -22,7 +22,7 @@ def accept_row_policies(agent: SimpleServer, app: FastAPI) -> None:
     The agent passes the policy on to the server that its `model_server` names and to other agents, but not to judges
     and simulated users. An environment server passes the policy on to its `agent_server`.
     """
-    book = address_book_of(agent.server_client)
+    book = hooks().address_book(agent.server_client)
     if not book.allows_policy_override:
         return
     model, objection = getattr(agent.config, "model_server", None), ""
@@ -36,7 +36,7 @@ def accept_row_policies(agent: SimpleServer, app: FastAPI) -> None:
 
 def accept_policies(model: SimpleServer, app: FastAPI, *, follows: bool) -> None:
     """If the run allows it, let agents name a rollout's policy, or reject such requests if `follows` is False."""
-    if address_book_of(model.server_client).allows_policy_override:
+    if hooks().address_book(model.server_client).allows_policy_override:
         objection = "" if follows else _objection(model, "does not have an endpoint that the policy could replace.")
         add_within_session(app, Middleware(RolloutPolicies, objection=objection))
 

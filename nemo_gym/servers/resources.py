@@ -53,7 +53,7 @@ NOT_EMPTY = re.compile(rb'\{\s*"')
 SESSION_IDLE_S = 3600.0
 BEGINNINGS = frozenset({"/seed_session", "/reset"})
 NEWER = frozenset({"/tools", "/close_session"})
-"""Paths of newer routes. Older published folders may use these paths for their own tools."""
+"""Paths of newer routes. Older folders may use these paths for their own tools."""
 
 
 class BaseResourcesServer(SimpleServer):
@@ -83,7 +83,7 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
     `{subset}/pass@{k}/accuracy` adds one metric for each subset that `compute_subset_metrics` found.
     """
 
-    # Do not name this attribute `_sessions`, because published folders define that name themselves.
+    # Do not name this attribute `_sessions`, because server folders define that name themselves.
     _nemo_gym_sessions: SessionStore | None = PrivateAttr(default=None)
     _nemo_gym_groups: GroupVerifier | None = PrivateAttr(default=None)
 
@@ -254,7 +254,7 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
         return with_signature(verify, parameters, returns=object, name="verify", doc=self.verify_group.__doc__)
 
 
-# These are functions instead of methods, because published servers may define methods with the same names.
+# These are functions instead of methods, because subclasses may define methods with the same names.
 
 
 def _for_each_subset(names: Iterable[str], subsets: Sequence[str]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nemo_gym.calls.client import get_response_json
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.calls.problems import reply_to
 from nemo_gym.calls.relayed_metrics import relayed_metrics
 from nemo_gym.calls.results import check_is_object
@@ -39,7 +40,7 @@ from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest, 
 from nemo_gym.schemas.row import PARAMS_KEY
 from nemo_gym.schemas.sessions import AGENT_SESSIONS_PATH, CLOSE_AGENT_SESSION_PATH, session_fields
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
-from nemo_gym.servers.conversation import Cookies, cookies_of
+from nemo_gym.servers.conversation import Cookies
 from nemo_gym.servers.conversing import NO_SUCH_ROUTE
 from nemo_gym.web.json_response import WrittenJson
 
@@ -236,5 +237,5 @@ class _Episode:
             if error.server == call.server:
                 error.tier = call.otherwise.default_tier
             raise
-        self.cookies = {**self.cookies, **cookies_of(reply)}
+        self.cookies = {**self.cookies, **hooks().cookies(reply)}
         return reply

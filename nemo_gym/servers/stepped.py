@@ -42,7 +42,7 @@ OFFERS = {"supports_explicit_close": True, "supports_step_idempotency": True}
 """Features that each response to `/reset` announces to the agent."""
 
 REPLACEABLE = NEWER | {"/close", "/seed_session", "/verify"}
-"""Paths at which a published game's own route replaces nemo_gym's."""
+"""Paths at which a game's own route replaces nemo_gym's."""
 
 
 class _Progress(SessionState):
@@ -158,7 +158,7 @@ class SteppedResourcesServer(SimpleResourcesServer):
         return endpoint_of(handler, step, returns=BaseStepResponse)
 
 
-# These are functions instead of methods, because published games may define methods `_progress` or `_answer`.
+# These are functions instead of methods, because games may define methods `_progress` or `_answer`.
 
 
 def _progress(server: SteppedResourcesServer, request: Request) -> _Progress:

@@ -13,7 +13,7 @@ from nemo_gym.rollouts.run_record import RunRecord
 from nemo_gym.viewer.index.place import Place
 
 END_TO_END = ("eval", "run")
-PUBLISHED_NAME = "ng_e2e_collect_rollouts"
+SCRIPT = "ng_e2e_collect_rollouts"
 NO_SERVE = "--no-serve"
 READY = "head server:"
 """The text that `ng_run` prints when all servers are ready. If a server fails, the command ends instead."""
@@ -65,7 +65,7 @@ def _words_of(command: Sequence[str]) -> list[str] | None:
     if not command:
         return None
     program, *words = command
-    if os.path.basename(program) in (PUBLISHED_NAME, "ng_collect_rollouts"):
+    if os.path.basename(program) in (SCRIPT, "ng_collect_rollouts"):
         return words
     at = next((at for at in range(len(words) - 1) if tuple(words[at : at + 2]) == END_TO_END), None)
     return None if at is None else words[at + 2 :]

@@ -23,7 +23,7 @@ CONFIG = {
 
 
 def test_published_configuration_becomes_an_address_book():
-    book = AddressBook.of_published(OmegaConf.create(CONFIG))
+    book = AddressBook.of_config(OmegaConf.create(CONFIG))
     assert sorted(book.servers) == ["agent", "game", "unfinished"]
     assert book.address_of("agent") == book.address_of("game") == ("127.0.0.1", 7)
     assert book.agent_names() == ["agent", "game"]
@@ -40,29 +40,29 @@ def test_published_configuration_becomes_an_address_book():
 )
 def test_call_to_server_without_address_is_rejected(name, problem):
     with pytest.raises(ServerCallError, match=problem) as raised:
-        AddressBook.of_published(OmegaConf.create(CONFIG)).address_of(name)
+        AddressBook.of_config(OmegaConf.create(CONFIG)).address_of(name)
     assert not raised.value.was_sent
 
 
 @pytest.mark.parametrize("config", [None, MagicMock(), {}])
 def test_mock_configuration_is_an_empty_address_book(config):
-    assert AddressBook.of_published(config) == AddressBook()
+    assert AddressBook.of_config(config) == AddressBook()
 
 
 def test_cycle_of_aliases_ends():
     names = {one: {"environment_servers": {"x": {"agent_server": {"name": other}}}} for one, other in ("ab", "ba")}
-    assert not AddressBook.of_published(names).servers
+    assert not AddressBook.of_config(names).servers
 
 
 def test_capture_folder_is_checked_when_used():
-    book = AddressBook.of_published({"observability_enabled": True})
+    book = AddressBook.of_config({"observability_enabled": True})
     assert book.capture.observability_enabled
     with pytest.raises(ConfigError, match="model_call_capture_dir is not set"):
         book.capture_dir()
 
 
 def test_client_calls_only_servers_of_its_address_book():
-    book = AddressBook.of_published(CONFIG | {"agent_port": 9, "agent": {
+    book = AddressBook.of_config(CONFIG | {"agent_port": 9, "agent": {
         "responses_api_agents": {"a": {"host": "127.0.0.1", "port": 9}}
     }})  # fmt: skip
     client = ServerClient(head_server_config=HEAD, global_config_dict=OmegaConf.create(CONFIG), address_book=book)

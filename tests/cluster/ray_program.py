@@ -18,7 +18,7 @@ class Gym:
     def __init__(self, head_node: str, folder: str, launcher: str) -> None:
         os.environ["NEMO_GYM_EXTRA_ROOTS"] = folder
         from nemo_gym.cli import RunHelper
-        from nemo_gym.config.published import GlobalConfigDictParserConfig
+        from nemo_gym.global_config import GlobalConfigDictParserConfig
 
         self._helper = RunHelper()
         initial = {

@@ -83,7 +83,7 @@ def test_paths_become_absolute(inside):
         names=("*.gym.internal", "10.1.2.3"),
     )
     assert run.head.url == "https://127.0.0.1:11000"
-    assert AddressBook.of_run(run).tls == AddressBook.of_published(run.plain).tls == run.tls
+    assert AddressBook.of_run(run).tls == AddressBook.of_config(run.plain).tls == run.tls
 
 
 def test_servers_need_a_certificate(inside):

@@ -37,7 +37,7 @@ def test_agents_ask_for_capture_in_their_blocks(project):
 
 
 def test_published_configuration_has_the_same_agents(project):
-    book = AddressBook.of_published(project.load_text(AGENT + ON).raw)
+    book = AddressBook.of_config(project.load_text(AGENT + ON).raw)
     assert book.captures_tokens_of("a")
     assert not book.captures_tokens_of("b")
 

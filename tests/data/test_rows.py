@@ -55,7 +55,7 @@ def test_depth_is_what_agent_and_resources_server_accept(agent, server, depth):
             "r": block("resources_servers", server),
         }
     )
-    assert AddressBook.of_published(config).task_rules.depths == ({} if depth is None else {"a": depth})
+    assert AddressBook.of_config(config).task_rules.depths == ({} if depth is None else {"a": depth})
 
 
 def nested(depth: int) -> object:

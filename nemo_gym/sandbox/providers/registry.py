@@ -18,7 +18,7 @@ ProviderClass = Callable[..., SandboxProvider]
 ENTRY_POINTS = "nemo_gym.sandbox_providers"
 """The group of entry points by which installed packages offer providers."""
 ABSENT = ("daytona", "e2b", "ecs_fargate", "enroot", "opensandbox", "openshell")
-"""Providers of the published NeMo Gym that this package does not include. Configs may still name them."""
+"""Providers of release 0.7 that this package does not include. Configs may still name them."""
 
 _known: dict[str, str | ProviderClass] = {
     "apptainer": "nemo_gym.sandbox.providers.apptainer:ApptainerProvider",
@@ -28,7 +28,7 @@ _known: dict[str, str | ProviderClass] = {
 
 
 class AbsentProvider:
-    """A placeholder for a provider of the published NeMo Gym that this package does not include.
+    """A placeholder for a provider of release 0.7 that this package does not include.
 
     Configs with such a provider still load. Creating the provider raises `UnknownImplementationError`.
     """

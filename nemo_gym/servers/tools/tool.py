@@ -27,7 +27,7 @@ from nemo_gym.web.json_response import WrittenJson
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
 RESERVED_MCP_TOOL_NAMES = frozenset({"verify", "seed_session", "aggregate_metrics", "mcp"})
-"""Tool names that the published nemo_gym package also reserves."""
+"""Tool names that release 0.7 also reserves."""
 RESERVED_NAMES = RESERVED_MCP_TOOL_NAMES | {"close_session", "reverify_mode", "tools"}
 """Routes of a resources server that are not tools. Tools must not have these names, and models must not call them.
 

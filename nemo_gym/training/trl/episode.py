@@ -9,6 +9,7 @@ from contextlib import suppress
 import orjson
 
 from nemo_gym.calls.client import ServerClient, get_response_json
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.calls.problems import reply_to
 from nemo_gym.context.deadline import deadline_in
 from nemo_gym.dialects.chat import new_id
@@ -18,7 +19,7 @@ from nemo_gym.http.reply import Reply
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import Response
 from nemo_gym.schemas.row import Row
-from nemo_gym.servers.conversation import Conversation, cookies_of
+from nemo_gym.servers.conversation import Conversation
 
 Completion = str | Sequence[JsonObject]
 """The policy's part of a conversation in TRL: a string, or chat messages with the results of tool calls."""
@@ -43,7 +44,7 @@ class Episode:
     async def seed(self) -> None:
         """Begin the session. Raise `RolloutError` if the server cannot begin it."""
         reply = await self._post("/seed_session", self._row)
-        self._conversation.session = cookies_of(reply)
+        self._conversation.session = hooks().cookies(reply)
 
     async def call(self, name: str, arguments: JsonObject) -> str:
         """Call a tool and return its output for the model. Raise `RolloutError` if this or an earlier call failed."""

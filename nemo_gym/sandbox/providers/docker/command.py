@@ -36,7 +36,7 @@ class DockerCreateConfig(CreateConfig):
     pids_limit: int | None = None
     """The maximum number of processes at the same time. `pids` in the `resources` of a spec overrides it."""
     publish_host: str = "127.0.0.1"
-    """The address of this machine at which the `ports` of a spec are published, each on a free host port."""
+    """The address of this machine to which the `ports` of a spec are mapped, each to a free host port."""
     keepalive_shell: str = "sh"
     keepalive_cmd: str = FOREVER
     """The command line that keeps a container without `entrypoint` alive. `keepalive_shell` runs it."""

@@ -78,7 +78,7 @@ class DockerProvider(ContainerProvider[DockerCreateConfig, DockerExecConfig]):
         return _STATES.get(ended.stdout.strip(), SandboxStatus.ERROR)
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
-        """Return the URL of the published host port, or of the container's own address if the port is not published.
+        """Return the URL of the mapped host port, or of the container's own address if the port is not mapped.
 
         Raise `SandboxError` if the container has no network.
         """

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import re
 import socket
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,47 +12,16 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from nemo_gym.config.checks import check_some_server
-from nemo_gym.config.environment import CONFIG_DICT_ENV_VAR
 from nemo_gym.config.loading import load
-from nemo_gym.config.masking import masked
 from nemo_gym.config.models import RunConfig, ServerConfig
 from nemo_gym.config.servers import NO_MODEL
+from nemo_gym.config.view import HF_TOKEN_KEY_NAME, block_of_server, current_view, overrides_in, own_view, view_of
 from nemo_gym.errors import PortTakenError
-from nemo_gym.paths import working_dir
 
-CACHE_DIR_KEY_NAME = "cache_dir"
-DISALLOWED_PORTS_KEY_NAME = "disallowed_ports"
-HF_TOKEN_KEY_NAME = "hf_token"
-RESULTS_DIR_KEY_NAME = "results_dir"
 TASK_SOURCE_KEY_NAME = "task_source"
-CONFIG_PATH_ENV_VAR = "NEMO_GYM_CONFIG_PATH"
-"""The environment variable that holds the server's name in each process of a server."""
 
-_OVERRIDE = re.compile(r"(\+\+|\+|~)?[A-Za-z_][\w.-]*=|~")
-"""Matches command-line arguments that change the configuration. Other arguments belong to the script."""
-
-# The configuration is global, because the code of server folders reads it without receiving it as an argument.
-_of_process: list[DictConfig] = []
-
-
-def set_process_config(view: DictConfig) -> None:
-    _of_process[:] = [view]
-
-
-@contextmanager
-def process_config(view: DictConfig) -> Iterator[None]:
-    """Set the configuration of this process, and restore the earlier one when the `with` block ends."""
-    earlier = list(_of_process)
-    set_process_config(view)
-    try:
-        yield
-    finally:
-        _of_process[:] = earlier
-
-
-def maybe_get_global_config_dict() -> DictConfig | None:
-    """Return this process's read-only configuration, or None if it was neither set nor loaded yet."""
-    return _of_process[0] if _of_process else None
+get_first_server_config_dict = block_of_server
+maybe_get_global_config_dict = current_view
 
 
 class GlobalConfigDictParserConfig(BaseModel):
@@ -84,7 +50,7 @@ class GlobalConfigDictParserConfig(BaseModel):
 
     def load(self, *, require_servers: bool = False, needs_variables: bool = True) -> RunConfig:
         """Read all sources. Raise a subclass of `ConfigError` with the place of the mistake and advice."""
-        words = [] if self.skip_load_from_cli else [word for word in sys.argv[1:] if _OVERRIDE.match(word)]
+        words = [] if self.skip_load_from_cli else overrides_in(sys.argv[1:])
         return load(
             (),
             words,
@@ -145,47 +111,12 @@ def _run_of(config: DictConfig) -> RunConfig:
     return load((), (), initial=known, skip_dotenv=True, needs_variables=False)
 
 
-def published_defaults(plain: Mapping[str, Any]) -> dict[str, object]:
-    """Return the values, or else the defaults, of the top-level keys that server folders read."""
-    root = working_dir()
-    return {
-        RESULTS_DIR_KEY_NAME: str(Path(plain.get(RESULTS_DIR_KEY_NAME) or root / "results").expanduser().absolute()),
-        CACHE_DIR_KEY_NAME: str(Path(plain.get(CACHE_DIR_KEY_NAME) or root / "cache").expanduser().absolute()),
-        DISALLOWED_PORTS_KEY_NAME: list(plain.get(DISALLOWED_PORTS_KEY_NAME) or ()),
-    }
-
-
-def view_of(run: RunConfig, *, hide_secrets: bool = False) -> DictConfig:
-    """Return a run's configuration as one read-only mapping. Each server has a host, and a port if it is known."""
-    head = {"host": run.head.host, "port": run.head.port}
-    raw: dict[str, Any] = {**run.raw, **published_defaults(run.plain), "head_server": head}
-    for server in run.servers.values():
-        address = {"host": server.host, **({"port": server.port} if server.port else {})}
-        raw[server.name] = {server.type: {server.implementation: {
-            **raw[server.name][server.type][server.implementation], **address,
-        }}}  # fmt: skip
-    view = OmegaConf.create(masked(raw) if hide_secrets else raw)
-    OmegaConf.set_readonly(view, True)
-    return view
-
-
 def get_global_config_dict(
     global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None,
     global_config_dict_parser_cls: type[GlobalConfigDictParser] = GlobalConfigDictParser,
 ) -> DictConfig:
-    """Return the read-only configuration of this process.
-
-    In a server, it contains the server's own block, the top-level values and the addresses of other servers. In a
-    process that started servers, it is the whole configuration. Any other process loads its sources once: by default
-    `env.yaml` and its own command line (`+config_paths=[…]`, `+key=value`).
-    """
-    if not _of_process:
-        yaml_text = os.environ.get(CONFIG_DICT_ENV_VAR)
-        config = OmegaConf.create(yaml_text) if yaml_text else None
-        if not isinstance(config, DictConfig):
-            config = global_config_dict_parser_cls().parse(global_config_dict_parser_config)
-        set_process_config(config)
-    return _of_process[0]
+    """Return the read-only configuration of this process, as `own_view` does, with a parser for the first call."""
+    return own_view(lambda: global_config_dict_parser_cls().parse(global_config_dict_parser_config))
 
 
 def module_config(module: str) -> DictConfig:
@@ -204,12 +135,6 @@ def get_hf_token() -> str | None:
     """Return the configured Hugging Face token, or None."""
     token: str | None = get_global_config_dict().get(HF_TOKEN_KEY_NAME)
     return token
-
-
-def get_first_server_config_dict(global_config_dict: Any, top_level_path: str) -> Any:
-    """Return the settings of a server: the first value two levels below its name."""
-    tier = next(iter(global_config_dict[top_level_path].values()))
-    return next(iter(tier.values()))
 
 
 def find_open_port(disallowed_ports: Collection[int] | None = None, max_retries: int = 50) -> int:

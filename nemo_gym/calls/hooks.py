@@ -1,0 +1,77 @@
+"""How servers read what their caller hands them. Tests of server folders can hand over less than a real run does.
+
+The defaults trust the types. `use` replaces them for this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID, uuid4
+
+from omegaconf import DictConfig
+
+from nemo_gym.calls.address_book import Address, AddressBook
+from nemo_gym.config.view import own_view
+from nemo_gym.http.reply import Reply
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+
+class Client(Protocol):
+    """What the hooks use of a `ServerClient`."""
+
+    address_book: AddressBook
+    global_config_dict: DictConfig
+
+    def address_of(self, server_name: str) -> Address: ...
+
+    def _build_server_base_url(self, server_config_dict: Mapping[str, object]) -> str: ...
+
+
+class Hooks:
+    def config(self) -> DictConfig:
+        """Return the configuration of this process."""
+        return own_view()
+
+    def new_uuid(self) -> UUID:
+        """Return a number for a new id of an item or an answer."""
+        return uuid4()
+
+    def address_book(self, client: Client) -> AddressBook:
+        """Return the servers that a client can call."""
+        return client.address_book
+
+    def base_url(self, client: Client, server: str) -> str:
+        """Return the URL of a server, for programs with a client of their own."""
+        return client._build_server_base_url(client.address_of(server)._asdict())
+
+    def scope(self, request: Request) -> MutableMapping[str, Any]:
+        """Return the ASGI scope of a request."""
+        return request.scope
+
+    def headers(self, reply: Reply) -> Mapping[str, str]:
+        """Return the headers of a server's reply."""
+        return reply.headers
+
+    def cookies(self, reply: Reply) -> dict[str, str]:
+        """Return the cookies that a reply sets, by name."""
+        return reply.cookie_values
+
+    async def failed_reply(self, reply: Reply) -> tuple[object, bytes]:
+        """Return the status and the body of a reply that reports an error."""
+        return reply.status, await reply.read()
+
+
+_used = [Hooks()]
+
+
+def hooks() -> Hooks:
+    """Return the hooks of this process."""
+    return _used[0]
+
+
+def use(replacement: Hooks) -> None:
+    """Replace the hooks of this process."""
+    _used[0] = replacement

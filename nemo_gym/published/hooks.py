@@ -1,0 +1,75 @@
+"""Hooks for tests of server folders, which pass mocks or fake replies, or patch functions in modules they import."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, MutableMapping
+from http.cookies import Morsel
+from inspect import isawaitable
+from typing import Any
+from uuid import UUID, uuid4
+
+from omegaconf import DictConfig
+from starlette.requests import Request
+
+from nemo_gym.calls.address_book import AddressBook
+from nemo_gym.calls.client import ServerClient, raise_for_status
+from nemo_gym.calls.hooks import Client, Hooks
+from nemo_gym.config.view import block_of_server
+from nemo_gym.http.reply import Reply
+from nemo_gym.published.global_config import module_config
+
+CLIENT = "nemo_gym.server_utils"
+AGENT = "nemo_gym.base_responses_api_agent"
+CONVERTER = "nemo_gym.responses_converter"
+"""The modules from which folders import the client, the agent and the converter, and in which their tests patch."""
+
+
+class PublishedHooks(Hooks):
+    def config(self) -> DictConfig:
+        return module_config(CLIENT)
+
+    def new_uuid(self) -> UUID:
+        draw: Callable[[], UUID] = getattr(sys.modules.get(CONVERTER), "uuid4", uuid4)
+        return draw()
+
+    def address_book(self, client: Client) -> AddressBook:
+        if issubclass(type(client), ServerClient):
+            return client.address_book
+        return AddressBook.of_config(getattr(client, "global_config_dict", None))
+
+    def base_url(self, client: Client, server: str) -> str:
+        look_up = getattr(sys.modules.get(AGENT), "get_first_server_config_dict", block_of_server)
+        if look_up is block_of_server and issubclass(type(client), ServerClient):
+            return super().base_url(client, server)
+        return client._build_server_base_url(look_up(client.global_config_dict, server))
+
+    def scope(self, request: Request) -> MutableMapping[str, Any]:
+        if isinstance(request, Request):
+            return request.scope
+        given = getattr(request, "path_params", None)
+        path = getattr(getattr(request, "url", None), "path", None)
+        return {
+            "type": "http",
+            "headers": [],
+            "path": path if isinstance(path, str) else "",
+            "path_params": given if isinstance(given, Mapping) else {},
+        }
+
+    def headers(self, reply: Reply) -> Mapping[str, str]:
+        return reply.headers if isinstance(reply, Reply) else {}
+
+    def cookies(self, reply: Reply) -> dict[str, str]:
+        return reply.cookie_values if isinstance(reply, Reply) else _values_of(reply.cookies)
+
+    async def failed_reply(self, reply: Reply) -> tuple[object, bytes]:
+        reading = reply.read()
+        if not isawaitable(reading):
+            # Only `raise_for_status` of such a reply tells the error.
+            await raise_for_status(reply)
+        return getattr(reply, "status", "an error"), await reading
+
+
+def _values_of(jar: Mapping[str, Morsel[str] | str]) -> dict[str, str]:
+    """Return a jar's cookies by name, with values encoded for a header. Values that are strings stay unchanged."""
+    return {name: each.coded_value if isinstance(each, Morsel) else each for name, each in jar.items()}
