@@ -18,6 +18,7 @@ from nemo_gym.confinement.bubblewrap import find_bwrap
 from nemo_gym.confinement.cgroups import PREFIX, ControlGroup
 from nemo_gym.grading.confined import ConfinedPython, Limits, Program
 from tests.conftest import PATIENCE_S
+from tests.waiting import async_until
 
 pytestmark = pytest.mark.bare
 
@@ -108,13 +109,12 @@ async def test_cancelled_run_leaves_no_process(python):
     await python.level()
     marker = f"given-up-{os.getpid()}"
     task = asyncio.create_task(tried(python, f"import time\n'{marker}'\ntime.sleep(60)", trial_s=60))
-    async with asyncio.timeout(PATIENCE_S):
-        while not children_of(os.getpid()):  # noqa: ASYNC110 - a process sends no signal
-            await asyncio.sleep(0.01)
+    await async_until(lambda: children_of(os.getpid()), PATIENCE_S)
     groups = set(own_groups())
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert not children_of(os.getpid())
+    # A killed process is a zombie until the event loop has read its exit code.
+    await async_until(lambda: not children_of(os.getpid()), PATIENCE_S)
     # The slot is free again.
     assert (await tried(python, "print(1)")).output == "1\n"
     assert set(own_groups()) == groups
