@@ -20,7 +20,6 @@ from nemo_gym.errors import PortTakenError
 
 TASK_SOURCE_KEY_NAME = "task_source"
 
-get_first_server_config_dict = block_of_server
 maybe_get_global_config_dict = current_view
 
 
@@ -135,6 +134,11 @@ def get_hf_token() -> str | None:
     """Return the configured Hugging Face token, or None."""
     token: str | None = get_global_config_dict().get(HF_TOKEN_KEY_NAME)
     return token
+
+
+def get_first_server_config_dict(global_config_dict: Any, top_level_path: str) -> Any:
+    """Return the settings of a server: the first value two levels below its name."""
+    return block_of_server(global_config_dict, top_level_path)
 
 
 def find_open_port(disallowed_ports: Collection[int] | None = None, max_retries: int = 50) -> int:

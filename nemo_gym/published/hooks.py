@@ -15,9 +15,8 @@ from starlette.requests import Request
 from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient, raise_for_status
 from nemo_gym.calls.hooks import Client, Hooks
-from nemo_gym.config.view import block_of_server
 from nemo_gym.http.reply import Reply
-from nemo_gym.published.global_config import module_config
+from nemo_gym.published.global_config import get_first_server_config_dict, module_config
 
 CLIENT = "nemo_gym.server_utils"
 AGENT = "nemo_gym.base_responses_api_agent"
@@ -39,13 +38,14 @@ class PublishedHooks(Hooks):
         return AddressBook.of_config(getattr(client, "global_config_dict", None))
 
     def base_url(self, client: Client, server: str) -> str:
-        look_up = getattr(sys.modules.get(AGENT), "get_first_server_config_dict", block_of_server)
-        if look_up is block_of_server and issubclass(type(client), ServerClient):
+        look_up = getattr(sys.modules.get(AGENT), "get_first_server_config_dict", get_first_server_config_dict)
+        if look_up is get_first_server_config_dict and issubclass(type(client), ServerClient):
             return super().base_url(client, server)
         return client._build_server_base_url(look_up(client.global_config_dict, server))
 
     def scope(self, request: Request) -> MutableMapping[str, Any]:
-        if isinstance(request, Request):
+        # A mock with the class as its spec passes for an instance.
+        if issubclass(type(request), Request):
             return request.scope
         given = getattr(request, "path_params", None)
         path = getattr(getattr(request, "url", None), "path", None)
