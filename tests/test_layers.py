@@ -15,14 +15,14 @@ ROWS = [
     {"published"},
     {"__main__"},
     {"cli", "deploy", "scaffold", "viewer"},
-    {"launcher", "rollouts", "data", "contract", "export", "evaluation", "training", "process", "slurm"},
+    {"launcher", "rollouts", "data", "contract", "evaluation", "training", "process", "slurm"},
     {"servers", "testing"},
     {"web", "harness"},
     {"capture", "grading", "dialects", "metrics", "sandbox"},
     {"calls"},
     {"http"},
     {"context", "config"},
-    {"schemas", "errors", "paths", "jsonl", "lazy", "memory", "opaque", "text", "version", "confinement"},
+    {"schemas", "errors", "paths", "jsonl", "lazy", "memory", "opaque", "text", "version"},
 ]
 NEIGHBOURS = {
     ("cli", "deploy"),
@@ -47,6 +47,7 @@ NEIGHBOURS = {
     ("schemas", "jsonl"),
     ("opaque", "jsonl"),
     ("capture", "dialects"),
+    ("grading", "sandbox"),
 }
 """Parts of one row of which the first may import the second."""
 EXCEPTIONS = {("nemo_gym.servers.base", "nemo_gym.process.standalone")}

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
-from nemo_gym.confinement.bubblewrap import Interpreter, joining, sandboxed
-from nemo_gym.confinement.cgroups import ControlGroup
-from nemo_gym.confinement.dialogue import GONE_S, Dialogue
-from nemo_gym.confinement.level import OWN_PROCESSES, SPARE_UIDS, Level, levels_to_try, refusal, unconfined
 from nemo_gym.errors import EnvironmentFailed
 from nemo_gym.grading import check_calls, trials
+from nemo_gym.sandbox.confinement.bubblewrap import Interpreter, joining, sandboxed
+from nemo_gym.sandbox.confinement.cgroups import ControlGroup
+from nemo_gym.sandbox.confinement.dialogue import GONE_S, Dialogue
+from nemo_gym.sandbox.confinement.level import OWN_PROCESSES, SPARE_UIDS, Level, levels_to_try, refusal, unconfined
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ import pytest
 
 import nemo_gym
 from nemo_gym import EnvironmentFailed
-from nemo_gym.confinement.bubblewrap import find_bwrap
-from nemo_gym.confinement.cgroups import PREFIX, ControlGroup
 from nemo_gym.grading.confined import ConfinedPython, Limits, Program
+from nemo_gym.sandbox.confinement.bubblewrap import find_bwrap
+from nemo_gym.sandbox.confinement.cgroups import PREFIX, ControlGroup
 from tests.conftest import PATIENCE_S
 from tests.waiting import async_until
 
@@ -279,10 +279,10 @@ def test_control_group_kills_its_members_on_close():
     assert PREFIX in group.join_files[0]
 
 
-FROM_ANOTHER_NAMESPACE = "from nemo_gym.confinement.cgroups import remove_leftovers; remove_leftovers()"
+FROM_ANOTHER_NAMESPACE = "from nemo_gym.sandbox.confinement.cgroups import remove_leftovers; remove_leftovers()"
 ABANDON = """
 import os
-from nemo_gym.confinement.cgroups import ControlGroup
+from nemo_gym.sandbox.confinement.cgroups import ControlGroup
 print(*ControlGroup("test", memory_mb=64, processes=4).join_files, flush=True)
 os._exit(0)
 """

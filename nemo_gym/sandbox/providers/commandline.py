@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from nemo_gym.confinement.supervisor import Kept
+from nemo_gym.sandbox.confinement.supervisor import Kept
 from nemo_gym.sandbox.providers.base import (
     LOST,
     LOST_CODE,

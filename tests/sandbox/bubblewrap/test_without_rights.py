@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import nemo_gym
-from nemo_gym.confinement.bubblewrap import find_bwrap
 from nemo_gym.sandbox import AsyncSandbox, SandboxCreateError, SandboxError, create_provider
+from nemo_gym.sandbox.confinement.bubblewrap import find_bwrap
 from nemo_gym.sandbox.providers.bubblewrap.folders import PREFIX
 from tests.sandbox.bubblewrap.watching import PATIENCE_S, processes
 

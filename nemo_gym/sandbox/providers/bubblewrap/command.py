@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from nemo_gym.confinement import supervisor
-from nemo_gym.confinement.bubblewrap import SCRATCH, Interpreter, parents_of, sandboxed
+from nemo_gym.sandbox.confinement import supervisor
+from nemo_gym.sandbox.confinement.bubblewrap import SCRATCH, Interpreter, parents_of, sandboxed
 from nemo_gym.sandbox.providers.base import SandboxCreateError
 from nemo_gym.sandbox.providers.bubblewrap.folders import WORKDIR, Home
 from nemo_gym.sandbox.providers.commandline import DEFAULT_OUTPUT_BYTES

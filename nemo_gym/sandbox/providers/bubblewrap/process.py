@@ -12,8 +12,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
-from nemo_gym.confinement.cgroups import ControlGroup
-from nemo_gym.confinement.supervisor import HEADER_BYTES, Request, Settings
+from nemo_gym.sandbox.confinement.cgroups import ControlGroup
+from nemo_gym.sandbox.confinement.supervisor import HEADER_BYTES, Request, Settings
 from nemo_gym.sandbox.providers.base import SandboxError
 
 ESCAPED_BYTE = 6

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nemo_gym.confinement.level import SPARE_UIDS, Level, levels_to_try, refusal, unconfined
+from nemo_gym.sandbox.confinement.level import SPARE_UIDS, Level, levels_to_try, refusal, unconfined
 from nemo_gym.sandbox.providers.base import (
     LOST,
     LOST_CODE,

@@ -7,10 +7,10 @@ import logging
 import os
 from dataclasses import dataclass
 
-from nemo_gym.confinement import supervisor
-from nemo_gym.confinement.bubblewrap import SCRATCH, Interpreter, joining
-from nemo_gym.confinement.cgroups import ControlGroup
-from nemo_gym.confinement.level import OWN_PROCESSES, Level
+from nemo_gym.sandbox.confinement import supervisor
+from nemo_gym.sandbox.confinement.bubblewrap import SCRATCH, Interpreter, joining
+from nemo_gym.sandbox.confinement.cgroups import ControlGroup
+from nemo_gym.sandbox.confinement.level import OWN_PROCESSES, Level
 from nemo_gym.sandbox.providers.base import SandboxCreateError, SandboxError, SandboxSpec
 from nemo_gym.sandbox.providers.bubblewrap.command import BubblewrapConfig, checked_workdir, confined_command
 from nemo_gym.sandbox.providers.bubblewrap.folders import Home

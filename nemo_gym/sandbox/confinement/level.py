@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nemo_gym.confinement.bubblewrap import find_bwrap
-from nemo_gym.confinement.cgroups import remove_leftovers
-from nemo_gym.confinement.seccomp import filter_program
+from nemo_gym.sandbox.confinement.bubblewrap import find_bwrap
+from nemo_gym.sandbox.confinement.cgroups import remove_leftovers
+from nemo_gym.sandbox.confinement.seccomp import filter_program
 
 SPARE_UIDS = range(61_184, 65_520)
 """The user ids that systemd reserves for dynamic users, so no permanent account has one of them."""

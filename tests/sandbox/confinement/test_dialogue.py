@@ -7,7 +7,7 @@ import time
 import psutil
 import pytest
 
-from nemo_gym.confinement.dialogue import ERROR_TAIL, Dialogue
+from nemo_gym.sandbox.confinement.dialogue import ERROR_TAIL, Dialogue
 from tests.conftest import PATIENCE_S
 
 MORE = 1_000_000
