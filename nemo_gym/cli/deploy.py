@@ -9,6 +9,7 @@ from nemo_gym import config
 from nemo_gym.cli import printing, running
 from nemo_gym.cli.flags import key_of
 from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.cli.rollouts import COLLECT, COLLECT_WITH_SERVERS
 from nemo_gym.config.overrides import parse_override
 from nemo_gym.deploy.plan import plan_of
 from nemo_gym.deploy.render import rendered
@@ -30,7 +31,8 @@ def render(words: list[str]) -> int:
     if settings.target == "compose" and settings.output_fpath is None:
         raise UsageError("--target compose writes a Compose file and the config: add --output FOLDER.")
     others = [word for word in line.overrides if parse_override(word).path[0] not in OWN]
-    plan = plan_of(line.paths, others, settings, shlex.join([*PROGRAM.split(), *words]))
+    collect = COLLECT_WITH_SERVERS if settings.target == "kuberay" else COLLECT
+    plan = plan_of(line.paths, others, settings, shlex.join([*PROGRAM.split(), *words]), collect.spelled)
     # Check the chosen agents and the settings now, so that errors show here instead of in the cluster.
     run = running.with_checked_pairing(plan.run)
     if plan.collection is not None:

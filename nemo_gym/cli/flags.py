@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from nemo_gym.config.settings import MODEL_FLAGS
+from nemo_gym.config.values import read_value
 
 SHORT_FLAGS = {
     "input_glob": ("--input-glob", "-i"),
@@ -150,3 +151,26 @@ def quoted(text: str) -> str:
     """
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def setting_words(key: str, info: FieldInfo, text: str) -> list[str] | None:
+    """Return the words that set a setting to an override's value, such as `--num-repeats 4`; None if no flag can."""
+    flag = flag_names(key)[0]
+    kinds = (info.annotation, *typing.get_args(info.annotation))
+    if bool in kinds and text == "true":
+        return [flag]
+    if info.annotation is bool or is_list(info) or _fixed_size(info):
+        return None
+    words = flag_words(flag, text, is_text=_type_words(info.annotation) in TEXTS)
+    # The value of a flag that also works without one must be part of the same word.
+    return ["=".join(words)] if words and bool in kinds and len(words) > 1 else words
+
+
+def flag_words(flag: str, text: str, *, is_text: bool = False) -> list[str] | None:
+    """Return the words that give a flag the value of an override; None if the flag would read another value."""
+    value = read_value(text, flag)
+    given = value if isinstance(value, str) else text
+    read = read_value(encoded(given, is_text=is_text), flag)
+    if (type(read), read) != (type(value), value):
+        return None
+    return [f"{flag}={given}"] if given.startswith(("-", "+", "~")) or not given else [flag, given]

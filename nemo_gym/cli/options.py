@@ -13,10 +13,21 @@ from functools import partial
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 
 from nemo_gym import config, paths
 from nemo_gym.cli.commands import by_program
-from nemo_gym.cli.flags import add_flag, encoded, flag_names, is_list, key_of, quoted, text_keys
+from nemo_gym.cli.flags import (
+    add_flag,
+    encoded,
+    flag_names,
+    flag_words,
+    is_list,
+    key_of,
+    quoted,
+    setting_words,
+    text_keys,
+)
 from nemo_gym.cli.main import HELP_WORDS, VERBOSE_WORDS
 from nemo_gym.cli.selectors import (
     SELECTORS,
@@ -27,6 +38,7 @@ from nemo_gym.cli.selectors import (
     take_selected,
 )
 from nemo_gym.cli.unknown_keys import unknown_keys
+from nemo_gym.config.overrides import Override, parse_override
 from nemo_gym.config.pairing import AGENT_CONFIG
 from nemo_gym.config.removed import removed_flag
 from nemo_gym.config.reserved import TOP_LEVEL_KEYS
@@ -179,6 +191,39 @@ class Options(Generic[SettingsT]):
             log_to_terminal()
         return CommandLine(files, [*overrides, *flags])
 
+    def spelled(self, overrides: Sequence[str], files: Collection[str] = ()) -> list[str]:
+        """Return overrides as flags of this command. `files` are the configs of the command line.
+
+        An override without an equivalent flag, such as a deletion, stays as it is. So do overrides of the same key,
+        because the command applies flags after overrides.
+        """
+        parsed = {word: parse_override(word) for word in overrides}
+        known = {*TOP_LEVEL_KEYS, *(known_keys([*files], ()) if files else ())}
+        parser = self._parser()
+
+        def words_of(word: str, override: Override) -> list[str] | None:
+            others = [each.path for each in parsed.values() if each is not override]
+            length = len(override.path)
+            if override.action == "delete" or any(path[:length] == override.path[: len(path)] for path in others):
+                return None
+            key, _, text = word.lstrip("+").partition("=")
+            if key in self._fields:
+                return setting_words(key, self._fields[key], text)
+            first, dot, _ = key.partition(".")
+            flag = f"--{key}" if dot else f"--{key.replace('_', '-')}"
+            is_known = first in known or (dot and "-" not in first)
+            if not is_known or not KEY_FLAG.fullmatch(flag) or parser.knows(flag):
+                return None
+            return flag_words(flag, text)
+
+        return [each for word, override in parsed.items() for each in words_of(word, override) or [word]]
+
+    @property
+    def _fields(self) -> dict[str, FieldInfo]:
+        """The settings that have a flag of this command, by key."""
+        models = (self.model, *((ModelSettings, PairingSettings) if self.takes_model else ()))
+        return {key_of(name, info): info for model in models for name, info in model.model_fields.items()}
+
     def _with_values(self, words: Sequence[str]) -> list[str]:
         """Append `=true` to flags that were given without their optional value."""
         alone = {
@@ -277,10 +322,8 @@ class Options(Generic[SettingsT]):
         If the command takes a config, reject only likely typos, because server folders may read other keys.
         """
         names: dict[str, str] = {}
-        for model in (self.model, *((ModelSettings, PairingSettings) if self.takes_model else ())):
-            for name, info in model.model_fields.items():
-                key = key_of(name, info)
-                names |= dict.fromkeys([key, *(flag.lstrip("-").replace("-", "_") for flag in flag_names(key))], key)
+        for key in self._fields:
+            names |= dict.fromkeys([key, *(flag.lstrip("-").replace("-", "_") for flag in flag_names(key))], key)
         if self.takes_sampling:
             names |= {each.field: f"responses_create_params.{each.field}" for each in SAMPLING_FLAGS.values()}
         for word, meant in unknown_keys(files, overrides, names, missing).items():

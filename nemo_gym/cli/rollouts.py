@@ -66,9 +66,19 @@ class EndToEndSettings(EndToEndJob, StartSettings):
     """All parameters of `ng eval run`, including those for starting servers."""
 
 
+COLLECT = Options("ng_collect_rollouts", CollectJob, takes_sampling=True)
+COLLECT_WITH_SERVERS = Options(
+    "ng_e2e_collect_rollouts",
+    EndToEndSettings,
+    "Start the servers of a config, collect rollouts over a split of its datasets, stop the servers.",
+    takes_model=True,
+    takes_sampling=True,
+)
+
+
 def collect(words: list[str]) -> int:
     """Collect rollouts from running servers."""
-    line = Options("ng_collect_rollouts", CollectJob, takes_sampling=True).read(words)
+    line = COLLECT.read(words)
     run = load_as_written(line.paths, line.overrides)
     job = settings_from(CollectJob, run.plain)
     files = RunFiles(results=job.output_jsonl_fpath)
@@ -96,9 +106,7 @@ def collect(words: list[str]) -> int:
 
 def run(words: list[str], starter: WarmStarter | None = None) -> int:
     """Start the servers of a config, collect rollouts over a split of its datasets, and stop the servers."""
-    summary = "Start the servers of a config, collect rollouts over a split of its datasets, stop the servers."
-    options = Options("ng_e2e_collect_rollouts", EndToEndSettings, summary, takes_model=True, takes_sampling=True)
-    line = options.read(words)
+    line = COLLECT_WITH_SERVERS.read(words)
     return _run(line.paths, line.overrides, starter)
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from pydantic import Field, PositiveInt
 
 from nemo_gym.cli import printing, running
 from nemo_gym.cli.options import Options, settings_from
-from nemo_gym.cli.rollouts import EndToEndSettings
-from nemo_gym.cli.settings import CommandSettings, JsonSettings
+from nemo_gym.cli.rollouts import COLLECT_WITH_SERVERS, EndToEndSettings
+from nemo_gym.cli.settings import CommandSettings, JsonSettings, StartSettings
 from nemo_gym.config.wording import counted
 from nemo_gym.data.prepare import unobtainable_files
 from nemo_gym.errors import DataError, LaunchError, UsageError
@@ -92,7 +93,16 @@ def submit(words: list[str]) -> int:
                 "--place NAME=WHERE."
             )
     own = {*SubmitSettings.model_fields, "json"} - {*EndToEndSettings.model_fields} | {"dry_run"}
-    plan = plan_of(run, settings, settings, line.paths, line.overrides, own_keys=own)
+    plan = plan_of(
+        run,
+        settings,
+        settings,
+        line.paths,
+        line.overrides,
+        own_keys=own,
+        collecting=partial(COLLECT_WITH_SERVERS.spelled, files=line.paths),
+        serving=partial(Options("ng_run", StartSettings, takes_model=True).spelled, files=line.paths),
+    )
     script = script_of(plan)
     if settings.resolve_only or settings.dry_run:
         if settings.as_json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +31,9 @@ _SET_HERE = {
 }
 
 
+Spelling = Callable[[Sequence[str]], list[str]]
+
+
 class Collection(NamedTuple):
     """The collection that a manifest starts."""
 
@@ -42,10 +45,15 @@ class Collection(NamedTuple):
     """The collection settings that the config sets, not validated yet."""
 
 
-def collection_of(run: RunConfig, settings: DeploySettings) -> Collection | None:
-    """Return the collection of a run; None if the run only serves. Raise `UsageError` for invalid settings."""
+def collection_of(run: RunConfig, settings: DeploySettings, spelled: Spelling) -> Collection | None:
+    """Return the collection of a run; None if the run only serves. Raise `UsageError` for invalid settings.
+
+    `spelled` returns overrides as flags of the collection command.
+    """
     given = {key: run.raw[key] for key in run.raw if key in COLLECTION_KEYS - _SET_HERE}
-    options = [f"++{key}={orjson.dumps(value).decode()}" for key, value in given.items() if value not in (None, {})]
+    options = spelled(
+        [f"++{key}={orjson.dumps(value).decode()}" for key, value in given.items() if value not in (None, {})]
+    )
     values = {key: run.plain.get(key) for key in given}
     agent = settings.agent_name or run.plain.get("agent_name")
     output = f"{RESULTS}/rollouts.jsonl"

@@ -82,8 +82,8 @@ def _deployment(plan: Plan, part: Part) -> Object:
     is_head = part is plan.head
     own = [] if is_head else [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
     address = f"{plan.settings.deployment}-head" if is_head else "$(POD_IP)"
-    key = "head_server.advertised_host" if is_head else "advertised_host"
-    words = [*literal(serve_words(plan, part, head_url(plan))), f"++{key}='{address}'"]
+    flag = "--head_server.advertised_host" if is_head else "--advertised-host"
+    words = [*literal(serve_words(plan, part, head_url(plan))), flag, address]
     each = container(plan, "server", words, [*token_and_variables(plan, part.needs), *own], resources_of(part))
     each |= probes_of(part, is_head=is_head)
     annotations = {"checksum/config": hashlib.sha256(plan.config_text.encode()).hexdigest()}

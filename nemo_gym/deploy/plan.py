@@ -19,7 +19,7 @@ from nemo_gym.config.replicas import AUTO, REPLICAS_KEY
 from nemo_gym.config.settings import AGENT_TIER, GROUP_KEY, MODEL_TIER
 from nemo_gym.config.sources import CONFIG_PATHS, gather
 from nemo_gym.config.tree import Node, node_of
-from nemo_gym.deploy.collection import COLLECTION_KEYS, Collection, collection_of
+from nemo_gym.deploy.collection import COLLECTION_KEYS, Collection, Spelling, collection_of
 from nemo_gym.deploy.references import Needs, needs_of
 from nemo_gym.deploy.secrets import check_no_secrets
 from nemo_gym.deploy.settings import DeploySettings
@@ -96,8 +96,14 @@ class Plan(NamedTuple):
         return (self.head, *self.servers)
 
 
-def plan_of(files: Sequence[str], words: Sequence[str], settings: DeploySettings, command: str) -> Plan:
-    """Return the plan of a configuration, without reading env.yaml. Raise `ConfigError` if it cannot be deployed."""
+def plan_of(
+    files: Sequence[str], words: Sequence[str], settings: DeploySettings, command: str, spelled: Spelling
+) -> Plan:
+    """Return the plan of a configuration, without reading env.yaml. Raise `ConfigError` if it cannot be deployed.
+
+    `command` is the command line that renders the manifest, and `spelled` returns overrides as flags of the collection
+    command.
+    """
     sources = gather(files, words, None, None, skip_dotenv=True)
     check_no_secrets(sources.tree)
     _check(sources.tree, words)
@@ -122,7 +128,7 @@ def plan_of(files: Sequence[str], words: Sequence[str], settings: DeploySettings
         config_text=raw_yaml(run.model_copy(update={"raw": _for_containers(own, run, servers, settings)})),
         head=Part("none", HEAD, HEAD_PORT),
         servers=servers,
-        collection=collection_of(run, settings),
+        collection=collection_of(run, settings, spelled),
         needs=needs_of(tree, node_of(own, tree.origin)),
         notes=tuple(notes),
     )

@@ -34,9 +34,8 @@ def serve_words(plan: Plan, part: Part, url: str) -> list[str]:
 def collect_words(plan: Plan, host: str) -> list[str]:
     """Return the command of the collector's container."""
     assert plan.collection is not None
-    return [
-        "ng_collect_rollouts", *plan.collection.words, f"++head_server.host={host}", f"++head_server.port={HEAD_PORT}"
-    ]  # fmt: skip
+    head = ["--head_server.host", host, "--head_server.port", str(HEAD_PORT)]
+    return ["ng_collect_rollouts", *plan.collection.words, *head]
 
 
 def wait_words(url: str) -> list[str]:

@@ -68,10 +68,10 @@ fi
 
 words=("${at_first[@]}")
 # The record is newer than the script once an earlier attempt has begun.
-[[ $record -nt $folder/job.sbatch ]] && words=(++resume_from_cache=true)
-words+=("++head_server.port=$port")
-[[ -n $on_ray ]] && words+=("++ray_head_node_address=$address:$ray_port" "++advertised_host=$address")
-[[ -n $only_on_head ]] && words+=("++only=[$only_on_head]" "++advertised_host=$address")
+[[ $record -nt $folder/job.sbatch ]] && words=(--resume)
+words+=(--head_server.port "$port")
+[[ -n $on_ray ]] && words+=(--ray-head-node-address "$address:$ray_port" --advertised-host "$address")
+[[ -n $only_on_head ]] && words+=(--only "$only_on_head" --advertised-host "$address")
 
 say "starting on ${names[*]}"
 collector "${collect[@]}" "${words[@]}" &
@@ -82,7 +82,7 @@ for index in "${!part_nodes[@]}"; do
     for number in ${part_nodes[index]}; do hosts+=("${names[number]}"); done
     log=(--output="$folder/node-%N.log" --open-mode=append)
     step "$(IFS=, && echo "${hosts[*]}")" "${#hosts[@]}" "${program[@]}" "${serve[@]}" \
-        "++only=[${part_servers[index]}]" "++join=$scheme://$address:$port" &
+        --only "${part_servers[index]}" --join "$scheme://$address:$port" &
     parts+=($!)
     log=()
 done

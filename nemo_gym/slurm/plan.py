@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,7 @@ CHOSEN_AT_START = {"resume_from_cache", "overwrite", "output_jsonl_fpath"}
 """Collection settings that the script sets itself."""
 LAUNCHER_KEY = "launcher"
 RAY = "ray"
+Spelling = Callable[[Sequence[str]], list[str]]
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,13 @@ def plan_of(
     overrides: Sequence[str],
     *,
     own_keys: Collection[str],
+    collecting: Spelling,
+    serving: Spelling,
 ) -> Plan:
     """Return the plan of a submission. Raise `UsageError` if the collection cannot run as a job.
 
-    `own_keys` are the settings that only the submission reads.
+    `own_keys` are the settings that only the submission reads. `collecting` and `serving` return overrides as flags of
+    the command that collects, and of the one that starts servers.
     """
     files = SubmissionFiles.of(collection.output_jsonl_fpath)
     if is_open(run.plain) and job.nodes > 1:
@@ -112,10 +116,10 @@ def plan_of(
     parts = _ray_parts(run, job) if on_ray else _parts(run, job)
     own = _without(overrides, own_keys)
     words = [*(word for config in (*configs, str(files.token)) for word in ("--config", config))]
-    shared = [*_reachable(run, job), *([] if is_open(run.plain) else ["++loopback_requires_token=true"])]
-    first = ["++overwrite=true"] if collection.overwrite else []
+    shared = [*_reachable(run, job), *([] if is_open(run.plain) else ["--loopback-requires-token", "true"])]
+    first = ["--overwrite"] if collection.overwrite else []
     if collection.resume_from_cache:
-        first = [f"++resume_from_cache={str(collection.resume_from_cache).lower()}"]
+        first = ["--resume" if collection.resume_from_cache is True else f"--resume={collection.resume_from_cache}"]
     return Plan(
         files=files,
         job=job,
@@ -123,10 +127,10 @@ def plan_of(
         program=_program(job),
         collect=[
             *("eval", "run", *words, "--output", str(files.output)),
-            *_without(own, CHOSEN_AT_START),
+            *collecting(_without(own, CHOSEN_AT_START)),
             *shared,
         ],
-        serve=["env", "start", *words, *_without(own, EndToEndJob.model_fields), *shared],
+        serve=["env", "start", *words, *serving(_without(own, EndToEndJob.model_fields)), *shared],
         at_first=first,
         on_ray=on_ray,
         scheme=scheme_of(Tls.of(run.plain)),
@@ -164,8 +168,8 @@ def _without(overrides: Sequence[str], keys: Collection[str]) -> list[str]:
 
 
 def _reachable(run: RunConfig, job: SlurmJob) -> list[str]:
-    """Return the override that lets the servers of several nodes reach each other, unless the config has one."""
-    return [f"++default_host={ALL_ADDRESSES}"] if job.nodes > 1 and is_loopback(run.head.host) else []
+    """Return the setting that lets the servers of several nodes reach each other, unless the config has one."""
+    return ["--default-host", ALL_ADDRESSES] if job.nodes > 1 and is_loopback(run.head.host) else []
 
 
 def _program(job: SlurmJob) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -118,9 +119,9 @@ def test_joined_addresses_are_services(name):
         for container in containers_of(pod):
             words = container["args"]
             found = [word.removeprefix("http://") for word in words if word.startswith("http://")]
-            given = dict(word.lstrip("+").split("=", 1) for word in words if word.startswith("++"))
-            if "head_server.host" in given:
-                found.append(f"{given['head_server.host']}:{given['head_server.port']}")
+            given = dict(pairwise(words))
+            if "--head_server.host" in given:
+                found.append(f"{given['--head_server.host']}:{given['--head_server.port']}")
             assert bool(found) == (not pod_name.endswith("-head")), pod_name
             addresses |= set(found)
     assert addresses == set(services)
@@ -244,6 +245,17 @@ def test_rays_nodes_have_room_for_all_processes():
     assert group["replicas"] * worker["resources"]["limits"]["nvidia.com/gpu"] == 2
 
 
+@pytest.mark.parametrize("name", [*ON_KUBERNETES, *(case.name for case in COMPOSE)])
+def test_commands_have_flags_only(name):
+    objects = golden(name)
+    if "services" in objects[0]:
+        commands = [service["command"] for service in objects[0]["services"].values()]
+    else:
+        commands = [container["args"] for pod in pods_of(objects).values() for container in containers_of(pod)]
+    assert commands
+    assert [word for words in commands for word in words if word.startswith("+")] == []
+
+
 def test_collection_resumes_and_keeps_its_results():
     objects = golden("judge")
     (job,) = of_kind(objects, "Job").values()
@@ -256,8 +268,8 @@ def test_collection_resumes_and_keeps_its_results():
     mounts = {mount["mountPath"]: mount["name"] for mount in collector["volumeMounts"]}
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     assert volumes[mounts[output.rpartition("/")[0]]]["persistentVolumeClaim"]["claimName"] == "shared"
-    assert "++num_repeats=2" in words
-    assert '++responses_create_params={"temperature":0.5}' in words
+    assert words[words.index("--num-repeats") + 1] == "2"
+    assert words[words.index("--responses-create-params") + 1] == '{"temperature":0.5}'
     assert job["spec"]["backoffLimit"] > 0
     assert spec["restartPolicy"] == "Never"
     (config_map,) = of_kind(objects, "ConfigMap").values()

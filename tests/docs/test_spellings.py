@@ -17,6 +17,7 @@ from nemo_gym import config
 from nemo_gym.cli.commands import COMMANDS, by_script, by_words
 from nemo_gym.cli.main import main
 from nemo_gym.cli.options import Options
+from nemo_gym.cli.rollouts import COLLECT_WITH_SERVERS
 from nemo_gym.rollouts.job import CollectJob
 
 REPOSITORY = Path(__file__).parents[2]
@@ -24,7 +25,10 @@ sys.path.append(str(REPOSITORY / "docs" / "_ext"))
 
 from pages.commands import names_of  # noqa: E402 - found by the line above
 
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/*.yaml", "*/README.md", "nemo_gym/scaffold/templates")
+PAGES = (
+    "README.md", "CONTRIBUTING.md", "docs/*.md", "docs/*.yaml", "*/README.md", "nemo_gym/scaffold/templates",
+    "nemo_gym/*.sh",
+)  # fmt: skip
 NOT_COUNTED = ("docs/reference/spellings.md", "docs/contribute/published_folders.md", "tests/", "docs/_")
 VARIANTS = {"folders:test_all": "folders:test", "data:prepare_data": "data:collate"}
 """Scripts that do a little more than the command of their name: all folders, and metrics next to the data."""
@@ -111,3 +115,41 @@ def test_all_names_select_the_same_command() -> None:
 def test_all_forms_set_the_same_value(words: list[str]) -> None:
     line = Options("ng_collect_rollouts", CollectJob).read([*words, "--output", "x.jsonl"])
     assert config.load(*line, skip_dotenv=True).plain["num_repeats"] == 4
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("++num_repeats=4", ["--num-repeats", "4"]),
+        ("++overwrite=true", ["--overwrite"]),
+        ("++resume_from_cache=true", ["--resume"]),
+        ('++resume_from_cache="force"', ["--resume=force"]),
+        ('++policy_model_name="4.10"', ["--model", "4.10"]),
+        ('++policy_base_url="http://a/v1"', ["--model-url", "http://a/v1"]),
+        ('++responses_create_params={"temperature":0.5}', ["--responses-create-params", '{"temperature":0.5}']),
+        ("+head_server.port=9001", ["--head_server.port", "9001"]),
+        ("+default_host='0.0.0.0'", ["--default-host", "0.0.0.0"]),
+        ('++paint.colour="-dark \\"red\\""', ['--paint.colour=-dark "red"']),
+        ("++paint.colours=[red, blue]", ["--paint.colours", "[red, blue]"]),
+    ],
+)
+def test_flag_means_the_same_as_the_override(override: str, words: list[str]) -> None:
+    assert COLLECT_WITH_SERVERS.spelled([override]) == words
+    as_flag, as_override = (COLLECT_WITH_SERVERS.read(given) for given in (words, [override]))
+    assert config.load(*as_flag, skip_dotenv=True).plain == config.load(*as_override, skip_dotenv=True).plain
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["~wandb_project"],
+        ["++overwrite=false"],
+        ["++colour=red"],
+        ['++paint.colour="[red]"'],
+        ["++paint.width=1e-3"],
+        ["++num_repeats=4", "+num_repeats=5"],
+        ["++paint={colour: red}", "++paint.colour=blue"],
+    ],
+)
+def test_overrides_without_an_equal_flag_stay(overrides: list[str]) -> None:
+    assert COLLECT_WITH_SERVERS.spelled(overrides) == overrides

@@ -43,13 +43,17 @@ def places_in(plan: dict) -> dict[tuple[int, ...], set[str]]:
     return {tuple(part["nodes"]): {*part["servers"]} for part in plan["parts"]}
 
 
+def value_of(words: list[str], flag: str) -> str:
+    return words[words.index(flag) + 1]
+
+
 def test_one_node_has_all_servers(resolve, tmp_path):
     plan = resolve("--time", "4:00:00", "--partition", "long", "--num-repeats", "8")
     assert places_in(plan) == {(0,): {"mcqa", "mcqa_simple_agent", "policy_model"}}
     assert {"--partition=long", "--time=4:00:00", "--requeue", "--signal=B:USR1@120", "--exclusive"} <= {
         *plan["sbatch"]
     }
-    assert "++num_repeats=8" in plan["collect"]
+    assert value_of(plan["collect"], "--num-repeats") == "8"
     assert not any("partition" in word for word in plan["collect"])
     assert plan["serve"] is None
     assert not (tmp_path / "results").exists()
@@ -57,7 +61,7 @@ def test_one_node_has_all_servers(resolve, tmp_path):
 
 def test_other_agent_is_started_if_it_fits(submit, resolve):
     script = resolve("--agent-type", "harness_agent")["script"]
-    assert "--agent-type harness_agent" in script or "agent_config=" in script
+    assert "--agent-config responses_api_agents/harness_agent/configs/harness_agent.yaml" in script
     code, _, errors = submit("--agent-type", "aviary_agent", "--resolve-only")
     assert (code, "mcqa_aviary_agent: it plays with /seed_session and /step, but mcqa lacks /step." in errors) == (
         1,
@@ -69,7 +73,17 @@ def test_replicas_are_on_all_other_nodes(resolve):
     plan = resolve("--nodes", "4", "--num-repeats", "8")
     everything = {"mcqa", "mcqa_simple_agent", "policy_model"}
     assert places_in(plan) == {(0,): everything, (1, 2, 3): {"mcqa", "mcqa_simple_agent"}}
-    assert "++num_repeats=8" not in plan["serve"]
+    assert "--num-repeats" not in plan["serve"]
+
+
+def test_commands_of_the_script_have_flags_only(resolve):
+    words = ("--nodes", "2", "--resume", "--concurrency", "4", "+mcqa.resources_servers.mcqa.workers=2")
+    plan = resolve(*words, "--policy-base-url", "http://node/v1")
+    for command in (plan["collect"], plan["serve"]):
+        assert value_of(command, "--mcqa.resources_servers.mcqa.workers") == "2"
+        assert value_of(command, "--model-url") == "http://node/v1"
+        assert [word for word in command if word.startswith("+")] == []
+    assert "at_first=(--resume)" in plan["script"]
 
 
 def test_places_of_servers_can_be_chosen(resolve):
