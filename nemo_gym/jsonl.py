@@ -43,6 +43,14 @@ _NOT_JSON = re.compile(r"-?(?:NaN|Infinity|nan|inf(?:inity)?)\b")
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 DIGEST_BYTES = 8
 
+_REPLACEMENT = rb"\ufffd"
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_ESCAPE = re.compile(
+    rb"(?P<pair>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
+    re.DOTALL,
+)
+
 
 class WriteFailed(DataError):
     """A write that the system rejects, for example because the disk is full."""
@@ -223,6 +231,14 @@ def check_unicode(value: object) -> None:
     `json` accepts `"\\ud800"`, but a response with it could not be encoded.
     """
     json.dumps(value, ensure_ascii=False).encode()
+
+
+def without_lone_surrogates(text: bytes) -> bytes:
+    r"""Replace the lone surrogates in a JSON text with U+FFFD. For example, a cut emoji leaves a lone `\ud83d`."""
+    # Most texts have none. This search takes a tenth of the time of `in`, and a fraction of that of `sub`.
+    if not _SURROGATE.search(text):
+        return text
+    return _ESCAPE.sub(lambda escape: _REPLACEMENT if escape["lone"] else escape[0], text)
 
 
 def dump_up_to(name: str, fields: JsonObject) -> bytes:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from nemo_gym.config import checks, ports
 from nemo_gym.config.access import PROTECTING_KEYS, check_access
 from nemo_gym.config.allowed_pairings import accepted, unsupported_pairings
-from nemo_gym.config.default_models import notes_of_defaults
+from nemo_gym.config.checks import references_of
 from nemo_gym.config.directives import follow_directives
 from nemo_gym.config.environments import warn_of_own_code, with_environments_as_agents
 from nemo_gym.config.explain import explain_validation, near_misses
@@ -35,11 +35,12 @@ from nemo_gym.config.servers import (
     parse_server,
     stop_at_almost_servers,
 )
-from nemo_gym.config.settings import ENVIRONMENT_SERVERS
+from nemo_gym.config.settings import ENVIRONMENT_SERVERS, SAMPLE_MODEL
 from nemo_gym.config.sources import gather
 from nemo_gym.config.tls import TLS_KEY, Tls, scheme_of
 from nemo_gym.config.token_capture import TOKEN_CAPTURE_KEY, check_token_capture
 from nemo_gym.config.tree import Node, origins, plain
+from nemo_gym.config.wording import counted
 from nemo_gym.errors import ConfigError
 
 _FOR_AGENTS = ("skip_verification", "skip_verification_reward")
@@ -203,3 +204,28 @@ def _head(tree: Node, values: Mapping[str, object], defaults: RunDefaults, tls: 
         )
     except ValidationError as error:
         raise ConfigError(explain_validation(error, block="head_server", origins=places)) from error
+
+
+def notes_of_defaults(servers: Mapping[str, ServerConfig], surroundings: Mapping[str, frozenset[str]]) -> list[str]:
+    """Return a note for each model server that uses `sample_model` and is called by servers of unrelated files.
+
+    `surroundings` maps each included file to its related files (see `Sources.surroundings`).
+    """
+    notes = []
+    for model in servers.values():
+        file = model.origins[""].file
+        if model.implementation != SAMPLE_MODEL or file not in surroundings:
+            continue
+        users = [
+            server.name
+            for server in servers.values()
+            if model.name in references_of(server) and server.origins[""].file not in surroundings[file]
+        ]
+        if users:
+            others = f" and {counted(len(users) - 1, 'other server')}" if len(users) > 1 else ""
+            use = "use" if others else "uses"
+            notes.append(
+                f"no model given: {users[0]}{others} {use} the random policy of {file}, which another file includes "
+                "as its default. Add a model, for example with --model-type."
+            )
+    return notes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import math
 import re
 import statistics
@@ -11,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from types import FunctionType
 from typing import NamedTuple
 
 from fastapi.routing import APIRoute
@@ -19,11 +21,11 @@ from pydantic import ValidationError
 from nemo_gym.calls.problems import faults_of_row
 from nemo_gym.config import explain_params
 from nemo_gym.config.explain import with_known_fields
+from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest
 from nemo_gym.config.wording import counted
 from nemo_gym.contract.answers import ODD_ARGUMENTS, odd_answers
 from nemo_gym.contract.arguments import odd_arguments
 from nemo_gym.contract.environment import Environment, Oracle, Solution, own_configs, own_servers
-from nemo_gym.contract.hooks import misspelled_hooks
 from nemo_gym.contract.play import Played, act, grade, grade_alone, play
 from nemo_gym.contract.tasks import Task, named_tools
 from nemo_gym.contract.watching import TIMEOUT_S, Late, OnStep, Watch
@@ -33,6 +35,7 @@ from nemo_gym.schemas.responses import Response, ResponseCreateParams
 from nemo_gym.schemas.row import PARAMS_KEY
 from nemo_gym.servers.base import SimpleServer, folder_of
 from nemo_gym.servers.name_clashes import listed_tools
+from nemo_gym.servers.tools.handlers import place_of
 from nemo_gym.testing import call, reply, rollout, serving
 from nemo_gym.web.blocking import CURE, Block
 from nemo_gym.web.failures import fault_in
@@ -455,3 +458,22 @@ def _raise_for(problems: Sequence[str]) -> None:
     if problems:
         more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         raise Broken("; ".join(problems[:SHOWN]) + more)
+
+
+def misspelled_hooks(server_class: type[SimpleServer]) -> Iterator[str]:
+    """Yield a message for each public method that the class never calls and whose name is almost a hook's name."""
+    ours = [cls for cls in server_class.__mro__ if cls.__module__.startswith("nemo_gym.")]
+    theirs = [cls for cls in server_class.__mro__ if issubclass(cls, SimpleServer) and cls not in ours]
+    hooks = {name for cls in ours for name, value in vars(cls).items() if inspect.isfunction(value) and name[0] != "_"}
+    methods = {name: value for cls in theirs for name, value in vars(cls).items() if inspect.isfunction(value)}
+    used = {name for method in methods.values() for name in inspect.unwrap(method).__code__.co_names}
+    for name, method in methods.items():
+        if name.startswith("_") or name in hooks or name in used or not _is_plain(method):
+            continue
+        if hook := closest(name, hooks - methods.keys(), CERTAINLY_MEANT):
+            yield f"{place_of(method)}: {method.__qualname__} is never called. Did you mean '{hook}'?"
+
+
+def _is_plain(method: FunctionType) -> bool:
+    """Return whether no decorator, such as `@tool`, has marked a method."""
+    return not vars(method)

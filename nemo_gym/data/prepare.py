@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nemo_gym import paths
@@ -16,7 +17,6 @@ from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.config.wording import counted
 from nemo_gym.data.gather import AgentDataset, PathOf, missing_file, no_dataset, rows_of
 from nemo_gym.data.made import was_made_with
-from nemo_gym.data.measures import contradictions, earlier_metrics
 from nemo_gym.data.media import with_empty_media, with_media, with_media_dir
 from nemo_gym.data.prompts import INPUT_AND_PROMPT, has_input
 from nemo_gym.data.rows import agent_ref_problem, check_depth, check_keys
@@ -32,6 +32,10 @@ TYPES_OF_MODE = {"train_preparation": ("train", "validation", "benchmark"), "exa
 PROBLEMS_SHOWN = 10
 OWN_FILES = "datasets"
 """The folder in the output folder with the files of each dataset, unless they are written next to the data."""
+
+CLOSE = 5e-3
+"""The tolerance for numbers of at least 1. Metrics files round these to two decimals."""
+CLOSE_BELOW_1 = 5e-4
 
 
 class PreparationSettings(BaseModel):
@@ -260,3 +264,48 @@ def _collate(type_: str, datasets: Sequence[AgentDataset], folder: Path) -> Coll
         metrics, {"name": type_, "type": type_, "jsonl_fpath": str(path), **dataset_statistics(read_rows(path))}
     )
     return Collated(type_, count, path, metrics, list(dict.fromkeys(each.path for each in datasets)))
+
+
+def contradictions(path: Path, measured: Mapping[str, object]) -> Iterator[str]:
+    """Yield the differences between an earlier metrics file and the values measured now, as text.
+
+    Keys that only `measured` has are ignored. Yield nothing if the file does not exist. Raise `DataError` if it is not
+    a JSON object.
+    """
+    if path.is_file():
+        yield from _differences(earlier_metrics(path), measured, "")
+
+
+def earlier_metrics(path: Path) -> JsonObject:
+    """Read a metrics file. Raise `DataError` if it is not a JSON object."""
+    try:
+        earlier = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise DataError(
+            f"{path}:{error.lineno}:{error.colno}: not valid JSON ({error.msg}). Delete the file."
+        ) from error
+    if not isinstance(earlier, dict):
+        raise DataError(f"{path}: expected a JSON object, found {type(earlier).__name__}. Delete the file.")
+    return earlier
+
+
+def _differences(earlier: Mapping[str, object], now: Mapping[str, object], above: str) -> Iterator[str]:
+    for key, was in earlier.items():
+        name, value = f"{above}{key}", now.get(key)
+        if key not in now:
+            if was is not None:
+                yield f"{name} was {was!r} and is missing now"
+        elif isinstance(was, dict) and isinstance(value, dict):
+            yield from _differences(was, value, f"{name}.")
+        elif not _agree(was, value):
+            yield f"{name} was {was!r} and is {value!r} now"
+
+
+def _agree(was: object, now: object) -> bool:
+    if isinstance(was, bool) or isinstance(now, bool):
+        return was is now
+    if isinstance(was, int | float) and isinstance(now, int | float):
+        return abs(was - now) <= (CLOSE if abs(was) >= 1 else CLOSE_BELOW_1)
+    if isinstance(was, list) and isinstance(now, list):
+        return sorted(map(orjson.dumps, was)) == sorted(map(orjson.dumps, now))
+    return bool(was == now)

@@ -12,16 +12,16 @@ from nemo_gym.config.checks import called_by
 from nemo_gym.config.endpoints import endpoint_parts
 from nemo_gym.config.hosts import is_any_address, is_loopback
 from nemo_gym.config.loading import load
-from nemo_gym.config.masking import raw_yaml
+from nemo_gym.config.masking import is_secret_key, mask_text, raw_yaml
 from nemo_gym.config.models import DEFAULT_HEAD_SERVER_PORT, RunConfig, ServerConfig
 from nemo_gym.config.parts import JOIN_KEY, ONLY_KEY
 from nemo_gym.config.replicas import AUTO, REPLICAS_KEY
+from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.config.settings import AGENT_TIER, GROUP_KEY, MODEL_TIER
 from nemo_gym.config.sources import CONFIG_PATHS, gather
-from nemo_gym.config.tree import Node, node_of
+from nemo_gym.config.tree import Node, Path, dotted, node_of, walk
 from nemo_gym.deploy.collection import COLLECTION_KEYS, Collection, Spelling, collection_of
 from nemo_gym.deploy.references import Needs, needs_of
-from nemo_gym.deploy.secrets import check_no_secrets
 from nemo_gym.deploy.settings import DeploySettings
 from nemo_gym.errors import ConfigError, UsageError
 from nemo_gym.paths import INSTALL_ROOT
@@ -42,6 +42,10 @@ SET_BY_MANIFEST = {
     "port_range_low", "port_range_high", "use_absolute_ip", "ray_head_node_address",
 }  # fmt: skip
 """Top-level keys that the containers' config omits, because they belong to one machine or to the manifest."""
+
+_INTERPOLATION = re.compile(r"\$\{[^${},]*(?:,([^${}]*))?\}")
+"""A regex for an interpolation. The group is the default value, if there is one."""
+_SCHEME = re.compile(r"(?i)\b(?:bearer|basic|token)\b")
 
 
 class Part(NamedTuple):
@@ -253,3 +257,26 @@ def _for_containers(
         block = {key: value for key, value in _block(own, server).items() if key not in ADDRESS_KEYS}
         changed[part.server] = {server.type: {server.implementation: {**block, "port": part.port}}}
     return changed
+
+
+def check_no_secrets(tree: Node) -> None:
+    """Raise `ConfigError` if a value is a secret. Everyone who sees the Kubernetes manifest could read the secret."""
+    for path, node in walk(tree):
+        if _is_secret(path, node.value):
+            raise ConfigError(
+                f"{node.origin}: {dotted(path)} is a secret, which everyone who sees the manifest could read. Move it "
+                "to env.yaml, from which you create the Secret, or write ${oc.env:NAME} and add NAME to the Secret."
+            )
+
+
+def _is_secret(path: Path, value: object) -> bool:
+    if isinstance(value, dict | list) or value is None:
+        return False
+    is_secret = any(is_secret_key(str(key)) for key in path)
+    if not isinstance(value, str):
+        return is_secret and bool(SecretValues.of({"secret": value}))
+    # Check the default value of an interpolation, too, because it is part of the config.
+    written = [_INTERPOLATION.sub(" ", value), *_INTERPOLATION.findall(value)]
+    if is_secret:
+        return any(SecretValues.of({"secret": _SCHEME.sub("", text).strip()}) for text in written)
+    return any(mask_text(text) != text for text in written)

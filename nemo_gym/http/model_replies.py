@@ -10,7 +10,7 @@ from functools import cache
 import orjson
 
 from nemo_gym.errors import EndpointError
-from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.jsonl import JsonObject, dump_json, without_lone_surrogates
 from nemo_gym.opaque import cut_tokens, is_valid_array
 
 STATUSES = {
@@ -32,9 +32,6 @@ BODY_BEGINNING = 2000
 _TO_UNDERSCORES = str.maketrans("- ", "__")
 _WITHOUT_ANSWER = re.compile(rb'"status"\s*:\s*"(?:failed|%s)"' % "|".join(UNFINISHED).encode())
 _MESSAGES = ("message", "detail", "error_msg", "msg", "error")
-_ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u[dD][89a-fA-F]..|.)", re.DOTALL)
-_LONE_SURROGATE = 6
-"""The length of an escaped surrogate, such as `\\ud83d`. A pair of them is twice as long."""
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +41,7 @@ def parsed(text: bytes) -> JsonObject | None:
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
-        repaired = _without_lone_surrogates(text)
+        repaired = _repaired(text)
         return None if repaired == text else parsed(repaired)
     return value if isinstance(value, dict) else None
 
@@ -54,8 +51,7 @@ def as_written(text: bytes) -> bytes | None:
     # Check the long arrays of tokens. They are not parsed later, and an invalid one would make a result unreadable.
     if not all(map(is_valid_array, cut_tokens(text).arrays)):
         return None
-    if b"\\ud" in text or b"\\uD" in text:
-        text = _without_lone_surrogates(text)
+    text = _repaired(text)
     return text if text.lstrip()[:1] == b"{" else None
 
 
@@ -162,14 +158,11 @@ def _beginning(reply: JsonObject) -> str:
     return dump_json(reply)[:BODY_BEGINNING].decode("utf-8", "replace")
 
 
-def _without_lone_surrogates(text: bytes) -> bytes:
-    def repaired(escape: re.Match[bytes]) -> bytes:
-        if len(escape[0]) != _LONE_SURROGATE:
-            return escape[0]
+def _repaired(text: bytes) -> bytes:
+    repaired = without_lone_surrogates(text)
+    if repaired != text:
         _warn_of_surrogates()
-        return b"\\ufffd"
-
-    return _ESCAPE.sub(repaired, text)
+    return repaired
 
 
 @cache

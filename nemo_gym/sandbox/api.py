@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import socket
 import tempfile
 from collections.abc import Awaitable, Mapping, Sequence
@@ -12,7 +13,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.sandbox.labels import labels
 from nemo_gym.sandbox.providers.base import (
     HIGHEST_PORT,
     ConnectableProvider,
@@ -34,6 +34,16 @@ EXEC_TIMEOUT_S = 180.0
 Provider = str | Mapping[str, object] | SandboxProvider
 Spec = SandboxSpec | Mapping[str, Any] | None
 Result = TypeVar("Result")
+
+_LABELS = {
+    "team": "NEMO_GYM_TEAM",
+    "user": "NEMO_GYM_USER",
+    "workload": "NEMO_GYM_WORKLOAD",
+    "run_id": "NEMO_GYM_RUN_ID",
+    "slurm_job_id": "SLURM_JOB_ID",
+    "slurm_job_name": "SLURM_JOB_NAME",
+    "slurm_job_user": "SLURM_JOB_USER",
+}
 
 
 class AsyncSandbox:
@@ -225,3 +235,8 @@ async def _settled(answer: Result | Awaitable[Result]) -> Result:
 
 def _spec(given: Spec) -> SandboxSpec | None:
     return SandboxSpec(**given) if isinstance(given, Mapping) else given
+
+
+def labels() -> dict[str, str]:
+    """Return the labels whose environment variable is set and not empty."""
+    return {label: value for label, name in _LABELS.items() if (value := os.environ.get(name))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal, NamedTuple
 
@@ -10,6 +11,7 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.row import TaskKey
 from nemo_gym.viewer.comparing import MOST_RUNS, compare_json
 from nemo_gym.viewer.filters import Filter, filter_in
@@ -17,9 +19,8 @@ from nemo_gym.viewer.index.place import Place
 from nemo_gym.viewer.library import RunView
 from nemo_gym.viewer.media import content_of
 from nemo_gym.viewer.notes import NoteFields
-from nemo_gym.viewer.rollout import conversation_at, place_of, rollout_json, shown_at
+from nemo_gym.viewer.rollout import ITEMS_BYTES, conversation_at, place_of, rollout_json, shown_at
 from nemo_gym.viewer.routes_runs import Filtered, Viewed, json_response, library_of, run_of
-from nemo_gym.viewer.tasks import task_json
 from nemo_gym.viewer.tokens import tokens_of
 
 CHUNK_BYTES = 1024 * 1024
@@ -28,6 +29,8 @@ LARGEST_INDEX = 1 << 43
 Index = Annotated[int, Query(ge=0, lt=LARGEST_INDEX)]
 
 router = APIRouter()
+
+MOST_WITH_ITEMS = 16
 
 
 class NoteRequest(NoteFields):
@@ -152,3 +155,29 @@ def _line_at(file: BinaryIO, place: Place) -> Iterator[bytes]:
         while left > 0 and (chunk := file.read(min(left, CHUNK_BYTES))):
             left -= len(chunk)
             yield chunk
+
+
+def task_json(run: RunView, task: int, given_paths: Sequence[Path]) -> JsonObject:
+    """Return a task with its rollouts (type `TaskPage` in api.ts). Raise `HTTPException` 404 if it does not exist."""
+    scores = run.index.repeats(task)
+    if not scores:
+        raise HTTPException(404, f"The run {run.name} has no task {task}.")
+    keys = [score.key for score in scores[:MOST_WITH_ITEMS]]
+    return {
+        "run": run.id,
+        "task": task,
+        "title": run.index.title(task),
+        "repeats": _rollouts_json(run, keys, given_paths),
+        "all": [{"repeat": score.key.repeat, "outcome": score.outcome, "reward": score.reward} for score in scores],
+    }
+
+
+def _rollouts_json(run: RunView, keys: Sequence[TaskKey], given_paths: Sequence[Path]) -> list[JsonObject]:
+    """Return the rollouts, without those whose record cannot be shown."""
+    items_bytes = ITEMS_BYTES // len(keys)
+    found: list[JsonObject] = []
+    for key in keys:
+        # Leave the reason to /api/rollout, because the page requests each repeat that is missing here.
+        with suppress(HTTPException, DataError, RecursionError):
+            found.append(rollout_json(shown_at(run, place_of(run, key)), given_paths, items_bytes=items_bytes))
+    return found

@@ -28,10 +28,9 @@ from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym.context.rollout_id import PREFIXED_PATH_SCOPE_KEY
-from nemo_gym.jsonl import dump_json
+from nemo_gym.jsonl import dump_json, without_lone_surrogates
 from nemo_gym.web.answer import SET_COOKIE_SCOPE_KEY
 from nemo_gym.web.json_response import WrittenJson
-from nemo_gym.web.lone_surrogates import without_lone_surrogates
 
 KEPT_BYTES = 256 * 1024
 """Size in bytes above which a body is freed while its endpoint runs, unless the endpoint reads the body's bytes."""

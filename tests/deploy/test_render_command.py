@@ -14,7 +14,7 @@ from nemo_gym.config.models import Origin
 from nemo_gym.config.reading import read_yaml
 from nemo_gym.config.secret_values import PLACEHOLDERS
 from nemo_gym.config.tree import node_of
-from nemo_gym.deploy.secrets import check_no_secrets
+from nemo_gym.deploy.plan import check_no_secrets
 from nemo_gym.errors import ConfigError
 from tests.deploy.cases import REPOSITORY, objects_of, of_kind, render
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym.training.pairs import paired
+from nemo_gym.training.dataset import paired
 from tests.each_case import each_case
 
 REWARDS = st.lists(st.sampled_from([0.0, 0.1, 0.3, 0.5, 1.0]), min_size=1, max_size=8)
