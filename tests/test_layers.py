@@ -22,6 +22,7 @@ ROWS = [
     {"calls"},
     {"http"},
     {"context", "config"},
+    {"records"},
     {"schemas", "errors", "paths", "jsonl", "lazy", "memory", "opaque", "text", "version"},
 ]
 NEIGHBOURS = {

@@ -1,14 +1,13 @@
-"""Read token counts, tool calls and reasoning from a model's answer in any dialect."""
+"""Read token counts from a model's answer in any dialect."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Self
 
-import orjson
 from pydantic import BaseModel
 
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.records.conversation import object_at
 
 
 class TokenUsage(BaseModel):
@@ -27,7 +26,7 @@ class TokenUsage(BaseModel):
     @classmethod
     def of(cls, response: JsonObject) -> Self:
         """Return the token counts under `usage` in an answer."""
-        usage = _object(response.get("usage"))
+        usage = object_at(response, "usage")
         read, created = _count(usage, "cache_read_input_tokens"), _count(usage, "cache_creation_input_tokens")
         tokens_in = _count(usage, "input_tokens")
         if tokens_in is None:
@@ -53,69 +52,7 @@ class TokenUsage(BaseModel):
 
 def cache_creation_of(response: JsonObject) -> int | None:
     """Return the number of tokens that a call wrote to the endpoint's cache."""
-    return _count(_object(response.get("usage")), "cache_creation_input_tokens")
-
-
-def finish_reason_of(response: JsonObject) -> str | None:
-    """Return why an answer ended (its `stop_reason`, `finish_reason` or `incomplete_details`), or None."""
-    choices = _objects(response.get("choices"))
-    found = (
-        response.get("stop_reason"),
-        choices[0].get("finish_reason") if choices else None,
-        _object(response.get("incomplete_details")).get("reason"),
-    )
-    return next((reason for reason in found if isinstance(reason, str)), None)
-
-
-def tool_calls_of(response: JsonObject) -> list[JsonObject]:
-    """Return the `call_id`, `name` and `arguments` of each tool call. Arguments are parsed if they are valid JSON."""
-    return [
-        {"call_id": call_id, "name": name, "arguments": _arguments(given)}
-        for call_id, name, given in _tool_calls(response)
-    ]
-
-
-def reasoning_of(response: JsonObject) -> str | None:
-    """Return the reasoning texts of an answer, joined by newlines, or None if it does not contain any."""
-    return "\n".join(text for text in _reasoning(response) if isinstance(text, str) and text) or None
-
-
-def _tool_calls(response: JsonObject) -> Iterator[tuple[object, object, object]]:
-    for item in _objects(response.get("output")):
-        if item.get("type") == "function_call":
-            yield item.get("call_id"), item.get("name"), item.get("arguments")
-    for message in _messages(response):
-        for call in _objects(message.get("tool_calls")):
-            function = _object(call.get("function"))
-            yield call.get("id"), function.get("name"), function.get("arguments")
-    for block in _objects(response.get("content")):
-        if block.get("type") == "tool_use":
-            yield block.get("id"), block.get("name"), block.get("input")
-
-
-def _reasoning(response: JsonObject) -> Iterator[object]:
-    for item in _objects(response.get("output")):
-        if item.get("type") == "reasoning":
-            parts = _objects(item.get("summary")) or _objects(item.get("content"))
-            yield from (part.get("text") for part in parts)
-    for message in _messages(response):
-        yield message.get("reasoning_content") or message.get("reasoning")
-    for block in _objects(response.get("content")):
-        if block.get("type") == "thinking":
-            yield block.get("thinking")
-
-
-def _messages(response: JsonObject) -> Iterable[JsonObject]:
-    return (_object(choice.get("message")) for choice in _objects(response.get("choices")))
-
-
-def _arguments(given: object) -> object:
-    if not isinstance(given, str):
-        return given
-    try:
-        return orjson.loads(given or "{}")
-    except orjson.JSONDecodeError:
-        return given
+    return _count(object_at(response, "usage"), "cache_creation_input_tokens")
 
 
 def _count(counts: JsonObject, *names: str) -> int | None:
@@ -125,11 +62,3 @@ def _count(counts: JsonObject, *names: str) -> int | None:
 
 def _details(usage: JsonObject, *names: str) -> JsonObject:
     return next((usage[name] for name in names if isinstance(usage.get(name), dict)), {})
-
-
-def _object(value: object) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
-def _objects(value: object) -> list[JsonObject]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -24,6 +24,7 @@ from nemo_gym.capture.trajectory import (
 )
 from nemo_gym.context.rollout_id import maybe_rollout_id_from_run_body
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.records.conversation import object_at
 from nemo_gym.schemas.row import CAPTURE_KEY, OBSERVATIONS_KEY, TRAJECTORY_KEY, Row
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -34,8 +35,7 @@ def attach_trajectory_record(row: JsonObject, result: JsonObject) -> JsonObject:
 
     A result without a rollout id is not changed.
     """
-    capture = result.get(CAPTURE_KEY)
-    capture = capture if isinstance(capture, dict) else {}
+    capture = object_at(result, CAPTURE_KEY)
     rollout_id = maybe_rollout_id_from_run_body(row) or capture.get("rollout_id")
     if not isinstance(rollout_id, str):
         return result

@@ -7,10 +7,11 @@ from typing import NamedTuple, Self
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym.capture.answers import TokenUsage, cache_creation_of, finish_reason_of, reasoning_of, tool_calls_of
+from nemo_gym.capture.answers import TokenUsage, cache_creation_of
 from nemo_gym.capture.store import BEGINNING, CaptureStore, Extent
 from nemo_gym.config.settings import ModelServerRef
 from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.records.conversation import answer_of, calls_of, finish_reason_of, reasoning_of
 
 PAYLOADS = frozenset({"request", "response", "request_raw", "response_raw"})
 """The fields with the contents of a call. By default, they are left out when calls are attached to a result row."""
@@ -72,7 +73,7 @@ class ModelCallRecord(BaseModel):
         request, request_raw = _payload(exchange, "request")
         response, response_raw = _payload(exchange, "response")
         answer = response or {}
-        usage = TokenUsage.of(answer)
+        items, usage = list(answer_of(answer)), TokenUsage.of(answer)
         named = (answer.get("model"), (request or {}).get("model"))
         return cls.model_validate(
             {
@@ -87,8 +88,8 @@ class ModelCallRecord(BaseModel):
                 "response": response,
                 "request_raw": request_raw,
                 "response_raw": response_raw,
-                "tool_calls": tool_calls_of(answer),
-                "reasoning_content": reasoning_of(answer),
+                "tool_calls": calls_of(items),
+                "reasoning_content": reasoning_of(items),
                 "cache_hit": None if usage.cached_tokens is None else usage.cached_tokens > 0,
                 "cache_creation_tokens": cache_creation_of(answer),
                 "latency_total_ms": exchange.get("latency_ms"),

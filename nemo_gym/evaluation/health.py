@@ -17,6 +17,7 @@ from nemo_gym.context.rollout_id import rollout_context
 from nemo_gym.errors import ModelFailed, RolloutError, ServerCallError
 from nemo_gym.http.reply import Timeouts
 from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.records.conversation import answer_of, calls_of
 from nemo_gym.rollouts.outcome import Outcome, Record
 from nemo_gym.rollouts.runner import JSON, Runner
 from nemo_gym.rollouts.usage import PriceFile, Tokens, Usage
@@ -131,8 +132,7 @@ def with_own_tools(findings: Sequence[Finding], tried: Sequence[Tried], models: 
     """
     calls: dict[str, Counter[str]] = {}
     for each in tried:
-        output = (each.record.row.response or {}).get("output") or []
-        names = [str(item.get("name")) for item in output if item.get("type") == "function_call"]
+        names = [str(call["name"]) for call in calls_of(answer_of(each.record.row.response or {}))]
         calls.setdefault(models.get(each.agent, ""), Counter()).update(names)
     return [
         Finding(found.server, found.check, True, f"called {_counted(calls[found.server])} in its rollouts")

@@ -19,6 +19,7 @@ from nemo_gym.evaluation.agreement import Agreement, Pair, agreement
 from nemo_gym.evaluation.sheets import SheetRow, read_sheet
 from nemo_gym.evaluation.verdicts import WHOLE, choices_for, label_in, stratum_of, verdicts_of
 from nemo_gym.jsonl import JsonObject, read_lines
+from nemo_gym.records.conversation import prompt_of, texts_of
 from nemo_gym.schemas.responses import Response
 from nemo_gym.schemas.row import Row, TaskKey
 
@@ -258,11 +259,7 @@ def _question_of(rollout: JsonObject) -> str:
     """Return the row's `question` field, or else the text of its prompt."""
     if isinstance(question := rollout.get("question"), str):
         return question
-    asked = (Row(rollout).params or {}).get("input")
-    if isinstance(asked, str):
-        return asked
-    contents = [item.get("content") for item in asked or () if isinstance(item, dict)]
-    return "\n\n".join(content for content in contents if isinstance(content, str))
+    return "\n\n".join(text for item in prompt_of(rollout) for text in texts_of(item.get("content")))
 
 
 def _check_ids(labels: Labels, graded: Mapping[str, object], rollouts: Path) -> None:

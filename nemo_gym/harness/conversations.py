@@ -14,8 +14,9 @@ from typing import Literal, NamedTuple
 
 from nemo_gym.errors import DataError
 from nemo_gym.harness.exchange import Exchange, items_of
-from nemo_gym.harness.keys import REASONING, TOO_DEEP, Key, is_of_model, key_of, quotes, spaced_once, text_of, written
+from nemo_gym.harness.keys import REASONING, TOO_DEEP, Key, key_of, quotes, spaced_once, text_of, written
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.records.conversation import is_of_model
 
 Graded = Literal["first", "last"]
 

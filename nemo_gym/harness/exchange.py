@@ -14,8 +14,8 @@ from nemo_gym.dialects import anthropic, anthropic_answers, chat_answers, chat_h
 from nemo_gym.dialects.chat import new_id
 from nemo_gym.dialects.chat_parts import assistant_text
 from nemo_gym.errors import DataError
-from nemo_gym.harness.keys import is_of_model
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.records.conversation import is_of_model, texts_of
 from nemo_gym.schemas.anthropic import MessageParam
 from nemo_gym.schemas.items import EasyInputMessage, InputItem, OutputMessage, OutputText
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, ResponseUsage
@@ -185,7 +185,7 @@ def _plain(item: Any) -> Any:
 
 def task_text(params: JsonObject) -> str:
     """Return a task as text for a program: the instructions and every message, separated by blank lines."""
-    texts = [params.get("instructions"), *map(_text_of, _contents(params))]
+    texts = [params.get("instructions"), *("\n".join(texts_of(content)) for content in _contents(params))]
     return "\n\n".join(text for text in texts if text)
 
 
@@ -199,13 +199,6 @@ def types_without_text(params: JsonObject) -> list[str]:
 def _contents(params: JsonObject) -> list[object]:
     given = params.get("input") or []
     return [given] if isinstance(given, str) else [_plain(item).get("content") for item in given]
-
-
-def _text_of(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(part["text"] for part in parts if isinstance(part, dict) and _has_text(part))
 
 
 def _has_text(part: JsonObject) -> bool:

@@ -34,12 +34,6 @@ def key_of(item: JsonObject) -> Key | None:
     return kind, written({name: value for name, value in item.items() if name not in ("id", "status")})
 
 
-def is_of_model(item: JsonObject) -> bool:
-    """Return whether an item claims to be written by the model."""
-    kind = str(item["type"])
-    return item.get("role", "assistant") == "assistant" if kind == MESSAGE else not kind.endswith("_output")
-
-
 def text_of(content: object) -> str:
     """Return the text of a message's content or of a tool's output. Other parts become JSON text."""
     if content is None or isinstance(content, str):

@@ -12,9 +12,10 @@ from typing import Literal, NamedTuple
 
 from nemo_gym.errors import AgentFailed
 from nemo_gym.harness.conversations import ModelCall
-from nemo_gym.harness.keys import CALL, MESSAGE, OUTPUT, is_of_model, text_of, written
+from nemo_gym.harness.keys import CALL, MESSAGE, OUTPUT, text_of, written
 from nemo_gym.harness.tool_results import ToolResult, is_named
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.records.conversation import is_of_model
 from nemo_gym.schemas.items import CLAIMED_KEY
 from nemo_gym.schemas.tokens import without_tokens
 

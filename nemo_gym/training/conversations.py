@@ -10,7 +10,8 @@ from nemo_gym import config
 from nemo_gym.dialects.chat_requests import chat_params, messages_of_items
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, loads_exact
-from nemo_gym.schemas.items import EasyInputMessage, FunctionCallOutput, InputItem, Message, OutputItem
+from nemo_gym.records.conversation import is_of_model
+from nemo_gym.schemas.items import InputItem, OutputItem
 from nemo_gym.schemas.responses import ResponseCreateParams
 from nemo_gym.schemas.row import Row
 
@@ -57,7 +58,7 @@ def conversation_of(
     if response.get("incomplete_details") or response.get("status") not in (None, "completed"):
         raise Unusable("incomplete answer")
     request, output = _parsed(params, response)
-    said_at = [at for at, item in enumerate(output) if not _is_heard(item)]
+    said_at = [at for at, item in enumerate(response["output"]) if is_of_model(item)]
     if not said_at:
         raise Unusable("no answer")
     first, last = said_at[0], said_at[-1]
@@ -80,13 +81,6 @@ def conversation_of(
         parallel_tool_calls=params.get("parallel_tool_calls"),
         row=row if is_whole else None,
     )
-
-
-def _is_heard(item: InputItem) -> bool:
-    """Return whether a user or a tool produced this item. Items of server-side tools count as the policy's output."""
-    if isinstance(item, EasyInputMessage):
-        return item.role != "assistant"
-    return isinstance(item, (FunctionCallOutput, Message))
 
 
 def _parsed(params: JsonObject, response: JsonObject) -> tuple[ResponseCreateParams, list[InputItem]]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from nemo_gym.capture.tokens.sequences import parents_of, sequences_of_calls
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.records.conversation import object_at, objects_in, turns
 from nemo_gym.schemas.row import MASK_KEY, REASON_KEY, TOKEN_CAPTURE_RESULT_KEY, Row
 from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS
 
@@ -165,7 +165,7 @@ def sequences_of(result: JsonObject) -> list[Trajectory]:
     only context in other sequences. Recorded calls (`token_id_capture`) are included.
     """
     row = Row(result)
-    outcome = Trajectory((), row.reward, _components(result), _mask_reason(row))
+    outcome = Trajectory((), row.reward, object_at(result, "reward_components"), _mask_reason(row))
     if row.failure_class is not None:
         return [replace(outcome, reward=None)]
     if not _output(row) and _lacked_room(row):
@@ -201,9 +201,7 @@ def _calls_in(row: Row, *, are_recorded: bool = False) -> Iterator[Turn]:
     If `are_recorded`, skip items without tokens, because the agent wrote them itself or they are in other sequences.
     """
     number = 0
-    for is_of_model, items in groupby(_output(row), _is_of_model):
-        if not is_of_model:
-            continue
+    for items in turns(_output(row)):
         with_tokens = [item for item in items if any(item.get(name) is not None for name in TOKENS)]
         if not with_tokens and not are_recorded:
             raise _without_tokens(number + 1)
@@ -216,8 +214,7 @@ def _calls_in(row: Row, *, are_recorded: bool = False) -> Iterator[Turn]:
 
 def _output(row: Row) -> list[JsonObject]:
     """Return the items of the response, without the empty message at the end that a full context causes."""
-    output = (row.response or {}).get("output")
-    items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+    items = objects_in((row.response or {}).get("output"))
     return items[:-1] if _lacked_room(row) else items
 
 
@@ -240,11 +237,6 @@ def _without_tokens(turn: int) -> InvalidTokens:
         f"turn {turn} has no token ids. Use a model server that returns them, such as vllm_model with "
         "return_token_id_information: true, and an agent that keeps them."
     )
-
-
-def _is_of_model(item: JsonObject) -> bool:
-    kind = str(item.get("type") or "message")
-    return item.get("role", "assistant") == "assistant" if kind == "message" else not kind.endswith("_output")
 
 
 def _call_of(item: JsonObject, turn: int) -> Turn:
@@ -284,11 +276,6 @@ def _broken(turn: int, prompt: list[int], before: list[int]) -> NonContiguousTok
         turn=turn,
         position=position,
     )
-
-
-def _components(result: JsonObject) -> JsonObject:
-    components = result.get("reward_components")
-    return components if isinstance(components, dict) else {}
 
 
 def _mask_reason(row: Row) -> str | None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-import orjson
-
 from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.records.conversation import OMITTED, UNKNOWN, is_of_model, output_of, parsed, prompt_of, texts_of
 from nemo_gym.schemas.items import CLAIMED_KEY
-from nemo_gym.schemas.row import FAILURE_CONVERSATION_KEY, Row
 from nemo_gym.viewer.media import Kind, kind_of, reference_of
 from nemo_gym.viewer.shortening import LARGEST_VALUE, LONGEST_TEXT, cut, shortened
 
@@ -51,76 +49,11 @@ def conversation_of(
 ) -> Conversation:
     """Return the conversation of a scored, failed or planned rollout."""
     reader = _Reader(source_of, seconds_of_call or {})
-    for item in _prompt_of(record):
+    for item in prompt_of(record):
         reader.add(item, in_prompt=True)
-    for item in _output_of(record):
+    for item in output_of(record):
         reader.add(item, in_prompt=False)
     return reader.conversation
-
-
-def is_of_model(item: JsonObject) -> bool:
-    """Return whether the model wrote an item of a response."""
-    kind = str(item.get("type") or "message")
-    return item.get("role", "assistant") == "assistant" if kind == "message" else not kind.endswith("_output")
-
-
-def _prompt_of(record: JsonObject) -> Iterator[JsonObject]:
-    params = Row(record).params or {}
-    if instructions := params.get("instructions"):
-        yield {"role": "system", "content": instructions}
-    given = params.get("input")
-    if not given:
-        given = params.get("messages") or record.get("messages")
-    yield from _plain_items(given, role="user")
-
-
-def _output_of(record: JsonObject) -> Iterator[JsonObject]:
-    response = Row(record).response or {}
-    so_far = record.get(FAILURE_CONVERSATION_KEY)
-    if response.get("output"):
-        yield from _plain_items(response["output"], role="assistant")
-    elif isinstance(choices := response.get("choices"), list):
-        messages = [choice.get("message") for choice in choices if isinstance(choice, dict)]
-        yield from _plain_items(messages, role="assistant")
-    elif isinstance(response.get("messages"), list):
-        yield from _plain_items(response["messages"], role="assistant")
-    elif isinstance(so_far, dict):
-        if isinstance(count := so_far.get("omitted"), int) and count > 0:
-            yield {"type": "omitted", "value": f"{count:,} earlier items were not recorded"}
-        yield from _plain_items(so_far.get("items"), role="assistant")
-
-
-def _plain_items(given: object, role: str) -> Iterator[JsonObject]:
-    """Yield items of the Responses API. Convert messages of Chat Completions to such items."""
-    for each in given if isinstance(given, list) else [given] if given else []:
-        if isinstance(each, str):
-            yield {"role": role, "content": each}
-        elif not isinstance(each, dict):
-            yield {"type": "unknown", "value": each}
-        elif each.get("type") not in (None, "message"):
-            yield each
-        elif each.get("role") in ("tool", "function"):
-            call_id = each.get("tool_call_id") or each.get("name")
-            yield {"type": "function_call_output", "call_id": call_id, "output": each.get("content")}
-        else:
-            yield from _items_of_message(each)
-
-
-def _items_of_message(message: JsonObject) -> Iterator[JsonObject]:
-    reasoning = message.get("reasoning_content") or message.get("reasoning")
-    if isinstance(reasoning, str):
-        yield {"type": "reasoning", "content": [{"type": "text", "text": reasoning}]}
-    calls = message.get("tool_calls")
-    legacy = message.get("function_call")
-    functions = [{"function": legacy, "id": legacy.get("name")}] if isinstance(legacy, dict) else []
-    functions += [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-    if message.get("content") or message.get("refusal") or not functions:
-        yield message
-    for call in functions:
-        function = call.get("function")
-        named = function if isinstance(function, dict) else call
-        arguments = named.get("arguments")
-        yield {"type": "function_call", "call_id": call.get("id"), "name": named.get("name"), "arguments": arguments}
 
 
 class _Reader:
@@ -149,7 +82,7 @@ class _Reader:
 
     def _turn_of(self, item: JsonObject) -> int | None:
         """Return the turn of an item, or None if the model did not write it. Consecutive model items are one turn."""
-        is_model = item.get("type") not in ("omitted", "unknown") and is_of_model(item)
+        is_model = item.get("type") not in (OMITTED, UNKNOWN) and is_of_model(item)
         self.conversation.turns += is_model and not self._was_model
         self._was_model = is_model
         return self.conversation.turns if is_model else None
@@ -168,7 +101,7 @@ class _Reader:
         self._add({"kind": "message", "role": role, "parts": parts, "in_prompt": in_prompt, "turn": turn})
 
     def _add_reasoning(self, item: JsonObject, turn: int | None) -> None:
-        content, summary = _texts_of(item.get("content")), _texts_of(item.get("summary"))
+        content, summary = ("\n\n".join(texts_of(item.get(name))) for name in ("content", "summary"))
         if content or summary:
             text = cut(content or summary)
             self._add({"kind": "reasoning", "text": text, "is_summary": not content, "turn": turn})
@@ -253,12 +186,6 @@ def _as_text(value: object) -> str:
     return short if isinstance(short, str) else dump_json(short).decode()
 
 
-def _texts_of(content: object) -> str:
-    given = content if isinstance(content, list) else [content]
-    texts = [part.get("text") if isinstance(part, dict) else part for part in given]
-    return "\n\n".join(text for text in texts if isinstance(text, str) and text)
-
-
 def _name_in(item: JsonObject, key: str) -> str:
     value = item.get(key)
     return "" if value is None else cut(str(value), LONGEST_NAME)
@@ -266,12 +193,7 @@ def _name_in(item: JsonObject, key: str) -> str:
 
 def _parsed(arguments: object) -> object:
     """Parse a call's arguments as JSON. Return them unchanged if they are too long or not valid JSON."""
-    if not isinstance(arguments, str) or len(arguments) > LARGEST_VALUE:
-        return arguments
-    try:
-        return orjson.loads(arguments)
-    except orjson.JSONDecodeError:
-        return arguments
+    return arguments if isinstance(arguments, str) and len(arguments) > LARGEST_VALUE else parsed(arguments)
 
 
 def _is_failure(output: object) -> bool:
@@ -280,5 +202,5 @@ def _is_failure(output: object) -> bool:
         return False
     if output.startswith(FAILED_RESULTS):
         return True
-    parsed = _parsed(output) if output.startswith("{") else None
-    return isinstance(parsed, dict) and bool(parsed.get("error"))
+    value = _parsed(output) if output.startswith("{") else None
+    return isinstance(value, dict) and bool(value.get("error"))

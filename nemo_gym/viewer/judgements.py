@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.records.conversation import objects_in
 from nemo_gym.viewer.conversation import conversation_of
-from nemo_gym.viewer.recorded import objects_in
 from nemo_gym.viewer.shortening import LARGEST_FIELDS, cut, shortened
 
 EVALUATIONS = "judge_evaluations"

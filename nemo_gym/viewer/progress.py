@@ -11,7 +11,7 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.run_record import RunRecord
 from nemo_gym.rollouts.timeline import MOST_POINTS, Point
 from nemo_gym.viewer.index.conditions import Selected
-from nemo_gym.viewer.recorded import moment_of
+from nemo_gym.viewer.index.times import moment_of
 
 CLOCKS_DIFFER_S = 60.0
 

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 from fastapi import HTTPException
 
 from nemo_gym.jsonl import JsonObject, parse_row
+from nemo_gym.records.conversation import object_at, objects_in
 from nemo_gym.rollouts.outcome import Outcome
 from nemo_gym.schemas.row import (
     AGENT_REF_KEY,
@@ -37,7 +38,6 @@ from nemo_gym.viewer.index.place import Place
 from nemo_gym.viewer.judgements import SHOWN_AS_JUDGEMENTS, judgements_of
 from nemo_gym.viewer.library import RunView
 from nemo_gym.viewer.logs import log_of_failure
-from nemo_gym.viewer.recorded import object_at
 from nemo_gym.viewer.rerun import rerun_of
 from nemo_gym.viewer.shortening import cut, shortened, shortened_fields, size_of
 from nemo_gym.viewer.timeline import seconds_of_calls, timeline_of
@@ -174,9 +174,7 @@ def _attempts_of(run: RunView, key: TaskKey) -> list[int]:
 def _mask_reason(row: Row) -> str | None:
     if not row.is_masked:
         return None
-    config = row.fields.get(INSTANCE_CONFIG_KEY)
-    inner = config.get(REASON_KEY) if isinstance(config, dict) else None
-    return _text(row.fields.get(REASON_KEY) or inner)
+    return _text(row.fields.get(REASON_KEY) or object_at(row.fields, INSTANCE_CONFIG_KEY).get(REASON_KEY))
 
 
 def _usage(row: Row) -> JsonObject | None:
@@ -196,13 +194,11 @@ def _usage(row: Row) -> JsonObject | None:
 def _tools(row: Row) -> list[JsonObject]:
     """Return the tools in the response, or else in the row. The environment may have added tools to the response."""
     given = (row.response or {}).get("tools") or (row.params or {}).get("tools")
-    tools = [tool for tool in given if isinstance(tool, dict)] if isinstance(given, list) else []
-    return [_tool(tool) for tool in tools[:MOST_TOOLS]]
+    return [_tool(tool) for tool in objects_in(given)[:MOST_TOOLS]]
 
 
 def _tool(tool: JsonObject) -> JsonObject:
-    function = tool.get("function")
-    named = function if isinstance(function, dict) else tool
+    named = object_at(tool, "function") or tool
     return {
         "name": _text(named.get("name") or tool.get("type")) or "",
         "description": _text(named.get("description"), LONGEST_DESCRIPTION),

@@ -11,9 +11,9 @@ import orjson
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics.meanings import meaning_of
+from nemo_gym.records.conversation import object_at
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.schemas.row import Row
-from nemo_gym.viewer.recorded import object_at
 
 LONGEST_PARSED = 4 << 20
 """If a metrics file has more than this many bytes, its metrics per task are skipped. The viewer does not show them."""

@@ -20,8 +20,8 @@ from nemo_gym.viewer.index.builder import paths_of
 from nemo_gym.viewer.index.census import Census
 from nemo_gym.viewer.index.indexer import Indexer
 from nemo_gym.viewer.index.run_index import RunIndex
+from nemo_gym.viewer.index.times import moment_of
 from nemo_gym.viewer.notes import SUFFIX, Notes
-from nemo_gym.viewer.recorded import moment_of
 from nemo_gym.viewer.run_state import state_of
 
 REFRESH_S = 0.3

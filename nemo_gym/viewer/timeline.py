@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.records.conversation import object_at, objects_in
 from nemo_gym.schemas.row import CAPTURE_KEY, OBSERVATIONS_KEY, TRAJECTORY_KEY
-from nemo_gym.viewer.recorded import object_at, objects_in
 from nemo_gym.viewer.shortening import cut
 
 Tier = Literal["agent", "model", "environment", "judge"]

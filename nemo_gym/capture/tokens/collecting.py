@@ -16,6 +16,7 @@ from nemo_gym.config.token_capture import TokenCaptureConfig
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, loads_exact
 from nemo_gym.opaque import plain
+from nemo_gym.records.conversation import is_of_model, objects_in
 from nemo_gym.schemas.row import MASK_KEY, TOKEN_CAPTURE_RESULT_KEY, Row, mirror_mask
 from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, without_tokens
 
@@ -131,10 +132,8 @@ def retire_rollout_token_capture(rollout_id: str, source: TokenSource) -> None:
 
 
 def _has_tokens(result: JsonObject) -> bool:
-    output = (Row(result).response or {}).get("output")
-    return isinstance(output, list) and any(
-        isinstance(item, dict) and all(name in item for name in REQUIRED_TOKEN_METADATA_FIELDS) for item in output
-    )
+    output = objects_in((Row(result).response or {}).get("output"))
+    return any(all(name in item for name in REQUIRED_TOKEN_METADATA_FIELDS) for item in output)
 
 
 def _mask(result: JsonObject) -> None:
@@ -203,7 +202,7 @@ def _is_result(item: JsonObject) -> bool:
 
 def _said(item: object) -> object:
     """Return the part of an output item by which it is matched with the item of a recorded call."""
-    if not isinstance(item, dict) or item.get("role", "assistant") != "assistant":
+    if not isinstance(item, dict) or not is_of_model(item):
         return None
     if item.get("type") == "function_call":
         return item.get("name"), _read(item.get("arguments"))

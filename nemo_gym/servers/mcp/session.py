@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym.config.wording import with_article
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.records.conversation import object_at, objects_in
 from nemo_gym.schemas.mcp import MCP_METADATA_KEY, SESSION_TOKEN_HEADER, MCPServerMetadata
 from nemo_gym.servers.resources import SimpleResourcesServer, failure_in, store_of
 from nemo_gym.servers.tools.handlers import Handler, is_class_of
@@ -174,13 +175,8 @@ def _rename_calls(body: JsonObject, own_name: Callable[[str], str]) -> dict[int,
 
 def _calls_of(body: JsonObject) -> list[JsonObject]:
     """Return the tool calls in a body's `response`. Skip malformed parts, because `/verify` itself rejects them."""
-    response = body.get("response")
-    output = response.get("output") if isinstance(response, dict) else None
-    return [
-        item
-        for item in (output if isinstance(output, list) else [])
-        if isinstance(item, dict) and item.get("type") == "function_call" and isinstance(item.get("name"), str)
-    ]
+    output = objects_in(object_at(body, "response").get("output"))
+    return [item for item in output if item.get("type") == "function_call" and isinstance(item.get("name"), str)]
 
 
 def _json_object(body: bytes) -> JsonObject:

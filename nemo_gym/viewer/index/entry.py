@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Container
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ import orjson
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.opaque import cut_tokens
+from nemo_gym.records.conversation import object_at, objects_in, texts_of, turns
 from nemo_gym.rollouts.outcome import Outcome
 from nemo_gym.schemas.row import (
     AGENT_REF_KEY,
@@ -46,7 +48,6 @@ UNLISTED = frozenset({
 })  # fmt: skip
 """Fields of a record that are not offered as columns of the table."""
 UNLISTED_FAILURE = UNLISTED | {KIND_KEY, REASON_KEY}
-NOT_THE_MODEL = ("user", "system", "developer", "tool")
 COMPONENTS = "reward_components."
 _NUMBER = rb"(-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
 
@@ -123,27 +124,21 @@ def _of_row(row: Row, line: FileLine, outcome: Outcome, titled: Container[int]) 
         problem = "the reward is missing, too large or not a number." if reward is None else None
     is_failed = outcome is Outcome.FAILED
     key = _key_of_row(row, line)
-    title = "" if key.task in titled else _title_of(fields.get(PARAMS_KEY))
-    turns = _turns_in(_items_of(fields, response))
-    answer = response or {}
-    usage = answer.get("usage")
-    if not isinstance(usage, dict):
-        usage = {}
+    title = "" if key.task in titled else _title_of(fields)
+    said, answer = _said_in(_items_of(fields, response)), response or {}
+    usage = object_at(answer, "usage")
     return Entry(
         key, _count(fields.get(ATTEMPT_INDEX_KEY)) or 0, outcome, _text(row.agent), reward,
         _text(row.failure_class) if is_failed else None, _text(row.failure_tier) if is_failed else None,
-        _text(row.failure_server) if is_failed else None, turns.steps, turns.tools,
+        _text(row.failure_server) if is_failed else None, said.steps, said.tools,
         _count(usage.get("input_tokens")), _count(usage.get("output_tokens")), times_of(fields, answer),
-        row.is_masked, turns.has_tokens, title, _scalars(fields),
+        row.is_masked, said.has_tokens, title, _scalars(fields),
         _text(answer.get("model")), problem,
     )  # fmt: skip
 
 
 def _items_of(fields: JsonObject, response: JsonObject | None) -> object:
-    if response is not None:
-        return response.get("output")
-    conversation = fields.get(FAILURE_CONVERSATION_KEY)
-    return conversation.get("items") if isinstance(conversation, dict) else None
+    return object_at(fields, FAILURE_CONVERSATION_KEY).get("items") if response is None else response.get("output")
 
 
 def _key_of_row(row: Row, line: FileLine) -> TaskKey:
@@ -169,7 +164,7 @@ def _count(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < 1 << 62 else None
 
 
-class _Turns(NamedTuple):
+class _Said(NamedTuple):
     """The part of a conversation that the index keeps."""
 
     steps: int | None = None
@@ -177,42 +172,27 @@ class _Turns(NamedTuple):
     has_tokens: bool = False
 
 
-def _turns_in(items: object) -> _Turns:
+def _said_in(items: object) -> _Said:
     """Return the number of the model's turns and the names of the tools that the model called."""
     if not isinstance(items, list):
-        return _Turns()
-    steps, is_model, has_tokens, tools = 0, False, False, []
-    for item in items:
-        if type(item) is not dict:
-            continue
-        kind = item.get("type")
-        if type(kind) is not str:
-            kind = "message"
-        if kind.endswith("_output") or item.get("role") in NOT_THE_MODEL:
-            is_model = False
-            continue
-        if not is_model:
-            steps, is_model = steps + 1, True
+        return _Said()
+    said = list(turns(objects_in(items)))
+    tools, has_tokens = [], False
+    for item in chain.from_iterable(said):
         has_tokens = has_tokens or "generation_token_ids" in item
-        if kind.endswith("_call"):
-            name = item.get("name")
-            tools.append(name[:LONGEST_TEXT] if type(name) is str else kind)
-    return _Turns(steps, tuple(tools), has_tokens)
+        if (kind := str(item.get("type"))).endswith("_call"):
+            tools.append(_text(item.get("name")) or kind)
+    return _Said(len(said), tuple(tools), has_tokens)
 
 
-def _title_of(params: object) -> str:
+def _title_of(fields: JsonObject) -> str:
     """Return the start of the last user message of a prompt."""
-    given = params.get("input") if isinstance(params, dict) else None
+    given = object_at(fields, PARAMS_KEY).get("input")
     if isinstance(given, str):
         return _one_line(given)
-    for item in reversed(given) if isinstance(given, list) else ():
-        if isinstance(item, dict) and item.get("role") == "user":
-            content = item.get("content")
-            for part in content if isinstance(content, list) else [content]:
-                text = part.get("text") if isinstance(part, dict) else part
-                if isinstance(text, str) and text.strip():
-                    return _one_line(text)
-    return ""
+    asked = (item for item in reversed(objects_in(given)) if item.get("role") == "user")
+    texts = (text for item in asked for text in texts_of(item.get("content")))
+    return next((_one_line(text) for text in texts if not text.isspace()), "")
 
 
 def _one_line(text: str) -> str:

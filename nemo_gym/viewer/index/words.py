@@ -23,7 +23,7 @@ import orjson
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.opaque import cut_tokens
-from nemo_gym.schemas.row import FAILURE_CONVERSATION_KEY, PARAMS_KEY
+from nemo_gym.records.conversation import output_of, parsed, prompt_of
 from nemo_gym.viewer.filters import Filter
 from nemo_gym.viewer.index import store
 from nemo_gym.viewer.index.conditions import selected_by
@@ -173,7 +173,7 @@ class Needle:
 
     def is_in(self, row: JsonObject) -> bool:
         """Return whether the conversation of a record contains the words."""
-        return _contains_text(_conversation_of(row), self._words)
+        return _contains_text([*prompt_of(row), *output_of(row)], self._words)
 
 
 def _fragments_of(words: str) -> tuple[bytes, ...]:
@@ -250,20 +250,6 @@ def _contains(raw: bytes, size: int, needle: Needle) -> bool:
     return isinstance(row, dict) and needle.is_in(row)
 
 
-def _conversation_of(row: JsonObject) -> list[object]:
-    """Return the parts of a record's conversation from the prompt, the response and the failure."""
-    params, response, failure = row.get(PARAMS_KEY), row.get("response"), row.get(FAILURE_CONVERSATION_KEY)
-    parts: list[object] = []
-    if not isinstance(params, dict):
-        params = {}
-    parts += (params.get("instructions"), params.get("input") or params.get("messages") or row.get("messages"))
-    if isinstance(response, dict):
-        parts += (response.get("output"), response.get("choices"), response.get("messages"))
-    if isinstance(failure, dict):
-        parts.append(failure.get("items"))
-    return parts
-
-
 def _contains_text(waiting: list[object], words: str) -> bool:
     """Return whether a string in `waiting`, at any depth, contains the lower-case text `words`. Modify `waiting`."""
     # Do not recurse, because a hostile row may be nested too deeply.
@@ -277,14 +263,6 @@ def _contains_text(waiting: list[object], words: str) -> bool:
         elif isinstance(value, dict):
             arguments = value.get("arguments")
             if isinstance(arguments, str) and "\\" in arguments:
-                waiting.append(_parsed(arguments))
+                waiting.append(parsed(arguments))
             waiting += [each for name, each in value.items() if name not in SKIPPED]
     return False
-
-
-def _parsed(text: str) -> object:
-    """Return the value of a JSON text, or None if the text is not JSON."""
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
