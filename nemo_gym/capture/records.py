@@ -7,11 +7,11 @@ from typing import NamedTuple, Self
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym.capture.answers import TokenUsage, cache_creation_of
 from nemo_gym.capture.store import BEGINNING, CaptureStore, Extent
 from nemo_gym.config.settings import ModelServerRef
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.records.conversation import answer_of, calls_of, finish_reason_of, reasoning_of
+from nemo_gym.records.usage import usage_of
 
 PAYLOADS = frozenset({"request", "response", "request_raw", "response_raw"})
 """The fields with the contents of a call. By default, they are left out when calls are attached to a result row."""
@@ -73,12 +73,12 @@ class ModelCallRecord(BaseModel):
         request, request_raw = _payload(exchange, "request")
         response, response_raw = _payload(exchange, "response")
         answer = response or {}
-        items, usage = list(answer_of(answer)), TokenUsage.of(answer)
+        items, usage = list(answer_of(answer)), usage_of(answer.get("usage"))
         named = (answer.get("model"), (request or {}).get("model"))
         return cls.model_validate(
             {
                 **{name: exchange.get(name) for name in _AS_WRITTEN},
-                **usage.model_dump(),
+                **usage._asdict(),
                 "call_index": call_index,
                 "response_id": _text(answer.get("id")),
                 "model": next((name for name in named if isinstance(name, str)), None),
@@ -91,7 +91,6 @@ class ModelCallRecord(BaseModel):
                 "tool_calls": calls_of(items),
                 "reasoning_content": reasoning_of(items),
                 "cache_hit": None if usage.cached_tokens is None else usage.cached_tokens > 0,
-                "cache_creation_tokens": cache_creation_of(answer),
                 "latency_total_ms": exchange.get("latency_ms"),
             }
         )
@@ -114,9 +113,14 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-class ModelCallMetrics(TokenUsage):
+class ModelCallMetrics(BaseModel):
     """Sums over the model calls of a rollout."""
 
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    tokens_reasoning: int | None = None
+    tokens_total: int | None = None
+    cached_tokens: int | None = None
     latency_total_ms: float | None = None
     num_calls: int = 0
     """The number of calls, including failed ones."""
@@ -124,7 +128,7 @@ class ModelCallMetrics(TokenUsage):
     @classmethod
     def over(cls, calls: Sequence[ModelCallRecord]) -> Self:
         """Return the sums over these calls, including failed ones. A sum is None if no call reports the value."""
-        names = (*TokenUsage.model_fields, "latency_total_ms")
+        names = cls.model_fields.keys() - {"num_calls"}
         sums = {name: _sum(getattr(call, name) for call in calls) for name in names}
         return cls.model_validate({**sums, "num_calls": len(calls)})
 

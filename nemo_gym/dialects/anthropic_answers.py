@@ -12,10 +12,10 @@ from nemo_gym.dialects.anthropic import items_of_message
 from nemo_gym.dialects.anthropic_requests import REDACTED_THINKING, THINKING
 from nemo_gym.dialects.calls import input_of_call, unique_ids
 from nemo_gym.dialects.chat import new_id
-from nemo_gym.dialects.chat_answers import ECHOED, usage_detail
-from nemo_gym.dialects.counts import are_known, count_of
+from nemo_gym.dialects.chat_answers import ECHOED
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.records.usage import response_usage
 from nemo_gym.schemas import anthropic
 from nemo_gym.schemas.base import WireModel
 from nemo_gym.schemas.items import (
@@ -28,7 +28,7 @@ from nemo_gym.schemas.items import (
     Status,
     Summary,
 )
-from nemo_gym.schemas.responses import IncompleteDetails, Response, ResponseCreateParams, ResponseUsage, sum_of_counts
+from nemo_gym.schemas.responses import IncompleteDetails, Response, ResponseCreateParams, sum_of_counts
 
 _CONTENT: TypeAdapter[list[anthropic.ContentBlock]] = TypeAdapter(list[anthropic.ContentBlock])
 PAUSED = "pause_turn"
@@ -70,7 +70,7 @@ def response_of_message(message: JsonObject, params: ResponseCreateParams) -> Re
         # Set `parameters` and `strict` even if they are null, because clients expect them.
         tools=[WireModel(**{"parameters": None, "strict": None, **tool}) for tool in params.tools],
         error=None,
-        usage=usage_of_message(message.get("usage")),
+        usage=response_usage(message.get("usage")),
         **{name: getattr(params, name) for name in ECHOED},
     )
 
@@ -137,25 +137,6 @@ def _item(block: anthropic.ContentBlock) -> OutputItem | None:
 
 def _reasoning(text: str, seal: str) -> ReasoningItem:
     return ReasoningItem(id=new_id("rs"), summary=[Summary(text=text)] if text else [], encrypted_content=seal)
-
-
-def usage_of_message(usage: JsonObject | None) -> ResponseUsage | None:
-    """Convert token counts. Anthropic's `input_tokens` does not include cached tokens, so add them."""
-    if not isinstance(usage, dict):
-        return None
-    fresh, output = (count_of(usage.get(name)) for name in ("input_tokens", "output_tokens"))
-    read, written = (
-        count_of(usage.get(name)) or 0 for name in ("cache_read_input_tokens", "cache_creation_input_tokens")
-    )
-    if fresh is None or output is None or not are_known(fresh + read + written, output):
-        return None
-    return ResponseUsage(
-        input_tokens=fresh + read + written,
-        input_tokens_details={"cached_tokens": read, "cache_write_tokens": written},
-        output_tokens=output,
-        output_tokens_details={"reasoning_tokens": usage_detail(usage, "output_tokens_details", "thinking_tokens")},
-        total_tokens=fresh + read + written + output,
-    )
 
 
 def joined(earlier: JsonObject, later: JsonObject) -> JsonObject:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import orjson
 
 from nemo_gym.dialects.chat_parts import text_of_parts
-from nemo_gym.dialects.counts import is_count
 from nemo_gym.dialects.thinking import Thought, split_thinking, wrapped_in_think_tags
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.records.usage import response_usage
 from nemo_gym.schemas.base import WireModel
 from nemo_gym.schemas.items import (
     FunctionToolCall,
@@ -23,16 +23,13 @@ from nemo_gym.schemas.items import (
     Summary,
     training_variant_of,
 )
-from nemo_gym.schemas.responses import IncompleteDetails, Response, ResponseCreateParams, ResponseUsage
+from nemo_gym.schemas.responses import IncompleteDetails, Response, ResponseCreateParams
 from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, TOKEN_METADATA_FIELDS
 
 NewId = Callable[[str], str]
 """A function that makes an id with the given prefix: `rs`, `msg`, `call`, `resp`."""
 
 INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
-REASONING_ALIASES = ("reasoning_output_tokens",)
-CACHED_ALIASES = ("cached_input_tokens", "cache_read_input_tokens")
-"""Other names of the count of cached tokens. Some endpoints use one of them at the top level of `usage`."""
 OPAQUE, OPAQUE_REASONING = "extra_content", "reasoning_details"
 """Fields with a provider's own state, such as Gemini's signatures. The next request must contain them unchanged."""
 REASONING_FIELDS = ("reasoning_content", "reasoning")
@@ -70,7 +67,7 @@ def response_of_completion(
         tool_choice=params.tool_choice,
         tools=[_echoed_tool(tool) for tool in params.tools],
         error=None,
-        usage=usage_of_completion(completion.get("usage")),
+        usage=response_usage(completion.get("usage")),
         **{name: getattr(params, name) for name in ECHOED},
     )
 
@@ -79,38 +76,6 @@ def _echoed_tool(tool: JsonObject) -> WireModel:
     # Set these two fields even if they are null, because clients expect them.
     defaults = {"parameters": None, "strict": None} if tool["type"] == "function" else {}
     return WireModel(**{**defaults, **tool})
-
-
-def usage_of_completion(usage: JsonObject | None) -> ResponseUsage | None:
-    """Convert the token counts of a completion. Return None if the endpoint did not report both of them."""
-    if usage is None:
-        return None
-    read, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    if not (is_count(read) and is_count(written) and read + written):
-        return None
-    reasoning = usage_detail(usage, "completion_tokens_details", "reasoning_tokens", *REASONING_ALIASES)
-    cache = {
-        "cached_tokens": usage_detail(usage, "prompt_tokens_details", "cached_tokens", *CACHED_ALIASES),
-        # Always set this count, because the newest clients require it.
-        "cache_write_tokens": usage_detail(usage, "prompt_tokens_details", "cache_write_tokens") or 0,
-    }
-    return ResponseUsage(
-        input_tokens=read,
-        input_tokens_details=cache,
-        output_tokens=written,
-        output_tokens_details={"reasoning_tokens": reasoning},
-        total_tokens=usage.get("total_tokens") or read + written,
-    )
-
-
-def usage_detail(usage: object, group: str, name: str, *aliases: str) -> int | None:
-    """Return the count `name` in a group of `usage`, or else its first alias at the top level, or else None."""
-    counts = (_field(_field(usage, group), name), *(_field(usage, alias) for alias in aliases))
-    return next((count for count in counts if is_count(count)), None)
-
-
-def _field(value: object, name: str) -> object:
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
 def items_of_message(

@@ -6,10 +6,11 @@ import logging
 from functools import lru_cache
 
 from nemo_gym.dialects.calls import unique_ids
-from nemo_gym.dialects.counts import are_known, count_of, seconds_of
 from nemo_gym.dialects.finish_reasons import standard_reason
+from nemo_gym.dialects.responses import seconds_of
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.records.usage import standard_usage
 
 SAID = ("content", "tool_calls", "function_call", "refusal")
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
@@ -41,19 +42,14 @@ def standard_completion(completion: JsonObject, *, url: str, model: str, n: obje
         "created": int(seconds_of(completion.get("created"))),
         "model": _text_or(completion.get("model"), model),
         "choices": tidied,
-        "usage": standard_usage(completion.get("usage"), says=any(map(_says, tidied))),
+        "usage": _usage(completion.get("usage"), says=any(map(_says, tidied))),
     }
 
 
-def standard_usage(usage: object, *, says: bool) -> JsonObject | None:
+def _usage(usage: object, *, says: bool) -> JsonObject | None:
     """Return the token counts of a completion, or None if the endpoint did not count. `says`: the answer has text."""
-    if not isinstance(usage, dict):
-        return None
-    read, written, total = (count_of(usage.get(name)) for name in COUNTS)
-    if read is None or written is None or not are_known(read, written) or (says and not written):
-        return None
-    groups = {name: each for name, each in usage.items() if not name.endswith("_details") or isinstance(each, dict)}
-    return {**groups, "prompt_tokens": read, "completion_tokens": written, "total_tokens": total or read + written}
+    counts = standard_usage(usage, COUNTS)
+    return None if counts is None or (says and not counts["completion_tokens"]) else counts
 
 
 def _is_standard(completion: JsonObject, choice: object) -> bool:
@@ -74,7 +70,7 @@ def _is_standard(completion: JsonObject, choice: object) -> bool:
         and completion.get("object") == "chat.completion"
         and type(completion.get("model")) is str
         and type(completion.get("created")) is int
-        and (usage is None or standard_usage(usage, says=_says(choice)) == usage)
+        and (usage is None or _usage(usage, says=_says(choice)) == usage)
     )
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import datetime
 
 from pydantic import ValidationError
 
 from nemo_gym.dialects.calls import unique_ids
 from nemo_gym.dialects.chat import new_id
-from nemo_gym.dialects.counts import are_known, count_of, seconds_of
 from nemo_gym.errors import DataError, ModelFailed
 from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.records.usage import are_known, standard_usage
 from nemo_gym.schemas.responses import Response
 
+COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 STATUSES = ("in_progress", "completed", "incomplete")
 NEEDED = ("output", "usage", "id", "model", "created_at")
 MOST_PROBLEMS = 5
@@ -68,7 +71,7 @@ def standard_response(answer: JsonObject, *, model: str) -> JsonObject:
         "created_at": seconds_of(answer.get("created_at")),
         "model": answer.get("model") if isinstance(answer.get("model"), str) else model,
         "output": _items(output),
-        "usage": _usage(answer.get("usage")),
+        "usage": standard_usage(answer.get("usage"), COUNTS),
     }
     try:
         Response.model_validate(fields)
@@ -78,21 +81,22 @@ def standard_response(answer: JsonObject, *, model: str) -> JsonObject:
     return fields
 
 
+def seconds_of(created: object) -> float:
+    """Return the time at which an answer was created, which may be a date as text. Unknown times are now."""
+    if isinstance(created, int | float) and not isinstance(created, bool) and 0 < created < 1e12:
+        return created
+    with suppress(ValueError, OverflowError):
+        if isinstance(created, str):
+            text = created.strip()
+            return float(text) if text.isdecimal() else datetime.fromisoformat(text).timestamp()
+    return int(time.time())
+
+
 def _has_known_usage(answer: JsonObject) -> bool:
     usage = answer.get("usage")
     return usage is None or (
         isinstance(usage, dict) and are_known(usage.get("input_tokens"), usage.get("output_tokens"))
     )
-
-
-def _usage(usage: object) -> JsonObject | None:
-    if not isinstance(usage, dict):
-        return None
-    read, written, total = (count_of(usage.get(name)) for name in ("input_tokens", "output_tokens", "total_tokens"))
-    if read is None or written is None or not are_known(read, written):
-        return None
-    known = {name: each for name, each in usage.items() if not name.endswith("_details") or isinstance(each, dict)}
-    return {**known, "input_tokens": read, "output_tokens": written, "total_tokens": total or read + written}
 
 
 def _items(output: list[object]) -> list[JsonObject]:

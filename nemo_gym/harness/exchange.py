@@ -16,9 +16,10 @@ from nemo_gym.dialects.chat_parts import assistant_text
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.records.conversation import is_of_model, texts_of
+from nemo_gym.records.usage import response_usage
 from nemo_gym.schemas.anthropic import MessageParam
 from nemo_gym.schemas.items import EasyInputMessage, InputItem, OutputMessage, OutputText
-from nemo_gym.schemas.responses import RESPONSES_PATH, Response, ResponseUsage
+from nemo_gym.schemas.responses import RESPONSES_PATH, Response
 
 DIALECTS: dict[str, Dialect] = {
     RESPONSES_PATH: "responses",
@@ -59,16 +60,9 @@ class Exchange(NamedTuple):
     def usage(self) -> JsonObject | None:
         """The token counts of the call, under the field names of the Responses API."""
         given = self.answer.get("usage")
-        if not isinstance(given, dict):
-            return None
-        match self.dialect:
-            case "responses":
-                return given
-            case "chat":
-                usage = chat_answers.usage_of_completion(given)
-            case "messages":
-                counts = given.get("input_tokens") or 0, given.get("output_tokens") or 0
-                usage = ResponseUsage(input_tokens=counts[0], output_tokens=counts[1], total_tokens=sum(counts))
+        if self.dialect == "responses":
+            return given if isinstance(given, dict) else None
+        usage = response_usage(given)
         return usage.model_dump(mode="json") if usage else None
 
     @property

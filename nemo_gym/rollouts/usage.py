@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from nemo_gym.config.explain import problems_by_key
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.records.usage import usage_of
 from nemo_gym.schemas.row import Row
 
 PER = 1_000_000
@@ -85,6 +86,14 @@ class Tokens(NamedTuple):
     """Input tokens that the endpoint had cached."""
     output: int = 0
 
+    @classmethod
+    def of(cls, counts: object) -> Tokens | None:
+        """Return the token counts of an answer, given its field `usage`; None if the endpoint did not report them."""
+        usage = usage_of(counts)
+        if usage.tokens_in is None or usage.tokens_out is None:
+            return None
+        return cls(usage.tokens_in, min(usage.cached_tokens or 0, usage.tokens_in), usage.tokens_out)
+
     @property
     def total(self) -> int:
         """The sum of input and output tokens."""
@@ -113,14 +122,13 @@ class Usage:
 
     def add(self, row: Row) -> None:
         """Add the tokens of a scored rollout, or of a failed attempt if its record contains them."""
-        tokens = _tokens_of(row.usage)
+        tokens = Tokens.of(row.usage)
         if tokens is None:
             self.unknown += row.failure_class is None
             return
         self.rollouts += 1
         self._add(str((row.response or {}).get("model")), tokens)
-        of_user = row.fields.get(USER_USAGE_KEY)
-        if isinstance(of_user, dict) and (tokens := _tokens_of(of_user)) is not None:
+        if (tokens := Tokens.of(row.fields.get(USER_USAGE_KEY))) is not None:
             self._add(str(row.fields.get(USER_MODEL_KEY)), tokens)
 
     def _add(self, model: str, tokens: Tokens) -> None:
@@ -169,18 +177,3 @@ class Usage:
             "rollouts_without_usage": self.unknown,
         }
         return written if prices is None else {**written, "cost": self.cost(prices), "currency": prices.currency}
-
-
-def _tokens_of(usage: JsonObject | None) -> Tokens | None:
-    if usage is None:
-        return None
-    input_, output = _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))
-    if input_ is None or output is None:
-        return None
-    details = usage.get("input_tokens_details")
-    cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
-    return Tokens(input_, min(cached or 0, input_), output)
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

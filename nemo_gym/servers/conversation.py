@@ -18,13 +18,13 @@ from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.hooks import hooks
 from nemo_gym.calls.problems import failure_of_call, failure_of_reply, problem_of_body, reply_to
 from nemo_gym.dialects.calls import GENERATED_TOKENS, sendable_arguments, unique_ids
-from nemo_gym.dialects.counts import are_known
 from nemo_gym.dialects.responses import reading, standard_response
 from nemo_gym.errors import EnvironmentFailed, ModelFailed, Overloaded, RolloutTimedOut, ServerCallError, ServerLost
 from nemo_gym.http.connection import RequestBody
 from nemo_gym.http.json_depth import DEEPEST_ANSWER, is_deeper_than
 from nemo_gym.jsonl import JsonObject, dump_json, dump_up_to
 from nemo_gym.opaque import TOKEN_KEYS, loads_opaque, plain
+from nemo_gym.records.usage import are_known
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, sum_of_counts
 from nemo_gym.schemas.rollout import INPUT_AT_HEADER
 from nemo_gym.servers.observing import Observer

@@ -11,6 +11,7 @@ from nemo_gym.data.media_files import MediaFiles
 from nemo_gym.dialects.thinking import split_thinking
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.records.usage import usage_of
 from nemo_gym.schemas.row import Row
 from nemo_gym.schemas.tokens import TOKEN_METADATA_FIELDS
 from nemo_gym.training.conversations import Conversation, Unusable
@@ -156,14 +157,13 @@ def _metrics(message: JsonObject) -> JsonObject | None:
 
 
 def _final_metrics(row: Row, steps: int) -> JsonObject:
-    usage = row.usage or {}
-    details = usage.get("input_tokens_details")
+    usage = usage_of(row.usage)
     return {
         **_present(
-            total_prompt_tokens=usage.get("input_tokens"),
-            total_completion_tokens=usage.get("output_tokens"),
+            total_prompt_tokens=usage.tokens_in,
+            total_completion_tokens=usage.tokens_out,
             # Leave out a count of 0, because the count may also be 0 if the endpoint does not report it.
-            total_cached_tokens=(details.get("cached_tokens") or None) if isinstance(details, dict) else None,
+            total_cached_tokens=usage.cached_tokens or None,
         ),
         "total_steps": steps,
         "extra": {"reward": row.reward, **_present(reward_components=row.fields.get("reward_components"))},

@@ -16,6 +16,7 @@ from fastapi import HTTPException
 
 from nemo_gym.jsonl import JsonObject, parse_row
 from nemo_gym.records.conversation import object_at, objects_in
+from nemo_gym.records.usage import usage_of
 from nemo_gym.rollouts.outcome import Outcome
 from nemo_gym.schemas.row import (
     AGENT_REF_KEY,
@@ -178,16 +179,14 @@ def _mask_reason(row: Row) -> str | None:
 
 
 def _usage(row: Row) -> JsonObject | None:
-    if (usage := row.usage) is None:
+    if row.usage is None:
         return None
-    # Also try the names of the Chat Completions API, because the usage object may have the format of that API.
-    given = object_at(usage, "input_tokens_details") or object_at(usage, "prompt_tokens_details")
-    written = object_at(usage, "output_tokens_details") or object_at(usage, "completion_tokens_details")
+    usage = usage_of(row.usage)
     return {
-        "input_tokens": _count(usage.get("input_tokens", usage.get("prompt_tokens"))),
-        "output_tokens": _count(usage.get("output_tokens", usage.get("completion_tokens"))),
-        "cached_tokens": _count(given.get("cached_tokens")),
-        "reasoning_tokens": _count(written.get("reasoning_tokens")),
+        "input_tokens": usage.tokens_in,
+        "output_tokens": usage.tokens_out,
+        "cached_tokens": usage.cached_tokens,
+        "reasoning_tokens": usage.tokens_reasoning,
     }
 
 
@@ -260,7 +259,3 @@ def _own_fields(record: Mapping[str, object]) -> JsonObject:
 
 def _text(value: object, longest: int = 1_000) -> str | None:
     return None if value is None else cut(str(value), longest)
-
-
-def _count(value: object) -> int | None:
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.records.conversation import object_at, objects_in
+from nemo_gym.records.usage import usage_of
 from nemo_gym.schemas.row import CAPTURE_KEY, OBSERVATIONS_KEY, TRAJECTORY_KEY
 from nemo_gym.viewer.shortening import cut
 
@@ -94,11 +95,8 @@ def _seconds_of(call: JsonObject) -> float | None:
 
 
 def _tokens(counts: JsonObject) -> str | None:
-    given, written = (
-        next((count for name in names if (count := _number(counts.get(name))) is not None), None)
-        for names in (("prompt_tokens", "tokens_in"), ("completion_tokens", "tokens_out"))
-    )
-    return None if given is None or written is None else f"{given:,.0f} tokens in, {written:,.0f} out"
+    given, written = usage_of(counts)[:2]
+    return None if given is None or written is None else f"{given:,} tokens in, {written:,} out"
 
 
 def _observed_tool_calls(record: JsonObject) -> list[JsonObject]:

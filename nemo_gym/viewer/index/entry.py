@@ -14,6 +14,7 @@ import orjson
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.opaque import cut_tokens
 from nemo_gym.records.conversation import object_at, objects_in, texts_of, turns
+from nemo_gym.records.usage import usage_of
 from nemo_gym.rollouts.outcome import Outcome
 from nemo_gym.schemas.row import (
     AGENT_REF_KEY,
@@ -126,12 +127,12 @@ def _of_row(row: Row, line: FileLine, outcome: Outcome, titled: Container[int]) 
     key = _key_of_row(row, line)
     title = "" if key.task in titled else _title_of(fields)
     said, answer = _said_in(_items_of(fields, response)), response or {}
-    usage = object_at(answer, "usage")
+    usage = usage_of(answer.get("usage"))
     return Entry(
         key, _count(fields.get(ATTEMPT_INDEX_KEY)) or 0, outcome, _text(row.agent), reward,
         _text(row.failure_class) if is_failed else None, _text(row.failure_tier) if is_failed else None,
         _text(row.failure_server) if is_failed else None, said.steps, said.tools,
-        _count(usage.get("input_tokens")), _count(usage.get("output_tokens")), times_of(fields, answer),
+        _count(usage.tokens_in), _count(usage.tokens_out), times_of(fields, answer),
         row.is_masked, said.has_tokens, title, _scalars(fields),
         _text(answer.get("model")), problem,
     )  # fmt: skip
