@@ -28,7 +28,7 @@ ROWS = [
 NEIGHBOURS = {
     ("cli", "deploy"),
     ("cli", "scaffold"),
-    ("cli", "viewer"),
+    ("viewer", "cli"),
     ("rollouts", "data"),
     ("evaluation", "data"),
     ("evaluation", "rollouts"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,10 +17,17 @@ class Command(NamedTuple):
     script: str
     """The script name; empty if the command can only be run with `ng`."""
     function: str
-    """`module:function` under `nemo_gym.cli`; imported only when the command is run."""
+    """`module:function` under `nemo_gym.cli`, or under `nemo_gym` if the module has a dot."""
     summary: str
     starts_servers: bool = False
     """Whether the function takes a `WarmStarter`, which is created before the function is imported, to save time."""
+
+    def imported(self) -> Callable[..., int]:
+        """Import the function. Call this only to run the command, because some modules take long to import."""
+        module, name = self.function.split(":")
+        home = "nemo_gym" if "." in module else "nemo_gym.cli"
+        function: Callable[..., int] = getattr(importlib.import_module(f"{home}.{module}"), name)
+        return function
 
     @property
     def spelled(self) -> str:
@@ -88,8 +96,10 @@ COMMANDS = (
     Command("eval", "reverify", "", "reverify:reverify", "Grade stored rollouts again"),
     Command("eval", "compare", "ng_compare", "compare:compare", "Compare runs task by task, with intervals and gates"),
     Command("eval", "profile", "ng_reward_profile", "results:profile", "Compute reward statistics per task"),
-    Command("", "view", "ng_view", "view:view", "Look at rollouts in a browser, or export them as one HTML file"),
-    Command("eval", "show", "", "show:show", "Print rollouts as conversations"),
+    Command(
+        "", "view", "ng_view", "viewer.command:view", "Look at rollouts in a browser, or export them as one HTML file"
+    ),
+    Command("eval", "show", "", "viewer.show:show", "Print rollouts as conversations"),
     Command("eval", "ps", "", "control:ps", "List the running collections"),
     Command("eval", "ctl", "", "control:ctl", "Pause, retune, drain or stop a running collection"),
     Command("eval", "wait", "", "control:wait", "Wait for the end of a collection"),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -79,7 +78,7 @@ def _execute(command: Command, words: list[str]) -> int:
         problem = f"there is no folder '{root}', so it is not searched. Correct the path."
         printing.note(f"warning: {EXTRA_ROOTS_ENV_VAR}: {problem}")
     if not command.starts_servers or HELP_WORDS & set(words):
-        return _function(command)(words)
+        return command.imported()(words)
     # Import the module here, because only commands that start servers need it.
     from nemo_gym.launcher.warm import WarmStarter, is_supported
 
@@ -87,16 +86,10 @@ def _execute(command: Command, words: list[str]) -> int:
     # longer than all other steps together.
     starter = WarmStarter() if is_supported() else None
     try:
-        return _function(command)(words, starter)
+        return command.imported()(words, starter)
     finally:
         if starter is not None:
             starter.close()
-
-
-def _function(command: Command) -> Callable[..., int]:
-    module, function = command.function.split(":")
-    found: Callable[..., int] = getattr(importlib.import_module(f"nemo_gym.cli.{module}"), function)
-    return found
 
 
 def _unknown(words: list[str]) -> int:
@@ -145,7 +138,7 @@ def print_help(words: list[str]) -> int:
         named = by_script(words[0])
         found = by_words(words)
         command = named or (found.command if found else None)
-        return _function(command)(["--help"]) if command else _unknown(words)
+        return command.imported()(["--help"]) if command else _unknown(words)
     shown = [command for command in COMMANDS if not words or words[0] == (command.noun or command.verb)]
     lines = ["nemo_gym: environments for language-model agents, and rollouts collected in them.", ""]
     summaries = {(command.usual, command.summary): None for command in shown if not command.is_alias}

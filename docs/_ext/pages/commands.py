@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import io
 import re
 from collections.abc import Iterator
@@ -112,11 +111,10 @@ def parser_of(command: Command) -> argparse.ArgumentParser | None:
 
     # Commands build their parsers when they run, so ask for the help and take the parser that would print it.
     original = argparse.ArgumentParser.print_help
-    module, function = command.function.split(":")
     argparse.ArgumentParser.print_help = show  # type: ignore[method-assign]
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            getattr(importlib.import_module(f"nemo_gym.cli.{module}"), function)(["--help"])
+            command.imported()(["--help"])
     except _Shown as shown:
         return shown.parser
     except SystemExit:

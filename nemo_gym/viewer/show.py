@@ -14,10 +14,8 @@ from fastapi import HTTPException
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from nemo_gym.cli import printing
-from nemo_gym.cli.library import library_of
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import JsonSettings
-from nemo_gym.cli.transcript import Line, Output, Transcript
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError, UsageError
 from nemo_gym.jsonl import JsonObject
@@ -28,8 +26,9 @@ from nemo_gym.training.conditions import Condition
 from nemo_gym.viewer.filters import Filter
 from nemo_gym.viewer.index.place import Place
 from nemo_gym.viewer.index.run_index import Score
-from nemo_gym.viewer.library import Library, RunView
+from nemo_gym.viewer.library import Library, RunView, library_of
 from nemo_gym.viewer.rollout import ITEMS_BYTES, rollout_json, shown_at
+from nemo_gym.viewer.transcript import Line, Output, Transcript
 
 USUAL_LIMIT = 5
 MOST_NAMED = 10

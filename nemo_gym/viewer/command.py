@@ -8,13 +8,12 @@ from pathlib import Path
 from pydantic import Field, PositiveInt
 
 from nemo_gym.cli import printing
-from nemo_gym.cli.library import library_of
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import CommandSettings
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError, UsageError
 from nemo_gym.paths import resolved
-from nemo_gym.viewer.library import Library
+from nemo_gym.viewer.library import Library, library_of
 from nemo_gym.viewer.selection import Selection, write_selection
 from nemo_gym.viewer.serve import serve
 
