@@ -15,8 +15,8 @@ import asyncio
 import inspect
 import itertools
 import socket
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
@@ -36,7 +36,6 @@ from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_row, faults_in_reply
 from nemo_gym.config.server_folders import ServerFolder
 from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
-from nemo_gym.config.tls import Tls
 from nemo_gym.context.group import GROUP_HEADER, GroupPlace
 from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFailed, RolloutError, ServerCallError
 from nemo_gym.http.connection import RequestBody
@@ -55,7 +54,7 @@ from nemo_gym.servers.tools.handlers import check_bodies
 from nemo_gym.servers.tools.parts import ToolOutput, output_of
 from nemo_gym.web.failures import Failures
 from nemo_gym.web.middleware import CallMiddleware
-from nemo_gym.web.shutdown import QuickShutdownServer
+from nemo_gym.web.shutdown import answering
 
 ServerT = TypeVar("ServerT", bound=SimpleServer)
 
@@ -320,26 +319,6 @@ async def on_a_port(server: SimpleServer) -> AsyncIterator[str]:
             )
             async with answering(config, listener):
                 yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-
-
-@asynccontextmanager
-async def answering(config: uvicorn.Config, listener: socket.socket, tls: Tls | None = None) -> AsyncIterator[None]:
-    """Serve an app on this socket until the block ends. An idle server stops at once."""
-    process = _InThisProcess(config, tls)
-    task = asyncio.create_task(process.serve(sockets=[listener]))
-    try:
-        yield
-    finally:
-        process.request_stop()
-        await task
-
-
-class _InThisProcess(QuickShutdownServer):
-    """A server that leaves signals to the test runner."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 @asynccontextmanager

@@ -11,11 +11,16 @@ import contextvars
 import secrets
 import socket
 from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import orjson
+import uvicorn
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_call, failure_of_reply, problem_of_body
@@ -24,19 +29,19 @@ from nemo_gym.harness.conversations import Conversations, Graded
 from nemo_gym.harness.exchange import DIALECTS, Exchange
 from nemo_gym.harness.record import Record, record_of
 from nemo_gym.harness.tool_results import ToolResult, results_of
-from nemo_gym.http.reply import Reply
+from nemo_gym.http.reply import Reply, too_large
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import sum_of_counts
-
-if TYPE_CHECKING:
-    from aiohttp import web
+from nemo_gym.web.shutdown import answering
 
 LARGEST_REQUEST_BYTES = 64 * 2**20
-CLOSE_S = 5.0
+CLOSE_S = 5
+KEEP_ALIVE_S = 3600
+"""Seconds that an idle connection stays open: longer than programs keep theirs, because closing one in use fails."""
 MCP_PATH = "/mcp"
 PASSED_ON = ("accept", "mcp-protocol-version", "mcp-session-id", "anthropic-version", "anthropic-beta")
 """Headers of the program's requests that are forwarded to the servers."""
-SERVER_ERROR, BAD_GATEWAY, NOT_FOUND, TOO_MANY, WRONG_METHOD = 500, 502, 404, 429, 405
+SERVER_ERROR, BAD_GATEWAY, NOT_FOUND, TOO_MANY, WRONG_METHOD, TOO_LARGE = 500, 502, 404, 429, 405, 413
 JSON = "application/json"
 
 
@@ -109,7 +114,7 @@ class Gateway:
         self._cookies: dict[str, str] = {}
         self._conversations = Conversations()
         self._results: list[ToolResult] = []
-        # Each connection is handled in a new task. Copy the context, so that these tasks have the rollout's id and
+        # Each request is handled in a new task. Copy the context, so that these tasks have the rollout's id and
         # deadline.
         self._context = contextvars.copy_context()
 
@@ -142,31 +147,38 @@ class Gateway:
 
         `host` is the host name under which the program reaches the socket.
         """
-        # Imported here because importing aiohttp takes half a second, and most agents do not need a gateway.
-        from aiohttp import web
+        config = uvicorn.Config(
+            self._respond, interface="asgi3", ws="none", lifespan="off", server_header=False, proxy_headers=False,
+            log_config=None, timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=CLOSE_S,
+        )  # fmt: skip
+        url = f"http://{host}:{listener.getsockname()[1]}/{self._secret}"
+        async with answering(config, listener):
+            yield url
 
-        app = web.Application(client_max_size=LARGEST_REQUEST_BYTES)
-        app.router.add_route("*", f"/{self._secret}{{path:.*}}", self._respond)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_S)
-        await runner.setup()
-        try:
-            await web.SockSite(runner, listener).start()
-            yield f"http://{host}:{listener.getsockname()[1]}/{self._secret}"
-        finally:
-            await runner.cleanup()
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        prefix = f"/{self._secret}"
+        if not scope["path"].startswith(prefix):
+            await Response(status_code=NOT_FOUND)(scope, receive, send)
+            return
+        # Remove the secret from the path, so that the access log does not contain it.
+        scope["path"] = scope["path"].removeprefix(prefix)
+        handling = self._answer(Request(scope, receive))
+        # Ignore an incomplete request, because its program has ended or has closed the connection.
+        with suppress(ClientDisconnect):
+            try:
+                answer = await asyncio.get_running_loop().create_task(handling, context=self._context.copy())
+            except HTTPException as error:
+                answer = _error(error.status_code, error.detail)
+            await answer(scope, receive, send)
 
-    async def _respond(self, request: web.Request) -> web.Response:
-        answering = asyncio.get_running_loop().create_task(self._answer(request), context=self._context.copy())
-        return await answering
-
-    async def _answer(self, request: web.Request) -> web.Response:
-        path, method = request.match_info["path"].rstrip("/"), request.method
+    async def _answer(self, request: Request) -> Response:
+        path, method = request.scope["path"].rstrip("/"), request.method
         if path in DIALECTS and method == "POST":
-            return await self._ask_model(path, await request.read(), _passed_on(request.headers))
+            return await self._ask_model(path, await _body_of(request), _passed_on(request.headers))
         if path == MCP_PATH and self.tools is not None:
             if method != "POST":
                 return _error(WRONG_METHOD, "call the tools with POST: this server does not offer an event stream")
-            return await self._call_tools(self.tools, await request.read(), _passed_on(request.headers))
+            return await self._call_tools(self.tools, await _body_of(request), _passed_on(request.headers))
         if path == "/v1/models" and method == "GET":
             return _json(200, {"object": "list", "data": [{"id": self.model_name, "object": "model", "created": 0}]})
         if path in ("", "/v1") and method in ("GET", "HEAD"):
@@ -174,7 +186,7 @@ class Gateway:
         routes = [*DIALECTS, "/v1/models", *([MCP_PATH] if self.tools else [])]
         return _error(NOT_FOUND, f"{method} {path} is not available here. The routes are: {', '.join(routes)}")
 
-    async def _ask_model(self, path: str, body: bytes, headers: dict[str, str]) -> web.Response:
+    async def _ask_model(self, path: str, body: bytes, headers: dict[str, str]) -> Response:
         if self.most_calls is not None and self.calls >= self.most_calls:
             self.limit_reached.set()
             return _error(TOO_MANY, f"the limit of {self.most_calls} calls of the model is reached", "turn_limit")
@@ -205,7 +217,7 @@ class Gateway:
             self.usage = sum_of_counts(self.usage, exchange.usage)
         return _passed(reply)
 
-    async def _call_tools(self, tools: ToolAddress, body: bytes, headers: dict[str, str]) -> web.Response:
+    async def _call_tools(self, tools: ToolAddress, body: bytes, headers: dict[str, str]) -> Response:
         answered = len(self.exchanges)
         try:
             reply = await self.client.post(tools.server, tools.path, data=body, headers={**headers, **tools.headers})
@@ -229,29 +241,32 @@ def _failure(
     return failure_of_call(error, server=server, during=path, otherwise=otherwise)
 
 
+async def _body_of(request: Request) -> bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > LARGEST_REQUEST_BYTES:
+            raise HTTPException(TOO_LARGE, too_large(LARGEST_REQUEST_BYTES))
+    return bytes(body)
+
+
 def _passed_on(headers: Mapping[str, str]) -> dict[str, str]:
     return {"content-type": JSON, **{name: headers[name] for name in PASSED_ON if name in headers}}
 
 
-def _passed(reply: Reply) -> web.Response:
-    from aiohttp import web
-
-    return web.Response(
-        status=reply.status, body=reply.body, headers={"content-type": reply.headers.get("content-type", JSON)}
-    )
+def _passed(reply: Reply) -> Response:
+    return Response(reply.body, reply.status, {"content-type": reply.headers.get("content-type", JSON)})
 
 
-def _in_the_apis_form(reply: Reply, failure: RolloutError) -> web.Response:
+def _in_the_apis_form(reply: Reply, failure: RolloutError) -> Response:
     """Return an error response in the format that the client packages of model APIs expect."""
     problem = problem_of_body(reply.body)
     return _passed(reply) if problem is None else _error(reply.status, problem.detail, failure.failure_class)
 
 
-def _error(status: int, message: str, kind: str = "invalid_request_error") -> web.Response:
+def _error(status: int, message: str, kind: str = "invalid_request_error") -> Response:
     return _json(status, {"type": "error", "error": {"type": kind, "message": message}})
 
 
-def _json(status: int, content: object) -> web.Response:
-    from aiohttp import web
-
-    return web.Response(status=status, body=orjson.dumps(content), content_type=JSON)
+def _json(status: int, content: object) -> Response:
+    return Response(orjson.dumps(content), status, media_type=JSON)

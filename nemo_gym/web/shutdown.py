@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from types import FrameType
 
 import uvicorn
@@ -74,3 +75,23 @@ class QuickShutdownServer(uvicorn.Server):
             task.cancel(msg="the server stops, and its grace period for calls has ended")
         if not self.force_exit:
             await self.lifespan.shutdown()
+
+
+@asynccontextmanager
+async def answering(config: uvicorn.Config, listener: socket.socket, tls: Tls | None = None) -> AsyncIterator[None]:
+    """Serve an app on this socket until the block ends. An idle server stops at once."""
+    server = _PartOfProcess(config, tls)
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield
+    finally:
+        server.request_stop()
+        await task
+
+
+class _PartOfProcess(QuickShutdownServer):
+    """A server that leaves signals to its process."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

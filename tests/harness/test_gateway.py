@@ -1,11 +1,13 @@
-"""The gateway between a program and the servers: calls of tools that fail."""
+"""The gateway between a program and the servers: failed calls, large requests, and its secret path."""
 
+import logging
 import socket
 
 import httpx
 
 from nemo_gym.errors import EnvironmentFailed, ServerLost
 from nemo_gym.harness import Gateway, ToolAddress
+from nemo_gym.harness.gateway import LARGEST_REQUEST_BYTES
 from nemo_gym.http.reply import HungUp, Reply
 from tests.each_case import each_case
 
@@ -38,3 +40,28 @@ async def test_first_failure_of_a_tool_is_kept(ends, failure, statuses):
     async with gateway.serving(socket.create_server(("127.0.0.1", 0))) as url, httpx.AsyncClient() as client:
         assert [(await client.post(f"{url}/mcp", json=LIST)).status_code for _ in statuses] == statuses
     assert (gateway.tool_failure and type(gateway.tool_failure)) == failure
+
+
+async def test_large_request_is_rejected():
+    gateway = Gateway(FakeClient(200), "policy", tools=ToolAddress("environment"))
+    async with (
+        gateway.serving(socket.create_server(("127.0.0.1", 0))) as url,
+        httpx.AsyncClient(timeout=100) as client,
+    ):
+        refused = await client.post(f"{url}/mcp", content=bytes(LARGEST_REQUEST_BYTES + 1))
+        assert (refused.status_code, refused.json()["error"]["type"]) == (413, "invalid_request_error")
+        assert (await client.post(f"{url}/mcp", json=LIST)).status_code == 200
+
+
+async def test_access_log_lacks_the_secret(caplog):
+    log = logging.getLogger("uvicorn.access")
+    caplog.set_level(logging.INFO, log.name)
+    log.addHandler(caplog.handler)
+    try:
+        gateway = Gateway(FakeClient(), "policy")
+        async with gateway.serving(socket.create_server(("127.0.0.1", 0))) as url, httpx.AsyncClient() as client:
+            assert (await client.get(f"{url}/v1/models")).status_code == 200
+    finally:
+        log.removeHandler(caplog.handler)
+    assert '"GET /v1/models HTTP/1.1" 200' in caplog.text
+    assert url.rpartition("/")[2] not in caplog.text

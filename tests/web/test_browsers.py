@@ -12,7 +12,8 @@ from nemo_gym.config.process import HeadSettings
 from nemo_gym.process.head import Head
 from nemo_gym.process.serve import uvicorn_config
 from nemo_gym.servers.base import context_of
-from nemo_gym.testing import answering, make_server, on_a_port
+from nemo_gym.testing import make_server, on_a_port
+from nemo_gym.web.shutdown import answering
 from tests.each_case import each_case
 
 ROW = {"responses_create_params": {"input": "hi"}}

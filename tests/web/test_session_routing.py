@@ -21,8 +21,9 @@ from nemo_gym.http.reply import Reply
 from nemo_gym.process.serve import uvicorn_config
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER, RUN_TOKEN_HEADER, TIME_LEFT_HEADER
 from nemo_gym.servers.base import context_of
-from nemo_gym.testing import answering, make_server, reply
+from nemo_gym.testing import make_server, reply
 from nemo_gym.web.session_routing import Holder, SessionRouting
+from nemo_gym.web.shutdown import answering
 from tests.conftest import PATIENCE_S
 from tests.each_case import each_case
 

@@ -12,7 +12,7 @@ import uvicorn
 
 from nemo_gym.errors import ServerCallError
 from nemo_gym.http.internal import InternalClient
-from nemo_gym.testing import answering
+from nemo_gym.web.shutdown import answering
 
 TICK_OF_UVICORN_S = 0.1
 """The minimum time that uvicorn's own server needs to stop."""

@@ -12,7 +12,7 @@ import uvicorn
 
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Reply
-from nemo_gym.testing import answering
+from nemo_gym.web.shutdown import answering
 from tests.each_case import each_case
 from tests.http.faulty_server import FaultyServer
 from tests.http.internal.asking import ask, on_both_loops

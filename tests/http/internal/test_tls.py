@@ -19,7 +19,7 @@ from nemo_gym.errors import ServerCallError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import BrokenReply, HungUp, NotConnected, NotTrusted, Timeouts
 from nemo_gym.http.tls import connection_to, reason_of, speaks_tls
-from nemo_gym.testing import answering
+from nemo_gym.web.shutdown import answering
 from tests.certificates import Authority
 from tests.http.internal.asking import on_both_loops
 
