@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import orjson
@@ -24,9 +23,10 @@ from nemo_gym.config.settings import BaseServerConfig, http_url
 from nemo_gym.config.tls import TLS_KEY, Tls, scheme_of
 from nemo_gym.config.view import current_view
 from nemo_gym.errors import HeadServerNotFoundError, ServerCallError
+from nemo_gym.http.blocking import ask
 from nemo_gym.http.internal import InternalClient
-from nemo_gym.http.reply import Reply
-from nemo_gym.http.tls import client_context, needs_tls, reason_of, speaks_tls, tls_error_in
+from nemo_gym.http.reply import NotTrusted, Reply, ReplyTimedOut
+from nemo_gym.http.tls import needs_tls, speaks_tls
 from nemo_gym.jsonl import loads_exact
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER, run_headers
 
@@ -94,9 +94,6 @@ class ServerClient(BaseModel):
         configured values, or else to those recorded for that run on this machine. Raises `HeadServerNotFoundError`,
         which is also a `ValueError` and names the address, if no head server answers.
         """
-        # Imported here, because the import takes 0.1 s.
-        import httpx
-
         head_server_config = head_server_config or cls.load_head_server_config()
         host, port = head_server_config.host, head_server_config.port
         head_address = BaseServerConfig(host=host, port=port)
@@ -106,26 +103,24 @@ class ServerClient(BaseModel):
         url = f"{address}/global_config_dict_yaml"
         headers = {RUN_TOKEN_HEADER: run_token} if run_token else {}
         try:
-            with httpx.Client(timeout=HEAD_TIMEOUT_S, trust_env=False, verify=_verified(tls)) as client:
-                reply = client.get(url, headers=headers, extensions=_extensions(host, tls))
-            if reply.status_code == UNAUTHORISED:
+            reply = ask("GET", url, timeout_s=HEAD_TIMEOUT_S, tls=tls, headers=headers)
+            if reply.status == UNAUTHORISED:
                 raise HeadServerNotFoundError(wants_token(address))
-            if reply.status_code != OK:
-                raise ValueError(f"the reply has HTTP status {reply.status_code}")
-            config = OmegaConf.create(orjson.loads(reply.content))
+            if reply.status != OK:
+                raise ValueError(f"the reply has HTTP status {reply.status}")
+            config = OmegaConf.create(orjson.loads(reply.body))
             if not isinstance(config, DictConfig):
                 raise ValueError("the reply is not a configuration")
         except HeadServerNotFoundError:
             raise
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        except NotTrusted as error:
             # Raise without the cause, because its long traceback would hide the message, which includes the cause.
+            raise HeadServerNotFoundError(f"cannot call {address}: {error}.") from None
+        except (ServerCallError, ValueError) as error:
             if tls is None and speaks_tls(host, port):
                 raise HeadServerNotFoundError(f"{needs_tls(address)}.") from None
-            failed = tls_error_in(error) if tls else None
-            if tls and failed:
-                raise HeadServerNotFoundError(f"cannot call {address}: {reason_of(failed, tls)}.") from None
             raise HeadServerNotFoundError(
-                f"no head server answers at {url} ({str(error).strip()}). Start the servers with ng_run, or name the "
+                f"no head server answers at {url} ({error}). Start the servers with ng_run, or name the "
                 "run with --head_server.host … --head_server.port …"
             ) from None
         # Remove the token, because the head server masks it. Remove the TLS settings, because their files may be on
@@ -191,8 +186,6 @@ class ServerClient(BaseModel):
 
     def poll_for_status(self, server_name: str) -> ServerStatus:
         """Return "success" if a server (or `head_server`) answers in 5 s with any status, else the kind of failure."""
-        import httpx
-
         head = self.head_server_config
         try:
             host, port = (head.host, head.port) if server_name == HEAD_SERVER_KEY else self.address_of(server_name)
@@ -202,17 +195,13 @@ class ServerClient(BaseModel):
             # Report a known server without an address as unreachable, because no machine has started it yet.
             return "connection_error"
         tls = self.address_book.tls
-        url = httpx.URL(scheme=scheme_of(tls), host=host, port=port, path="/")
         try:
-            with httpx.Client(timeout=POLL_TIMEOUT_S, trust_env=False, verify=_verified(tls)) as client:
-                client.send(client.build_request("GET", url, extensions=_extensions(host, tls)), stream=True).close()
-                return "success"
-        except httpx.TimeoutException:
+            ask("GET", http_url(host, port, scheme_of(tls)), timeout_s=POLL_TIMEOUT_S, tls=tls, reads_body=False)
+        except ReplyTimedOut:
             return "timeout"
-        except (httpx.NetworkError, httpx.RemoteProtocolError):
+        except ServerCallError:
             return "connection_error"
-        except httpx.HTTPError:
-            return "unknown_error"
+        return "success"
 
     async def aclose(self) -> None:
         await self._caller.connections.close()
@@ -228,16 +217,6 @@ def _tls_of(head: Head) -> Tls | None:
     """Return the TLS settings in `head`, or else those in this process's configuration."""
     given = head.tls if isinstance(head, HeadConfig) else None
     return given or Tls.of(current_view() or {})
-
-
-def _verified(tls: Tls | None) -> SSLContext | bool:
-    # Load certificates only for TLS, because loading takes longer than the request.
-    return client_context(tls) if tls else False
-
-
-def _extensions(host: str, tls: Tls | None) -> dict[str, Any]:
-    # Set the name for SNI, because httpx also verifies the certificate against this name.
-    return {"sni_hostname": tls.name_at(host)} if tls else {}
 
 
 def wants_token(address: str) -> str:

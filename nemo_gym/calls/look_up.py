@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from http.client import HTTPException
 from typing import NamedTuple
 
 from nemo_gym.calls.address_book import Address, AddressBook
 from nemo_gym.calls.directory import ADDRESSES_PATH, LISTS, Listed
+from nemo_gym.config.settings import http_url
+from nemo_gym.config.tls import scheme_of
 from nemo_gym.errors import ServerCallError
-from nemo_gym.http.tls import connection_to
+from nemo_gym.http.blocking import ask
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 
 LONGEST_S = 10.0
@@ -54,15 +55,12 @@ class Addresses(NamedTuple):
 def addresses_of(book: AddressBook) -> Addresses:
     """Ask the head server for the addresses of the servers of a run on several machines, without a retry."""
     assert book.head is not None
-    connection = connection_to(*book.head, book.tls, ANSWER_TIMEOUT_S)
+    url = http_url(*book.head, scheme_of(book.tls)) + ADDRESSES_PATH
+    headers = {RUN_TOKEN_HEADER: book.run_token or ""}
     try:
-        connection.request("GET", ADDRESSES_PATH, headers={RUN_TOKEN_HEADER: book.run_token or ""})
-        reply = connection.getresponse()
-        body = reply.read()
+        reply = ask("GET", url, timeout_s=ANSWER_TIMEOUT_S, tls=book.tls, headers=headers)
         if reply.status != OK:
             return Addresses({}, f"the head server answered {reply.status}")
-        return Addresses(LISTS.validate_json(body), "")
-    except (OSError, HTTPException, ValueError) as error:
+        return Addresses(LISTS.validate_json(reply.body), "")
+    except (ServerCallError, ValueError) as error:
         return Addresses({}, f"the head server at {book.head.host}:{book.head.port} does not answer ({error})")
-    finally:
-        connection.close()

@@ -5,31 +5,29 @@ from __future__ import annotations
 import json
 import sys
 import time
-import urllib.error
-import urllib.request
-from http.client import HTTPException
 
+from nemo_gym.errors import ServerCallError
+from nemo_gym.http.blocking import ask
 from nemo_gym.text import visible
 
 RETRY_S = 2.0
 TIMEOUT_S = 10.0
+OK = 200
 
 
 def missing_servers(url: str) -> str | None:
     """Return a description of the servers for which a run still waits; None if all of them answer."""
     try:
-        # Ignore the environment's proxy settings, because the run is in the same network.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"{url}/readyz", timeout=TIMEOUT_S):
-            return None
-    except urllib.error.HTTPError as error:
-        try:
-            missing: dict[str, str] = json.loads(error.read())["missing"]
-            return "; ".join(f"{name}: {problem}" for name, problem in missing.items())
-        except (ValueError, KeyError, TypeError, AttributeError, OSError, HTTPException):
-            return f"the head server answers with status {error.code}"
-    except (OSError, HTTPException, ValueError) as error:
+        reply = ask("GET", f"{url}/readyz", timeout_s=TIMEOUT_S)
+    except ServerCallError as error:
         return f"the head server does not answer ({error})"
+    if reply.status == OK:
+        return None
+    try:
+        missing: dict[str, str] = json.loads(reply.body)["missing"]
+        return "; ".join(f"{name}: {problem}" for name, problem in missing.items())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return f"the head server answers with status {reply.status}"
 
 
 def wait_until_ready(url: str, timeout_s: float) -> str | None:

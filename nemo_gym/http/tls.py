@@ -1,4 +1,4 @@
-"""TLS between the servers of a run: SSL contexts for clients and servers, blocking connections, readable errors."""
+"""TLS between the servers of a run: SSL contexts for clients and servers, and readable errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import socket
 import ssl
 from functools import lru_cache
-from http.client import HTTPConnection
 
 from nemo_gym.config.tls import STRICT_ADVICE, STRICT_FAULTS, SYSTEM, Tls
 
@@ -64,29 +63,6 @@ class _Certificate:
         return [(each.st_mtime_ns, each.st_ino) for each in found]
 
 
-def connection_to(host: str, port: int, tls: Tls | None, timeout_s: float) -> HTTPConnection:
-    """Return a blocking connection to one of nemo_gym's servers. It is opened by its first request."""
-    return _TlsConnection(host, port, tls, timeout_s) if tls else HTTPConnection(host, port, timeout=timeout_s)
-
-
-class _TlsConnection(HTTPConnection):
-    """A TLS connection that, unlike `HTTPSConnection`, takes the expected certificate name from `Tls.name_at`."""
-
-    sock: socket.socket
-
-    def __init__(self, host: str, port: int, tls: Tls, timeout_s: float) -> None:
-        super().__init__(host, port, timeout=timeout_s)
-        self._tls = tls
-
-    def connect(self) -> None:
-        super().connect()
-        name = self._tls.name_at(self.host)
-        try:
-            self.sock = client_context(self._tls).wrap_socket(self.sock, server_hostname=name)
-        except ssl.SSLError as error:
-            raise ConnectionError(reason_of(error, self._tls)) from error
-
-
 def reason_of(error: ssl.SSLError, tls: Tls | None) -> str:
     """Return the message for a caller whose TLS handshake failed: the reason and what to do.
 
@@ -123,9 +99,9 @@ def _problem_of_certificate(error: ssl.SSLCertVerificationError, tls: Tls | None
     return f"{reason}. {STRICT_ADVICE}" if error.verify_code in STRICT_FAULTS else reason
 
 
-def tls_error_in(error: BaseException | None) -> ssl.SSLError | None:
-    """Return the `ssl.SSLError` in an exception's chain of causes, or None."""
-    while error is not None and not isinstance(error, ssl.SSLError):
+def os_error_in(error: BaseException | None) -> OSError | None:
+    """Return the first `OSError`, such as an `ssl.SSLError`, in an exception's chain of causes, or None."""
+    while error is not None and not isinstance(error, OSError):
         error = error.__cause__ or error.__context__
     return error
 
@@ -133,8 +109,8 @@ def tls_error_in(error: BaseException | None) -> ssl.SSLError | None:
 def cause_of(error: Exception) -> str:
     """Return why a connection to a server outside the run failed, and what to do if TLS is the cause."""
     # Begin with the cause, because aiohttp's own errors are SSL errors, too, but without a reason.
-    refused = tls_error_in(error.__cause__)
-    return reason_of(refused, None) if refused else str(error)
+    refused = os_error_in(error.__cause__)
+    return reason_of(refused, None) if isinstance(refused, ssl.SSLError) else str(error)
 
 
 def speaks_tls(host: str, port: int) -> bool:

@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from http.client import HTTPException
 from pathlib import Path
 from typing import Self
 
@@ -24,8 +23,8 @@ from nemo_gym.config.process import HeadSettings, OtherServer, ProcessSettings, 
 from nemo_gym.config.sandbox_networks import networked_sandbox
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.config.tls import Tls
-from nemo_gym.errors import LaunchError
-from nemo_gym.http.tls import connection_to
+from nemo_gym.errors import LaunchError, ServerCallError
+from nemo_gym.http.blocking import ask
 from nemo_gym.launcher.base import ServerProcess, Starter
 from nemo_gym.launcher.endings import failure_of, how_it_ended, tails
 from nemo_gym.launcher.environments import interpreters
@@ -164,6 +163,9 @@ class RunningServers:
 
     def wait_until_ready(self, timeout_s: float, *, dry_run: bool = False) -> None:
         """Wait until every process reports that it is ready and every server answers a request."""
+        if not dry_run:
+            # Import it while the servers start, because `_expect_answers` needs it.
+            import httpx  # noqa: F401
         now = started_at = time.monotonic()
         # In a dry run, wait longer: at the timeout, each process ends itself and reports where it hangs.
         deadline = started_at + timeout_s + (DRY_RUN_PATIENCE_S if dry_run else 0)
@@ -401,14 +403,10 @@ def _failure_at_start(process: ServerProcess) -> LaunchError:
 
 def _expect_answers(servers: Sequence[ServerConfig], tls: Tls | None) -> None:
     for server in servers:
-        connection = connection_to(server.host, server.port, tls, ANSWER_TIMEOUT_S)
         try:
-            connection.request("GET", "/")
-            connection.getresponse()
-        except (OSError, HTTPException) as error:
+            ask("GET", server.url, timeout_s=ANSWER_TIMEOUT_S, tls=tls, reads_body=False)
+        except ServerCallError as error:
             raise LaunchError(
                 f"server '{server.name}' reports that it is ready, but {server.url}/ does not answer ({error}). Its "
                 "log may show why."
             ) from error
-        finally:
-            connection.close()

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from http.client import HTTPException
+from contextlib import suppress
 from typing import NamedTuple, Self
 
 from nemo_gym.calls.client import ServerClient, wants_token
@@ -20,8 +20,9 @@ from nemo_gym.config.hosts import is_loopback, source_towards
 from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, HeadConfig, RunConfig, ServerConfig
 from nemo_gym.config.process import ServerInstance
 from nemo_gym.config.settings import GROUP_KEY
-from nemo_gym.errors import HeadServerNotFoundError, LaunchError
-from nemo_gym.http.tls import connection_to
+from nemo_gym.errors import HeadServerNotFoundError, LaunchError, ServerCallError
+from nemo_gym.http.blocking import ask
+from nemo_gym.http.reply import Reply
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 
 HEAD_WAIT_S = 60.0
@@ -127,11 +128,9 @@ class Membership:
         self._closed.set()
         self._thread.join(ANSWER_TIMEOUT_S)
         if self.failure is None:
-            try:
+            # Ignore an error, because the head server drops servers that are no longer reported.
+            with suppress(ServerCallError):
                 self._send("DELETE", b"")
-            except (OSError, HTTPException):
-                # Ignore the error, because the head server drops servers that are no longer reported.
-                return
 
     def _check_reachable(self) -> None:
         """Raise `LaunchError` if a server has a loopback address, but the head server is on another machine."""
@@ -151,14 +150,14 @@ class Membership:
     def _report(self) -> str | None:
         """Report once. Return None if the head server accepts the servers, or else the error message."""
         report = PartReport(run_id=self._run.run_id, machine=socket.gethostname(), instances=self._reached())
-        status, body = self._send("PUT", report.model_dump_json().encode())
-        if status == OK:
+        reply = self._send("PUT", report.model_dump_json().encode())
+        if reply.status == OK:
             return None
         try:
-            reason = json.loads(body)["detail"]
+            reason = json.loads(reply.body)["detail"]
         except (ValueError, TypeError, KeyError):
-            reason = f"status {status}: {body.decode(errors='replace')[:200]}"
-        if status == RUN_HAS_ENDED:
+            reason = f"status {reply.status}: {reply.body.decode(errors='replace')[:200]}"
+        if reply.status == RUN_HAS_ENDED:
             return f"{self._url}: {reason}, so the servers on this machine are stopped too."
         return f"cannot join the run at {self._url}: {reason}."
 
@@ -167,11 +166,12 @@ class Membership:
         while not self._closed.wait(HEARTBEAT_S):
             try:
                 refusal = self._report()
-            except (OSError, HTTPException) as error:
+            except ServerCallError as error:
                 silent_s = time.monotonic() - heard_at
                 # Wait less if the connection is refused. The head server is then not just being restarted, because its
                 # launcher keeps the port open during a restart.
-                left_s = (REFUSED_WAIT_S if isinstance(error, ConnectionRefusedError) else HEAD_WAIT_S) - silent_s
+                is_refused = isinstance(error.__cause__, ConnectionRefusedError)
+                left_s = (REFUSED_WAIT_S if is_refused else HEAD_WAIT_S) - silent_s
                 silence = f"the head server at {self._url} has not answered for {silent_s:.0f} s ({error})"
                 refusal = f"{silence}, so the servers on this machine are stopped." if left_s < 0 else None
                 if silent_s > LOST_AFTER_S and not has_noted and refusal is None:
@@ -183,17 +183,11 @@ class Membership:
                 self.failure = LeftRunError(refusal)
                 return
 
-    def _send(self, method: str, body: bytes) -> tuple[int, bytes]:
-        head = self._run.head
-        connection = connection_to(head.host, head.port, self._run.tls, ANSWER_TIMEOUT_S)
-        try:
-            headers = {
-                "content-type": "application/json",
-                RUN_TOKEN_HEADER: self._run.run_token or "",
-                SENT_AT_HEADER: str(time.time()),
-            }
-            connection.request(method, f"{MEMBERS_PATH}/{self._run.member}", body, headers)
-            reply = connection.getresponse()
-            return reply.status, reply.read()
-        finally:
-            connection.close()
+    def _send(self, method: str, body: bytes) -> Reply:
+        url = f"{self._url}{MEMBERS_PATH}/{self._run.member}"
+        headers = {
+            "content-type": "application/json",
+            RUN_TOKEN_HEADER: self._run.run_token or "",
+            SENT_AT_HEADER: str(time.time()),
+        }
+        return ask(method, url, timeout_s=ANSWER_TIMEOUT_S, tls=self._run.tls, headers=headers, body=body)

@@ -16,9 +16,10 @@ import uvicorn
 
 from nemo_gym.config.tls import SYSTEM, Tls
 from nemo_gym.errors import ServerCallError
+from nemo_gym.http.blocking import ask
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import BrokenReply, HungUp, NotConnected, NotTrusted, Timeouts
-from nemo_gym.http.tls import connection_to, reason_of, speaks_tls
+from nemo_gym.http.tls import reason_of, speaks_tls
 from nemo_gym.web.shutdown import answering
 from tests.certificates import Authority
 from tests.http.internal.asking import on_both_loops
@@ -143,10 +144,8 @@ async def test_server_is_verified(served, trusted, problem, authority, tmp_path)
         with pytest.raises(NotTrusted, match=re.escape(problem)) as refused:
             await client.request("GET", HOST, port, "/")
         assert not refused.value.was_sent
-        connection = connection_to(HOST, port, caller, 100)
-        with pytest.raises(ConnectionError, match=re.escape(problem)):
-            await asyncio.to_thread(connection.request, "GET", "/")
-        connection.close()
+        with pytest.raises(NotTrusted, match=re.escape(problem)):
+            await asyncio.to_thread(ask, "GET", f"https://{HOST}:{port}/", timeout_s=100, tls=caller)
         assert await asyncio.to_thread(speaks_tls, HOST, port) is (served is not None)
 
 
