@@ -198,6 +198,18 @@ def test_only_one_room_knows_other_packages_and_their_tests() -> None:
     assert found == []
 
 
+def test_other_http_clients_stay_in_one_room() -> None:
+    # `calls` only annotates with aiohttp's types, which `published` returns.
+    homes = {"aiohttp": {"http", "calls", "published"}, "http.client": {"http"}, "urllib.request": {"http"}}
+    wrong = [
+        f"{module} imports {name}; use httpx"
+        for module, path in MODULES.items()
+        for name in imports_of(path)
+        if part_of(module) not in homes.get(name, {part_of(module)})
+    ]
+    assert wrong == []
+
+
 def test_public_import_paths_contain_no_logic() -> None:
     allowed = (ast.Expr, ast.ImportFrom, ast.Assign)
     trees = {name: ast.parse((PACKAGE / f"{name}.py").read_text("utf-8")) for name in ALIASES}

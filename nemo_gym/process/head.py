@@ -19,7 +19,7 @@ from nemo_gym.config.masking import mask_text, masked
 from nemo_gym.config.process import HeadSettings, ServerInstance
 from nemo_gym.errors import ServerCallError
 from nemo_gym.http.internal import InternalClient
-from nemo_gym.http.probe import endpoint_answers
+from nemo_gym.http.probe import trouble_of
 from nemo_gym.http.reply import Timeouts
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.process.members import Member, Members, add_member_routes
@@ -131,10 +131,8 @@ class Head:
     async def _silent_endpoints(self) -> list[str]:
         """Return the endpoints that have never answered. Endpoints that have answered are not probed again."""
         asked = sorted(self._silent)
-        answers = await asyncio.gather(
-            *(asyncio.to_thread(endpoint_answers, url, ENDPOINT_TIMEOUT_S) for url in asked)
-        )
-        self._silent.difference_update(url for url, answered in zip(asked, answers, strict=True) if answered)
+        troubles = await asyncio.gather(*(asyncio.to_thread(trouble_of, url, ENDPOINT_TIMEOUT_S) for url in asked))
+        self._silent.difference_update(url for url, trouble in zip(asked, troubles, strict=True) if trouble is None)
         return [mask_text(url) for url in sorted(self._silent)]
 
 
