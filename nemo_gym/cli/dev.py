@@ -14,8 +14,8 @@ from nemo_gym.cli.main import HELP_WORDS
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import ReinstallSettings
 from nemo_gym.errors import LaunchError
+from nemo_gym.launcher.environments import pip
 from nemo_gym.launcher.folder_tests import check_pytest
-from nemo_gym.launcher.installers import installer
 
 LOCKS = ("requirements.lock", "requirements-dev.lock")
 
@@ -45,12 +45,11 @@ def reinstall(words: list[str]) -> int:
     plain = config.load(line.paths, line.overrides, skip_dotenv=True).plain
     settings = settings_from(ReinstallSettings, plain)
     root = _repository(*LOCKS)
-    cache = plain.get("uv_cache_dir")
-    program = installer(str(cache) if cache else None).installing()
+    install = pip("install", sys.executable, plain)
     locks = [word for lock in LOCKS for word in ("-r", lock)]
     for command in (
-        [*program, "--quiet", "--require-hashes", *locks],
-        [*program, "--quiet", "--no-deps", "--no-build-isolation", "-e", "."],
+        [*install, "--require-hashes", *locks],
+        [*install, "--no-deps", "--no-build-isolation", "-e", "."],
     ):
         printing.say(shlex.join(command))
         if not settings.dry_run and (code := subprocess.run(command, cwd=root, check=False).returncode):

@@ -22,7 +22,7 @@ from nemo_gym.config.sources import CONFIG_PATHS
 from nemo_gym.config.suggestions import closest, search_dir_for
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import ConfigError, DataError
-from nemo_gym.launcher.environments import package_listing
+from nemo_gym.launcher.environments import interpreter_of, pip
 from nemo_gym.launcher.folder_tests import Tested, is_server_folder, run_tests, server_folders
 
 if TYPE_CHECKING:
@@ -152,11 +152,11 @@ def packages(words: list[str]) -> int:
     line = Options("ng_pip_list", PipListSettings, takes_config=False).read(words)
     run = config.load(line.paths, line.overrides, skip_dotenv=True, needs_variables=False)
     settings = settings_from(PipListSettings, run.plain)
-    listing = package_listing(_folder_of(settings.entrypoint, is_server_folder), run.plain)
-    printing.note(f"{settings.entrypoint} runs with {listing.python}")
+    python = interpreter_of(_folder_of(settings.entrypoint, is_server_folder), run.plain)
+    printing.note(f"{settings.entrypoint} runs with {python}")
     form = "json" if settings.as_json else settings.format
     extra = [*(["--format", form] if form else []), *(["--outdated"] if settings.outdated else [])]
-    return subprocess.run([*listing.command, *extra], check=False).returncode
+    return subprocess.run([*pip("list", python, run.plain), *extra], check=False).returncode
 
 
 def _is_folder(path: Path) -> bool:

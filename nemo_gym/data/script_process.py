@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
-from packaging.requirements import InvalidRequirement, Requirement
 
 from nemo_gym.config.view import HF_TOKEN_KEY_NAME, current_view, set_view
 from nemo_gym.data import activity
@@ -50,10 +49,12 @@ def _own_python(program: Path, dependencies: Sequence[str], log: Path) -> Path |
     if not dependencies:
         return None
     from nemo_gym.launcher.environments import environment_for
-    from nemo_gym.launcher.requirements import Needed, Requirements
+    from nemo_gym.launcher.requirements import Requirements
 
-    needed = tuple(Needed(_parsed(program, each), f"{program}: {SETTING}") for each in dependencies)
-    requirements = Requirements(needed, tuple(dependencies), frozenset())
+    try:
+        requirements = Requirements.of_lines((each, f"{program}: {SETTING}") for each in dependencies)
+    except LaunchError as error:
+        raise DataError(str(error)) from error
     if not requirements.unmet():
         return None
     plain: Any = OmegaConf.to_container(current_view() or OmegaConf.create())
@@ -65,16 +66,6 @@ def _own_python(program: Path, dependencies: Sequence[str], log: Path) -> Path |
         raise DataError(
             f"{program}: {SETTING}: {', '.join(dependencies)} could not be installed: {reason} Check the names and "
             f"the network, or install them here: pip install {' '.join(dependencies)}.{logged}"
-        ) from error
-
-
-def _parsed(program: Path, dependency: str) -> Requirement:
-    try:
-        return Requirement(dependency)
-    except InvalidRequirement as error:
-        problem = str(error).splitlines()[0]
-        raise DataError(
-            f"{program}: {SETTING}: '{dependency}' is not a requirement ({problem}). Write it like name>=1.0."
         ) from error
 
 

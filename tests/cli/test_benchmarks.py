@@ -483,7 +483,7 @@ def test_missing_package_of_script_is_one_line(benchmarks, dependency, problem):
     program = benchmarks.folder / "benchmarks/sums/prepare.py"
     assert error.startswith(f"Error: benchmark 'sums': {program}: prepare_dependencies: ")
     assert problem in error
-    assert all(note.startswith("resolving the requirements of ") for note in notes)
+    assert all(note.startswith("building an environment for ") for note in notes)
 
 
 def test_unprepared_data_of_a_server_names_the_command(benchmarks):

@@ -1,17 +1,14 @@
-"""A folder's requirements, the check that they are met, and the folder's own environment."""
+"""A folder's requirements, and the check that they are met."""
 
 from __future__ import annotations
 
-import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from nemo_gym.errors import LaunchError
-from nemo_gym.launcher import environments
 from nemo_gym.launcher.requirements import Requirements
-from tests.wheel import write_wheel
 
 pytestmark = pytest.mark.slow
 
@@ -71,6 +68,7 @@ def test_met_requirements_are_not_reported(tmp_path, text):
         ("no-such @ git+https://example.org/no-such\n",
          "requirements.txt:1 requires no-such @ git+https://example.org/no-such, but no-such is not installed"),
         ("a-name>=1, \\\n <2\n", "requirements.txt:1 requires a-name<2,>=1, but a-name is not installed"),
+        ("pydantic\na-name \\\n", "requirements.txt:2 requires a-name, but a-name is not installed"),
     ],
 )  # fmt: skip
 def test_unmet_requirement_reports_its_location(tmp_path, text, message):
@@ -99,73 +97,3 @@ def test_invalid_requirement_reports_its_location(tmp_path):
 
 def test_folder_without_requirements_needs_nothing(tmp_path):
     assert Requirements.of_folder(tmp_path).unmet() == []
-
-
-def test_packages_are_found_where_the_options_say(tmp_path, monkeypatch):
-    monkeypatch.setattr(environments, "_of_framework", lambda extras: [])
-    wheels = write_wheel(tmp_path).parent
-    requirements = read(tmp_path, f"--no-index\n--find-links {wheels}\ntinydep\n")
-    assert requirements.sources == ["--no-index", f"--find-links {wheels}"]
-    settings = {"cache_dir": str(tmp_path / "cache")}
-    python = environments.environment_for(tmp_path, requirements, settings, notice=lambda _: None)
-    subprocess.run([python, "-c", "import tinydep"], check=True)
-
-
-def test_files_next_to_the_requirements_are_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(environments, "_of_framework", lambda extras: [])
-    (tmp_path / "wheels").mkdir()
-    write_wheel(tmp_path / "wheels")
-    settings = {"cache_dir": str(tmp_path / "cache")}
-
-    def install(limit):
-        requirements = read(tmp_path, "--no-index\n-f wheels\n--constraint=limits.txt\ntinydep\n", limits=limit)
-        return environments.environment_for(tmp_path, requirements, settings, notice=lambda _: None)
-
-    subprocess.run([install("tinydep==1.0"), "-c", "import tinydep"], check=True)
-    with pytest.raises(LaunchError, match="tinydep<1"):
-        install("tinydep<1.0")
-
-
-SERVER = """
-import tinydep
-
-from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
-
-print("tinydep is", tinydep.__file__)
-
-
-class Isolated(SimpleResourcesServer):
-    async def verify(self, body: BaseVerifyRequest) -> float:
-        return tinydep.REWARD
-"""
-
-
-def test_folder_runs_in_its_own_environment(workplace):
-    word = workplace.environment("isolated", SERVER)
-    wheel = write_wheel(workplace.folder)
-    listed = workplace.write(
-        "resources_servers/isolated/requirements.txt", f"-e nemo-gym @ ../../\ntinydep @ {wheel.as_uri()}\n"
-    )
-    plain = workplace.environment("plain")
-    both = f"+config_paths=[{plain[15:-1]},{word[15:-1]}]"
-    words = [both, "+head_server.port=0", f"+cache_dir={workplace.folder}/cache"]
-
-    without = workplace.run("ng_run", *words, "+dry_run=true")
-    assert without.code == 1
-    assert f"{listed}:2 requires tinydep @ {wheel.as_uri()}, but tinydep is not installed" in without.err
-    assert f"To install it here: pip install 'tinydep @ {wheel.as_uri()}'" in without.err
-
-    command = workplace.start("ng_run", *words, "+auto_install=true")
-    try:
-        printed = command.wait_for("head server: ")
-    except AssertionError as error:
-        if "dns error" in str(error) or "error sending request" in str(error):
-            pytest.skip("the package registry cannot be reached")
-        raise
-    assert f"tinydep is {workplace.folder}/cache/environments/" in printed
-    command.end()
-
-    # The cached resolution and environment are used.
-    again = workplace.run("ng_run", *words, "+auto_install=true", "+dry_run=true")
-    assert (again.code, "resolving" in again.err, "building" in again.err) == (0, False, False), again.err
-    assert workplace.left_over() == []
