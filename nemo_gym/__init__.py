@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from nemo_gym.context.rollout_id import current_rollout_id as current_rollout_id
     from nemo_gym.data.converting import convert_each as convert_each
     from nemo_gym.data.converting import convert_lines as convert_lines
+    from nemo_gym.data.converting import convert_table as convert_table
     from nemo_gym.data.preparing import run_prepare as run_prepare
     from nemo_gym.data.preparing import shared_rows as shared_rows
     from nemo_gym.data.splits import Split as Split
@@ -121,7 +122,7 @@ _HOMES = {
         "AgentServerRef", "BaseResourcesServerConfig", "BaseResponsesAPIAgentConfig", "BaseResponsesAPIModelConfig",
         "BaseRunServerInstanceConfig", "BaseServerConfig", "Domain", "ModelServerRef", "ResourcesServerRef",
     ),
-    "data.converting": ("convert_each", "convert_lines"),
+    "data.converting": ("convert_each", "convert_lines", "convert_table"),
     "data.preparing": ("run_prepare", "shared_rows"),
     "data.splits": ("Split", "split_rows"),
     "errors": (

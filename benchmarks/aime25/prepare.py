@@ -16,10 +16,10 @@ OUTPUT = Path(__file__).parent / "data" / "aime25.jsonl"
 SOURCE = HuggingFace("MathArena/aime_2025", "data/train-00000-of-00001.parquet")
 
 
-def prepare(output: Path = OUTPUT) -> Path:
+def prepare(output: Path = OUTPUT, *, skip_bad: bool = False) -> Path:
     """Write one row per problem, and return the output path."""
     table = fetch(SOURCE, folder=output.parent / "source")
-    write_rows(output, aime_rows(table, id_column="problem_idx", answer=int | str))
+    write_rows(output, aime_rows(table, id_column="problem_idx", answer=int | str, skip_bad=skip_bad))
     return output
 
 

@@ -6,13 +6,13 @@ HF_TOKEN=… python benchmarks/gpqa_diamond/prepare.py
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from string import ascii_uppercase
 
-from nemo_gym import run_prepare
+from nemo_gym import convert_table, run_prepare
 from nemo_gym.data.sources import HuggingFace, fetch
-from nemo_gym.data.tables import read_table
+from nemo_gym.data.tables import TableRow
 from nemo_gym.jsonl import JsonObject, write_rows
 from resources_servers.mcqa.rows import choice_row, lettered
 
@@ -22,25 +22,25 @@ OPTIONS = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorr
 COLUMNS = dict.fromkeys(("Question", *OPTIONS, "Subdomain", "High-level domain"), str)
 
 
-def prepare(output: Path = OUTPUT) -> Path:
+def prepare(output: Path = OUTPUT, *, skip_bad: bool = False) -> Path:
     """Write one row per question, and return the output path. The order of the options is always the same."""
-    write_rows(output, _rows(fetch(SOURCE, folder=output.parent / "source")))
+    path = fetch(SOURCE, folder=output.parent / "source")
+    write_rows(output, convert_table(path, COLUMNS, _row, skip_bad=skip_bad))
     return output
 
 
-def _rows(path: Path) -> Iterator[JsonObject]:
-    for number, row in enumerate(read_table(path, COLUMNS), start=1):
-        options = [row[column] for column in OPTIONS]
-        order = shuffled(row["Question"], options)
-        yield choice_row(
-            row["Question"],
-            lettered(options[place] for place in order),
-            ascii_uppercase[order.index(0)],
-            where=f"{path}: row {number}",
-            grading_mode="lenient_answer_colon_md",
-            subset=row["High-level domain"],
-            metadata={"subdomain": row["Subdomain"]},
-        )
+def _row(row: TableRow) -> JsonObject:
+    question, options = row.fields["Question"], [row.fields[column] for column in OPTIONS]
+    order = shuffled(question, options)
+    return choice_row(
+        question,
+        lettered(options[place] for place in order),
+        ascii_uppercase[order.index(0)],
+        where=row.place,
+        grading_mode="lenient_answer_colon_md",
+        subset=row.fields["High-level domain"],
+        metadata={"subdomain": row.fields["Subdomain"]},
+    )
 
 
 def shuffled(question: str, options: Sequence[str]) -> list[int]:

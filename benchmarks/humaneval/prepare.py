@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nemo_gym import run_prepare
+from nemo_gym import convert_table, run_prepare
 from nemo_gym.data.sources import GitHub, fetch
-from nemo_gym.data.tables import read_table
 from nemo_gym.jsonl import JsonObject, write_rows
 
 OUTPUT = Path(__file__).parent / "data" / "humaneval.jsonl"
@@ -22,9 +21,10 @@ SOURCE = GitHub(
 COLUMNS = {"task_id": str, "prompt": str, "entry_point": str, "canonical_solution": str, "test": str}
 
 
-def prepare(output: Path = OUTPUT) -> Path:
+def prepare(output: Path = OUTPUT, *, skip_bad: bool = False) -> Path:
     """Write one row per function, and return the output path."""
-    write_rows(output, map(row_of, read_table(fetch(SOURCE, folder=output.parent / "source"), COLUMNS)))
+    path = fetch(SOURCE, folder=output.parent / "source")
+    write_rows(output, convert_table(path, COLUMNS, lambda row: row_of(row.fields), skip_bad=skip_bad))
     return output
 
 

@@ -16,9 +16,9 @@ OUTPUT = Path(__file__).parent / "data" / "ifbench.jsonl"
 SOURCE = GitHub("allenai/IFBench", "data/IFBench_test.jsonl")
 
 
-def prepare(output: Path = OUTPUT) -> Path:
+def prepare(output: Path = OUTPUT, *, skip_bad: bool = False) -> Path:
     """Write one row per prompt, and return the output path."""
-    write_rows(output, public_rows(fetch(SOURCE, folder=output.parent / "source")))
+    write_rows(output, public_rows(fetch(SOURCE, folder=output.parent / "source"), skip_bad=skip_bad))
     return output
 
 

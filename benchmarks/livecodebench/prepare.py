@@ -21,9 +21,9 @@ from typing import Literal, NamedTuple, NoReturn
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from nemo_gym import DataError, UsageError, run_prepare
+from nemo_gym import DataError, UsageError, convert_table, run_prepare
 from nemo_gym.data.sources import HuggingFace, fetch
-from nemo_gym.data.tables import read_table
+from nemo_gym.data.tables import TableRow
 from nemo_gym.jsonl import JsonObject, write_rows
 
 ROOT = Path(__file__).parents[2]
@@ -77,6 +77,7 @@ def prepare(
     end: str | None = None,
     difficulty: Literal["easy", "medium", "hard"] | None = None,
     revision: str = "main",
+    skip_bad: bool = False,
 ) -> Path:
     """Write one row per problem in the window, and the tests of each to a file in `tests/`; return the output path.
 
@@ -92,15 +93,20 @@ def prepare(
         fetch(HuggingFace(REPOSITORY, name, revision), folder=output.parent / "source" / revision) for name in names
     ]
 
+    def convert(row: TableRow) -> JsonObject | None:
+        """Return the row of a problem, or None if it is not in the window."""
+        problem, where = row.fields, f"{row.place} ({row.fields['question_id']})"
+        is_in_window = first <= _contest_date(problem, where) <= last
+        is_wanted = is_in_window and difficulty in (None, problem["difficulty"])
+        return _row(problem, where, output.parent / "tests") if is_wanted else None
+
     def rows() -> Iterator[JsonObject]:
         is_empty = True
         for path in paths:
-            for number, problem in enumerate(read_table(path, COLUMNS), start=1):
-                where = f"{path}: row {number} ({problem['question_id']})"
-                is_in_window = first <= _contest_date(problem, where) <= last
-                if is_in_window and difficulty in (None, problem["difficulty"]):
+            for row in convert_table(path, COLUMNS, convert, skip_bad=skip_bad):
+                if row is not None:
                     is_empty = False
-                    yield _row(problem, where, output.parent / "tests")
+                    yield row
         if is_empty:
             # Raised before the rows replace the present file.
             raise DataError(

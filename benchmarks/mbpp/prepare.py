@@ -8,9 +8,9 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from nemo_gym import DataError, convert_each, run_prepare
+from nemo_gym import DataError, convert_table, run_prepare
 from nemo_gym.data.sources import HuggingFace, fetch
-from nemo_gym.data.tables import read_table
+from nemo_gym.data.tables import TableRow
 from nemo_gym.jsonl import JsonObject, write_rows
 
 OUTPUT = Path(__file__).parent / "data" / "mbpp.jsonl"
@@ -21,17 +21,16 @@ COLUMNS = {"task_id": int, "prompt": str, "code": str, "test_imports": list[str]
 def prepare(output: Path = OUTPUT, *, skip_bad: bool = False) -> Path:
     """Write one row per problem, and return the output path."""
     path = fetch(SOURCE, folder=output.parent / "source")
-    numbered = enumerate(read_table(path, COLUMNS), start=1)
-    write_rows(output, convert_each(numbered, lambda each: _row(path, *each), skip_bad=skip_bad))
+    write_rows(output, convert_table(path, COLUMNS, _row, skip_bad=skip_bad))
     return output
 
 
-def _row(path: Path, number: int, problem: JsonObject) -> JsonObject:
+def _row(row: TableRow) -> JsonObject:
     try:
-        return row_of(problem)
+        return row_of(row.fields)
     except (SyntaxError, ValueError) as error:
         raise DataError(
-            f"{path}: row {number} (task {problem['task_id']}): {error}. The data may have changed since this "
+            f"{row.place} (task {row.fields['task_id']}): {error}. The data may have changed since this "
             "preparation was written."
         ) from error
 

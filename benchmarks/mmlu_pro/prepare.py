@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from string import ascii_uppercase
 
-from nemo_gym import DataError, convert_each, run_prepare
+from nemo_gym import DataError, convert_table, run_prepare
 from nemo_gym.data.sources import HuggingFace, fetch
-from nemo_gym.data.tables import read_table
+from nemo_gym.data.tables import TableRow
 from nemo_gym.jsonl import JsonObject, write_rows
 from resources_servers.mcqa.rows import choice_row, lettered
 
@@ -30,13 +30,12 @@ COLUMNS = {
 def prepare(output: Path = OUTPUT, *, skip_bad: bool = False) -> Path:
     """Write one row per question, and return the output path."""
     path = fetch(SOURCE, folder=output.parent / "source")
-    numbered = enumerate(read_table(path, COLUMNS), start=1)
-    write_rows(output, convert_each(numbered, lambda each: _row(path, *each), skip_bad=skip_bad))
+    write_rows(output, convert_table(path, COLUMNS, _row, skip_bad=skip_bad))
     return output
 
 
-def _row(path: Path, number: int, row: JsonObject) -> JsonObject:
-    where = f"{path}: row {number}"
+def _row(table_row: TableRow) -> JsonObject:
+    row, where = table_row.fields, table_row.place
     if row["answer"] != ascii_uppercase[row["answer_index"] :][:1]:
         raise DataError(f"{where}: answer '{row['answer']}' and answer_index {row['answer_index']} differ.")
     return choice_row(

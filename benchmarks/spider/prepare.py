@@ -5,13 +5,14 @@ python benchmarks/spider/prepare.py --databases spider_data.zip
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 
-from nemo_gym import DataError, run_prepare
+from nemo_gym import DataError, convert_each, convert_table, run_prepare
 from nemo_gym.data.archives import extract
 from nemo_gym.data.sources import HuggingFace, Url, fetch
-from nemo_gym.data.tables import read_table
+from nemo_gym.data.tables import TableRow
 from nemo_gym.jsonl import JsonObject, write_rows
 from resources_servers.text_to_sql.questions import place_of_database, row_of
 
@@ -22,17 +23,18 @@ HIDDEN = "test_database"
 """The folder of databases for the hidden test set."""
 
 
-def prepare(output: Path = OUTPUT, databases: Sequence[str] = ()) -> Path:
+def prepare(output: Path = OUTPUT, databases: Sequence[str] = (), *, skip_bad: bool = False) -> Path:
     """Write one row per question, and return the output path. The databases are stored in `databases` next to it.
 
     databases: the address or the path of a zip archive with databases, Spider's own or the test suites; repeat the
         flag for both
     """
     path = fetch(QUESTIONS, folder=output.parent / "source")
-    questions = list(read_table(path, COLUMNS))
+    questions = list(convert_table(path, COLUMNS, lambda row: row, skip_bad=skip_bad))
     folder = output.parent / "databases"
-    _extract([databases] if isinstance(databases, str) else databases, folder, {each["db_id"] for each in questions})
-    write_rows(output, _rows(questions, folder, path))
+    ids = {each.fields["db_id"] for each in questions}
+    _extract([databases] if isinstance(databases, str) else databases, folder, ids)
+    write_rows(output, convert_each(questions, partial(_row, folder), skip_bad=skip_bad))
     return output
 
 
@@ -53,10 +55,10 @@ def _extract(archives: Sequence[str], folder: Path, ids: Collection[str]) -> Non
         )
 
 
-def _rows(questions: list[JsonObject], folder: Path, path: Path) -> Iterator[JsonObject]:
-    for number, question in enumerate(questions, start=1):
-        row = row_of(folder, question["db_id"], question["question"], question["query"], where=f"{path}: row {number}")
-        yield {"question_id": number - 1, **row}
+def _row(folder: Path, row: TableRow) -> JsonObject:
+    question = row.fields
+    made = row_of(folder, question["db_id"], question["question"], question["query"], where=row.place)
+    return {"question_id": row.number - 1, **made}
 
 
 if __name__ == "__main__":

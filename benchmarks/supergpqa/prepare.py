@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nemo_gym import DataError, convert_each, run_prepare
+from nemo_gym import DataError, convert_table, run_prepare
 from nemo_gym.data.sources import HuggingFace, fetch
-from nemo_gym.data.tables import read_table
+from nemo_gym.data.tables import TableRow
 from nemo_gym.jsonl import JsonObject, write_rows
 from resources_servers.mcqa.rows import choice_row, lettered
 
@@ -26,13 +26,13 @@ COLUMNS = {
 def prepare(output: Path = OUTPUT, *, skip_bad: bool = False) -> Path:
     """Write one row per question, and return the output path."""
     path = fetch(SOURCE, folder=output.parent / "source")
-    numbered = enumerate(read_table(path, COLUMNS), start=1)
-    write_rows(output, convert_each(numbered, lambda each: _row(path, *each), skip_bad=skip_bad))
+    write_rows(output, convert_table(path, COLUMNS, _row, skip_bad=skip_bad))
     return output
 
 
-def _row(path: Path, number: int, row: JsonObject) -> JsonObject:
-    where, options, letter = f"{path}:{number}", lettered(row["options"]), row["answer_letter"]
+def _row(table_row: TableRow) -> JsonObject:
+    row, where = table_row.fields, table_row.place
+    options, letter = lettered(row["options"]), row["answer_letter"]
     if options.get(letter, "").strip() != row["answer"].strip():
         raise DataError(f"{where}: answer_letter: '{letter}' is not the letter of the answer among the options.")
     return choice_row(

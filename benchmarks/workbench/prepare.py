@@ -9,14 +9,14 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from nemo_gym import DataError, ToolError, run_prepare
+from nemo_gym import DataError, ToolError, convert_each, run_prepare
 from nemo_gym.data.sources import GitHub, fetch
 from nemo_gym.jsonl import JsonObject, write_rows
 from resources_servers.workplace_assistant.csv_files import read_company
 from resources_servers.workplace_assistant.database import Company, Database
 from resources_servers.workplace_assistant.prepare import calls_of
 from resources_servers.workplace_assistant.replay import UnreadableCall, try_call
-from resources_servers.workplace_assistant.workbench import errand_of, read_queries
+from resources_servers.workplace_assistant.workbench import Query, errand_of, read_queries
 
 OUTPUT = Path(__file__).parent / "data" / "workbench.jsonl"
 REPOSITORY, BRANCH = "olly-styles/WorkBench", "main"
@@ -44,7 +44,7 @@ ADDRESSES = ("email_addresses.csv", "d9227ee1a072e528c3735afea166a56e5d2e88f4c98
 logger = logging.getLogger(__name__)
 
 
-def prepare(output: Path = OUTPUT, revision: str | None = None) -> Path:
+def prepare(output: Path = OUTPUT, revision: str | None = None, *, skip_bad: bool = False) -> Path:
     """Write one row per query, and return the output path. The tables are stored in `tables` next to it.
 
     revision: a commit, tag or branch of WorkBench; by default the content with the known hashes
@@ -53,7 +53,7 @@ def prepare(output: Path = OUTPUT, revision: str | None = None) -> Path:
     folder = output.parent / "queries"
     layout, paths = _fetch_queries(folder, revision)
     logger.info("WorkBench's files in the layout %s, revision %s", layout, revision or BRANCH)
-    write_rows(output, _rows(paths, company, f"{layout}@{revision or BRANCH}"))
+    write_rows(output, _rows(paths, company, f"{layout}@{revision or BRANCH}", skip_bad=skip_bad))
     return output
 
 
@@ -95,9 +95,12 @@ def _fetch(path: str, pin: str | None, revision: str | None, folder: Path) -> Pa
     return fetch(GitHub(REPOSITORY, path, revision or BRANCH, None if revision else pin), folder=folder)
 
 
-def _rows(paths: list[Path], company: Company, version: str) -> Iterator[JsonObject]:
+def _rows(paths: list[Path], company: Company, version: str, *, skip_bad: bool) -> Iterator[JsonObject]:
     failing = 0
-    for number, query in enumerate(read_queries(paths)):
+
+    def convert(numbered: tuple[int, Query]) -> JsonObject:
+        nonlocal failing
+        number, query = numbered
         errand = errand_of(query)
         calls = calls_of(errand)
         if refused := _refused(calls, company, query.where):
@@ -105,7 +108,7 @@ def _rows(paths: list[Path], company: Company, version: str) -> Iterator[JsonObj
             logger.warning(
                 "%s: a tool rejects a call of the answer, so the row will be an invalid task: %s", query.where, refused
             )
-        yield {
+        return {
             "id": number,
             "query": errand.request,
             "ground_truth": calls,
@@ -113,6 +116,8 @@ def _rows(paths: list[Path], company: Company, version: str) -> Iterator[JsonObj
             "environment_name": "workbench",
             "workbench_version": version,
         }
+
+    yield from convert_each(enumerate(read_queries(paths)), convert, skip_bad=skip_bad)
     if failing:
         logger.warning("%d queries have answers with rejected calls", failing)
 

@@ -74,7 +74,8 @@ def prepare_benchmark(words: list[str]) -> int:
         else:
             printing.say(f"{benchmark.name}: {there} (exists already)")
     processes = settings.num_prepare_benchmark_processes
-    made = prepare_all(owed, settings.prepare_script_args, processes=processes, notice=printing.note)
+    arguments = settings.prepare_script_args | ({"skip_bad": True} if settings.skip_bad else {})
+    made = prepare_all(owed, arguments, processes=processes, notice=printing.note)
     code = 0
     for benchmark, outcome in zip(owed, made, strict=True):
         if isinstance(outcome, UserError):

@@ -115,6 +115,8 @@ class PrepareBenchmarkSettings(CommandSettings):
     """Skip benchmarks whose data exists already."""
     num_prepare_benchmark_processes: int = Field(default=1, ge=1)
     """Number of benchmarks to prepare in parallel."""
+    skip_bad: bool = False
+    """Leave out rows of the source that cannot be converted, and report them."""
     prepare_script_args: JsonObject = Field(default_factory=dict)
     """Arguments of the prepare scripts, as {name: value}."""
 

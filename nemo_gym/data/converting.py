@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from nemo_gym.data.tables import TableRow, unchecked_rows
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, Line, parse_row, read_raw_lines
 
@@ -26,13 +27,15 @@ def convert_each(items: Iterable[Item], convert: Callable[[Item], Made], *, skip
     items instead, and raise `DataError` only if no item could be converted.
     """
     made = skipped = 0
+    first: DataError | None = None
     for item in items:
         try:
             result = convert(item)
         except DataError as error:
             if not skip_bad:
-                raise DataError(f"{error} To leave out such lines, add --skip-bad.") from error
+                raise DataError(f"{error} To leave out such lines, prepare the data with --skip-bad.") from error
             skipped += 1
+            first = first or error
             if skipped <= MOST_REPORTED:
                 logger.warning("skipped %s", error)
         else:
@@ -41,7 +44,7 @@ def convert_each(items: Iterable[Item], convert: Callable[[Item], Made], *, skip
     if skipped:
         logger.warning("skipped %d of %d lines", skipped, made + skipped)
         if not made:
-            raise DataError("No line could be converted. Check that the input has the expected format.")
+            raise DataError(f"No line could be converted. The first problem: {first}") from first
 
 
 def convert_lines(
@@ -53,3 +56,14 @@ def convert_lines(
         lambda line: convert(Line(line.number, line.raw, parse_row(line.raw, path, line.number))),
         skip_bad=skip_bad,
     )
+
+
+def convert_table(
+    path: Path,
+    columns: Mapping[str, Any],
+    convert: Callable[[TableRow], Made],
+    *,
+    skip_bad: bool = False,
+) -> Iterator[Made]:
+    """Yield the converted row of each row of `read_table`. Bad rows are handled as in `convert_each`."""
+    return convert_each(unchecked_rows(path, columns), lambda checked: convert(checked()), skip_bad=skip_bad)

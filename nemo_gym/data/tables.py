@@ -7,8 +7,9 @@ import gzip
 import importlib
 import io
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
@@ -24,10 +25,20 @@ BATCH_ROWS = 256
 LONGEST_CSV_VALUE = 2**31 - 1
 
 
-class _Row(NamedTuple):
+class TableRow(NamedTuple):
+    """A row of a table, with its location."""
+
+    number: int
+    """Counted from 1, without blank lines."""
     place: str
-    """The location for messages: the file, with the number of the line or row."""
-    fields: Mapping[str, object]
+    """The file, with the number of the line or row, for messages."""
+    fields: JsonObject
+
+
+class _Unchecked(NamedTuple):
+    place: str
+    parse: Callable[[], Mapping[str, object]]
+    """Return the row's values. Raise `DataError` if the row is invalid."""
 
 
 def read_table(path: Path, columns: Mapping[str, Any]) -> Iterator[JsonObject]:
@@ -39,27 +50,42 @@ def read_table(path: Path, columns: Mapping[str, Any]) -> Iterator[JsonObject]:
     Raise `DataError` if the file is missing or invalid, if a column is missing, or if a value has another type. The
     message names the file, and the row and the column if these are known.
     """
+    for checked in unchecked_rows(path, columns):
+        yield checked().fields
+
+
+def unchecked_rows(path: Path, columns: Mapping[str, Any]) -> Iterator[Callable[[], TableRow]]:
+    """Yield a function for each row of `read_table`. It checks and returns the row, or raises `DataError`.
+
+    So the caller may skip invalid rows. An error of the iteration itself concerns the whole file.
+    """
     suffix = "".join(Path(path.name.removesuffix(".gz")).suffixes[-1:])
     if suffix not in _READERS:
         raise DataError(f"{path}: a table must be one of {', '.join(_READERS)}. Convert the file.")
     types: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(type_) for name, type_ in columns.items()}
     # Convert the values of a CSV file to the types of the columns, because a CSV file contains only strings.
     is_strict = suffix != ".csv"
-    for row in _READERS[suffix](path, list(columns)):
-        yield {name: _value(row, name, adapter, is_strict) for name, adapter in types.items()}
+    for number, row in enumerate(_READERS[suffix](path, list(columns)), start=1):
+        yield partial(_checked, number, row, types, is_strict)
 
 
-def _value(row: _Row, name: str, adapter: TypeAdapter[Any], is_strict: bool) -> object:
-    if name not in row.fields:
-        raise _missing(row.place, name, row.fields)
-    value = row.fields[name]
+def _checked(number: int, row: _Unchecked, types: Mapping[str, TypeAdapter[Any]], is_strict: bool) -> TableRow:
+    fields = row.parse()
+    values = {name: _value(row.place, fields, name, adapter, is_strict) for name, adapter in types.items()}
+    return TableRow(number, row.place, values)
+
+
+def _value(place: str, fields: Mapping[str, object], name: str, adapter: TypeAdapter[Any], is_strict: bool) -> object:
+    if name not in fields:
+        raise _missing(place, name, fields)
+    value = fields[name]
     try:
         return adapter.validate_python(value, strict=is_strict)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
-        place = "".join(f"[{part!r}]" for part in problem["loc"])
+        part = "".join(f"[{each!r}]" for each in problem["loc"])
         raise DataError(
-            f"{row.place}: column '{name}'{place}: {problem['msg']}, found {type(value).__name__} "
+            f"{place}: column '{name}'{part}: {problem['msg']}, found {type(value).__name__} "
             f"{repr(value)[:60]}. The data may have changed since this preparation was written."
         ) from error
 
@@ -71,7 +97,12 @@ def _missing(place: str, name: str, present: Iterable[object]) -> DataError:
     )
 
 
-def _parquet_rows(path: Path, columns: list[str]) -> Iterator[_Row]:
+def _check_header(path: Path, columns: Iterable[str], present: Sequence[str]) -> None:
+    if missing := [name for name in columns if name not in present]:
+        raise _missing(str(path), missing[0], present)
+
+
+def _parquet_rows(path: Path, columns: list[str]) -> Iterator[_Unchecked]:
     try:
         arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError as error:
@@ -79,13 +110,12 @@ def _parquet_rows(path: Path, columns: list[str]) -> Iterator[_Row]:
     number = 0
     try:
         with parquet.ParquetFile(path) as file:
-            present = list(file.schema_arrow.names)
-            if missing := [name for name in columns if name not in present]:
-                raise _missing(str(path), missing[0], present)
+            _check_header(path, columns, file.schema_arrow.names)
             for batch in file.iter_batches(BATCH_ROWS, columns=columns):
                 for fields in batch.to_pylist():
                     number += 1
-                    yield _Row(f"{path}: row {number}", fields)
+                    place = f"{path}: row {number}"
+                    yield _Unchecked(place, partial(_object, fields, place))
     except (arrow.ArrowException, OSError) as error:
         raise _unreadable(path, "a Parquet file", error) from error
 
@@ -100,39 +130,54 @@ def long_csv_values() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def _csv_rows(path: Path, columns: list[str]) -> Iterator[_Row]:
+def _csv_rows(path: Path, columns: list[str]) -> Iterator[_Unchecked]:
     has_header = not all(name.isdecimal() for name in columns)
     with long_csv_values(), _text_of(path, "a CSV file") as text:
         reader = csv.reader(io.TextIOWrapper(text, "utf-8-sig", newline=""))
         header = next(reader, []) if has_header else []
+        if header:
+            _check_header(path, columns, header)
         for values in reader:
             if not values:
                 continue
             names = header if has_header else list(map(str, range(len(values))))
             place = f"{path}:{reader.line_num}"
-            # Ignore empty values at the end, because spreadsheets write them for columns without a name.
-            if any(values[len(names) :]):
-                raise DataError(
-                    f"{place}: the row has {len(values)} values, but the header has {len(names)} columns. Put values "
-                    "that contain commas in double quotes."
-                )
-            yield _Row(place, dict(zip(names, values, strict=False)))
+            yield _Unchecked(place, partial(_named, names, values, place))
 
 
-def _json_lines(path: Path, columns: list[str]) -> Iterator[_Row]:
+def _named(names: Sequence[str], values: Sequence[str], place: str) -> Mapping[str, object]:
+    # Ignore empty values at the end, because spreadsheets write them for columns without a name.
+    if any(values[len(names) :]):
+        raise DataError(
+            f"{place}: the row has {len(values)} values, but the header has {len(names)} columns. Put values "
+            "that contain commas in double quotes."
+        )
+    return dict(zip(names, values, strict=False))
+
+
+def _json_lines(path: Path, columns: list[str]) -> Iterator[_Unchecked]:
     with _text_of(path, "a JSON Lines file") as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
-                yield _Row(f"{path}:{number}", _object(orjson.loads(line), f"{path}:{number}"))
+                place = f"{path}:{number}"
+                yield _Unchecked(place, partial(_json_line, path, line, place))
 
 
-def _json_rows(path: Path, columns: list[str]) -> Iterator[_Row]:
+def _json_line(path: Path, line: bytes, place: str) -> Mapping[str, object]:
+    try:
+        return _object(orjson.loads(line), place)
+    except orjson.JSONDecodeError as error:
+        raise _damaged(path, f"{place}:{error.colno}: not valid JSON ({error.msg}).") from error
+
+
+def _json_rows(path: Path, columns: list[str]) -> Iterator[_Unchecked]:
     with _text_of(path, "a JSON file") as file:
         rows = orjson.loads(file.read())
     if not isinstance(rows, list):
         raise DataError(f"{path}: expected a list of objects, found {type(rows).__name__}.")
     for number, row in enumerate(rows, start=1):
-        yield _Row(f"{path}: row {number}", _object(row, f"{path}: row {number}"))
+        place = f"{path}: row {number}"
+        yield _Unchecked(place, partial(_object, row, place))
 
 
 def _object(row: object, place: str) -> Mapping[str, object]:
@@ -154,14 +199,17 @@ def _unreadable(path: Path, kind: str, error: Exception) -> DataError:
     if isinstance(error, FileNotFoundError):
         return DataError(f"{path}: file not found. Check the path, or create the file.")
     reason = (error.strerror if isinstance(error, OSError) else None) or error
-    problem = f"{path}: cannot be read as {kind} ({reason})."
+    return _damaged(path, f"{path}: cannot be read as {kind} ({reason}).")
+
+
+def _damaged(path: Path, problem: str) -> DataError:
     # Suggest another download only for a file that has a record of its source.
     if sidecar_of(path, SOURCE_KIND).is_file():
         return DataError(f"{problem} Delete the file to download it again.")
     return DataError(f"{problem} Correct or replace the file.")
 
 
-_READERS: Mapping[str, Callable[[Path, list[str]], Iterable[_Row]]] = {
+_READERS: Mapping[str, Callable[[Path, list[str]], Iterable[_Unchecked]]] = {
     ".parquet": _parquet_rows,
     ".csv": _csv_rows,
     ".jsonl": _json_lines,

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError, InvalidTask
-from nemo_gym.data.tables import read_table
+from nemo_gym import DataError, InvalidTask, convert_table
+from nemo_gym.data.tables import TableRow
 from nemo_gym.jsonl import JsonObject
 from resources_servers.instruction_following.constraints import UNSUPPORTED, constraint
 
@@ -23,21 +23,20 @@ COLUMNS = {
 }
 
 
-def public_rows(path: Path) -> Iterator[JsonObject]:
+def public_rows(path: Path, *, skip_bad: bool = False) -> Iterator[JsonObject]:
     """Yield the rows of a file, without the arguments that are null.
 
     Rows with a constraint in `UNSUPPORTED` are skipped and reported in one warning. Raise `DataError` for an unknown
-    constraint or invalid arguments.
+    constraint or invalid arguments. `skip_bad` leaves out such rows as well.
     """
     left_out: Counter[str] = Counter()
     kept = 0
-    for row in read_table(path, COLUMNS):
-        unsupported = UNSUPPORTED.keys() & row["instruction_id_list"]
-        if unsupported:
-            left_out[" and ".join(sorted(unsupported))] += 1
+    for row in convert_table(path, COLUMNS, _row, skip_bad=skip_bad):
+        if isinstance(row, str):
+            left_out[row] += 1
         else:
             kept += 1
-            yield _row(row, f"{path}: key {row['key']}")
+            yield row
     if left_out:
         reasons = ", ".join(f"{rows} with {ids}" for ids, rows in sorted(left_out.items()))
         logger.warning(
@@ -49,7 +48,11 @@ def public_rows(path: Path) -> Iterator[JsonObject]:
         )
 
 
-def _row(row: JsonObject, where: str) -> JsonObject:
+def _row(table_row: TableRow) -> JsonObject | str:
+    """Return the row, or the ids of its constraints that are not supported."""
+    row, where = table_row.fields, f"{table_row.place} (key {table_row.fields['key']})"
+    if unsupported := UNSUPPORTED.keys() & row["instruction_id_list"]:
+        return " and ".join(sorted(unsupported))
     ids, arguments = row["instruction_id_list"], row["kwargs"]
     if not ids or len(ids) != len(arguments):
         raise DataError(

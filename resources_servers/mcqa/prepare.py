@@ -50,14 +50,14 @@ def prepare(
     if (input is None) == (split is None):
         raise UsageError("either --input or --split is required: a file of AGIEval, or a split of MMLU to fetch")
     if split is not None:
-        write_rows(output, _mmlu(split, output.parent / "source", grading_mode, count, seed))
+        rows = mmlu_rows(split, output.parent / "source", grading_mode, skip_bad=skip_bad)
+        write_rows(output, _sample(list(rows), split, count, seed))
     elif input is not None:
         write_rows(output, convert_lines(input, lambda line: _agieval(line, input, grading_mode), skip_bad=skip_bad))
     return output
 
 
-def _mmlu(split: Split, folder: Path, grading_mode: GradingMode, count: int | None, seed: int) -> Iterator[JsonObject]:
-    rows = list(mmlu_rows(split, folder, grading_mode))
+def _sample(rows: list[JsonObject], split: Split, count: int | None, seed: int) -> Iterator[JsonObject]:
     if count is not None and count > len(rows):
         raise DataError(f"count: {count} rows are asked for, but split '{split}' has {len(rows)}. Ask for fewer.")
     # Shuffle the questions, because they are sorted by their origin.

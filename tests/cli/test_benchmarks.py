@@ -104,6 +104,37 @@ def test_other_yaml_files_do_not_hide_benchmarks(benchmarks):
     assert {"products", "sums", "sums/hard"} <= {each["name"] for each in orjson.loads(finished.out)}
 
 
+CONVERT = """
+from pathlib import Path
+
+from nemo_gym import convert_table
+from nemo_gym.jsonl import write_rows
+
+FOLDER = Path(__file__).parent
+
+
+def prepare(output: Path = FOLDER / "data" / "sums.jsonl", *, skip_bad: bool = False) -> Path:
+    rows = convert_table(FOLDER / "sums.csv", {"sum": int}, lambda row: row.fields, skip_bad=skip_bad)
+    write_rows(output, rows)
+    return output
+"""
+
+
+def test_bad_rows_of_a_benchmark_are_skipped_on_request(benchmarks):
+    benchmarks.write("benchmarks/sums/prepare.py", CONVERT)
+    benchmarks.write("benchmarks/sums/sums.csv", "sum\n3\nthree\n4\n")
+    refused = benchmarks.run("ng", "eval", "prepare", "--benchmark", "sums")
+    (error,) = errors_of(refused)
+    assert refused.code == 1
+    assert "sums.csv:3: column 'sum': " in error
+    assert error.endswith("To leave out such lines, prepare the data with --skip-bad.")
+    finished = benchmarks.run("ng", "eval", "prepare", "--benchmark", "sums", "--skip-bad")
+    assert finished.code == 0
+    assert "sums.csv:3: column 'sum': " in finished.err
+    assert "skipped 1 of 3 lines" in finished.err
+    assert rows(benchmarks, "sums") == [{"sum": 3}, {"sum": 4}]
+
+
 def test_log_that_cannot_be_written_does_not_hide_the_error(benchmarks):
     benchmarks.write("benchmarks/sums/data", "not a folder")
     benchmarks.write("benchmarks/sums/prepare.py", "def prepare():\n    return 1 / 0\n")

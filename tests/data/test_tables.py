@@ -118,7 +118,7 @@ def test_gzipped_file_is_read(tmp_path: Path) -> None:
     ("name", "content", "problem"),
     [
         ("a.parquet", b"PAR1 not", "cannot be read as a Parquet file ("),
-        ("a.jsonl", b'{"question": "a"}\n{', "cannot be read as a JSON Lines file ("),
+        ("a.jsonl", b'{"question": "a"}\n{', "a.jsonl:2:2: not valid JSON ("),
         ("a.jsonl", b"[1]\n", "a.jsonl:1: expected a JSON object, found list."),
         ("a.json", b"{}", "expected a list of objects, found dict."),
         ("a.csv", b"question\n\xff\xfe", "cannot be read as a CSV file ("),

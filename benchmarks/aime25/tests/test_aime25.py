@@ -49,6 +49,12 @@ def test_invalid_answer_is_reported_with_its_row(fake_hub, tmp_path, wrong, prob
     assert not (tmp_path / "aime25.jsonl").exists()
 
 
+def test_bad_rows_are_skipped_on_request(fake_hub, tmp_path):
+    serve(fake_hub, {**PROBLEM, "answer": 1000}, {**PROBLEM, "problem": None}, {**PROBLEM, "problem_idx": 3})
+    rows = list(read_rows(prepare(tmp_path / "aime25.jsonl", skip_bad=True)))
+    assert [row["metadata"] for row in rows] == [{"id": 3}]
+
+
 def test_missing_column_is_reported_with_its_name(fake_hub, tmp_path):
     serve(fake_hub, {name: value for name, value in PROBLEM.items() if name != "problem"})
     with pytest.raises(DataError, match=r"train-00000-of-00001\.parquet: column 'problem' is missing"):

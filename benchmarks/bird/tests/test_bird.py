@@ -170,6 +170,15 @@ def test_unusable_archives_are_reported(databases, tmp_path):
         prepare(tmp_path / "bird.jsonl", "none.zip")
 
 
+def test_bad_questions_are_skipped_on_request(databases, tmp_path, caplog):
+    bad = [{**QUESTIONS[0], **change} for change in ({"SQL": 3}, {"db_id": "../x"}, {"db_id": "none"}, {"SQL": " "})]
+    archive = zipped(dev___json=json.dumps([*bad, QUESTIONS[1]]).encode(), **databases)
+    (tmp_path / "mine.zip").write_bytes(archive)
+    rows = read_rows(prepare(tmp_path / "bird.jsonl", str(tmp_path / "mine.zip"), skip_bad=True))
+    assert [row["question_id"] for row in rows] == [8]
+    assert all(f"dev.json: row {number}: " in caplog.text for number in range(1, 5))
+
+
 def test_unreachable_archive_is_reported(fake_hub, tmp_path):
     with pytest.raises(DataError, match=r"bird-bench.*dev\.zip.*404"):
         prepare(tmp_path / "bird.jsonl")

@@ -28,12 +28,12 @@ QUESTION = {
 }
 
 
-def serve(hub, *questions: dict[str, str]) -> None:
+def serve(hub, *questions: dict[str, str], more: str = "") -> None:
     text = io.StringIO(newline="")
     table = csv.DictWriter(text, questions[0])
     table.writeheader()
     table.writerows(questions)
-    hub.huggingface(SOURCE.repo, SOURCE.path, text.getvalue().encode(), is_gated=True)
+    hub.huggingface(SOURCE.repo, SOURCE.path, f"{text.getvalue()}{more}".encode(), is_gated=True)
 
 
 @pytest.fixture
@@ -77,6 +77,13 @@ def test_gated_table_needs_a_token(fake_hub, tmp_path, monkeypatch, given, remed
     serve(fake_hub, QUESTION)
     with pytest.raises(DataError, match=f"gpqa_diamond.csv: .*{remedy}.*"):
         prepare(tmp_path / "gpqa_diamond.jsonl")
+
+
+def test_incomplete_row_is_reported_or_skipped(fake_hub, token, tmp_path):
+    serve(fake_hub, {**QUESTION, "Question": "Which?"}, QUESTION, more="Cut off,right\n")
+    with pytest.raises(DataError, match=r"gpqa_diamond\.csv:\d+: column 'Incorrect Answer 1' is missing.*--skip-bad"):
+        prepare(tmp_path / "gpqa_diamond.jsonl")
+    assert len(list(read_rows(prepare(tmp_path / "gpqa_diamond.jsonl", skip_bad=True)))) == 2
 
 
 def test_missing_column_is_reported_with_its_name(fake_hub, token, tmp_path):

@@ -43,7 +43,7 @@ def test_questions_are_fetched_and_converted(fake_hub: FakeHub, tmp_path: Path) 
         ({"question": 1, "answer": "#### 2"}, "test.jsonl:3: column 'question': Input should be a valid string"),
     ],
 )
-def test_file_of_another_form_is_reported(
+def test_line_of_another_form_is_reported_or_skipped(
     fake_hub: FakeHub, tmp_path: Path, wrong: dict[str, object], problem: str
 ) -> None:
     served(fake_hub, *ROWS, wrong)
@@ -51,6 +51,8 @@ def test_file_of_another_form_is_reported(
         prepare(tmp_path / "gsm8k.jsonl")
     assert problem in str(caught.value)
     assert not (tmp_path / "gsm8k.jsonl").exists()
+    rows = read_rows(prepare(tmp_path / "gsm8k.jsonl", skip_bad=True))
+    assert [row["expected_answer"] for row in rows] == ["1024", "-7.5"]
 
 
 async def test_only_the_exact_number_is_rewarded() -> None:

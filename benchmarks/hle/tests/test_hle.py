@@ -75,11 +75,14 @@ def test_text_only_leaves_out_images(hub: FakeHub, tmp_path: Path) -> None:
         ({"image": "http://example.org/x.png"}, "row 2: column 'image' must be empty or begin with 'data:image/'"),
     ],
 )
-def test_bad_cell_names_row_and_column(hub: FakeHub, tmp_path: Path, changes: dict[str, object], problem: str) -> None:
+def test_bad_cell_is_reported_or_skipped(
+    hub: FakeHub, tmp_path: Path, changes: dict[str, object], problem: str
+) -> None:
     serve(hub, QUESTION, {**QUESTION, **changes})
     with pytest.raises(DataError) as caught:
         prepare(tmp_path / "hle.jsonl")
     assert problem in str(caught.value)
+    assert len(list(read_rows(prepare(tmp_path / "hle.jsonl", skip_bad=True)))) == 1
 
 
 def test_missing_column_is_reported(hub: FakeHub, tmp_path: Path) -> None:

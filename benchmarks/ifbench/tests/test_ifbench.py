@@ -76,10 +76,13 @@ def test_unsupported_rows_are_left_out_and_reported(fake_hub, tmp_path, caplog):
     assert "1 with words:odd_even_syllables, 2 with words:start_verb." in warning
 
 
-def test_unknown_constraint_is_reported(fake_hub, tmp_path):
-    serve(fake_hub, of("words:starts_with_verb", "8"))
-    with pytest.raises(DataError, match=r"IFBench_test\.jsonl: key 8: unknown constraint 'words:starts_with_verb'"):
+def test_unknown_constraint_is_reported_or_skipped(fake_hub, tmp_path):
+    serve(fake_hub, PUBLIC, of("words:starts_with_verb", "8"), of("words:start_verb", "9"))
+    with pytest.raises(
+        DataError, match=r"IFBench_test\.jsonl:2 \(key 8\): unknown constraint 'words:starts_with_verb'"
+    ):
         prepare(tmp_path / "ifbench.jsonl")
+    assert [row["key"] for row in read_rows(prepare(tmp_path / "ifbench.jsonl", skip_bad=True))] == ["7"]
 
 
 def test_overloaded_host_is_asked_again(fake_hub, tmp_path):

@@ -77,23 +77,24 @@ def test_prompt_is_asked_without_additions(fake_hub, tmp_path):
     ("change", "message"),
     [
         ({"prompt": 5}, "input_data.jsonl:2: column 'prompt': Input should be a valid string, found int 5."),
-        ({"kwargs": [{}]}, "input_data.jsonl: key 1000: instruction_id_list has 2 ids, kwargs has 1 items."),
+        ({"kwargs": [{}]}, "input_data.jsonl:2 (key 1000): instruction_id_list has 2 ids, kwargs has 1 items."),
         (
             {"kwargs": [{}, {}]},
             "constraint 'detectable_format:number_highlighted_sections': num_highlights: Field",
         ),
         (
             {"instruction_id_list": ["punctuation:no_commas"], "kwargs": [{}]},
-            "key 1000: unknown constraint 'punctuation:no_commas'. Did you mean 'punctuation:no_comma'",
+            "input_data.jsonl:2 (key 1000): unknown constraint 'punctuation:no_commas'. Did you mean 'punctuation:no",
         ),
     ],
 )
-def test_changed_data_is_reported_with_its_place(fake_hub, tmp_path, change, message):
+def test_changed_data_is_reported_or_skipped(fake_hub, tmp_path, change, message):
     serve(fake_hub, PUBLIC, {**PUBLIC, **change})
     with pytest.raises(DataError) as caught:
         prepare(tmp_path / "ifeval.jsonl")
     assert message in str(caught.value)
     assert not (tmp_path / "ifeval.jsonl").exists()
+    assert list(read_rows(prepare(tmp_path / "ifeval.jsonl", skip_bad=True))) == [PUBLIC]
 
 
 def test_missing_column_is_reported(fake_hub, tmp_path):

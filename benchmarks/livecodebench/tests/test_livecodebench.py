@@ -191,7 +191,7 @@ def test_only_text_is_unpickled(fake_hub, tmp_path, monkeypatch, content, messag
     monkeypatch.chdir(tmp_path)
     private = base64.b64encode(zlib.compress(content)).decode()
     serve(fake_hub, "test.jsonl", problem(1, "2024-08-01", private_test_cases=private))
-    with pytest.raises(DataError, match=rf"row 1 \(abc1_a\): .*{message}"):
+    with pytest.raises(DataError, match=rf"test\.jsonl:1 \(abc1_a\): .*{message}"):
         prepare(tmp_path / "rows.jsonl", version_tag="v1")
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
@@ -209,11 +209,14 @@ def test_only_text_is_unpickled(fake_hub, tmp_path, monkeypatch, content, messag
         ({"difficulty": None}, "column 'difficulty'"),
     ],
 )
-def test_unknown_data_is_reported(fake_hub, tmp_path, change, message):
+def test_unknown_data_is_reported_or_skipped(fake_hub, tmp_path, change, message):
     serve(fake_hub, "test.jsonl", problem(1, "2024-08-01") | change)
     with pytest.raises(DataError, match=rf"test\.jsonl:? ?.*1.*{message}"):
         prepare(tmp_path / "rows.jsonl", version_tag="v1")
     assert not (tmp_path / "rows.jsonl").exists()
+    serve(fake_hub, "test2.jsonl", problem(1, "2024-08-01") | change, problem(2, "2024-08-01"))
+    rows = read_rows(prepare(tmp_path / "rows.jsonl", version_tag="v2", skip_bad=True))
+    assert [row["question_id"] for row in rows] == ["abc2_a"]
 
 
 @pytest.mark.parametrize(

@@ -54,16 +54,17 @@ def test_problems_become_rows_with_their_subject(fake_hub, tmp_path):
         ({"subject": None}, r"test\.jsonl:2: column 'subject'"),
     ],
 )
-def test_invalid_problem_is_reported_with_its_line(fake_hub, tmp_path, wrong, problem):
+def test_invalid_problem_is_reported_or_skipped(fake_hub, tmp_path, wrong, problem):
     serve(fake_hub, PROBLEM, {**PROBLEM, **wrong})
     with pytest.raises(DataError, match=problem):
         prepare(tmp_path / "math_500.jsonl")
     assert not (tmp_path / "math_500.jsonl").exists()
+    assert len(list(read_rows(prepare(tmp_path / "math_500.jsonl", skip_bad=True)))) == 1
 
 
 def test_pointer_instead_of_the_file_is_reported(fake_hub, tmp_path):
     fake_hub.file(SOURCE.url, b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 447000\n")
-    with pytest.raises(DataError, match=r"test\.jsonl.*cannot be read as a JSON Lines file"):
+    with pytest.raises(DataError, match=r"test\.jsonl:1:1: not valid JSON .*Delete the file to download it again"):
         prepare(tmp_path / "math_500.jsonl")
 
 

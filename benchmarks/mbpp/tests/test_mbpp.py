@@ -123,11 +123,18 @@ def test_unknown_data_is_reported(fake_hub, tmp_path, change, message):
     assert not (tmp_path / "mbpp.jsonl").exists()
 
 
-def test_bad_rows_are_skipped_and_named_on_request(fake_hub, tmp_path, caplog):
-    fake_hub.huggingface(SOURCE.repo, SOURCE.path, table([PROBLEMS[0] | {"test_list": ["assert True"]}, PROBLEMS[1]]))
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"test_list": ["assert True"]}, "row 1 (task 2): the tests must call one function"),
+        ({"code": None}, "row 1: column 'code'"),
+    ],
+)
+def test_bad_rows_are_skipped_and_named_on_request(fake_hub, tmp_path, caplog, change, message):
+    fake_hub.huggingface(SOURCE.repo, SOURCE.path, table([PROBLEMS[0] | change, PROBLEMS[1]]))
     rows = list(read_rows(prepare(tmp_path / "mbpp.jsonl", skip_bad=True)))
     assert [row["task_id"] for row in rows] == ["mbpp/3"]
-    assert "row 1 (task 2): the tests must call one function" in caplog.text
+    assert message in caplog.text
     assert "skipped 1 of 2 lines" in caplog.text
 
 

@@ -35,6 +35,7 @@ def test_questions_are_fetched_and_converted(fake_hub: FakeHub, tmp_path: Path) 
     [
         ({"problem": "Who?"}, "column 'answer' is missing. The columns are problem."),
         ({"problem": "Who?", "answer": " "}, "row 1: column 'answer' is empty."),
+        ({"problem": None, "answer": "Ada"}, "row 1: column 'problem': Input should be a valid string"),
         ({"problem": 3, "answer": "Ada"}, "column 'problem': Input should be a valid string"),
     ],
 )
@@ -46,6 +47,17 @@ def test_file_of_another_form_is_reported(
         prepare(tmp_path / "simpleqa.jsonl")
     assert problem in str(caught.value)
     assert not (tmp_path / "simpleqa.jsonl").exists()
+
+
+def test_bad_rows_are_skipped_on_request(fake_hub: FakeHub, tmp_path: Path) -> None:
+    questions = [
+        {"problem": "Who?", "answer": " "},
+        {"problem": None, "answer": "1843"},
+        {"problem": "Where?", "answer": "Bath"},
+    ]
+    fake_hub.huggingface(SOURCE.repo, SOURCE.path, parquet(questions))
+    (row,) = read_rows(prepare(tmp_path / "simpleqa.jsonl", skip_bad=True))
+    assert row == {"question": "Where?", "expected_answer": "Bath", "metadata": {"row": 3}}
 
 
 async def test_only_right_answers_are_rewarded() -> None:

@@ -160,6 +160,15 @@ def test_prepare_runs_from_the_command_line(spider, tmp_path):
     assert len(list((tmp_path / "databases" / "pets").iterdir())) == 2
 
 
+def test_bad_questions_are_skipped_on_request(spider, tmp_path, caplog):
+    bad = [{**ROWS[0], "query": " "}, {**ROWS[0], "db_id": "cars"}, {**ROWS[0], "question": None}]
+    spider.huggingface(QUESTIONS.repo, QUESTIONS.path, parquet_of([*bad, ROWS[1]]))
+    given = archive(tmp_path / "spider_data.zip", **{ONE: PETS})
+    rows = read_rows(prepare(tmp_path / "data" / "spider.jsonl", given, skip_bad=True))
+    assert [row["question_id"] for row in rows] == [3]
+    assert all(f"{Path(QUESTIONS.path).name}: row {number}: " in caplog.text for number in (1, 2, 3))
+
+
 def test_unusable_files_are_reported(spider, tmp_path):
     other = archive(tmp_path / "other.zip", database__cars__cars=PETS)
     with pytest.raises(DataError, match=r"row 1: db_id: the archive does not contain pets/pets\.sqlite"):

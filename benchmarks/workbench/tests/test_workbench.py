@@ -137,13 +137,15 @@ async def test_examples_reward_exactly_their_answers(tmp_path):
     assert wrong == []
 
 
-def test_unknown_function_is_reported_with_its_line(workbench, tmp_path):
+def test_unknown_function_is_reported_or_skipped(workbench, tmp_path):
     change(workbench, "analytics", ("Fly", "['travel.book_flight.func(city=\"Rome\")']", "['travel']"))
     with pytest.raises(
         DataError, match=r"analytics_queries_and_answers\.csv:2: answer: 'travel_book_flight' is not a"
     ):
         prepare(tmp_path / "workbench.jsonl", REVISION)
     assert not (tmp_path / "workbench.jsonl").exists()
+    rows = read_rows(prepare(tmp_path / "workbench.jsonl", REVISION, skip_bad=True))
+    assert [(row["id"], row["category"]) for row in rows] == list(enumerate(sorted(ANSWERS)))[1:]
 
 
 def test_impossible_arguments_are_reported(workbench, tmp_path):

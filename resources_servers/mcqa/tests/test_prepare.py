@@ -149,7 +149,7 @@ def test_script_skips_and_reports_bad_lines(tmp_path):
     output = tmp_path / "rows.jsonl"
     refused = run_script("--input", source, "--output", output)
     assert (refused.returncode, output.exists()) == (1, False)
-    assert refused.stderr.endswith("To leave out such lines, add --skip-bad.\n")
+    assert refused.stderr.endswith("To leave out such lines, prepare the data with --skip-bad.\n")
     ran = run_script("--input", source, "--output", output, "--skip-bad")
     assert ran.returncode == 0
     assert ran.stderr.splitlines() == [
@@ -214,6 +214,16 @@ def test_splits_are_fetched_files_of_mmlu(mmlu, tmp_path):
     lines = [row["metadata"]["line"] for row in train]
     assert (sorted(lines), lines == sorted(lines)) == (list(range(1, 21)), False)
     assert {row["metadata"]["dataset"] for row in train} == {"mmlu_auxiliary_train"}
+
+
+def test_bad_question_of_mmlu_is_reported_or_skipped(fake_hub, tmp_path):
+    rows = [
+        {"question": f"{n}?", "subject": "", "choices": list("abcd")[: 4 * (n != 1)], "answer": 0} for n in range(3)
+    ]
+    fake_hub.huggingface("cais/mmlu", "all/validation-00000-of-00001.parquet", parquet(rows))
+    with pytest.raises(DataError, match=r"parquet: row 2: options: .*--skip-bad"):
+        prepare(output=tmp_path / "rows.jsonl", split="validation")
+    assert len(list(read_rows(prepare(output=tmp_path / "rows.jsonl", split="validation", skip_bad=True)))) == 2
 
 
 def test_count_takes_a_random_sample(mmlu, tmp_path):
