@@ -22,11 +22,11 @@ from resources_servers.example_session_state_mgmt.app import CounterServer
 from resources_servers.example_single_tool_call.app import WeatherServer
 from resources_servers.mcqa.app import McqaServer
 from resources_servers.mcqa.prepare import prepare
+from tests.data.real_files import real_file
 
 pytestmark = pytest.mark.slow
 
 REPOSITORY = Path(__file__).parent.parent
-AGIEVAL = REPOSITORY.parent / "shared" / "data" / "agieval"
 AGIEVAL_QUESTIONS = {"sat-math": 134, "lsat-lr": 133, "aqua-rat": 133}
 GRADING_MODES = {
     "sat-math": "strict_single_letter_boxed",
@@ -136,9 +136,8 @@ def mcqa_example_cases() -> Iterator[Case]:
 def agieval_cases(folder: Path) -> Iterator[Case]:
     """Yield each question with a correct, a wrong and a useless answer."""
     for name, count in AGIEVAL_QUESTIONS.items():
-        rows = read_rows(
-            prepare(input=AGIEVAL / f"{name}.jsonl", output=folder / f"{name}.jsonl", grading_mode=GRADING_MODES[name])
-        )
+        source = real_file("agieval", f"{name}.jsonl")
+        rows = read_rows(prepare(input=source, output=folder / f"{name}.jsonl", grading_mode=GRADING_MODES[name]))
         form = "Let me see.\nAnswer: {}" if "colon" in GRADING_MODES[name] else r"Let me see. \boxed{{{}}}"
         useless = ["", "It is one of them.", r"\boxed{", r"\boxed{}", "Answer:", "Answer: none of these"]
         for number, row in zip(range(count), rows, strict=False):
@@ -241,7 +240,6 @@ async def test_examples_score_equally_over_http(servers, cases):
     assert len({json.dumps(case.row) for case in made}) == 5
 
 
-@pytest.mark.skipif(not AGIEVAL.is_dir(), reason="the AGIEval questions are not at ../shared/data/agieval")
 async def test_400_agieval_questions_score_equally_over_http(servers, tmp_path):
     cases = list(agieval_cases(tmp_path))
     assert len(cases) == 3 * 400

@@ -14,9 +14,9 @@ from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server
 from resources_servers.mcqa.app import McqaServer
 from tests.data.benchmark_answers import prompt_of, right_choices, wrong_choices, wrongly_graded
+from tests.data.real_files import real_file
 
 FOLDER = Path(__file__).parents[1]
-AGIEVAL = FOLDER.parents[2] / "shared" / "data" / "agieval"
 EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
 QUESTION = {
     "passage": "All cats purr.",
@@ -25,7 +25,6 @@ QUESTION = {
     "label": "A",
     "other": None,
 }
-needs_files = pytest.mark.skipif(not AGIEVAL.is_dir(), reason="the AGIEval files are not in ../shared/data/agieval")
 
 
 def serve(hub, name: str, *questions: dict[str, object]) -> None:
@@ -40,11 +39,10 @@ def agieval(fake_hub):
         if sha256 is None:
             serve(fake_hub, name, QUESTION)
         else:
-            fake_hub.github(REPOSITORY, f"data/v1/{name}.jsonl", (AGIEVAL / f"{name}.jsonl").read_bytes())
+            fake_hub.github(REPOSITORY, f"data/v1/{name}.jsonl", real_file("agieval", f"{name}.jsonl").read_bytes())
     return fake_hub
 
 
-@needs_files
 async def test_files_become_subsets_that_reward_their_letters(agieval, tmp_path):
     rows = list(read_rows(prepare(tmp_path / "agieval.jsonl")))
     assert Counter(row["subset"] for row in rows) == {
@@ -62,6 +60,9 @@ async def test_files_become_subsets_that_reward_their_letters(agieval, tmp_path)
     }
     assert prompt_of(small, FOLDER).endswith("\n\nAll cats purr.\n\nDoes Tom, a cat, purr?\n\nA: Yes\nB: No")
     assert all(row.keys() == small.keys() for row in EXAMPLES)
+    real = next(row for row in rows if row["subset"] == "sat-math")
+    assert real["question"] == r"If $\frac{x-1}{3}=k$ and $k=3$, what is the value of $x ?$"
+    assert (real["options_text"], real["expected_answer"]) == ("A: 2\nB: 4\nC: 9\nD: 10", "D")
     sample = rows[::100]
     assert (
         await wrongly_graded(make_server(McqaServer), sample, right_choices, lambda row: wrong_choices(row, FOLDER))
@@ -69,14 +70,12 @@ async def test_files_become_subsets_that_reward_their_letters(agieval, tmp_path)
     )
 
 
-@needs_files
 def test_changed_file_is_rejected(agieval, tmp_path):
     serve(agieval, "sat-math", QUESTION)
     with pytest.raises(DataError, match=r"sat-math\.jsonl: its SHA-256 is .* is pinned"):
         prepare(tmp_path / "agieval.jsonl")
 
 
-@needs_files
 def test_invalid_question_is_reported_or_skipped(agieval, tmp_path):
     serve(agieval, "sat-en", QUESTION, {**QUESTION, "label": "C"})
     with pytest.raises(DataError, match=r"sat-en\.jsonl:2: label: 'C' is not one of the options A, B"):

@@ -14,6 +14,7 @@ from nemo_gym.jsonl import JsonObject, read_rows
 from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.math_with_judge.app import MathWithJudgeServer
 from tests.data.fake_hub import FakeHub
+from tests.data.real_files import real_file
 
 EXAMPLES = Path(__file__).parents[1] / "data" / "example.jsonl"
 ROWS = [
@@ -53,6 +54,16 @@ def test_line_of_another_form_is_reported_or_skipped(
     assert not (tmp_path / "gsm8k.jsonl").exists()
     rows = read_rows(prepare(tmp_path / "gsm8k.jsonl", skip_bad=True))
     assert [row["expected_answer"] for row in rows] == ["1024", "-7.5"]
+
+
+def test_real_questions_become_rows(fake_hub: FakeHub, tmp_path: Path) -> None:
+    content = real_file("gsm8k", "test_first200.jsonl").read_bytes()
+    fake_hub.github(SOURCE.repo, SOURCE.path, content, SOURCE.revision)
+    rows = list(read_rows(prepare(tmp_path / "gsm8k.jsonl")))
+    assert len(rows) == 200
+    assert rows[0]["question"].startswith("Janet\u2019s ducks lay 16 eggs per day.")
+    assert (rows[0]["expected_answer"], rows[0]["metadata"]) == ("18", {"id": 1})
+    assert all(row["question"] and float(row["expected_answer"]) >= 0 for row in rows)
 
 
 async def test_only_the_exact_number_is_rewarded() -> None:

@@ -16,10 +16,10 @@ from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, serving
 from resources_servers.code_gen.app import CodeGenServer
 from tests.data.code_answers import fenced, other_rewards, reference
+from tests.data.real_files import real_file
 
 FOLDER = Path(__file__).parents[1]
 EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
-HUMANEVAL = FOLDER.parents[2] / "shared" / "data" / "humaneval" / "HumanEval.jsonl.gz"
 PROBLEM = {
     "task_id": "HumanEval/0",
     "prompt": 'def double(n: int) -> int:\n    """Return twice the number."""\n',
@@ -29,7 +29,6 @@ PROBLEM = {
 }
 
 on_the_shared_server = pytest.mark.asyncio(loop_scope="module")
-needs_humaneval = pytest.mark.skipif(not HUMANEVAL.is_file(), reason="HumanEval is not in ../shared/data/humaneval")
 
 
 def body_of(row) -> str:
@@ -78,15 +77,27 @@ def test_prompt_shows_the_beginning_of_the_function():
         assert fenced(row["question"]) in message["content"]
 
 
+def real_rows(hub, folder):
+    """Return the rows of the real file."""
+    content = real_file("humaneval", "HumanEval.jsonl.gz").read_bytes()
+    hub.github(SOURCE.repo, SOURCE.path, content, SOURCE.revision)
+    return list(read_rows(prepare(folder / "humaneval.jsonl")))
+
+
+def test_real_problems_become_rows(fake_hub, tmp_path):
+    rows = real_rows(fake_hub, tmp_path)
+    assert [row["task_id"] for row in rows] == [f"HumanEval/{number}" for number in range(164)]
+    assert rows[0]["question"].startswith("from typing import List\n\n\ndef has_close_elements(")
+    assert rows[0]["verifier_metadata"]["unit_tests"]["fn_name"] == "has_close_elements"
+    assert all(row.keys() == rows[0].keys() for row in EXAMPLES)
+
+
 @pytest.mark.slow
-@needs_humaneval
 @on_the_shared_server
 @pytest.mark.needs_bubblewrap
 @pytest.mark.parametrize("kind", ["whole function", "body", "echoed"])
 async def test_all_problems_reward_their_references(server, fake_hub, tmp_path, kind):
-    fake_hub.github(SOURCE.repo, SOURCE.path, HUMANEVAL.read_bytes(), SOURCE.revision)
-    rows = list(read_rows(prepare(tmp_path / "humaneval.jsonl")))
-    assert len(rows) == 164
+    rows = real_rows(fake_hub, tmp_path)
     answer = (RIGHT | WRONG)[kind]
     assert await other_rewards(server, rows, {kind: answer}, float(kind in RIGHT)) == []
 

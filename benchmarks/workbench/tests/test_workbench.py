@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import logging
 from pathlib import Path
 
@@ -16,10 +17,10 @@ from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import call, make_server, reply, rollout, serving
 from resources_servers.workplace_assistant.app import WorkplaceAssistantServer
 from resources_servers.workplace_assistant.oracle import solve
+from tests.data.real_files import real_file
 
 FOLDER = Path(__file__).parents[1]
 EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
-WORKBENCH = FOLDER.parents[2] / "shared" / "data" / "workbench"
 REVISION = "v1"
 SMALL_TABLES = {
     "analytics_data.csv": "date_of_visit,visitor_id,page_views,session_duration_seconds,traffic_source,user_engaged\n"
@@ -176,14 +177,19 @@ def test_missing_and_changed_files_are_reported(workbench, tmp_path):
         prepare(tmp_path / "workbench.jsonl")
 
 
-@pytest.mark.skipif(not WORKBENCH.is_dir(), reason="WorkBench's files (../shared/data/workbench) are not here")
-def test_known_files_match_their_hashes(fake_hub, tmp_path, caplog):
+def test_real_files_match_their_hashes_and_become_rows(fake_hub, tmp_path, caplog):
+    workbench = real_file("workbench")
     for name in (*TABLES, ADDRESSES[0]):
-        fake_hub.github(REPOSITORY, f"data/processed/{name}", (WORKBENCH / name).read_bytes())
+        fake_hub.github(REPOSITORY, f"data/processed/{name}", (workbench / name).read_bytes())
     for domain, pin in QUERIES.items():
         name = f"{domain}_queries_and_answers.csv"
-        content = (WORKBENCH / name).read_bytes() if pin else query_file(("Wait", "[]", "['analytics']"))
+        content = (workbench / name).read_bytes() if pin else query_file(("Wait", "[]", "['analytics']"))
         fake_hub.github(REPOSITORY, f"data/processed/queries_and_answers/{name}", content)
     with caplog.at_level(logging.WARNING):
-        assert len(list(read_rows(prepare(tmp_path / "workbench.jsonl")))) == 204
+        rows = list(read_rows(prepare(tmp_path / "workbench.jsonl")))
+    assert len(rows) == 204
+    first = next(row for row in rows if row["category"] == "calendar")
+    assert first["query"] == "Delete my first meeting on December 13"
+    (deletion,) = first["ground_truth"]
+    assert (deletion["name"], json.loads(deletion["arguments"])) == ("calendar_delete_event", {"event_id": "00000256"})
     assert [each.message for each in caplog.records if each.name == logger.name] == []

@@ -12,13 +12,13 @@ from resources_servers.aviary.app import AviaryServer
 from resources_servers.aviary.gsm8k import calculations, final_answer
 from resources_servers.aviary.oracle import solve
 from resources_servers.aviary.prepare import GSM8K, prepare
+from tests.data.real_files import real_file
 
 # See test_app.py.
 pytest.importorskip("aviary.core", reason="Aviary is an extra: pip install 'nemo-gym[aviary]'")
 
 FOLDER = Path(__file__).parents[1]
 EXAMPLES = list(read_rows(FOLDER / "data" / "gsm8k_example.jsonl"))
-SHARED = FOLDER.parents[2] / "shared" / "data" / "gsm8k" / "test_first200.jsonl"
 LINE = {"question": "How many?", "answer": "1000 + 234 = <<1000+234=1234>>1234\n#### 1,234"}
 ROW = {"task_idx": 0, "task": LINE}
 
@@ -83,9 +83,8 @@ async def test_oracle_earns_full_reward_and_silence_none(server, row):
     assert await earned(server, row, [""]) == 0.0
 
 
-@pytest.mark.skipif(not SHARED.is_file(), reason="the shared GSM8K file is not there")
 async def test_oracle_solves_the_shared_rows(server, tmp_path):
-    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", gsm8k=SHARED)))
+    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", gsm8k=real_file("gsm8k", "test_first200.jsonl"))))
     assert len(rows) == 200
     async with serving(server):
         for row in rows:

@@ -14,14 +14,14 @@ from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.code_gen.app import CodeGenServer
 from resources_servers.code_gen.oracle import solve
 from resources_servers.code_gen.prepare import prepare
+from tests.data.real_files import real_file
 
 FOLDER = Path(__file__).parent.parent
-HUMANEVAL = FOLDER.parents[1].parent / "shared" / "data" / "humaneval" / "HumanEval.jsonl.gz"
 EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
 
 on_the_shared_server = pytest.mark.asyncio(loop_scope="module")
-needs_humaneval = pytest.mark.skipif(not HUMANEVAL.is_file(), reason="HumanEval is not in ../shared/data/humaneval")
 
+HUMANEVAL = ("humaneval", "HumanEval.jsonl.gz")
 DOUBLE = {"inputs": ["2\n", "21\n"], "outputs": ["4\n", "42\n"]}
 DOUBLE_FUNCTION = {"fn_name": "double", "inputs": ["2", "21"], "outputs": ["4", "42"]}
 MERGE_FUNCTION = {"fn_name": "merge", "inputs": ["[2, 1]"], "outputs": ["[1, 2]"]}
@@ -75,9 +75,8 @@ async def test_example_rewards_its_oracle_but_not_silence(server, number):
 
 @pytest.mark.slow
 @pytest.mark.needs_bubblewrap
-@needs_humaneval
 async def test_humaneval_references_earn_everything(tmp_path):
-    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", input=HUMANEVAL)))
+    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", input=real_file(*HUMANEVAL))))
     assert len(rows) == 164
     server = make_server(CodeGenServer, num_processes=3)
     async with rollout(server) as attempt:
@@ -86,9 +85,8 @@ async def test_humaneval_references_earn_everything(tmp_path):
 
 
 @pytest.mark.needs_bubblewrap
-@needs_humaneval
 async def test_repeated_humaneval_prompt_earns_nothing(tmp_path):
-    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", input=HUMANEVAL)))[::40]
+    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", input=real_file(*HUMANEVAL))))[::40]
     server = make_server(CodeGenServer, num_processes=2)
     for each in rows:
         response = await graded(server, each["responses_create_params"]["input"][0]["content"], **each)

@@ -12,13 +12,13 @@ from nemo_gym.testing import FakeModel, make_server, reply, rollout, serving
 from resources_servers.math_with_judge.app import EQUAL, NOT_EQUAL, MathWithJudgeServer
 from resources_servers.math_with_judge.oracle import solve
 from resources_servers.math_with_judge.prepare import prepare
+from tests.data.real_files import real_file
 
 pytestmark = pytest.mark.bare
 
 pytest.importorskip("math_verify", reason="the extra 'math' is not installed")
 
 FOLDER = Path(__file__).resolve().parents[1]
-GSM8K = FOLDER.parents[2] / "shared" / "data" / "gsm8k" / "test_first200.jsonl"
 EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
 ROW = {"question": "How many legs have two spiders?", "expected_answer": "16"}
 WITHOUT_JUDGE = {"should_use_judge": False, "judge_model_server": None}
@@ -152,13 +152,13 @@ STYLES = (
 )  # fmt: skip
 
 
-@pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not in ../shared/data/gsm8k")
 async def test_gsm8k_rows_reward_only_their_answers(tmp_path):
-    rows = list(read_rows(prepare(input=GSM8K, output=tmp_path / "gsm8k.jsonl")))
+    gsm8k = real_file("gsm8k", "test_first200.jsonl")
+    rows = list(read_rows(prepare(input=gsm8k, output=tmp_path / "gsm8k.jsonl")))
     assert len(rows) == 200
     server = make_server(MathWithJudgeServer, **WITHOUT_JUDGE)
     async with serving(server):
-        for row, source in zip(rows, read_rows(GSM8K), strict=True):
+        for row, source in zip(rows, read_rows(gsm8k), strict=True):
             async with rollout(server, **row) as attempt:
                 for text in (*solve(row), source["answer"]):
                     assert (await attempt.verify(reply(text))).reward == 1.0, row

@@ -13,12 +13,12 @@ from nemo_gym.jsonl import read_rows
 from resources_servers.mcqa.app import McqaConfig, McqaRunRequest, McqaServer, McqaVerifyRequest
 from resources_servers.mcqa.grading import GRADING_MODES
 from resources_servers.mcqa.prepare import prepare
+from tests.data.real_files import real_file
 from tests.data.tables_as_files import parquet
 
 pytestmark = pytest.mark.slow
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-AGIEVAL = REPOSITORY.parent / "shared" / "data" / "agieval"
 ANSWERS = {
     "strict_single_letter_boxed": r"It follows that \boxed{%s}.",
     "lenient_boxed": r"It follows that \boxed{\text{%s}}.",
@@ -166,11 +166,11 @@ def test_script_reports_a_missing_file_in_one_line(tmp_path):
     assert "none.jsonl: cannot be read" in ran.stderr
 
 
-@pytest.mark.skipif(not AGIEVAL.is_dir(), reason="the AGIEval files (../shared/data/agieval) are not on this machine")
 @pytest.mark.parametrize(("name", "count"), [("aqua-rat", 254), ("lsat-lr", 510), ("sat-math", 220)])
 @pytest.mark.parametrize("mode", GRADING_MODES)
 async def test_every_agieval_question_rewards_only_its_letter(tmp_path, name, count, mode):
-    rows = list(read_rows(prepare(input=AGIEVAL / f"{name}.jsonl", output=tmp_path / "rows.jsonl", grading_mode=mode)))
+    source = real_file("agieval", f"{name}.jsonl")
+    rows = list(read_rows(prepare(input=source, output=tmp_path / "rows.jsonl", grading_mode=mode)))
     assert len(rows) == count
     config = McqaConfig(host="0.0.0.0", port=8080, entrypoint="", name="mcqa")
     server = McqaServer(config=config, server_client=MagicMock(spec=ServerClient))

@@ -17,9 +17,9 @@ from resources_servers.workplace_assistant.company import made_up_company
 from resources_servers.workplace_assistant.errands import MAKERS, MOST_CALLS, Draw
 from resources_servers.workplace_assistant.oracle import asks_for_something, solve
 from resources_servers.workplace_assistant.prepare import MOST_ERRANDS, prepare
+from tests.data.real_files import real_file
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-WORKBENCH = REPOSITORY.parent / "shared" / "data" / "workbench"
 QUERIES = ("email_queries_and_answers.csv", "calendar_queries_and_answers.csv")
 
 
@@ -188,11 +188,10 @@ def test_script_reports_a_missing_file_in_one_line(tmp_path):
     assert ran.stderr.count("\n") == 1
 
 
-@pytest.mark.skipif(not WORKBENCH.is_dir(), reason="WorkBench's files (../shared/data/workbench) are not here")
 async def test_every_workbench_query_rewards_only_its_answer(tmp_path):
-    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", [WORKBENCH / name for name in QUERIES])))
+    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", [real_file("workbench", name) for name in QUERIES])))
     assert len(rows) == 200
-    server = make_server(WorkplaceAssistantServer, database_dir="../shared/data/workbench")
+    server = make_server(WorkplaceAssistantServer, database_dir=str(real_file("workbench")))
     async with serving(server):
         for row in rows:
             async with rollout(server, **row) as attempt:
