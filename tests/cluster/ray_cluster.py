@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tests.cluster.hosts import PATIENCE_S, Host, connected_hosts
 from tests.cluster.runs import AGENT, BIN, FOLDER, MODEL, SERVER, Counts, write_tasks
 
@@ -53,9 +55,23 @@ class RayCluster:
         codes = [each.wait(PATIENCE_S) for each in starting]
         assert codes == [0] * len(hosts), "".join((host.folder / "ray.log").read_text() for host in hosts)
 
-    def run(self, *words: str | Path, name: str = "run") -> Run:
+    def restart(self) -> None:
+        """Kill everything on all hosts, and start Ray again."""
+        for host in self.hosts:
+            host.kill()
+        self.start()
+
+    def kill_head(self) -> None:
+        """Kill the control service of Ray's head node, without which Ray can neither start nor find anything."""
+        pids = self.head.pids()
+        (service,) = (
+            each for each in psutil.process_iter(["name"]) if each.info["name"] == "gcs_server" and each.pid in pids
+        )
+        service.kill()
+
+    def run(self, *words: str | Path, name: str = "run", env: dict[str, str] | None = None) -> Run:
         """Start a command of ours on the head's host, with this cluster."""
-        return Run(self.head, name, *words, env=ENV | {"RAY_ADDRESS": self.address})
+        return Run(self.head, name, *words, env=ENV | {"RAY_ADDRESS": self.address} | (env or {}))
 
     def _ray_start(self, host: Host, *words: str) -> None:
         assert self._starting(host, *words).wait(PATIENCE_S) == 0
@@ -115,7 +131,14 @@ def servers(*words: str | Path, folder: Path = FOLDER) -> list[str | Path]:
     return [*config, "--launcher", "ray", *(f"++{block}.ray.resources.site=1" for block in BLOCKS), *words]
 
 
-def collection(cluster: RayCluster, output: str, repeats: int, *words: str | Path, folder: Path = FOLDER) -> Run:
+def collection(
+    cluster: RayCluster,
+    output: str,
+    repeats: int,
+    *words: str | Path,
+    folder: Path = FOLDER,
+    env: dict[str, str] | None = None,
+) -> Run:
     """Start the servers and collect the rollouts of 50 tasks."""
     here = cluster.head.folder
     tasks = write_tasks(here / "tasks.jsonl")
@@ -124,7 +147,7 @@ def collection(cluster: RayCluster, output: str, repeats: int, *words: str | Pat
     config.write_text(f"{AGENT}: {{responses_api_agents: {{simple_agent: {{datasets: [{dataset}]}}}}}}\n")
     asked = ("--config", config, "--split", "example", "--output", output, f"+num_repeats={repeats}")
     command = (BIN / "ng_e2e_collect_rollouts", *servers(folder=folder), *asked, *words)
-    return cluster.run(*command, name=output)
+    return cluster.run(*command, name=output, env=env)
 
 
 @contextmanager

@@ -157,3 +157,30 @@ def test_servers_start_inside_another_ray_program(cluster, launcher):
     run = cluster.run(sys.executable, OTHER_PROGRAM, tasks, AGENT, FOLDER, launcher)
     assert run.wait() == 0, run.text
     assert "20 rewards of 1.0" in run.text
+
+
+def test_dead_head_node_loses_no_scored_rollout(cluster):
+    head = cluster.head
+    # With this setting, Ray's own code ends the process after 18 s without an explanation.
+    soon = {"RAY_gcs_rpc_server_reconnect_timeout_s": "18"}
+    # At two rollouts of 0.2 s at a time, most are still owed when the run ends.
+    run = collection(cluster, "headless.jsonl", 10, "--concurrency", "2", env=soon)
+    until(lambda: written(head, "headless.jsonl") > 10, lambda: run.text)
+    cluster.kill_head()
+    assert run.wait() == 1
+    assert re.search(
+        r"^Error: Ray's head node at \S+ has not answered for \d+ s .* --resume\.$", run.text, re.MULTILINE
+    )
+    assert "Traceback" not in run.text
+    results = results_of(head, "headless.jsonl")
+    planned, scored, _, unresolved = run.counts
+    assert (planned, scored) == (500, len(results))
+    assert unresolved > 0
+    assert all(result["reward"] == 1.0 for result in results)
+    for host in cluster.hosts:
+        until(lambda host=host: not our_processes(host), lambda host=host: str(our_processes(host)))
+    cluster.restart()
+    resumed = collection(cluster, "headless.jsonl", 10, "--concurrency", "50", "--resume")
+    assert resumed.wait() == 0
+    assert resumed.counts == (500, 500, 0, 0)
+    assert len(results_of(head, "headless.jsonl")) == 500
