@@ -151,7 +151,7 @@ def prefetch(words: list[str]) -> int:
     built = interpreters(run, auto_install=True, notice=printing.note)
     for name, python in built.items():
         printing.say(f"{name}: {python}")
-    printing.say(f"{len(built)} of {counted(len(run.servers), 'server')} with a separate environment")
+    printing.say(f"{len(built)} of {counted(len(run.servers), 'server')} with a separate virtual environment")
     return 0
 
 

@@ -29,7 +29,8 @@ class InitSettings(CommandSettings):
     """The part that you write: the verifier (the default), the agent, an agent around an external program, or a
     program that drives the rollouts itself."""
     reuse_verifier: str | None = None
-    """An existing resources server that grades, instead of a new one. NAME/FLAVOR selects its config FLAVOR.yaml."""
+    """An existing environment whose verifier is used, instead of a new one. NAME/FLAVOR selects its config
+    FLAVOR.yaml."""
     reward_range: tuple[float, float] | None = None
     """The lowest and the highest reward. Usually 0 and 1."""
     higher_is_better: bool | None = None

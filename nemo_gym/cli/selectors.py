@@ -58,7 +58,12 @@ SELECTORS = (
         is_server=False,
         others=("--resources-server", "--benchmark"),
     ),
-    Selector("--resources-server", "resources_servers", "A resources server's config.", is_server=True),
+    Selector(
+        "--resources-server",
+        "resources_servers",
+        "An environment's config in resources_servers/.",
+        is_server=True,
+    ),
     Selector("--model-type", "responses_api_models", "A model server's config.", is_server=True),
 )
 """The selectors, in the order in which their configs are merged."""

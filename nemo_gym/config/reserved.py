@@ -109,11 +109,11 @@ class ProcessKeys:
     results_dir: str = "results"
     """A folder for results, for server folders that read this key. A relative path starts at the working directory."""
     cache_dir: str = "cache"
-    """The folder of caches, such as separate environments. A relative path starts at the working directory."""
+    """The folder of caches, such as virtual environments. A relative path starts at the working directory."""
     uv_cache_dir: str | None = None
-    """The cache folder of uv, which installs the separate environments."""
+    """The cache folder of uv, which installs the separate virtual environments."""
     uv_venv_dir: str | None = None
-    """The folder of the separate environments. Default: `environments` in `cache_dir`."""
+    """The folder of the separate virtual environments. Default: `environments` in `cache_dir`."""
     profiling_enabled: bool = False
     """Whether to profile every server from its start to its end. `GET /stats` writes the profile so far."""
     profiling_results_dirpath: str = "results/profiling"
@@ -182,13 +182,13 @@ class IgnoredKeys:
     allow_openai_version_skew: object
     """Ignored, because server folders may use any version of `openai`."""
     python_version: object
-    """Ignored, because separate environments use the Python that runs the command."""
+    """Ignored, because separate virtual environments use the Python that runs the command."""
     pip_install_verbose: object
     """Ignored, because the output of an installer is always shown if it fails."""
     uv_pip_set_python: object
-    """Ignored, because the installer always uses the interpreter of the environment."""
+    """Ignored, because the installer always uses the interpreter of the virtual environment."""
     skip_venv_if_present: object
-    """Ignored, because environments are always reused as long as their packages are the same."""
+    """Ignored, because virtual environments are always reused as long as their packages are the same."""
     uvicorn_timeout_worker_healthcheck: object
     """Ignored, because the launcher monitors the workers."""
     global_aiohttp_tcp_keepalive_idle_seconds: object

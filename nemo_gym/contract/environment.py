@@ -148,7 +148,7 @@ def open_configs(files: Sequence[str], overrides: Sequence[str] = ()) -> Iterato
     named = ", ".join(given)
     if len(servers) != 1:
         found = ", ".join(server.name for server in servers) or "none"
-        raise DataError(f"{named}: expected one resources server, found {found}. Name the config of one environment.")
+        raise DataError(f"{named}: expected one environment, found {found}. Name the config of one of them.")
     folders = [path.parent for file in given if (path := find(file, Path.is_file))]
     folder = next(filter(is_composed, folders), servers[0].folder)
     with open_server(run, servers[0], folder, overrides) as environment:
@@ -273,9 +273,7 @@ def own_servers(run: RunConfig, folder: Path) -> list[ServerConfig]:
     found = [each for each in servers if is_composed(folder) or each.folder.resolve() == folder.resolve()]
     if not found:
         files = ", ".join(map(str, run.config_paths))
-        raise DataError(
-            f"{files}: the config does not start a resources server from {folder}. Name a config that does."
-        )
+        raise DataError(f"{files}: the config does not use the environment in {folder}. Name a config that does.")
     return found
 
 

@@ -41,7 +41,7 @@ def interpreters(run: RunConfig, *, auto_install: bool, notice: Notice) -> dict[
             found[server.name] = environment_for(server.folder, requirements, run.plain, notice=notice)
         elif unmet and server.folder not in noted:
             noted.add(server.folder)
-            own = "To give the folder its own environment: --auto-install."
+            own = "To give the folder its own virtual environment: --auto-install."
             notice(f"{server.name}: {how_to_meet(unmet)} {own}")
     return found
 
@@ -103,8 +103,8 @@ def _lines_for(requirements: Requirements) -> list[str]:
         framework = [Requirement(line) for line in requires(DISTRIBUTION) or []]
     except PackageNotFoundError as error:
         raise LaunchError(
-            f"a folder can have its own environment only if {DISTRIBUTION} is installed, not just on sys.path. "
-            "Install it: pip install -e ."
+            f"a folder can have its own virtual environment only if {DISTRIBUTION} is installed, not just on "
+            "sys.path. Install it: pip install -e ."
         ) from error
     kept = [each for each in framework if each.marker is None or any(map(each.marker.evaluate, extras))]
     return [*sorted({str(each).partition(";")[0].strip() for each in kept}), *requirements.lines]

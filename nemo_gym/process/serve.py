@@ -247,7 +247,7 @@ def load_module(settings: ProcessSettings) -> ModuleType:
         if (settings.folder / "requirements.txt").exists():
             advice += (
                 " If requirements.txt does not list the package, try pip install 'nemo-gym[full]', or 'nemo-gym[ray]' "
-                "for Ray. --auto-install gives the folder its own environment."
+                "for Ray. --auto-install gives the folder its own virtual environment."
             )
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
         raise LaunchError(f"{frames[-1].filename}:{frames[-1].lineno}: {error}. {advice}") from error

@@ -213,7 +213,7 @@ def test_unknown_format_is_reported(shared_workplace):
 
 def test_folders_without_requirements_get_no_environment(shared_workplace):
     finished = shared_workplace.run("ng", "env", "prefetch", shared_workplace.environment())
-    assert (finished.code, finished.out) == (0, "0 of 1 server with a separate environment\n")
+    assert (finished.code, finished.out) == (0, "0 of 1 server with a separate virtual environment\n")
 
 
 def test_environment_is_built_and_its_packages_listed(workplace):
@@ -224,7 +224,7 @@ def test_environment_is_built_and_its_packages_listed(workplace):
         pytest.skip("no package registry can be reached")
     python, count = built.out.splitlines()
     assert python.startswith(f"needy: {workplace.folder}/cache/environments/")
-    assert (built.code, count) == (0, "1 of 1 server with a separate environment")
+    assert (built.code, count) == (0, "1 of 1 server with a separate virtual environment")
     listed = workplace.run("ng_pip_list", "+entrypoint=resources_servers/needy", "+cache_dir=cache", "+format=freeze")
     assert listed.err == f"resources_servers/needy runs with {python.removeprefix('needy: ')}\n"
     assert "\ntinydep==1.0\n" in listed.out

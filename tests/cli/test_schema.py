@@ -102,7 +102,7 @@ def test_published_folder_is_described(shared_workplace):
     [
         (["proactive_askin"], 1, "Did you mean 'proactive_asking'?"),
         ([], 2, "Name an environment, such as 'ng env schema mcqa'."),
-        (["--config", "configs/all_examples.yaml"], 1, "expected one resources server, found answer_match, "),
+        (["--config", "configs/all_examples.yaml"], 1, "expected one environment, found answer_match, "),
         (["mcqa", "gsm8k"], 2, "expected at most one name, got 2: mcqa gsm8k"),
         (["mcqa", "+jsn=true"], 2, "nothing reads this key. Did you mean 'json'?"),
     ],

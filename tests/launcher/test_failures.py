@@ -82,7 +82,7 @@ def test_missing_package_is_reported_with_advice(workplace, requirements):
     said = launched(workplace, "import os\nimport no_such_package\n").err
     app = workplace.folder / "resources_servers/broken/app.py"
     assert f"Error: {app}:2: No module named 'no_such_package'. Install the package that provides it, or" in said
-    assert ("--auto-install gives the folder its own environment" in said) is bool(requirements)
+    assert ("--auto-install gives the folder its own virtual environment" in said) is bool(requirements)
 
 
 @pytest.mark.parametrize(
