@@ -1,4 +1,4 @@
-"""The tests that docs/reference/compatibility.md names exist, and it names each framework's tests."""
+"""The tests that the pages on frameworks name exist, and the pages name each framework's tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
-PAGE = (REPOSITORY / "docs" / "reference" / "compatibility.md").read_text("utf-8")
+PAGE = "\n".join(
+    (REPOSITORY / "docs" / name).read_text("utf-8") for name in ("training/index.md", "contribute/frameworks.md")
+)
 
 
 def test_named_files_are_those_of_the_frameworks() -> None:
