@@ -14,7 +14,7 @@ TIERS = ("resources_servers", "responses_api_agents", "responses_api_models")
 ROWS = [
     {"published"},
     {"__main__"},
-    {"cli", "deploy", "scaffold", "viewer"},
+    {"cli", "deploy", "viewer"},
     {"launcher", "rollouts", "data", "contract", "evaluation", "training", "process", "slurm"},
     {"servers", "testing"},
     {"harness"},
@@ -28,7 +28,6 @@ ROWS = [
 ]
 NEIGHBOURS = {
     ("cli", "deploy"),
-    ("cli", "scaffold"),
     ("viewer", "cli"),
     ("rollouts", "data"),
     ("evaluation", "data"),

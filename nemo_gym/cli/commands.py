@@ -58,7 +58,11 @@ COMMANDS = (
     Command("env", "status", "ng_status", "env:status", "Show the running servers and whether they answer"),
     Command("env", "top", "", "top:top", "Show live how busy the running servers are"),
     Command(
-        "env", "init", "ng_init_resources_server", "init:init", "Create the folder of a new environment or benchmark"
+        "env",
+        "init",
+        "ng_init_resources_server",
+        "cli.init.command:init",
+        "Create the folder of a new environment or benchmark",
     ),
     Command("env", "test", "ng_test", "folders:test", "Run the tests of one environment"),
     Command("env", "test", "ng_test_all", "folders:test_all", "Run the tests of all server folders"),

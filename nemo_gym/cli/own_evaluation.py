@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import Field, PositiveInt
 
 from nemo_gym.cli import printing
+from nemo_gym.cli.init.own_evaluation import OwnEvaluation, create
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import CommandSettings
 from nemo_gym.config.wording import counted
@@ -15,7 +16,6 @@ from nemo_gym.evaluation.agreement_report import agreement_json, agreement_text
 from nemo_gym.evaluation.labels import SampleJob, agreement_with, read_labels, write_sample
 from nemo_gym.evaluation.questions import AnswerForm, Columns, Grader
 from nemo_gym.jsonl import dump_json
-from nemo_gym.scaffold.own_evaluation import OwnEvaluation, create
 
 
 class InitSettings(CommandSettings):

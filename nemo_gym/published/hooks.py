@@ -65,7 +65,7 @@ class PublishedHooks(Hooks):
     async def failed_reply(self, reply: Reply) -> tuple[object, bytes]:
         reading = reply.read()
         if not isawaitable(reading):
-            # Only `raise_for_status` of such a reply tells the error.
+            # Only `raise_for_status` of such a reply reports the error.
             await raise_for_status(reply)
         return getattr(reply, "status", "an error"), await reading
 

@@ -26,7 +26,7 @@ sys.path.append(str(REPOSITORY / "docs" / "_ext"))
 from pages.commands import names_of  # noqa: E402 - found by the line above
 
 PAGES = (
-    "README.md", "CONTRIBUTING.md", "docs/*.md", "docs/*.yaml", "*/README.md", "nemo_gym/scaffold/templates",
+    "README.md", "CONTRIBUTING.md", "docs/*.md", "docs/*.yaml", "*/README.md", "nemo_gym/cli/init/templates",
     "nemo_gym/*.sh",
 )  # fmt: skip
 NOT_COUNTED = ("docs/reference/spellings.md", "docs/contribute/published_folders.md", "tests/", "docs/_")

@@ -10,6 +10,7 @@ from string import Template
 from typing import NamedTuple
 
 from nemo_gym import paths
+from nemo_gym.cli.init import TEMPLATES, problem_of_name
 from nemo_gym.config.wording import counted
 from nemo_gym.data.scripts import BENCHMARKS
 from nemo_gym.errors import DataError, UsageError
@@ -25,7 +26,6 @@ from nemo_gym.evaluation.questions import (
 )
 from nemo_gym.evaluation.sheets import MissingColumn, read_sheet
 from nemo_gym.grading import read_rubric
-from nemo_gym.scaffold import TEMPLATES, problem_of_name
 
 TEMPLATE = TEMPLATES / "own_evaluation"
 FILES = ("config.yaml", "prepare.py.txt", "README.md", "calibration.md")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from nemo_gym.cli.init import LONGEST_NAME
+from nemo_gym.cli.init.environments import create
+from nemo_gym.cli.init.wanted import Profile, Wanted
 from nemo_gym.errors import DataError, UserError
 from nemo_gym.jsonl import read_rows
-from nemo_gym.scaffold import LONGEST_NAME
-from nemo_gym.scaffold.environments import create
-from nemo_gym.scaffold.wanted import Profile, Wanted
 
 
 def files_in(folder: Path) -> set[str]:
@@ -102,7 +102,7 @@ def test_reused_verifier_brings_settings_and_rows(tmp_path: Path) -> None:
     }  # fmt: skip
     config = config_of(created.folders[0])
     assert config["mine"]["resources_servers"]["mcqa"]["entrypoint"] == "app.py"
-    shipped = Path(__file__).parents[2] / "resources_servers" / "mcqa" / "data" / "example.jsonl"
+    shipped = Path(__file__).parents[3] / "resources_servers" / "mcqa" / "data" / "example.jsonl"
     assert list(read_rows(tmp_path / "environments/mine/data/example.jsonl")) == list(read_rows(shipped))
 
 

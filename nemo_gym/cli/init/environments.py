@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import yaml
 
 from nemo_gym import paths
+from nemo_gym.cli.init import TEMPLATE_NAME, TEMPLATES, TIER, problem_of_name, renamed, template_files
+from nemo_gym.cli.init.guide import guide_to
+from nemo_gym.cli.init.reuse import PLAIN_AGENT, Block, Reused, reused
+from nemo_gym.cli.init.wanted import FOLDER_OF, NUMBER_VERIFIER, USUAL_RANGE, Profile, Wanted
 from nemo_gym.config.settings import AGENT_TIER, MODEL_TIER, POLICY_MODEL, RESOURCES_TIER
 from nemo_gym.contract.manifest import MANIFEST_FILE
 from nemo_gym.data.scripts import ENVIRONMENTS
 from nemo_gym.errors import DataError, UsageError
 from nemo_gym.jsonl import JsonObject, write_rows
-from nemo_gym.scaffold import TEMPLATE_NAME, TEMPLATES, TIER, problem_of_name, renamed, template_files
-from nemo_gym.scaffold.guide import guide_to
-from nemo_gym.scaffold.reuse import PLAIN_AGENT, Block, Reused, reused
-from nemo_gym.scaffold.wanted import FOLDER_OF, NUMBER_VERIFIER, USUAL_RANGE, Profile, Wanted
 
 LAYER_OF: dict[Profile, str | None] = {
     "custom-gym-verifier": None,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from string import Template
 from typing import NamedTuple
 
-from nemo_gym.scaffold import TEMPLATES
-from nemo_gym.scaffold.wanted import Profile, Wanted
+from nemo_gym.cli.init import TEMPLATES
+from nemo_gym.cli.init.wanted import Profile, Wanted
 
 README = TEMPLATES / "environment_readme.md"
 

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 from nemo_gym.cli import printing
+from nemo_gym.cli.init import scaffold
+from nemo_gym.cli.init.environments import create
+from nemo_gym.cli.init.wanted import Kind, Profile, Wanted
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import CommandSettings
 from nemo_gym.errors import UsageError
-from nemo_gym.scaffold import scaffold
-from nemo_gym.scaffold.environments import create
-from nemo_gym.scaffold.wanted import Kind, Profile, Wanted
 
 
 class InitSettings(CommandSettings):

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from nemo_gym.cli.init import LONGEST_NAME, TEMPLATES, class_name_of, scaffold, template_files
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_rows
-from nemo_gym.scaffold import LONGEST_NAME, TEMPLATES, class_name_of, scaffold, template_files
 
 pytestmark = pytest.mark.slow
 
 SCRIPTS = Path(sysconfig.get_path("scripts"))
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 TEMPLATE = TEMPLATES / "resources_servers" / "my_environment"
 
 
@@ -281,7 +281,7 @@ def test_wheel_contains_the_template(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     for path in template_files(TEMPLATES):
-        assert f"nemo_gym/scaffold/templates/{path.relative_to(TEMPLATES).as_posix()}" in names
+        assert f"nemo_gym/cli/init/templates/{path.relative_to(TEMPLATES).as_posix()}" in names
 
 
 def test_every_template_file_is_written(tmp_path):
