@@ -14,8 +14,9 @@ TIERS = ("resources_servers", "responses_api_agents", "responses_api_models")
 ROWS = [
     {"published"},
     {"__main__"},
-    {"cli", "deploy", "viewer"},
-    {"launcher", "rollouts", "data", "contract", "evaluation", "training", "process", "slurm"},
+    {"deploy", "slurm", "viewer"},
+    {"cli"},
+    {"launcher", "rollouts", "data", "contract", "evaluation", "training", "process"},
     {"servers", "testing"},
     {"harness"},
     {"web"},
@@ -27,8 +28,6 @@ ROWS = [
     {"schemas", "errors", "paths", "jsonl", "lazy", "memory", "opaque", "text", "version"},
 ]
 NEIGHBOURS = {
-    ("cli", "deploy"),
-    ("viewer", "cli"),
     ("rollouts", "data"),
     ("evaluation", "data"),
     ("evaluation", "rollouts"),
@@ -36,8 +35,6 @@ NEIGHBOURS = {
     ("training", "data"),
     ("training", "launcher"),
     ("training", "rollouts"),
-    ("slurm", "launcher"),
-    ("slurm", "rollouts"),
     ("contract", "data"),
     ("contract", "launcher"),
     ("contract", "process"),

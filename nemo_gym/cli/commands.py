@@ -88,11 +88,11 @@ COMMANDS = (
     Command(
         "eval", "health-check", "", "health:health_check", "Try the models and a few tasks before the whole run", True
     ),
-    Command("", "submit", "", "submit:submit", "Submit a collection to Slurm"),
-    Command("submit", "status", "", "submit:status", "Show the job and the progress of a submitted collection"),
-    Command("submit", "logs", "", "submit:logs", "Print or follow the log of a submitted collection"),
-    Command("submit", "cancel", "", "submit:cancel", "Drain and cancel a submitted collection"),
-    Command("eval", "submit", "", "submit:submit", "Submit a collection to Slurm"),
+    Command("", "submit", "", "slurm.command:submit", "Submit a collection to Slurm"),
+    Command("submit", "status", "", "slurm.command:status", "Show the job and the progress of a submitted collection"),
+    Command("submit", "logs", "", "slurm.command:logs", "Print or follow the log of a submitted collection"),
+    Command("submit", "cancel", "", "slurm.command:cancel", "Drain and cancel a submitted collection"),
+    Command("eval", "submit", "", "slurm.command:submit", "Submit a collection to Slurm"),
     Command("eval", "prepare", "ng_prepare_benchmark", "data:prepare_benchmark", "Prepare the data of benchmarks"),
     Command("eval", "aggregate", "ng_aggregate_rollouts", "results:aggregate", "Merge shards and compute metrics"),
     Command("eval", "init", "", "own_evaluation:init", "Create a benchmark from a table of questions"),
@@ -136,7 +136,11 @@ COMMANDS = (
     Command("dataset", "rm", "ng_delete_dataset_from_gitlab", "hubs:delete_from_gitlab", "Delete a GitLab package"),
     Command("dataset", "migrate", "ng_gitlab_to_hf_dataset", "hubs:migrate", "Move a dataset to Hugging Face"),
     Command(
-        "deploy", "render", "", "deploy:render", "Write the manifests of a config for Kubernetes, KubeRay or Compose"
+        "deploy",
+        "render",
+        "",
+        "deploy.command:render",
+        "Write the manifests of a config for Kubernetes, KubeRay or Compose",
     ),
     Command("dev", "test", "ng_dev_test", "dev:test", "Run the tests of this repository"),
     Command("dev", "reinstall", "ng_reinstall", "dev:reinstall", "Reinstall this repository"),
