@@ -83,6 +83,7 @@ async def test_oracle_earns_full_reward_and_silence_none(server, row):
     assert await earned(server, row, [""]) == 0.0
 
 
+@pytest.mark.slow
 async def test_oracle_solves_the_shared_rows(server, tmp_path):
     rows = list(read_rows(prepare(tmp_path / "rows.jsonl", gsm8k=real_file("gsm8k", "test_first200.jsonl"))))
     assert len(rows) == 200

@@ -35,6 +35,7 @@ async def reward(row, *said):
         return (await attempt.verify(reply(*said))).reward
 
 
+@pytest.mark.slow
 async def test_oracle_earns_full_reward_and_silence_none(rows):
     for row in [*rows, *read_rows(FOLDER / "data" / "example.jsonl")]:
         assert await reward(row, *solve(row)) == 1.0

@@ -15,6 +15,8 @@ from resources_servers.counterintuitive.kinds import KINDS
 from resources_servers.counterintuitive.prepare import generated_rows, prepare
 from resources_servers.counterintuitive.tests.solver import solution
 
+pytestmark = pytest.mark.slow
+
 ROWS_PER_KIND = 600
 
 

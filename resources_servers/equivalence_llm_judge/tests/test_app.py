@@ -55,6 +55,7 @@ def test_examples_cover_all_pattern_forms():
     assert any(len(row["expected_answer"]) > 120 for row in EXAMPLES)
 
 
+@pytest.mark.slow
 async def test_judged_text_and_reward():
     cases = [
         (PLAIN, [EQUAL], {}, 1.0, [ANSWER]),

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from nemo_gym import run_prepare
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout
@@ -12,6 +14,7 @@ from resources_servers.example_session_state_mgmt.prepare import INSTRUCTION, pr
 EXAMPLES = list(read_rows(Path(__file__).parents[1] / "data" / "example.jsonl"))
 
 
+@pytest.mark.slow
 async def test_generated_rows_reward_the_oracle_but_not_silence(tmp_path):
     server = make_server(CounterServer)
     for row in read_rows(prepare(tmp_path / "rows.jsonl", 60)):

@@ -152,6 +152,7 @@ STYLES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_gsm8k_rows_reward_only_their_answers(tmp_path):
     gsm8k = real_file("gsm8k", "test_first200.jsonl")
     rows = list(read_rows(prepare(input=gsm8k, output=tmp_path / "gsm8k.jsonl")))

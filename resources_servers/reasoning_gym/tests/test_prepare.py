@@ -13,7 +13,10 @@ from resources_servers.reasoning_gym.generate import plain
 from resources_servers.reasoning_gym.prepare import Generator, prepare, read_mixture
 from resources_servers.reasoning_gym.scoring import is_installed
 
-pytestmark = pytest.mark.skipif(not is_installed(), reason="the extra 'reasoning-gym' is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not is_installed(), reason="the extra 'reasoning-gym' is not installed"),
+]
 
 UNSTEADY = ["isomorphic_strings", "word_ladder", "list_functions", "ransom_note", "polynomial_multiplication"]
 """Generators that iterate over sets or use the global random state."""
