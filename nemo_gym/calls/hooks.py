@@ -9,14 +9,12 @@ from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID, uuid4
 
-from omegaconf import DictConfig
-
-from nemo_gym.calls.address_book import Address, AddressBook
-from nemo_gym.config.view import own_view
-from nemo_gym.http.reply import Reply
-
 if TYPE_CHECKING:
+    from omegaconf import DictConfig
     from starlette.requests import Request
+
+    from nemo_gym.calls.address_book import Address, AddressBook
+    from nemo_gym.http.reply import Reply
 
 
 class Client(Protocol):
@@ -31,8 +29,13 @@ class Client(Protocol):
 
 
 class Hooks:
+    """The defaults, for what a real run hands over."""
+
     def config(self) -> DictConfig:
         """Return the configuration of this process."""
+        # Imported here, because converters need only `new_uuid`, and loading a configuration imports much.
+        from nemo_gym.config.view import own_view
+
         return own_view()
 
     def new_uuid(self) -> UUID:
