@@ -31,9 +31,15 @@ BORDERS = {
     "tests/containers": ("containers", "nemo_gym/deploy", "nemo_gym/sandbox", "Makefile"),
     "tests/deploy": ("containers", "nemo_gym/deploy", "nemo_gym/launcher"),
     "tests/frameworks": ("docs/training", "examples", "nemo_gym/capture", "nemo_gym/training"),
-    "tests/published": ("nemo_gym/config", "nemo_gym/schemas", "nemo_gym/servers"),
+    "tests/published": (
+        "nemo_gym/calls",
+        "nemo_gym/config",
+        "nemo_gym/published",
+        "nemo_gym/schemas",
+        "nemo_gym/servers",
+    ),
     "tests/slurm": ("nemo_gym/launcher", "nemo_gym/slurm"),
-    "tests/viewer": ("nemo_gym/viewer", "viewer"),
+    "tests/viewer": ("nemo_gym/records", "nemo_gym/viewer", "viewer"),
 }
 """Suites that need a cluster, an engine, a browser or another program's interface. Each runs if its own folder or one
 of these has changed."""
