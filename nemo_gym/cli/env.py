@@ -17,6 +17,7 @@ from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import JsonSettings, NoSettings, StartSettings, ValidateSettings
 from nemo_gym.config.access import configured_token
 from nemo_gym.config.allowed_pairings import pairings_noted
+from nemo_gym.config.overrides import Override
 from nemo_gym.config.without_model import load_as_written, load_with_stand_in, load_without_model, stand_ins_of
 from nemo_gym.config.wording import counted
 from nemo_gym.data.benchmarks import check_prepared
@@ -70,7 +71,7 @@ def start(words: list[str], starter: WarmStarter | None = None) -> int:
         return ending.exit_code
 
 
-def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None, ending: _Ending) -> int:
+def _keep_up(files: list[str], overrides: list[Override], starter: WarmStarter | None, ending: _Ending) -> int:
     run = running.load_to_start(files, overrides)
     settings = settings_from(StartSettings, run.plain)
     with running.launch_for(run, settings, starter, on_line=printing.print_line) as servers:

@@ -1,4 +1,4 @@
-"""Turn a settings field into a command-line flag, and the flag's value into an override."""
+"""Turn a settings field into a command-line flag, and a value into the words of a flag."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import types
 import typing
 from pathlib import Path
 
-import orjson
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from nemo_gym.config.overrides import value_of_flag
 from nemo_gym.config.settings import MODEL_FLAGS
-from nemo_gym.config.values import read_value
+from nemo_gym.config.values import written
 
 SHORT_FLAGS = {
     "input_glob": ("--input-glob", "-i"),
@@ -131,46 +131,23 @@ def text_keys(model: type[BaseModel]) -> set[str]:
     return {key_of(name, info) for name, info in model.model_fields.items() if _type_words(info.annotation) in TEXTS}
 
 
-def encoded(value: object, *, is_text: bool) -> str:
-    """Encode a flag's value as the value of an override."""
-    if isinstance(value, list):
-        return f"[{','.join(quoted(str(item)) for item in value)}]"
-    if isinstance(value, (bool, int, float)):
-        return orjson.dumps(value).decode()
-    text = str(value)
-    looks_structured = text[:1] in "[{" or text.lower() in ("true", "false", "null")
-    is_number = not is_text and text.replace(".", "", 1).replace("-", "", 1).isdigit()
-    return text if looks_structured or is_number else quoted(text)
-
-
-def quoted(text: str) -> str:
-    """Return a text in quotes, as the value of an override.
-
-    Do not encode it as JSON, because overrides have no escapes for line breaks, and because the name of a file may not
-    be valid Unicode.
-    """
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-def setting_words(key: str, info: FieldInfo, text: str) -> list[str] | None:
-    """Return the words that set a setting to an override's value, such as `--num-repeats 4`; None if no flag can."""
+def setting_words(key: str, info: FieldInfo, value: object) -> list[str] | None:
+    """Return the words that give a setting a value, such as `--num-repeats 4`; None if no flag can."""
     flag = flag_names(key)[0]
     kinds = (info.annotation, *typing.get_args(info.annotation))
-    if bool in kinds and text == "true":
+    if bool in kinds and value is True:
         return [flag]
     if info.annotation is bool or is_list(info) or _fixed_size(info):
         return None
-    words = flag_words(flag, text, is_text=_type_words(info.annotation) in TEXTS)
+    words = flag_words(flag, value, is_text=_type_words(info.annotation) in TEXTS)
     # The value of a flag that also works without one must be part of the same word.
     return ["=".join(words)] if words and bool in kinds and len(words) > 1 else words
 
 
-def flag_words(flag: str, text: str, *, is_text: bool = False) -> list[str] | None:
-    """Return the words that give a flag the value of an override; None if the flag would read another value."""
-    value = read_value(text, flag)
-    given = value if isinstance(value, str) else text
-    read = read_value(encoded(given, is_text=is_text), flag)
+def flag_words(flag: str, value: object, *, is_text: bool = False) -> list[str] | None:
+    """Return the words that give a flag a value; None if the flag would read another one."""
+    text = value if isinstance(value, str) else written(value)
+    read = value_of_flag(text, flag, is_text=is_text)
     if (type(read), read) != (type(value), value):
         return None
-    return [f"{flag}={given}"] if given.startswith(("-", "+", "~")) or not given else [flag, given]
+    return [f"{flag}={text}"] if text.startswith(("-", "+", "~")) or not text else [flag, text]

@@ -15,7 +15,6 @@ from nemo_gym.cli import printing
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.selectors import SELECTORS
 from nemo_gym.cli.settings import CheckSettings, PipListSettings, TestAllSettings, TestSettings
-from nemo_gym.config.overrides import parse_override
 from nemo_gym.config.server_folders import ServerFolder
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.config.sources import CONFIG_PATHS
@@ -103,12 +102,12 @@ def check(words: list[str]) -> int:
     line = options.read(words)
     # Read only the settings of this command here. The environment's config cannot be loaded yet, because it lacks the
     # model that the check adds.
-    own = [word for word in line.overrides if len(path := parse_override(word).path) == 1 and path[0] != CONFIG_PATHS]
+    own = [each for each in line.overrides if len(each.path) == 1 and each.path[0] != CONFIG_PATHS]
     settings = settings_from(CheckSettings, config.load(line.paths, own, skip_dotenv=True).plain)
     if settings.write_examples and own != line.overrides:
         raise ConfigError(
             f"write_examples: example rollouts are made with the unchanged config of {settings.entrypoint}. Leave out "
-            f"{', '.join(parse_override(word).word for word in line.overrides if word not in own)}."
+            f"{', '.join(each.word for each in line.overrides if each not in own)}."
         )
     folder = _folder_of(settings.entrypoint)
     with open_environment(folder, line.overrides) as environment:

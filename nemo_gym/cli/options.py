@@ -19,12 +19,10 @@ from nemo_gym import config, paths
 from nemo_gym.cli.commands import by_program
 from nemo_gym.cli.flags import (
     add_flag,
-    encoded,
     flag_names,
     flag_words,
     is_list,
     key_of,
-    quoted,
     setting_words,
     text_keys,
 )
@@ -38,12 +36,13 @@ from nemo_gym.cli.selectors import (
     take_selected,
 )
 from nemo_gym.cli.unknown_keys import unknown_keys
-from nemo_gym.config.overrides import Override, parse_override
+from nemo_gym.config.overrides import Override, override_of_flag, parse_override, value_of_flag
 from nemo_gym.config.pairing import AGENT_CONFIG
 from nemo_gym.config.removed import removed_flag
 from nemo_gym.config.reserved import TOP_LEVEL_KEYS
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.config.sources import CONFIG_PATHS, known_keys
+from nemo_gym.config.tree import dotted, plain
 from nemo_gym.errors import UsageError
 from nemo_gym.text import log_to_terminal
 
@@ -112,7 +111,7 @@ class CommandLine(NamedTuple):
     """The config files and overrides of a command line. Flags have been turned into overrides."""
 
     paths: list[str]
-    overrides: list[str]
+    overrides: list[Override]
 
 
 class KeyFlag(NamedTuple):
@@ -176,47 +175,49 @@ class Options(Generic[SettingsT]):
             given[AGENT_CONFIG] = agent_config(name)
         overrides = self._named(parser, given.pop("overrides"))
         if files and not self.takes_config:
-            overrides.append(f"++{CONFIG_PATHS}={encoded(files, is_text=True)}")
+            overrides.append(override_of_flag("--config", CONFIG_PATHS, files))
             files = []
-        typed = self._of_config(parser, files, overrides, keys)
-        overrides += typed
+        overrides += self._of_config(parser, files, overrides, keys)
         required = {key_of(name, info) for name, info in self.model.model_fields.items() if info.is_required()}
         missing = {key for key in required if given.get(key) is None}
-        self._check_keys(parser, files, overrides, typed, missing)
+        self._check_keys(parser, files, overrides, missing)
         texts = text_keys(self.model) | text_keys(ModelSettings)
-        flags = [
-            f"++{key}={encoded(value, is_text=key in texts)}" for key, value in given.items() if value is not None
-        ]
-        if any(word.lstrip("+") == "verbose=true" for word in (*overrides, *flags)):
+        for key, value in given.items():
+            if value is not None:
+                flag = parser.flag_of(key)
+                read = value_of_flag(value, flag, is_text=key in texts) if isinstance(value, str) else value
+                overrides.append(override_of_flag(flag, key, read))
+        if any(each.path == ("verbose",) and each.value and each.value.value is True for each in overrides):
             log_to_terminal()
-        return CommandLine(files, [*overrides, *flags])
+        return CommandLine(files, overrides)
 
-    def spelled(self, overrides: Sequence[str], files: Collection[str] = ()) -> list[str]:
+    def spelled(self, overrides: Sequence[Override], files: Collection[str] = ()) -> list[str]:
         """Return overrides as flags of this command. `files` are the configs of the command line.
 
         An override without an equivalent flag, such as a deletion, stays as it is. So do overrides of the same key,
         because the command applies flags after overrides.
         """
-        parsed = {word: parse_override(word) for word in overrides}
         known = {*TOP_LEVEL_KEYS, *(known_keys([*files], ()) if files else ())}
         parser = self._parser()
 
-        def words_of(word: str, override: Override) -> list[str] | None:
-            others = [each.path for each in parsed.values() if each is not override]
+        def words_of(override: Override) -> list[str] | None:
+            others = [each.path for each in overrides if each is not override]
             length = len(override.path)
-            if override.action == "delete" or any(path[:length] == override.path[: len(path)] for path in others):
+            if override.value is None or override.action == "delete":
                 return None
-            key, _, text = word.lstrip("+").partition("=")
+            if any(path[:length] == override.path[: len(path)] for path in others):
+                return None
+            key, value = dotted(override.path), plain(override.value)
             if key in self._fields:
-                return setting_words(key, self._fields[key], text)
+                return setting_words(key, self._fields[key], value)
             first, dot, _ = key.partition(".")
             flag = f"--{key}" if dot else f"--{key.replace('_', '-')}"
             is_known = first in known or (dot and "-" not in first)
             if not is_known or not KEY_FLAG.fullmatch(flag) or parser.knows(flag):
                 return None
-            return flag_words(flag, text)
+            return flag_words(flag, value)
 
-        return [each for word, override in parsed.items() for each in words_of(word, override) or [word]]
+        return [word for each in overrides for word in words_of(each) or [each.as_argument()]]
 
     @property
     def _fields(self) -> dict[str, FieldInfo]:
@@ -255,21 +256,24 @@ class Options(Generic[SettingsT]):
         return rest, found
 
     def _of_config(
-        self, parser: _Parser, files: Sequence[str], overrides: Sequence[str], flags: Sequence[KeyFlag]
-    ) -> dict[str, str]:
-        """Turn flags for keys of the configuration into overrides, and return each override with its flag.
+        self, parser: _Parser, files: Sequence[str], overrides: Sequence[Override], flags: Sequence[KeyFlag]
+    ) -> list[Override]:
+        """Turn flags for keys of the configuration into overrides.
 
         Reject a flag without a dot if the configuration does not know its key, because it may be a misspelled setting.
         """
         if not flags:
-            return {}
+            return []
         known = {*TOP_LEVEL_KEYS, *(known_keys(files, overrides) if self.takes_config else ())}
         if unknown := [each.flag for each in flags if "." not in each.flag and each.key(known) not in known]:
             parser.reject(unknown)
-        return {f"++{each.key(known)}={encoded(each.value, is_text=False)}": each.flag for each in flags}
+        return [
+            override_of_flag(each.flag, each.key(known), value_of_flag(each.value, each.flag, is_text=False))
+            for each in flags
+        ]
 
-    def _named(self, parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
-        """Turn arguments that are not overrides, such as a name, into overrides."""
+    def _named(self, parser: argparse.ArgumentParser, words: list[str]) -> list[Override]:
+        """Turn arguments without a flag into overrides: overrides as texts, and names."""
         pattern = TEXT if self.named_by else NAME
         names = [word for word in words if pattern.fullmatch(word)]
         key = self.named_by or ("entrypoint" if "entrypoint" in self.model.model_fields else None)
@@ -278,18 +282,20 @@ class Options(Generic[SettingsT]):
             hint = f". Did you mean '{flag}'?" if flag else ""
             parser.error(f"'{names[0]}' is not a flag{hint}")
         if self.named_by and is_list(self.model.model_fields[self.named_by]):
-            return self._listed(words)
+            return self._listed(self.named_by, words)
         if len(names) > 1:
             hint = ". Put words that belong together in quotes" if self.named_by else ""
             parser.error(f"expected at most one name, got {len(names)}: {' '.join(names)}{hint}")
         meant = {word: _folder_in("resources_servers", word) if key == "entrypoint" else word for word in names}
-        return [f"++{key}={quoted(meant[word])}" if word in names else word for word in words]
+        return [
+            override_of_flag("", str(key), meant[word]) if word in names else parse_override(word) for word in words
+        ]
 
-    def _listed(self, words: list[str]) -> list[str]:
+    def _listed(self, key: str, words: list[str]) -> list[Override]:
         """Combine names and paths into one override of a list setting, including existing paths that contain '='."""
         names = [word for word in words if TEXT.fullmatch(word) or os.path.exists(word)]
-        given = [f"++{self.named_by}={encoded(names, is_text=True)}"] if names else []
-        return [*(word for word in words if word not in names), *given]
+        given = [override_of_flag("", key, names)] if names else []
+        return [*(parse_override(word) for word in words if word not in names), *given]
 
     def _flag_for(self, words: Sequence[str]) -> str | None:
         """Return a corrected argument: the first of these names or files, with the flag that it needs.
@@ -313,11 +319,10 @@ class Options(Generic[SettingsT]):
         self,
         parser: argparse.ArgumentParser,
         files: Sequence[str],
-        overrides: Sequence[str],
-        typed: Mapping[str, str],
+        overrides: Sequence[Override],
         missing: Collection[str],
     ) -> None:
-        """Reject keys that nothing reads. `typed` maps overrides to the flags that the user typed instead.
+        """Reject keys that nothing reads.
 
         If the command takes a config, reject only likely typos, because server folders may read other keys.
         """
@@ -326,10 +331,10 @@ class Options(Generic[SettingsT]):
             names |= dict.fromkeys([key, *(flag.lstrip("-").replace("-", "_") for flag in flag_names(key))], key)
         if self.takes_sampling:
             names |= {each.field: f"responses_create_params.{each.field}" for each in SAMPLING_FLAGS.values()}
-        for word, meant in unknown_keys(files, overrides, names, missing).items():
+        for override, meant in unknown_keys(files, overrides, names, missing):
             if meant or not (self.takes_config or self.takes_other_keys):
                 # Leave out the value, because it may be a secret.
-                shown = typed.get(word) or word.partition("=")[0]
+                shown = re.split("[ =]", override.word, maxsplit=1)[0]
                 parser.error(f"{shown}: nothing reads this key{f'. Did you mean {meant!r}?' if meant else ''}")
 
     def _parser(self) -> _Parser:
@@ -399,6 +404,10 @@ class _Parser(argparse.ArgumentParser):
     def knows(self, flag: str) -> bool:
         """Return whether the command itself has this flag."""
         return flag in self._option_string_actions
+
+    def flag_of(self, key: str) -> str:
+        """Return the first flag of a setting."""
+        return next(action.option_strings[0] for action in self._actions if action.dest == key)
 
     def reject(self, unknown: Sequence[str]) -> NoReturn:
         """Exit with an error that names the unknown flags. `unknown` can also contain valid arguments after a flag."""

@@ -27,6 +27,7 @@ from nemo_gym.cli.signals import stop_signals
 from nemo_gym.config import RunConfig
 from nemo_gym.config.masking import masked
 from nemo_gym.config.model_cache import MODEL_CACHE_KEY, model_cache_of
+from nemo_gym.config.overrides import Override
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.config.self_judged import self_judged
 from nemo_gym.config.without_model import load_as_written
@@ -110,7 +111,7 @@ def run(words: list[str], starter: WarmStarter | None = None) -> int:
     return _run(line.paths, line.overrides, starter)
 
 
-def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | None) -> int:
+def _run(config_paths: list[str], overrides: list[Override], starter: WarmStarter | None) -> int:
     run_config = running.load_to_start(config_paths, overrides)
     job = settings_from(EndToEndJob, run_config.plain)
     settings = settings_from(StartSettings, run_config.plain)

@@ -23,6 +23,7 @@ from nemo_gym.config.access import configured_token
 from nemo_gym.config.allowed_pairings import accepted
 from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
 from nemo_gym.config.masking import mask_text
+from nemo_gym.config.overrides import Override
 from nemo_gym.config.process import ServerInstance
 from nemo_gym.config.wording import counted
 from nemo_gym.data.benchmarks import check_prepared
@@ -43,7 +44,7 @@ REFUSED_S = 60.0
 """Seconds to wait by default for a port that refuses connections. The time is short, as the address may be wrong."""
 
 
-def load_to_start(files: Sequence[str], overrides: Sequence[str]) -> RunConfig:
+def load_to_start(files: Sequence[str], overrides: Sequence[Override | str]) -> RunConfig:
     """Load a config whose servers are to be started, and print its notes."""
     run = with_checked_pairing(config.load(files, overrides, require_servers=True))
     for text in run.notes:

@@ -15,7 +15,7 @@ from nemo_gym.cli import printing, tables
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.selectors import environment_config
 from nemo_gym.cli.settings import JsonSettings
-from nemo_gym.config.overrides import parse_override
+from nemo_gym.config.overrides import Override
 from nemo_gym.config.reading import shown
 from nemo_gym.config.sources import CONFIG_PATHS
 from nemo_gym.contract.environment import open_configs
@@ -43,11 +43,11 @@ class SchemaSettings(JsonSettings):
 def schema(words: list[str]) -> int:
     """Print an environment's row fields, tools and settings, and the fields that grading adds."""
     line = Options("ng env schema", SchemaSettings, named_by="name", usual_selector="--environment").read(words)
-    own = [word for word in line.overrides if _is_own(word)]
+    own = [each for each in line.overrides if _is_own(each)]
     settings = settings_from(SchemaSettings, config.load([], own, skip_dotenv=True).plain)
-    overrides = [word for word in line.overrides if word not in own]
+    overrides = [each for each in line.overrides if not _is_own(each)]
     files = [*line.paths, *([environment_config(settings.name)] if settings.name else [])]
-    if not files and not any(parse_override(word).path[0] == CONFIG_PATHS for word in overrides):
+    if not files and not any(each.path[0] == CONFIG_PATHS for each in overrides):
         raise UsageError("Name an environment, such as 'ng env schema mcqa'. 'ng list environments' lists them.")
     with open_configs(files, overrides) as environment:
         found = asyncio.run(schema_of(environment))
@@ -59,9 +59,8 @@ def schema(words: list[str]) -> int:
     return 0
 
 
-def _is_own(word: str) -> bool:
-    path = parse_override(word).path
-    return len(path) == 1 and path[0] in ("name", "json")
+def _is_own(override: Override) -> bool:
+    return override.path in {("name",), ("json",)}
 
 
 def _show(found: JsonObject, folder: Path) -> None:

@@ -20,7 +20,7 @@ from nemo_gym.config.model_cache import check_model_cache
 from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, Origin, RunConfig, ServerConfig
 from nemo_gym.config.observability import check_capture
 from nemo_gym.config.overlays import notes_of_overlays
-from nemo_gym.config.overrides import is_typed
+from nemo_gym.config.overrides import Override, is_typed
 from nemo_gym.config.pairing import with_other_agent
 from nemo_gym.config.parts import part_of
 from nemo_gym.config.removed import check_nothing_removed
@@ -48,7 +48,7 @@ _FOR_AGENTS = ("skip_verification", "skip_verification_reward")
 
 def load(
     paths: Sequence[str | Path] = (),
-    overrides: Sequence[str] = (),
+    overrides: Sequence[Override | str] = (),
     *,
     initial: Mapping[str, object] | None = None,
     dotenv_path: Path | None = None,
@@ -60,8 +60,8 @@ def load(
     """Read a configuration from all its sources into one frozen value.
 
     Later sources win: the files of `paths` with their includes, `env.yaml`, `initial`, and `overrides`, which are
-    command-line arguments such as `+a.b=1` or `~c`. `dotenv_path` is read instead of the `env.yaml` of the
-    search roots. `stand_in` has the lowest priority, and is ignored if another source defines `policy_model`. If
+    parsed flags, or texts such as `+a.b=1` or `~c`. `dotenv_path` is read instead of the `env.yaml` of the search
+    roots. `stand_in` has the lowest priority, and is ignored if another source defines `policy_model`. If
     `needs_variables` is false, environment variables of servers need not be set, because no server is started.
     Raise a subclass of ConfigError with the file, the line, the key and advice.
     """

@@ -1,8 +1,9 @@
-"""Command-line arguments that change the configuration: `+a.b=1`, `++a=1`, `a=1`, `~a`."""
+"""Command-line arguments that change the configuration: `--a.b 1`, `+a.b=1`, `++a=1`, `a=1`, `~a`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +11,7 @@ from nemo_gym.config.masking import MASK, is_secret_key, mask_text
 from nemo_gym.config.models import Origin
 from nemo_gym.config.suggestions import closest
 from nemo_gym.config.tree import Node, Path, at, dotted, locate, merge, node_of, plain, replaced, split_key, step, walk
-from nemo_gym.config.values import read_value
+from nemo_gym.config.values import read_value, written
 from nemo_gym.errors import OverrideError
 
 _WORD = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]*)(?:(?P<equals>=)(?P<value>.*))?", re.DOTALL)
@@ -31,24 +32,34 @@ class Override:
     """One override from the command line, parsed but not yet applied."""
 
     word: str
-    """The override for messages: as a flag if it is one, with secrets hidden."""
+    """The override for messages: as it was typed, but shortened, and with secrets hidden."""
     has_secret: bool
     """Whether a secret is hidden in `word`."""
     action: Literal["set", "change", "delete"]
-    """`+k=v` and `++k=v` set a key, `k=v` changes an existing key, `~k` deletes it."""
+    """Flags, `+k=v` and `++k=v` set a key, `k=v` changes an existing key, `~k` deletes it."""
     path: tuple[str, ...]
     value: Node | None
-    """The value after `=`. None for a deletion without `=`."""
+    """The value. None for a deletion without `=`."""
 
     @property
     def origin(self) -> Origin:
         """The place of the override in messages, instead of a file and line."""
         return Origin(f"{TYPED}{self.word}", 0)
 
+    def as_argument(self) -> str:
+        """Return the override as one command-line argument."""
+        sign = {"set": "++", "change": "", "delete": "~"}[self.action]
+        return f"{sign}{dotted(self.path)}" + ("" if self.value is None else f"={written(plain(self.value))}")
+
 
 def is_typed(origin: Origin) -> bool:
     """Return whether a value comes from the command line."""
     return origin.file.startswith(TYPED)
+
+
+def parsed(given: Iterable[Override | str]) -> list[Override]:
+    """Parse those overrides that are texts, such as `+a.b=1`. The others are flags that were parsed before."""
+    return [parse_override(each) if isinstance(each, str) else each for each in given]
 
 
 def parse_override(word: str) -> Override:
@@ -57,19 +68,30 @@ def parse_override(word: str) -> Override:
     # The regex matches any text, so the match is never None.
     assert match is not None
     sign, key, text = match["sign"] or "", match["key"].strip(), match["value"]
-    masked = _masked(word, key, text)
-    shown = masked if len(masked) <= LONGEST_SHOWN else f"{masked[: LONGEST_SHOWN - 3]}..."
-    if key.startswith("-") or not _KEY.fullmatch(key) or key.endswith(".") or ".." in key:
-        raise OverrideError(_malformed_key(shown, key, text))
-    path = split_key(key)
+    shown, has_secret = _shown(word, key, text)
+    path = _path(shown, key, text)
     if text is None and sign != "~":
         raise OverrideError(f"'{shown}' has no '='. Write --{key} VALUE to set a value, or ~{key} to delete it.")
-    # Flags arrive as overrides with `++`. Report them as flags.
-    if sign == "++" and text is not None:
-        shown = f"--{shown.removeprefix('++').replace('=', ' ', 1)}"
     value = None if text is None else node_of(read_value(text, shown), Origin(f"{TYPED}{shown}", 0))
     action: Literal["set", "change", "delete"] = "delete" if sign == "~" else "set" if sign else "change"
-    return Override(shown, masked != word, action, path, value)
+    return Override(shown, has_secret, action, path, value)
+
+
+def override_of_flag(flag: str, key: str, value: object) -> Override:
+    """Return the override that sets a key to the value of a flag. `flag` is empty for an argument without a flag."""
+    text = value if isinstance(value, str) else written(value)
+    shown, has_secret = _shown(f"{flag} {text}" if flag else text, key, text)
+    return Override(shown, has_secret, "set", _path(shown, key, text), node_of(value, Origin(f"{TYPED}{shown}", 0)))
+
+
+def value_of_flag(text: str, flag: str, *, is_text: bool) -> object:
+    """Return the value of a flag: a list or mapping, `true`, `false`, `null`, a number, or else the text itself.
+
+    `is_text` tells that the flag takes a text, so `4.10` is a text, such as the name of a model, and not a number.
+    """
+    looks_structured = text[:1] in ("[", "{") or text.lower() in ("true", "false", "null")
+    is_number = not is_text and text.replace(".", "", 1).replace("-", "", 1).isdigit()
+    return read_value(text, f"{flag} {text}") if looks_structured or is_number else text
 
 
 def apply_override(tree: Node, override: Override) -> Node:
@@ -87,10 +109,22 @@ def apply_override(tree: Node, override: Override) -> Node:
     return _merged_at(tree, override.path, override, tree)
 
 
-def _masked(word: str, key: str, text: str | None) -> str:
+def _shown(word: str, key: str, text: str | None) -> tuple[str, bool]:
+    """Return an argument for messages, and whether a secret is hidden in it."""
     if text and any(is_secret_key(part) for part in split_key(key)) and "${" not in text:
-        return word[: -len(text)] + MASK
-    return _ENTRY.sub(lambda entry: f"{entry[1]}{MASK}" if is_secret_key(entry[1]) else entry[0], mask_text(word))
+        masked = word[: -len(text)] + MASK
+    else:
+        masked = _ENTRY.sub(
+            lambda entry: f"{entry[1]}{MASK}" if is_secret_key(entry[1]) else entry[0], mask_text(word)
+        )
+    shown = masked if len(masked) <= LONGEST_SHOWN else f"{masked[: LONGEST_SHOWN - 3]}..."
+    return shown, masked != word
+
+
+def _path(shown: str, key: str, text: str | None) -> tuple[str, ...]:
+    if key.startswith("-") or not _KEY.fullmatch(key) or key.endswith(".") or ".." in key:
+        raise OverrideError(_malformed_key(shown, key, text))
+    return split_key(key)
 
 
 def _malformed_key(shown: str, key: str, text: str | None) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from nemo_gym.config.directives import DELETE
 from nemo_gym.config.interpolation import Resolver
 from nemo_gym.config.models import Origin
-from nemo_gym.config.overrides import Override, apply_override, parse_override
+from nemo_gym.config.overrides import Override, apply_override, parsed
 from nemo_gym.config.reading import read_yaml, shown
 from nemo_gym.config.removed import removed_path
 from nemo_gym.config.settings import DUMMY_MODEL, MODEL_TIER, POLICY_MODEL, SERVER_TYPES
@@ -57,7 +57,7 @@ class Sources:
 
 def gather(
     paths: Sequence[str | Path],
-    words: Sequence[str],
+    given: Sequence[Override | str],
     initial: Mapping[str, object] | None,
     dotenv_path: Path | None,
     skip_dotenv: bool,
@@ -65,15 +65,15 @@ def gather(
     stand_in: Mapping[str, object] | None = None,
 ) -> Sources:
     """Read all sources in ascending priority: `stand_in`, files, `env.yaml`, `initial`, the command line."""
-    overrides = [parse_override(word) for word in words]
+    overrides = parsed(given)
     named, settings = _config_paths_among(overrides), [one for one in overrides if one.path[0] != CONFIG_PATHS]
     env = _read_env_yaml(dotenv_path, skip_dotenv)
     start = node_of(_as_mapping(initial or {}), Origin("the initial configuration", 0))
 
-    given = [Node(str(path), Origin(CONFIG_PATHS, 0)) for path in paths]
+    listed = [Node(str(path), Origin(CONFIG_PATHS, 0)) for path in paths]
     files = _Files(_hints(env.tree, start, settings))
-    given += [item for node in named for item in files.items(node)]
-    for item in given or files.config_paths_of(start) or files.config_paths_of(env.tree):
+    listed += [item for node in named for item in files.items(node)]
+    for item in listed or files.config_paths_of(start) or files.config_paths_of(env.tree):
         files.read(item, near=None)
 
     tree = Node({}, Origin("the configuration", 0))
@@ -90,9 +90,9 @@ def gather(
     return Sources(tree, tuple(files.names), env, defined, files.surroundings())
 
 
-def known_keys(paths: Sequence[str], words: Sequence[str]) -> set[str]:
+def known_keys(paths: Sequence[str], overrides: Sequence[Override | str]) -> set[str]:
     """Return the top-level keys that the files define, and the names in `${…}` references of files and overrides."""
-    sources = gather(paths, words, None, None, skip_dotenv=False)
+    sources = gather(paths, overrides, None, None, skip_dotenv=False)
     texts = (node.value for _, node in walk(sources.tree) if isinstance(node.value, str) and "${" in node.value)
     return {*sources.defined, *(name for text in texts for name in _NAME_IN_REFERENCE.findall(text))}
 

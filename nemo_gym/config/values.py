@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
 from nemo_gym.config.tree import Scalar
@@ -21,6 +21,24 @@ def read_value(text: str, word: str) -> object:
     The grammar is Hydra's with one extension: `a: b` and `a,b` outside brackets are plain text.
     """
     return _Reader(text, word).value()
+
+
+def written(value: object) -> str:
+    """Return the text that `read_value` reads as this value.
+
+    It is not JSON, because overrides have no escapes for line breaks, and because the name of a file may not be valid
+    Unicode.
+    """
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{written(key)}:{written(each)}' for key, each in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(written, value))}]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, (int, float)):
+        return str(value)
+    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 class _Reader:

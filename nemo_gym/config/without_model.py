@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from nemo_gym.config.checks import called_by, check_references, check_some_server, references_of
 from nemo_gym.config.loading import load
 from nemo_gym.config.models import RunConfig, ServerConfig
+from nemo_gym.config.overrides import Override
 from nemo_gym.config.servers import NO_MODEL
 from nemo_gym.config.settings import AGENT_TIER, DUMMY_MODEL, MODEL_TIER, POLICY_MODEL, SAMPLE_MODEL
 from nemo_gym.config.sources import STAND_IN
@@ -14,7 +15,7 @@ from nemo_gym.config.tree import UNSET
 from nemo_gym.paths import INSTALL_ROOT
 
 
-def load_without_model(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
+def load_without_model(paths: Sequence[str], overrides: Sequence[Override | str]) -> RunConfig:
     """Load a configuration without requiring model settings. A policy model that is not defined is left out.
 
     Raise `NoServerInstancesError` if no server is configured.
@@ -23,7 +24,7 @@ def load_without_model(paths: Sequence[str], overrides: Sequence[str]) -> RunCon
     return run.model_copy(update={"servers": _without_dummy(run)})
 
 
-def load_with_stand_in(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
+def load_with_stand_in(paths: Sequence[str], overrides: Sequence[Override | str]) -> RunConfig:
     """Load a configuration. If servers refer to a policy model that is not defined, add `sample_model` in its place.
 
     Raise `NoServerInstancesError` if no server is configured.
@@ -35,7 +36,7 @@ def load_with_stand_in(paths: Sequence[str], overrides: Sequence[str]) -> RunCon
     return _sampled(run.model_copy(update={"servers": {**servers, **stand_ins}}), stand_ins)
 
 
-def load_as_written(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
+def load_as_written(paths: Sequence[str], overrides: Sequence[Override | str]) -> RunConfig:
     """Load a configuration for a command that does not start servers. Leave out a policy model that is not defined."""
     run = load(paths, overrides, stand_in=NO_MODEL, needs_variables=False)
     return run.model_copy(
@@ -51,7 +52,7 @@ def stand_ins_of(run: RunConfig) -> list[str]:
     return [name for name, server in run.servers.items() if server.origins[""] == STAND_IN]
 
 
-def load_for_metrics(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
+def load_for_metrics(paths: Sequence[str], overrides: Sequence[Override | str]) -> RunConfig:
     """Load a configuration with `sample_model` in place of every model, because metrics need no model.
 
     A configuration without servers is accepted as well.
@@ -85,7 +86,7 @@ def only_for(run: RunConfig, names: Iterable[str]) -> RunConfig:
     )
 
 
-def load_for_grading(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
+def load_for_grading(paths: Sequence[str], overrides: Sequence[Override | str]) -> RunConfig:
     """Load a configuration without requiring a policy model. `graders_of` checks that judges have their own model."""
     return load(paths, overrides, initial={POLICY_MODEL: NO_MODEL[POLICY_MODEL]}, needs_variables=False)
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from nemo_gym.config import RunConfig, ServerConfig, load
 from nemo_gym.config.checks import called_by, check_variables
-from nemo_gym.config.overrides import parse_override
+from nemo_gym.config.overrides import Override, parsed
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.reading import read_yaml, shown
 from nemo_gym.config.settings import GROUP_KEY, MODEL_TIER, POLICY_MODEL, SERVER_TYPES, USED_IN_CHECKS
@@ -72,7 +72,7 @@ class Environment:
     models: tuple[Callable[[], SimpleServer], ...]
     """Functions that create the model servers with `used_in_checks: true` in their config."""
     run: RunConfig
-    overrides: tuple[str, ...] = ()
+    overrides: tuple[Override, ...] = ()
     """The command-line overrides with which the environment was opened."""
 
     @property
@@ -95,12 +95,11 @@ class Environment:
             config,
             *(path for path in _given_files(self.overrides) if not self._contains(path)),
         ]
-        words = {word: parse_override(word) for word in self.overrides}
         defined = gather(files, (), None, None, skip_dotenv=False).defined
         # Skip overrides of servers that this config lacks, because they may be meant for another config of the folder.
         fitting = [
-            word
-            for word, given in words.items()
+            given
+            for given in self.overrides
             if given.path[0] != CONFIG_PATHS
             and (
                 given.path[0] in defined
@@ -125,7 +124,7 @@ class Environment:
 
 
 @contextmanager
-def open_environment(folder: Path, overrides: Sequence[str] = ()) -> Iterator[Environment]:
+def open_environment(folder: Path, overrides: Sequence[Override | str] = ()) -> Iterator[Environment]:
     """Open the environment of a folder. Its modules can be imported until the `with` block ends.
 
     `overrides` change the config, or select another one with the key `config_paths`. Raise `ConfigError`,
@@ -137,7 +136,7 @@ def open_environment(folder: Path, overrides: Sequence[str] = ()) -> Iterator[En
 
 
 @contextmanager
-def open_configs(files: Sequence[str], overrides: Sequence[str] = ()) -> Iterator[Environment]:
+def open_configs(files: Sequence[str], overrides: Sequence[Override | str] = ()) -> Iterator[Environment]:
     """Open the environment that these config files define together, until the `with` block ends.
 
     Raise `DataError` if they do not define exactly one resources server.
@@ -172,7 +171,7 @@ def importing(folder: Path, done: str = "imported") -> Iterator[None]:
 
 @contextmanager
 def open_server(
-    run: RunConfig, server: ServerConfig, folder: Path, overrides: Sequence[str] = ()
+    run: RunConfig, server: ServerConfig, folder: Path, overrides: Sequence[Override | str] = ()
 ) -> Iterator[Environment]:
     """Open the environment of one resources server of a run, until the `with` block ends.
 
@@ -187,7 +186,7 @@ def open_server(
             oracle = _oracle_of(folder) or _oracle_of(server.folder)
         typed_config(server_class, settings)
         rows = tuple(example_rows(run, server.name))
-        declared, words = declared_reward(folder), tuple(overrides)
+        declared, words = declared_reward(folder), tuple(parsed(overrides))
         models = tuple(_models_in_checks(run, server))
         yield Environment(
             folder, server.name, server_class, server.settings, rows, oracle, declared, models, run, words
@@ -220,7 +219,7 @@ def _models_in_checks(run: RunConfig, server: ServerConfig) -> Iterator[Callable
             yield partial(connected_server, server_class, {"name": referred.name, **referred.settings})
 
 
-def _load(folder: Path, overrides: Sequence[str]) -> RunConfig:
+def _load(folder: Path, overrides: Sequence[Override | str]) -> RunConfig:
     if given := _given_files(overrides):
         return load(_model_for(given), overrides, require_servers=True, needs_variables=False)
     config = own_config(folder)
@@ -232,9 +231,9 @@ def _load(folder: Path, overrides: Sequence[str]) -> RunConfig:
         ) from error
 
 
-def _given_files(overrides: Sequence[str]) -> list[str]:
+def _given_files(overrides: Sequence[Override | str]) -> list[str]:
     """Return the paths that the command line lists in `config_paths`."""
-    values = [given.value for word in overrides if (given := parse_override(word)).path[0] == CONFIG_PATHS]
+    values = [given.value for given in parsed(overrides) if given.path[0] == CONFIG_PATHS]
     # Ignore a value that is not a list of paths, because loading the config reports it.
     return [str(item.value) for value in values if value and isinstance(value.value, list) for item in value.value]
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
-
 from nemo_gym import paths
 from nemo_gym.config.models import RunConfig
+from nemo_gym.config.overrides import Override, override_of_flag
 from nemo_gym.deploy.settings import DeploySettings
 from nemo_gym.errors import UsageError
 from nemo_gym.rollouts.job import CollectJob, EndToEndJob
@@ -31,7 +30,7 @@ _SET_HERE = {
 }
 
 
-Spelling = Callable[[Sequence[str]], list[str]]
+Spelling = Callable[[Sequence[Override]], list[str]]
 
 
 class Collection(NamedTuple):
@@ -52,7 +51,7 @@ def collection_of(run: RunConfig, settings: DeploySettings, spelled: Spelling) -
     """
     given = {key: run.raw[key] for key in run.raw if key in COLLECTION_KEYS - _SET_HERE}
     options = spelled(
-        [f"++{key}={orjson.dumps(value).decode()}" for key, value in given.items() if value not in (None, {})]
+        [override_of_flag(f"--{key}", key, value) for key, value in given.items() if value not in (None, {})]
     )
     values = {key: run.plain.get(key) for key in given}
     agent = settings.agent_name or run.plain.get("agent_name")

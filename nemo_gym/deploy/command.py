@@ -10,7 +10,6 @@ from nemo_gym.cli import printing, running
 from nemo_gym.cli.flags import key_of
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.rollouts import COLLECT, COLLECT_WITH_SERVERS
-from nemo_gym.config.overrides import parse_override
 from nemo_gym.deploy.plan import plan_of
 from nemo_gym.deploy.render import rendered
 from nemo_gym.deploy.settings import DeploySettings
@@ -26,11 +25,11 @@ def render(words: list[str]) -> int:
     """Print the manifests of a configuration, or write them to the file or folder of `--output`."""
     options = Options(PROGRAM, DeploySettings, takes_model=True, takes_sampling=True)
     line = options.read(words)
-    own = [word for word in line.overrides if parse_override(word).path[0] in DeploySettings.model_fields]
+    own = [each for each in line.overrides if each.path[0] in DeploySettings.model_fields]
     settings = settings_from(DeploySettings, config.load([], own, skip_dotenv=True).plain)
     if settings.target == "compose" and settings.output_fpath is None:
         raise UsageError("--target compose writes a Compose file and the config: add --output FOLDER.")
-    others = [word for word in line.overrides if parse_override(word).path[0] not in OWN]
+    others = [each for each in line.overrides if each.path[0] not in OWN]
     collect = COLLECT_WITH_SERVERS if settings.target == "kuberay" else COLLECT
     plan = plan_of(line.paths, others, settings, shlex.join([*PROGRAM.split(), *words]), collect.spelled)
     # Check the chosen agents and the settings now, so that errors show here instead of in the cluster.

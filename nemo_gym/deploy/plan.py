@@ -14,6 +14,7 @@ from nemo_gym.config.hosts import is_any_address, is_loopback
 from nemo_gym.config.loading import load
 from nemo_gym.config.masking import is_secret_key, mask_text, raw_yaml
 from nemo_gym.config.models import DEFAULT_HEAD_SERVER_PORT, RunConfig, ServerConfig
+from nemo_gym.config.overrides import Override
 from nemo_gym.config.parts import JOIN_KEY, ONLY_KEY
 from nemo_gym.config.replicas import AUTO, REPLICAS_KEY
 from nemo_gym.config.secret_values import SecretValues
@@ -101,20 +102,20 @@ class Plan(NamedTuple):
 
 
 def plan_of(
-    files: Sequence[str], words: Sequence[str], settings: DeploySettings, command: str, spelled: Spelling
+    files: Sequence[str], overrides: Sequence[Override], settings: DeploySettings, command: str, spelled: Spelling
 ) -> Plan:
     """Return the plan of a configuration, without reading env.yaml. Raise `ConfigError` if it cannot be deployed.
 
     `command` is the command line that renders the manifest, and `spelled` returns overrides as flags of the collection
     command.
     """
-    sources = gather(files, words, None, None, skip_dotenv=True)
+    sources = gather(files, overrides, None, None, skip_dotenv=True)
     check_no_secrets(sources.tree)
-    _check(sources.tree, words)
+    _check(sources.tree, overrides)
     # Remove the token, because the containers get it from the Secret.
     without_token = [f"~{RUN_TOKEN_KEY}"] if RUN_TOKEN_KEY in sources.tree.mapping else []
     # Start no servers here, so that values that only env.yaml or the cluster defines may be missing.
-    run = load(files, [*words, *without_token, f"++{ONLY_KEY}=none"], skip_dotenv=True, require_servers=True)
+    run = load(files, [*overrides, *without_token, f"++{ONLY_KEY}=none"], skip_dotenv=True, require_servers=True)
     tree = node_of(run.raw, next(iter(run.servers.values())).origins[""])
     components = _components(run.servers)
     servers = tuple(
@@ -138,8 +139,8 @@ def plan_of(
     )
 
 
-def _check(tree: Node, words: Sequence[str]) -> None:
-    keys = {word.lstrip("+~").partition("=")[0] for word in words}
+def _check(tree: Node, overrides: Sequence[Override]) -> None:
+    keys = {dotted(each.path) for each in overrides}
     if given := sorted(keys & {ONLY_KEY, JOIN_KEY}):
         raise UsageError(f"{given[0]}: the manifest decides which container starts which server. Remove this setting.")
     token = tree.mapping.get(RUN_TOKEN_KEY)

@@ -11,7 +11,7 @@ from pathlib import Path
 from nemo_gym.config.access import is_open
 from nemo_gym.config.hosts import is_loopback
 from nemo_gym.config.models import RunConfig
-from nemo_gym.config.overrides import parse_override
+from nemo_gym.config.overrides import Override
 from nemo_gym.config.tls import Tls, scheme_of
 from nemo_gym.errors import UsageError
 from nemo_gym.jsonl import JsonObject
@@ -26,7 +26,7 @@ CHOSEN_AT_START = {"resume_from_cache", "overwrite", "output_jsonl_fpath"}
 """Collection settings that the script sets itself."""
 LAUNCHER_KEY = "launcher"
 RAY = "ray"
-Spelling = Callable[[Sequence[str]], list[str]]
+Spelling = Callable[[Sequence[Override]], list[str]]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def plan_of(
     job: SlurmJob,
     collection: EndToEndJob,
     configs: Sequence[str],
-    overrides: Sequence[str],
+    overrides: Sequence[Override],
     *,
     own_keys: Collection[str],
     collecting: Spelling,
@@ -147,14 +147,13 @@ def _ray_parts(run: RunConfig, job: SlurmJob) -> list[Part]:
     return [Part((*range(job.nodes),), (*run.servers,), ())]
 
 
-def _check_text(files: SubmissionFiles, overrides: Sequence[str]) -> None:
+def _check_text(files: SubmissionFiles, overrides: Sequence[Override]) -> None:
     if "%" in str(files.folder) or "\n" in str(files.folder):
         raise UsageError(
             f"output: Slurm cannot write to {files.folder}, because a path must not contain '%' or a line break. "
             "Choose another path."
         )
-    for word in overrides:
-        override = parse_override(word)
+    for override in overrides:
         if override.has_secret:
             # Reject a secret, because other users can read the script and the command lines on the nodes.
             raise UsageError(
@@ -163,8 +162,8 @@ def _check_text(files: SubmissionFiles, overrides: Sequence[str]) -> None:
             )
 
 
-def _without(overrides: Sequence[str], keys: Collection[str]) -> list[str]:
-    return [word for word in overrides if parse_override(word).path[0] not in keys]
+def _without(overrides: Sequence[Override], keys: Collection[str]) -> list[Override]:
+    return [each for each in overrides if each.path[0] not in keys]
 
 
 def _reachable(run: RunConfig, job: SlurmJob) -> list[str]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from nemo_gym.config.overrides import parse_override
+from nemo_gym.config.tree import plain
+from nemo_gym.config.values import read_value, written
 from nemo_gym.errors import OverrideError
 from tests.each_case import each_case
 
@@ -55,6 +58,52 @@ empty:
 def test_value_is_parsed_as_in_hydra(project, written, expected):
     read = project.load(f"+value={written}").plain["value"]
     assert (read, type(read)) == (expected, type(expected))
+
+
+@each_case(
+    "value",
+    [
+        *(
+            "",
+            "3",
+            "null",
+            "true",
+            " a b ",
+            'it\'s "so"',
+            "a\\b",
+            "[x]",
+            "{k: v}",
+            "two\nlines",
+            "${other}",
+            "sk-1, b",
+        ),
+        *(0, -5, 1.5, 1e-7, 1e22, float("inf"), True, False, None, [], {}),
+        [1, "1", [None, "a,b"], {"k": ["}"]}],
+        {"a b": 1, "c": {"d:e": "f"}, "1": "${x}"},
+    ],
+)
+def test_written_value_is_read_as_the_same_value(value):
+    read = read_value(written(value), "word")
+    assert (read, type(read)) == (value, type(value))
+
+
+@each_case(
+    ("given", "argument"),
+    [
+        ("+a.b=[1,x]", '++a.b=[1,"x"]'),
+        ("++a={k: 'v w'}", '++a={"k":"v w"}'),
+        ("a=1.5", "a=1.5"),
+        ("~a.b", "~a.b"),
+        ("~a=x", '~a="x"'),
+    ],
+)
+def test_override_can_be_written_as_one_argument(given, argument):
+    parsed = parse_override(given)
+    assert parsed.as_argument() == argument
+    again = parse_override(argument)
+    assert (again.action, again.path) == (parsed.action, parsed.path)
+    assert (again.value is None) == (parsed.value is None)
+    assert again.value is None or plain(again.value) == plain(parsed.value)
 
 
 def test_list_may_contain_interpolations(project):

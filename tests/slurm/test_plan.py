@@ -165,7 +165,7 @@ def test_published_spelling_is_an_alias(capsys, tmp_path):
             ("--nodes", "2", "--place", "mcqa=0", "--place", "mcqa=1"),
             "place: 'mcqa=1' contradicts an earlier --place for mcqa",
         ),
-        (("--policy-api-key", "sk-123456789"), "'--policy_api_key ****' has a secret"),
+        (("--policy-api-key", "sk-123456789"), "'--model-api-key ****' has a secret"),
         (("--only", "mcqa"), "only: the job sets this key itself"),
         (("--nodes", "2", "+run_token=false"), "run_token: false opens the servers"),
     ],
