@@ -4,8 +4,8 @@ from nemo_gym.capture.attachment import merge_model_call_capture_into_record
 from nemo_gym.capture.middleware import CaptureMiddleware as _CaptureMiddleware
 from nemo_gym.capture.records import ModelCallRecord, aggregate_model_call_metrics, read_model_call_records
 from nemo_gym.capture.store import CaptureStore
-from nemo_gym.config.observability import ModelCallCaptureConfig
 from nemo_gym.config.settings import BaseResponsesAPIModelConfig
+from nemo_gym.published.observability import ModelCallCaptureConfig
 from nemo_gym.published.server_folders import start_model_execution
 from nemo_gym.servers.model import BaseResponsesAPIModel, Body, SimpleResponsesAPIModel
 

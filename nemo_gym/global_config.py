@@ -3,7 +3,6 @@
 from omegaconf import DictConfig, OmegaConf
 
 from nemo_gym.config.environment import CONFIG_DICT_ENV_VAR as NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME
-from nemo_gym.config.observability import ENABLED_KEY as OBSERVABILITY_ENABLED_KEY_NAME
 from nemo_gym.config.token_capture import TOKEN_CAPTURE_KEY as TOKEN_ID_CAPTURE_BLOCK
 from nemo_gym.config.view import (
     CACHE_DIR_KEY_NAME,
@@ -22,6 +21,7 @@ from nemo_gym.published.global_config import (
     get_hf_token,
     maybe_get_global_config_dict,
 )
+from nemo_gym.published.observability import OBSERVABILITY_ENABLED_KEY_NAME
 from nemo_gym.schemas.row import AGENT_REF_KEY as AGENT_REF_KEY_NAME
 from nemo_gym.schemas.row import ATTEMPT_INDEX_KEY as ATTEMPT_INDEX_KEY_NAME
 from nemo_gym.schemas.row import ROLLOUT_ID_KEY as ROLLOUT_ID_KEY_NAME

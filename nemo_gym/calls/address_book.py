@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from pydantic import ValidationError
 
 from nemo_gym.calls.task_rules import AgentBlocks, TaskRules, agents_of_config, agents_of_run, block_in
-from nemo_gym.config.access import RUN_TOKEN_KEY, allows_policy_override, configured_token
+from nemo_gym.config.access import RUN_TOKEN_KEY, configured_token
+from nemo_gym.config.explain import explain_validation
 from nemo_gym.config.hosts import loopback_of
-from nemo_gym.config.model_cache import model_cache_of
 from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, RunConfig
-from nemo_gym.config.observability import CAPTURE_DIR_KEY, ModelCallCaptureConfig, is_enabled
 from nemo_gym.config.process import OtherServer, ProcessSettings
-from nemo_gym.config.settings import (
-    AGENT_TIER,
-    ENVIRONMENT_SERVERS,
-    SERVER_TYPES,
-)
+from nemo_gym.config.run_settings import RunSettings
+from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS, SERVER_TYPES
 from nemo_gym.config.suggestions import ADD_A_FILE
 from nemo_gym.config.tls import Tls
-from nemo_gym.config.token_capture import TOKEN_CAPTURE_KEY, TokenCaptureConfig
-from nemo_gym.errors import ServerCallError
+from nemo_gym.config.token_capture import TOKEN_CAPTURE_KEY
+from nemo_gym.errors import ConfigError, ServerCallError
 
 
 class Address(NamedTuple):
@@ -40,8 +39,7 @@ class AddressBook:
     """The servers by name. An agent is also listed under each of its aliases."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Agent instances by alias. An alias is the name of an `environment_servers` block."""
-    capture: ModelCallCaptureConfig = field(default_factory=ModelCallCaptureConfig)
-    token_capture: TokenCaptureConfig = field(default_factory=TokenCaptureConfig)
+    settings: RunSettings = field(default_factory=RunSettings)
     capturing: frozenset[str] = frozenset()
     """All names of the agents whose own block enables token capture. Empty in a server's process."""
     task_rules: TaskRules = field(default_factory=TaskRules)
@@ -57,10 +55,6 @@ class AddressBook:
     """The address of the head server, which lists the servers. None unless the run has several machines."""
     member: str = ""
     """The part of the run that this process belongs to. Empty if it belongs to none, as in a run on one machine."""
-    allows_policy_override: bool = False
-    """Whether a row may name its own policy."""
-    model_cache: Path | None = None
-    """The folder in which model servers keep the replies of their endpoints."""
 
     @classmethod
     def of_settings(cls, settings: ProcessSettings) -> Self:
@@ -69,16 +63,13 @@ class AddressBook:
         return cls(
             {**settings.addresses, settings.name: own},
             settings.aliases,
-            capture=ModelCallCaptureConfig.of(settings.plain),
-            token_capture=TokenCaptureConfig.of(settings.plain),
+            settings=settings.of_run,
             shortcuts=settings.shortcuts,
             run_token=settings.run_token,
             run_id=settings.run_id,
             tls=settings.tls,
             head=Address(settings.head.host, settings.head.port) if settings.member else None,
             member=settings.member,
-            allows_policy_override=allows_policy_override(settings.plain),
-            model_cache=model_cache_of(settings.plain),
         )
 
     @classmethod
@@ -92,8 +83,7 @@ class AddressBook:
         return cls(
             servers,
             run.aliases,
-            capture=ModelCallCaptureConfig.of(run.plain),
-            token_capture=TokenCaptureConfig.of(run.plain),
+            settings=run.settings,
             capturing=_capturing(agents),
             task_rules=TaskRules.of(agents),
             shortcuts=run.shortcuts,
@@ -102,8 +92,6 @@ class AddressBook:
             tls=run.tls,
             head=Address(loopback_of(run.head.host), run.head.port) if run.member else None,
             member=run.member,
-            allows_policy_override=allows_policy_override(run.plain),
-            model_cache=model_cache_of(run.plain),
         )
 
     @classmethod
@@ -117,14 +105,12 @@ class AddressBook:
         instances = {str(key): _instance_of(config, str(key)) for key in config}
         servers = {name: _server_in(config, instance) for name, instance in instances.items()}
         agents = list(agents_of_config(config, instances))
-        folder = config.get(CAPTURE_DIR_KEY) if is_enabled(config) else None
         member = str(config.get(MEMBER_KEY) or "")
         head = block_in(config, "head_server")
         return cls(
             {name: server for name, server in servers.items() if server is not None},
             {name: instance for name, instance in instances.items() if name != instance},
-            capture=ModelCallCaptureConfig(observability_enabled=is_enabled(config), model_call_capture_dir=folder),
-            token_capture=TokenCaptureConfig.of(config),
+            settings=_settings_in(config),
             capturing=_capturing(agents),
             task_rules=TaskRules.of(agents),
             run_token=configured_token({RUN_TOKEN_KEY: config.get(RUN_TOKEN_KEY)}) if member else None,
@@ -132,8 +118,6 @@ class AddressBook:
             tls=Tls.of(config),
             head=Address(str(head["host"]), int(head["port"])) if member and head else None,
             member=member,
-            allows_policy_override=allows_policy_override(config),
-            model_cache=model_cache_of(config),
         )
 
     def address_of(self, name: str) -> Address:
@@ -155,16 +139,36 @@ class AddressBook:
         return self.servers[name].type if name in self.servers else None
 
     def capture_dir(self) -> Path | None:
-        """Return the folder of recorded calls; None if recording is off. Raise `ConfigError` for invalid settings."""
-        return ModelCallCaptureConfig.of(self.capture.model_dump()).store_dir
+        """Return the folder of recorded calls, or None if recording is off."""
+        return self.settings.capture_dir
 
     def captures_tokens_of(self, agent: str | None) -> bool:
         """Return whether the model calls of an agent are recorded with their tokens."""
-        return self.token_capture.enabled and (self.token_capture.all_agents or agent in self.capturing)
+        tokens = self.settings.token_id_capture
+        return tokens.enabled and (tokens.all_agents or agent in self.capturing)
 
     def agent_names(self) -> list[str]:
         """Return the names of the agents, aliases included."""
         return [name for name, server in self.servers.items() if server.type == AGENT_TIER]
+
+
+def _settings_in(config: Mapping[str, Any]) -> RunSettings:
+    """Return the settings in a configuration that may have values of any type. Leave out those of a wrong type.
+
+    Raise `ConfigError` for other invalid values.
+    """
+    values: dict[str, object] = {}
+    for name in RunSettings.model_fields:
+        with suppress(OmegaConfBaseException):
+            given = config.get(name)
+            values[name] = OmegaConf.to_container(given, resolve=True) if OmegaConf.is_config(given) else given
+    try:
+        return RunSettings.model_validate(values)
+    except ValidationError as error:
+        wrong = {str(each["loc"][0]): each["type"] for each in error.errors()}
+        if "value_error" in wrong.values():
+            raise ConfigError(explain_validation(error, block="", origins={})) from error
+    return RunSettings.model_validate({name: value for name, value in values.items() if name not in wrong})
 
 
 def _capturing(agents: Iterable[AgentBlocks]) -> frozenset[str]:

@@ -67,7 +67,7 @@ class ServerClient(BaseModel):
             self.address_book = AddressBook.of_config(self.__dict__.get("global_config_dict"))
         book = self.address_book
         # Add the rollout id to URL paths when model calls are recorded, for servers without nemo_gym's middleware.
-        tier_of = book.tier_of if book.capture.observability_enabled else None
+        tier_of = book.tier_of if book.settings.observability_enabled else None
         self._caller = Caller(self._open_connections(), self.address_of, tier_of)
         self._caller.shortcuts = dict(book.shortcuts)
         if book.head is not None:

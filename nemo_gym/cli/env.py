@@ -15,8 +15,6 @@ from nemo_gym.calls.running import live_runs
 from nemo_gym.cli import manifests, printing, running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import JsonSettings, NoSettings, StartSettings, ValidateSettings
-from nemo_gym.config.access import configured_token
-from nemo_gym.config.allowed_pairings import pairings_noted
 from nemo_gym.config.overrides import Override
 from nemo_gym.config.without_model import load_as_written, load_with_stand_in, load_without_model, stand_ins_of
 from nemo_gym.config.wording import counted
@@ -103,7 +101,7 @@ def status(words: list[str]) -> int:
     line = Options("ng_status", JsonSettings).read(words)
     run = config.load(line.paths, line.overrides, needs_variables=False)
     settings = settings_from(JsonSettings, run.plain)
-    servers = running.ask_for_servers(running.find_head(run, live_runs()), configured_token(run.plain))
+    servers = running.ask_for_servers(running.find_head(run, live_runs()), run.settings.run_token or None)
     if settings.as_json:
         printing.say_json(servers)
     else:
@@ -134,7 +132,7 @@ def validate(words: list[str]) -> int:
         pass
     for name, problems in unset.items():
         printing.note(f"note: {name} was not checked: {' '.join(problems)}")
-    for pairing in pairings_noted(given):
+    for pairing in given.settings.unsupported_pairings:
         printing.note(f"note: unsupported pairing: {pairing}")
     for missing in unobtainable_files(given):
         printing.note(f"note: {missing}")

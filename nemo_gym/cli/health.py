@@ -146,7 +146,7 @@ async def _have_tools(client: ServerClient, run: RunConfig, rows: list[Row]) -> 
 
 
 def _wants_tokens(run: RunConfig) -> bool:
-    captures = ServerClient.of_run(run).address_book.token_capture.enabled
+    captures = ServerClient.of_run(run).address_book.settings.token_id_capture.enabled
     return captures or any(
         server.settings.get("return_token_id_information") is True for server in run.servers_of("responses_api_models")
     )

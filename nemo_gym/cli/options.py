@@ -39,7 +39,7 @@ from nemo_gym.cli.unknown_keys import unknown_keys
 from nemo_gym.config.overrides import Override, override_of_flag, parse_override, value_of_flag
 from nemo_gym.config.pairing import AGENT_CONFIG
 from nemo_gym.config.removed import removed_flag
-from nemo_gym.config.reserved import TOP_LEVEL_KEYS
+from nemo_gym.config.run_settings import TOP_LEVEL_KEYS
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.config.sources import CONFIG_PATHS, known_keys
 from nemo_gym.config.tree import dotted, plain

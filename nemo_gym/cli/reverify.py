@@ -19,7 +19,7 @@ from nemo_gym.cli.rollouts import INTERRUPTED, exit_code, report, run_interrupti
 from nemo_gym.cli.settings import CommandSettings, StartSettings
 from nemo_gym.config import RunConfig
 from nemo_gym.config.masking import masked
-from nemo_gym.config.model_cache import MODEL_CACHE_KEY, model_cache_of
+from nemo_gym.config.run_settings import RunSettings
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.config.without_model import graders_of, load_for_grading
 from nemo_gym.data.trackers import export
@@ -74,7 +74,7 @@ def reverify(words: list[str]) -> int:
         planned = Reverification.plan(stored, graders)
         if judge.judge_repeats is None:
             return _graded(run, client, planned, None)
-        _check_cache(client.global_config_dict)
+        _check_cache(client.address_book.settings)
         return _repeated(run, connect, planned, None, repeats=judge.judge_repeats, labels=labels)
     planned = Reverification.plan(stored, Graders.among(blocks_of_run(run), run.aliases))
     settings = settings_from(StartSettings, run.plain)
@@ -101,7 +101,7 @@ def _check(job: ReverificationJob, judge: JudgeSettings, run: RunConfig) -> Labe
             raise UsageError(
                 f"{name} cannot be used with judge_repeats, which grades all rollouts again. Leave out one of the two."
             )
-    _check_cache(run.plain)
+    _check_cache(run.settings)
     labels = read_labels(judge.labels) if judge.labels else None
     if labels is not None:
         # Check the labels before the rollouts are graded many times, which may be expensive.
@@ -109,10 +109,10 @@ def _check(job: ReverificationJob, judge: JudgeSettings, run: RunConfig) -> Labe
     return labels
 
 
-def _check_cache(config: object) -> None:
-    if model_cache_of(config) is not None:
+def _check_cache(settings: RunSettings) -> None:
+    if settings.model_cache is not None:
         raise UsageError(
-            f"{MODEL_CACHE_KEY} cannot be used with judge_repeats: cached verdicts do not vary. Remove one of the two."
+            "model_cache cannot be used with judge_repeats: cached verdicts do not vary. Remove one of the two."
         )
 
 

@@ -26,7 +26,6 @@ from nemo_gym.cli.settings import StartSettings
 from nemo_gym.cli.signals import stop_signals
 from nemo_gym.config import RunConfig
 from nemo_gym.config.masking import masked
-from nemo_gym.config.model_cache import MODEL_CACHE_KEY, model_cache_of
 from nemo_gym.config.overrides import Override
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.config.self_judged import self_judged
@@ -91,7 +90,7 @@ def collect(words: list[str]) -> int:
     runs = live_runs()
     client = running.client_for(run, runs, [job.agent_name] if job.agent_name else [])
     book = client.address_book
-    folders = [folder for folder in (book.capture_dir(), book.token_capture.dir) if folder]
+    folders = [folder for folder in (book.capture_dir(), book.settings.token_id_capture.dir) if folder]
     files.check_not_read([rows], *map(Path, folders))
     rules, elsewhere = client.address_book.task_rules, running.choices_by_agent(runs)
     plan = TaskPlan(rows, job, client.agent_names(), elsewhere=elsewhere, rules=rules, notice=printing.note)
@@ -116,10 +115,10 @@ def _run(config_paths: list[str], overrides: list[Override], starter: WarmStarte
     job = settings_from(EndToEndJob, run_config.plain)
     settings = settings_from(StartSettings, run_config.plain)
     agents = run_config.agent_names
-    if job.split == "train" and model_cache_of(run_config.plain) is not None:
+    if job.split == "train" and run_config.settings.model_cache is not None:
         raise ConfigError(
-            f"{MODEL_CACHE_KEY} cannot be used with split=train: answers of an earlier policy must not be trained on. "
-            f"Remove {MODEL_CACHE_KEY}, or choose another split."
+            "model_cache cannot be used with split=train: answers of an earlier policy must not be trained on. "
+            "Remove model_cache, or choose another split."
         )
     if run_config.joins:
         raise UsageError(

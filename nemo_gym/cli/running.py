@@ -19,7 +19,6 @@ from nemo_gym.calls.running import RunRecord
 from nemo_gym.cli import printing
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import HeadConfig, RunConfig
-from nemo_gym.config.access import configured_token
 from nemo_gym.config.allowed_pairings import accepted
 from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
 from nemo_gym.config.masking import mask_text
@@ -80,7 +79,7 @@ def launch_for(
     on_line: LineSink | None,
     log_dir: Path | None = None,
 ) -> RunningServers:
-    wants_fork = run.plain.get("process_start_method", "fork") == "fork"
+    wants_fork = run.settings.process_start_method == "fork"
     start = partial(launch, dry_run=settings.dry_run)
     if settings.launcher == "ray" and not settings.dry_run:
         from nemo_gym.launcher.ray import launch_on_ray
@@ -231,7 +230,7 @@ def client_for(run: RunConfig, runs: Sequence[RunRecord], agents: Collection[str
 
     `find_head` chooses the run.
     """
-    return ServerClient.load_from_global_config(find_head(run, runs, agents), configured_token(run.plain))
+    return ServerClient.load_from_global_config(find_head(run, runs, agents), run.settings.run_token or None)
 
 
 def choices_by_agent(runs: Iterable[RunRecord]) -> dict[str, str]:

@@ -25,7 +25,6 @@ from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import JsonSettings
 from nemo_gym.cli.signals import stop_signals
 from nemo_gym.config import HeadConfig
-from nemo_gym.config.access import configured_token
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import HeadServerNotFoundError, LaunchError
 
@@ -71,7 +70,7 @@ def top(words: list[str]) -> int:
     line = Options("ng env top", TopSettings, summary).read(words)
     run = config.load(line.paths, line.overrides, needs_variables=False)
     settings = settings_from(TopSettings, run.plain)
-    head, token = running.find_head(run, live_runs()), configured_token(run.plain)
+    head, token = running.find_head(run, live_runs()), run.settings.run_token or None
     console = tables.console()
     if not (settings.as_json or settings.once) and console.is_terminal and not console.is_dumb_terminal:
         asyncio.run(_watch(console, head, token, settings.interval))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from nemo_gym.config.overrides import Override
-from nemo_gym.config.reserved import TOP_LEVEL_KEYS
+from nemo_gym.config.run_settings import TOP_LEVEL_KEYS
 from nemo_gym.config.settings import ENVIRONMENT_SERVERS, SERVER_TYPES
 from nemo_gym.config.sources import known_keys
 from nemo_gym.config.suggestions import closest

@@ -25,19 +25,20 @@ if TYPE_CHECKING:
     from nemo_gym.config.models import DatasetConfig as DatasetConfig
     from nemo_gym.config.models import HeadConfig as HeadConfig
     from nemo_gym.config.models import Origin as Origin
-    from nemo_gym.config.models import PortRange as PortRange
     from nemo_gym.config.models import RunConfig as RunConfig
     from nemo_gym.config.models import ServerConfig as ServerConfig
     from nemo_gym.config.ports import bind as bind
     from nemo_gym.config.ports import share as share
+    from nemo_gym.config.run_settings import PortRange as PortRange
     from nemo_gym.config.servers import NO_MODEL as NO_MODEL
 
 _HOMES = {
     "explain": ("explain_params", "explain_validation", "misspelt_params", "parse_settings", "problems_by_key"),
     "loading": ("load",),
     "masking": ("is_secret_key", "mask_text", "masked", "masked_yaml", "raw_yaml"),
-    "models": ("DatasetConfig", "HeadConfig", "Origin", "PortRange", "RunConfig", "ServerConfig"),
+    "models": ("DatasetConfig", "HeadConfig", "Origin", "RunConfig", "ServerConfig"),
     "ports": ("bind", "share"),
+    "run_settings": ("PortRange",),
     "servers": ("NO_MODEL",),
 }
 _PLACES = {name: home for home, names in _HOMES.items() for name in names}

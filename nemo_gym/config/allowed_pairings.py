@@ -64,22 +64,21 @@ def accepted(run: RunConfig, found: Sequence[str]) -> RunConfig:
     """
     if not found:
         return run
-    if run.plain.get(ALLOW_KEY) is not True:
+    if not run.settings.allow_unsupported_pairing:
         raise ConfigError(
             "\n".join(found)
             + f"\nChoose another agent or model, or run this pairing anyway with --{ALLOW_KEY.replace('_', '-')}."
         )
-    noted = {UNSUPPORTED_KEY: list(dict.fromkeys([*pairings_noted(run), *found]))}
+    noted = {"unsupported_pairings": list(dict.fromkeys([*run.settings.unsupported_pairings, *found]))}
     notes = [f"unsupported pairing: {text}" for text in found]
     return run.model_copy(
-        update={"plain": {**run.plain, **noted}, "raw": {**run.raw, **noted}, "notes": (*run.notes, *notes)}
+        update={
+            "settings": run.settings.model_copy(update=noted),
+            "plain": {**run.plain, **noted},
+            "raw": {**run.raw, **noted},
+            "notes": (*run.notes, *notes),
+        }
     )
-
-
-def pairings_noted(run: RunConfig) -> list[str]:
-    """Return the messages about unsupported pairings that `accepted` added to a run."""
-    noted = run.plain.get(UNSUPPORTED_KEY)
-    return [str(text) for text in noted] if isinstance(noted, list) else []
 
 
 def _referred(server: ServerConfig, setting: str) -> str:

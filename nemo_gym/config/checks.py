@@ -7,13 +7,12 @@ from typing import Any
 
 from nemo_gym.config.explain import place_of
 from nemo_gym.config.interpolation import Unresolved
-from nemo_gym.config.models import Origin, RunConfig, ServerConfig
+from nemo_gym.config.models import RunConfig, ServerConfig
 from nemo_gym.config.settings import AGENT_TIER, POLICY_MODEL, SERVER_TYPES, flag_of
 from nemo_gym.config.sources import EnvYaml
-from nemo_gym.config.suggestions import ADD_A_FILE, closest, did_you_mean, did_you_mean_or_all
+from nemo_gym.config.suggestions import ADD_A_FILE, closest, did_you_mean_or_all
 from nemo_gym.config.tree import Node, dotted, walk
 from nemo_gym.errors import (
-    ConfigError,
     ConfigInterpolationError,
     ConfigMissingValuesError,
     NoServerInstancesError,
@@ -25,7 +24,6 @@ _EXAMPLES = {
     "policy_api_key": "EMPTY",
     "policy_model_name": "the-models-name",
 }
-START_METHODS = ("fork", "spawn")
 
 
 def check_nothing_unset(tree: Node) -> None:
@@ -77,17 +75,6 @@ def _advice(undefined: Sequence[str], env: EnvYaml) -> str:
         f"env.yaml was not found (looked in {searched}). Create one that contains {lines}, or pass {flags} on the "
         "command line."
     )
-
-
-def check_start_method(plain: Mapping[str, object], places: Mapping[str, Origin]) -> None:
-    """Raise ConfigError if `process_start_method` is not a known method."""
-    given = plain.get("process_start_method")
-    if given is not None and given not in START_METHODS:
-        hint = did_you_mean(str(given), START_METHODS)
-        raise ConfigError(
-            f"{places['process_start_method']}: process_start_method must be {' or '.join(START_METHODS)}, but is "
-            f"{given!r}.{hint}"
-        )
 
 
 def check_some_server(servers: Mapping[str, ServerConfig], files: Sequence[str]) -> None:

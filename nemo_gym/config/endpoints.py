@@ -9,7 +9,6 @@ from nemo_gym.errors import ConfigError
 
 READINESS_KEY = "model_endpoint_readiness_timeout_seconds"
 """The key that sets how many seconds a run waits for its model endpoints; 0 disables the wait."""
-POLICY_URL_KEY = "policy_base_url"
 
 
 def model_endpoints(run: RunConfig) -> dict[str, str]:
@@ -18,7 +17,7 @@ def model_endpoints(run: RunConfig) -> dict[str, str]:
     Each URL is mapped to the flag or key that sets it, for messages. Raise ConfigError for an invalid URL.
     """
     found: dict[str, str] = {}
-    policy = run.plain.get(POLICY_URL_KEY)
+    policy = run.settings.policy_base_url
     policy_urls = policy if isinstance(policy, list) else [policy]
     for server in run.servers_of("responses_api_models"):
         if server.name not in run.servers_here:
@@ -34,7 +33,7 @@ def model_endpoints(run: RunConfig) -> dict[str, str]:
                         "it like http://127.0.0.1:8000/v1."
                     )
                 endpoint_parts(url, server, key)
-                setting = f"--model-url or +{POLICY_URL_KEY}" if url in policy_urls else f"{server.name}.{key}"
+                setting = "--model-url" if url in policy_urls else f"{server.name}.{key}"
                 found.setdefault(url, setting)
     return found
 

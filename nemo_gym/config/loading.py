@@ -16,20 +16,16 @@ from nemo_gym.config.directives import follow_directives
 from nemo_gym.config.environments import warn_of_own_code, with_environments_as_agents
 from nemo_gym.config.explain import explain_validation, near_misses
 from nemo_gym.config.interpolation import Resolver, Unresolved
-from nemo_gym.config.model_cache import check_model_cache
 from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, Origin, RunConfig, ServerConfig
-from nemo_gym.config.observability import check_capture
 from nemo_gym.config.overlays import notes_of_overlays
 from nemo_gym.config.overrides import Override, is_typed
 from nemo_gym.config.pairing import with_other_agent
 from nemo_gym.config.parts import part_of
 from nemo_gym.config.removed import check_nothing_removed
-from nemo_gym.config.replicas import replicas_of
+from nemo_gym.config.run_settings import RunSettings
 from nemo_gym.config.servers import (
     Block,
     RunDefaults,
-    advertised_host,
-    default_host,
     find_blocks,
     join_dummy_models,
     parse_server,
@@ -38,12 +34,12 @@ from nemo_gym.config.servers import (
 from nemo_gym.config.settings import ENVIRONMENT_SERVERS, SAMPLE_MODEL
 from nemo_gym.config.sources import gather
 from nemo_gym.config.tls import TLS_KEY, Tls, scheme_of
-from nemo_gym.config.token_capture import TOKEN_CAPTURE_KEY, check_token_capture
+from nemo_gym.config.token_capture import TokenCaptureConfig
 from nemo_gym.config.tree import Node, origins, plain
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import ConfigError
 
-_FOR_AGENTS = ("skip_verification", "skip_verification_reward")
+_FOR_AGENTS = {"skip_verification", "skip_verification_reward"}
 
 
 def load(
@@ -79,28 +75,23 @@ def load(
     ]
     checks.check_all_resolved(needed, sources.env)
     places = origins(tree)
-    checks.check_start_method(values, places)
-    check_access(values, places)
-    replicas = replicas_of(values, places)
-    check_capture(values, places)
-    if TOKEN_CAPTURE_KEY in tree.mapping:
-        check_token_capture(values.get(TOKEN_CAPTURE_KEY), origins(tree.mapping[TOKEN_CAPTURE_KEY]))
-    check_model_cache(values, places)
-    for_agents = {key: values[key] for key in _FOR_AGENTS if key in values}
-    tls = _tls(values, places)
-    defaults = RunDefaults(default_host(values, places), advertised_host(values, places), scheme_of(tls), for_agents)
+    settings = _settings(values, places)
+    check_access(settings, values, places)
+    tls = _tls(settings, places)
+    for_agents = settings.model_dump(include=_FOR_AGENTS & settings.model_fields_set)
+    defaults = RunDefaults(settings.host, settings.advertised_host or "", scheme_of(tls), for_agents)
 
     servers = [block for block in blocks if block.tier != ENVIRONMENT_SERVERS]
-    part = part_of(values, [block.name for block in servers], tls, places)
+    part = part_of(settings, [block.name for block in servers], tls, places)
     built = _build_all(servers, resolver, defaults, part.names, needs_variables=needs_variables)
     checks.check_all_resolved(built.unresolved, sources.env)
-    stop_at_almost_servers([*almost, *built.problems], is_error=values.get("error_on_almost_servers") is not False)
+    stop_at_almost_servers([*almost, *built.problems], is_error=settings.error_on_almost_servers)
 
     environments = [block for block in blocks if block.tier == ENVIRONMENT_SERVERS]
     warn_of_own_code(environments)
     aliases = checks.aliases_of({block.name: block.node for block in environments}, built.servers)
     checks.check_references(built.servers, aliases)
-    head = part.head or _head(tree, values, defaults, tls)
+    head = part.head or _head(tree, settings, defaults, tls)
     ports.check_fixed_ports(built.servers.values(), head, places.get("head_server"))
     if require_servers:
         checks.check_some_server(built.servers, sources.files)
@@ -110,9 +101,8 @@ def load(
         aliases=aliases,
         paired_agents=paired.added,
         replaced_agents=paired.replaced,
-        replicas=replicas,
-        port_range=ports.port_range_of(values, places),
-        plain=values,
+        settings=settings,
+        plain=values if tls is None else {**values, TLS_KEY: tls.model_dump(mode="json", exclude_none=True)},
         raw=plain(tree),
         origins={key: places[key] for key in WRITTEN_ADDRESSES if key in places},
         config_paths=sources.files,
@@ -172,29 +162,33 @@ def _build_all(
     return built
 
 
-def _tls(values: dict[str, object], places: Mapping[str, Origin]) -> Tls | None:
-    """Return the checked `tls` block. Make its paths in `values` absolute, because servers run in other folders."""
-    if values.get(TLS_KEY) is None:
+def _settings(values: Mapping[str, object], places: Mapping[str, Origin]) -> RunSettings:
+    try:
+        return RunSettings.model_validate(values)
+    except ValidationError as error:
+        known = TokenCaptureConfig.model_fields
+        raise ConfigError(explain_validation(error, block="", origins=places, known=known)) from error
+
+
+def _tls(settings: RunSettings, places: Mapping[str, Origin]) -> Tls | None:
+    """Return the checked `tls` block with absolute paths, because servers run in other folders."""
+    if settings.tls is None:
         return None
     # Import the module here, because most configurations do not have certificates.
     from nemo_gym.config.certificates import tls_of
 
-    tls = tls_of(values[TLS_KEY], places)
-    values[TLS_KEY] = tls.model_dump(mode="json", exclude_none=True)
-    return tls
+    return tls_of(settings.tls, places)
 
 
-def _head(tree: Node, values: Mapping[str, object], defaults: RunDefaults, tls: Tls | None) -> HeadConfig:
-    given = values.get("head_server")
+def _head(tree: Node, settings: RunSettings, defaults: RunDefaults, tls: Tls | None) -> HeadConfig:
     host, advertised = defaults.host, defaults.advertised_host
-    if given is None:
+    if settings.head_server is None:
         return HeadConfig(host=host, advertised_host=advertised, tls=tls)
-    node = tree.mapping["head_server"]
-    if not isinstance(given, dict):
-        raise ConfigError(f"{node.origin}: head_server must be a mapping with host and port, but is {given!r}.")
-    places = origins(node)
+    places = origins(tree.mapping["head_server"])
     fields = {
-        key: value for key, value in given.items() if value is not None and key not in ("port_is_fixed", TLS_KEY)
+        key: value
+        for key, value in settings.head_server.items()
+        if value is not None and key not in ("port_is_fixed", TLS_KEY)
     }
     if misspelt := near_misses(HeadConfig, fields, block="head_server", origins=places):
         raise ConfigError("\n".join(misspelt))

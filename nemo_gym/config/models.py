@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from nemo_gym.config.hosts import is_loopback, loopback_of, outward
 from nemo_gym.config.ray import RayNeeds
+from nemo_gym.config.run_settings import RunSettings
 from nemo_gym.config.settings import AGENT_TIER, ServerType, http_url
 from nemo_gym.config.suggestions import ADD_A_FILE, did_you_mean, did_you_mean_or_all
 from nemo_gym.config.tls import Tls, scheme_of
@@ -245,16 +246,6 @@ class HeadConfig(Frozen):
         return http_url(host, self.port, scheme_of(self.tls))
 
 
-class PortRange(NamedTuple):
-    """The inclusive range from which servers without a fixed port get a port."""
-
-    low: int
-    high: int
-
-
-DEFAULT_PORT_RANGE = PortRange(10_001, 20_000)
-
-
 class WrittenAddress(NamedTuple):
     """The places that set a host and a port, each as `file:line: dotted.key`, or empty if the default applies."""
 
@@ -282,10 +273,8 @@ class RunConfig(Frozen):
     """The agents that `agent_config` adds."""
     replaced_agents: Mapping[str, str] = Field(default_factory=dict)
     """The agents that `agent_config` replaces, each with the agent that runs its rows instead."""
-    replicas: int = 1
-    """The number of processes of each server that does not set its own `num_workers`."""
-    port_range: PortRange = DEFAULT_PORT_RANGE
-    """The range of ports for servers that do not set a port."""
+    settings: RunSettings = RunSettings()
+    """The top-level keys with a fixed meaning."""
     plain: Mapping[str, object] = Field(default_factory=dict)
     """Top-level values that are not servers, with resolved interpolations. Unresolvable values are omitted."""
     raw: Mapping[str, Any] = Field(default_factory=dict, repr=False)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from nemo_gym.config.models import DEFAULT_HEAD_SERVER_PORT, HeadConfig, Origin
+from nemo_gym.config.run_settings import RunSettings
 from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.config.tls import Tls, scheme_of
 from nemo_gym.errors import ConfigError
@@ -26,19 +27,19 @@ class Part(NamedTuple):
     """The head server to join. None if this machine starts the run's head server."""
 
 
-def part_of(
-    values: Mapping[str, object], known: Collection[str], tls: Tls | None, places: Mapping[str, Origin]
-) -> Part:
+def part_of(settings: RunSettings, known: Collection[str], tls: Tls | None, places: Mapping[str, Origin]) -> Part:
     """Return the part of the run that `only` and `join` select. Raise `ConfigError` if one of them is invalid."""
-    return Part(_names(values.get(ONLY_KEY), known, places), _head(values.get(JOIN_KEY), tls, places))
+    return Part(_names(settings.only, known, places), _head(settings.join, tls, places))
 
 
-def _names(given: object, known: Collection[str], places: Mapping[str, Origin]) -> frozenset[str] | None:
+def _names(
+    given: str | Sequence[str] | None, known: Collection[str], places: Mapping[str, Origin]
+) -> frozenset[str] | None:
     if given is None:
         return None
     place = places.get(ONLY_KEY)
     words = given.split(",") if isinstance(given, str) else given
-    if not isinstance(words, list) or not words or not all(isinstance(word, str) and word.strip() for word in words):
+    if not words or not all(word.strip() for word in words):
         raise ConfigError(
             f"{place}: {ONLY_KEY} must list the servers that this machine starts, such as [mcqa, mcqa_simple_agent], "
             f"or be '{NO_SERVER}' for the head server alone, but is {given!r}."
@@ -56,11 +57,11 @@ def _names(given: object, known: Collection[str], places: Mapping[str, Origin]) 
     return frozenset(names)
 
 
-def _head(given: object, tls: Tls | None, places: Mapping[str, Origin]) -> HeadConfig | None:
+def _head(given: str | None, tls: Tls | None, places: Mapping[str, Origin]) -> HeadConfig | None:
     if given is None:
         return None
     scheme = scheme_of(tls)
-    url = str(given) if "://" in str(given) else f"{scheme}://{given}"
+    url = given if "://" in given else f"{scheme}://{given}"
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or DEFAULT_HEAD_SERVER_PORT

@@ -5,20 +5,18 @@ from __future__ import annotations
 import errno
 import random
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from nemo_gym.config.masking import MASK, is_secret_key, mask_text
 from nemo_gym.config.models import (
     DEFAULT_HEAD_SERVER_PORT,
-    DEFAULT_PORT_RANGE,
     HeadConfig,
     Origin,
-    PortRange,
     ServerConfig,
     WrittenAddress,
 )
+from nemo_gym.config.run_settings import PortRange
 from nemo_gym.errors import ConfigError, PortTakenError
 
 NOWHERE = WrittenAddress()
@@ -65,26 +63,6 @@ def bind(
 def share(host: str, port: int) -> socket.socket:
     """Bind another socket to a shared port. The kernel distributes connections among the sockets of a port."""
     return _bound(host, port, is_reusable=True, is_shared=True)
-
-
-def port_range_of(plain: Mapping[str, Any], origins: Mapping[str, Origin]) -> PortRange:
-    """Return the range set by `port_range_low` and `port_range_high`. Raise ConfigError if it is invalid."""
-    ends = []
-    for key, default in zip(("port_range_low", "port_range_high"), DEFAULT_PORT_RANGE, strict=True):
-        value = plain.get(key)
-        try:
-            ends.append(default if value is None else int(value))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ConfigError(f"{origins[key]}: {key} must be a port number, but is {value!r}.") from error
-        if not 1 <= ends[-1] <= 65535:
-            raise ConfigError(f"{origins[key]}: {key} is {value}, but must be between 1 and 65535.")
-    if ends[0] > ends[1]:
-        place = origins.get("port_range_low") or origins["port_range_high"]
-        raise ConfigError(
-            f"{place}: port_range_low is {ends[0]} and port_range_high is {ends[1]}, so the range is empty. "
-            "Set port_range_low to at most port_range_high."
-        )
-    return PortRange(*ends)
 
 
 def check_fixed_ports(servers: Iterable[ServerConfig], head: HeadConfig, head_origin: Origin | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym.config.hosts import is_any_address, loopback_of
 from nemo_gym.config.models import Origin, RunConfig, ServerConfig
+from nemo_gym.config.run_settings import RunSettings
 from nemo_gym.config.secret_values import SecretValues, handed_environment
 from nemo_gym.config.settings import BaseServerConfig, ServerType, http_url
 from nemo_gym.config.tls import Tls
@@ -69,6 +71,11 @@ class ProcessSettings(BaseModel):
     dry_run: bool = False
     ready_timeout_s: float | None = None
     """Seconds after which the launcher stops waiting for this process to start. None if no launcher waits."""
+
+    @cached_property
+    def of_run(self) -> RunSettings:
+        """The top-level keys with a fixed meaning."""
+        return RunSettings.model_validate(self.plain)
 
     @classmethod
     def of(cls, run: RunConfig, server: ServerConfig, *, cookie_secret: str, **extra: object) -> Self:

@@ -15,7 +15,13 @@ _INSTEAD = (
     "Beyond 10,000 rollouts per second, start a collection per part of the tasks, such as --shard 1/4, and merge the "
     "outputs with ng eval aggregate."
 )
-_KEYS = {"collector": _INSTEAD, "sharded": _INSTEAD}
+_KEYS = {
+    "collector": _INSTEAD,
+    "sharded": _INSTEAD,
+    "placement": (
+        "Each server runs in its own processes. Remove it, and set replicas for several processes per server."
+    ),
+}
 
 
 def removed_flag(flag: str) -> str | None:

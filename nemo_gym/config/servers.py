@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -12,7 +11,6 @@ from typing import NamedTuple, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nemo_gym.config.explain import METADATA_KEYS, explain_validation, near_misses
-from nemo_gym.config.hosts import is_any_address
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import DatasetConfig, Origin, ServerConfig
 from nemo_gym.config.overlays import Overlay, is_overlay
@@ -20,7 +18,7 @@ from nemo_gym.config.overrides import is_typed
 from nemo_gym.config.own_fields import own_fields
 from nemo_gym.config.ray import RayNeeds
 from nemo_gym.config.removed import removed_path
-from nemo_gym.config.reserved import RESERVED_KEYS
+from nemo_gym.config.run_settings import RESERVED_KEYS
 from nemo_gym.config.server_folders import ServerFolder, nested_folders
 from nemo_gym.config.settings import (
     DUMMY_MODEL,
@@ -33,7 +31,7 @@ from nemo_gym.config.settings import (
 )
 from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest, did_you_mean_or_all, search_dir_for
 from nemo_gym.config.tree import Node, dotted, merge
-from nemo_gym.errors import AlmostServerError, ConfigError, DuplicateServerError, UnknownImplementationError
+from nemo_gym.errors import AlmostServerError, DuplicateServerError, UnknownImplementationError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.paths import find, search_roots
 
@@ -328,36 +326,6 @@ def _folder(block: Block, entrypoint: str, places: Mapping[str, Origin]) -> Path
         f"{block.node.origin}: {block.name}: there is no folder {relative} with {entrypoint} in it (looked in "
         f"{roots}).{hint}"
     )
-
-
-def default_host(plain: Mapping[str, object], places: Mapping[str, Origin]) -> str:
-    """Return the host of servers that do not set a host. Raise ConfigError if it is not a string."""
-    if given := _host_in("default_host", plain, places):
-        return given
-    return socket.gethostbyname(socket.gethostname()) if plain.get("use_absolute_ip") is True else "127.0.0.1"
-
-
-def advertised_host(plain: Mapping[str, object], places: Mapping[str, Origin]) -> str:
-    """Return the host by which other machines reach this machine's servers, or an empty string if it is not set.
-
-    Raise ConfigError if it is not a string, or if it is a wildcard address such as 0.0.0.0.
-    """
-    given = _host_in("advertised_host", plain, places)
-    if is_any_address(given):
-        raise ConfigError(
-            f"{places['advertised_host']}: advertised_host is {given}, to which no machine can connect. Set it to the "
-            "name or the address by which other machines reach this one."
-        )
-    return given
-
-
-def _host_in(key: str, plain: Mapping[str, object], places: Mapping[str, Origin]) -> str:
-    given = plain.get(key) or ""
-    if not isinstance(given, str):
-        raise ConfigError(
-            f"{places[key]}: {key} must be a host name or an address, such as 127.0.0.1, but is {given!r}."
-        )
-    return given
 
 
 def stop_at_almost_servers(problems: list[str], is_error: bool) -> None:

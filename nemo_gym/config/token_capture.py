@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, field_validator, model_validator
 
-from nemo_gym.config.explain import explain_validation
-from nemo_gym.config.models import Origin
-from nemo_gym.errors import ConfigError
 from nemo_gym.jsonl import JsonObject
 
 TOKEN_CAPTURE_KEY = "token_id_capture"
@@ -45,6 +41,11 @@ class TokenCaptureConfig(BaseModel):
             raise ValueError(f"'{sink}' does not name a class; write module:Class")
         return sink
 
+    @field_validator("dir")
+    @classmethod
+    def _in_the_home(cls, folder: Path | None) -> Path | None:
+        return folder and folder.expanduser()
+
     @model_validator(mode="after")
     def _has_a_place(self) -> Self:
         if self.enabled and self.sink is None and (self.dir is None or not self.dir.is_absolute()):
@@ -57,29 +58,7 @@ class TokenCaptureConfig(BaseModel):
         """The module and the name of the sink's class."""
         return _class_path(self.sink or "")
 
-    @classmethod
-    def of(cls, config: object) -> TokenCaptureConfig:
-        """Return the settings in a configuration. Without a `token_id_capture` block, token capture is disabled."""
-        block = config.get(TOKEN_CAPTURE_KEY) if isinstance(config, Mapping) else None
-        if not isinstance(block, Mapping) or block.get("enabled") is not True:
-            return cls()
-        # Do not validate the block again, because it was checked when the configuration was loaded.
-        fields: dict[str, Any] = {str(key): value for key, value in block.items()}
-        if fields.get("dir") is not None:
-            fields["dir"] = Path(str(fields["dir"])).expanduser()
-        return cls.model_construct(**fields)
-
 
 def _class_path(text: str) -> tuple[str, str]:
     module, _, name = text.rpartition(":" if ":" in text else ".")
     return module, name
-
-
-def check_token_capture(block: object, places: Mapping[str, Origin]) -> None:
-    """Raise `ConfigError` if a `token_id_capture` block is invalid. `places` maps its keys to their origins."""
-    try:
-        TokenCaptureConfig.model_validate({} if block is None else block)
-    except ValidationError as error:
-        known = TokenCaptureConfig.model_fields
-        explained = explain_validation(error, block=TOKEN_CAPTURE_KEY, origins=places, known=known)
-        raise ConfigError(explained) from error

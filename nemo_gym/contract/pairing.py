@@ -15,7 +15,6 @@ from nemo_gym.config.allowed_pairings import (
     ALLOWED_AGENTS,
     RESOURCES_SERVER,
     exclusion,
-    pairings_noted,
     players,
 )
 from nemo_gym.config.pairing import AGENT_CONFIG
@@ -53,7 +52,7 @@ def _problems_of(config: str, agent: Component) -> list[str]:
         return [f"{file} does not exist. Name another config of this agent with --agent-type {agent.name}/FLAVOR."]
     try:
         run = load_for_metrics([config], [f"++{AGENT_CONFIG}={file}", f"++{ALLOW_KEY}=true"])
-        return list(dict.fromkeys([*pairings_noted(run), *(each.problem for each in _all_misfits(run))]))
+        return list(dict.fromkeys([*run.settings.unsupported_pairings, *(each.problem for each in _all_misfits(run))]))
     except (ConfigError, DataError, LaunchError) as error:
         return [str(error)]
 

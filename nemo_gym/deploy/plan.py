@@ -16,7 +16,6 @@ from nemo_gym.config.masking import is_secret_key, mask_text, raw_yaml
 from nemo_gym.config.models import DEFAULT_HEAD_SERVER_PORT, RunConfig, ServerConfig
 from nemo_gym.config.overrides import Override
 from nemo_gym.config.parts import JOIN_KEY, ONLY_KEY
-from nemo_gym.config.replicas import AUTO, REPLICAS_KEY
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.config.settings import AGENT_TIER, GROUP_KEY, MODEL_TIER
 from nemo_gym.config.sources import CONFIG_PATHS, gather
@@ -39,7 +38,7 @@ CONFIG_FILE = "config.yaml"
 RESERVED_COMPONENTS = (HEAD, COLLECTOR, "default")
 ADDRESS_KEYS = ("host", "advertised_host", "advertised_port")
 SET_BY_MANIFEST = {
-    ONLY_KEY, JOIN_KEY, CONFIG_PATHS, REPLICAS_KEY, "advertised_host", "launcher", "nemo_gym_log_dir",
+    ONLY_KEY, JOIN_KEY, CONFIG_PATHS, "replicas", "advertised_host", "launcher", "nemo_gym_log_dir",
     "port_range_low", "port_range_high", "use_absolute_ip", "ray_head_node_address",
 }  # fmt: skip
 """Top-level keys that the containers' config omits, because they belong to one machine or to the manifest."""
@@ -158,9 +157,9 @@ def _check(tree: Node, overrides: Sequence[Override]) -> None:
 
 def _part(server: ServerConfig, components: Mapping[str, str], tree: Node, run: RunConfig, port: int) -> Part:
     processes = server.num_workers or 1
-    replicas = run.plain.get(REPLICAS_KEY)
+    replicas = run.settings.replicas
     is_alone = GROUP_KEY in server.settings or server.settings.get("expose_tools_over_mcp") is True
-    pods = 1 if replicas in (None, AUTO) or server.num_workers or is_alone else run.replicas
+    pods = 1 if replicas == "auto" or server.num_workers or is_alone else replicas
     given, gpus = server.ray.model_fields_set, server.ray.num_gpus * processes
     if gpus != int(gpus):
         raise ConfigError(
@@ -251,7 +250,7 @@ def _for_containers(
         # Omit the head server's address and the default host, because Ray chooses the nodes.
         changed.pop("head_server", None)
         changed.pop("default_host", None)
-        return changed | ({REPLICAS_KEY: run.raw[REPLICAS_KEY]} if REPLICAS_KEY in run.raw else {})
+        return changed | ({"replicas": run.raw["replicas"]} if "replicas" in run.raw else {})
     changed["head_server"] = {"port": HEAD_PORT}
     for part in servers:
         server = run.servers[part.server]

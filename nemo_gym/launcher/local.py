@@ -13,7 +13,7 @@ from typing import Self
 
 from nemo_gym.calls.running import RunRecord, add_run, remove_run, run_at
 from nemo_gym.config import RunConfig, ServerConfig, masked_yaml, raw_yaml
-from nemo_gym.config.access import allowed_hosts, is_open, reachable_hosts, token_of_run
+from nemo_gym.config.access import reachable_hosts, token_of_run
 from nemo_gym.config.certificates import check_can_serve
 from nemo_gym.config.checks import check_variables
 from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
@@ -87,7 +87,7 @@ def launch(
 
 def default_starter(run: RunConfig) -> Starter:
     """Return a starter that forks if that is safe, unless `process_start_method` is `spawn`."""
-    if is_supported() and run.plain.get("process_start_method", "fork") == "fork":
+    if is_supported() and run.settings.process_start_method == "fork":
         return WarmStarter()
     return SpawnStarter()
 
@@ -143,7 +143,7 @@ class RunningServers:
             head = bind_head(self.run.head, self.notice, self.run.written_address(None))
             self._doors[HEAD] = Doors([head], [])
         self._note_addresses(None if dry_run else JoinedRun.of(self.run, self.notice) if self.run.joins else None)
-        if not dry_run and is_open(self.run.plain) and (hosts := reachable_hosts(self.run)):
+        if not dry_run and self.run.settings.is_open and (hosts := reachable_hosts(self.run)):
             self.notice(f"run_token is false: everyone who can reach {', '.join(hosts)} can call this run's servers.")
         if (setting := networked_sandbox(self.run.plain)) and not dry_run:
             self.notice(f"{setting}: programs in sandboxes can reach the servers, so all calls require the run token.")
@@ -255,14 +255,14 @@ class RunningServers:
         return [place.process for place in self._places]
 
     def _processes_of(self, name: str) -> int:
-        return self.run.servers[name].num_workers or self.run.replicas
+        return self.run.servers[name].num_workers or self.run.settings.processes
 
     def _open_doors(self, server: ServerConfig) -> Doors:
         """Open a server's sockets. Several processes share one address, and each also gets a private socket."""
         number = self._processes_of(server.name)
         written = self.run.written_address(server)
         first = listen(
-            server.host, server.port, server.name, self.run.port_range, written=written, is_shared=number > 1
+            server.host, server.port, server.name, self.run.settings.port_range, written=written, is_shared=number > 1
         )
         others = [listen_too(first) for _ in range(number - 1)]
         if others:
@@ -347,7 +347,7 @@ class RunningServers:
             config_yaml=raw_yaml(self.run) if exposes else masked_yaml(self.run),
             endpoints=list(model_endpoints(self.run)) if awaits else [],
             run_token=self.run.run_token,
-            allowed_hosts=allowed_hosts(self.run.plain),
+            allowed_hosts=frozenset(self.run.settings.allowed_hosts),
             tls=self.run.tls,
         )
 

@@ -15,7 +15,6 @@ from typing import NamedTuple, Self
 from nemo_gym.calls.client import ServerClient, wants_token
 from nemo_gym.calls.joining import HEARTBEAT_S, LOST_AFTER_S, MEMBERS_PATH, RUN_HAS_ENDED, SENT_AT_HEADER, PartReport
 from nemo_gym.calls.running import run_token_for
-from nemo_gym.config.access import configured_token
 from nemo_gym.config.hosts import is_loopback, source_towards
 from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, HeadConfig, RunConfig, ServerConfig
 from nemo_gym.config.process import ServerInstance
@@ -48,7 +47,7 @@ class JoinedRun(NamedTuple):
     @classmethod
     def of(cls, run: RunConfig, notice: Callable[[str], None]) -> Self:
         """Wait until the head server answers, and return its run. Raise `LaunchError` if the run cannot be joined."""
-        head, given = run.head, configured_token(run.plain)
+        head, given = run.head, run.settings.run_token or None
         url = head.url
         began_at, has_noted = time.monotonic(), False
         while True:

@@ -38,7 +38,7 @@ class Cluster:
     def __init__(self, run: RunConfig) -> None:
         """Connect this process, unless it is connected already. Raise `LaunchError` if the connection fails."""
         ray = imported_ray()
-        address = str(run.plain.get(ADDRESS_KEY) or os.environ.get(ADDRESS_ENV_VAR) or "")
+        address = str(run.settings.ray_head_node_address or os.environ.get(ADDRESS_ENV_VAR) or "")
         if address.startswith("ray://"):
             raise LaunchError(
                 f"{address} is an address for Ray Client, which connects from outside the cluster. Start this command "

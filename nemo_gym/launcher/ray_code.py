@@ -19,7 +19,6 @@ from nemo_gym.paths import INSTALL_ROOT
 SKIPPED = {"__pycache__", "cache", "node_modules", "results", "venv"}
 """Names of folders without server code. Hidden folders are skipped, too."""
 LARGEST_BYTES = 200 * 1024 * 1024
-COPY_KEY = "ray_copies_code"
 
 
 class Code(NamedTuple):
@@ -32,7 +31,7 @@ class Code(NamedTuple):
     def of(cls, run: RunConfig) -> Code | None:
         """Pack the roots of all server folders outside the installation. Return None if nothing must be copied."""
         roots = tuple(dict.fromkeys(root for each in run.servers.values() if (root := _root(each.folder))))
-        if not roots or run.plain.get(COPY_KEY) is False:
+        if not roots or not run.settings.ray_copies_code:
             return None
         buffer, size = io.BytesIO(), 0
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
@@ -43,7 +42,7 @@ class Code(NamedTuple):
                         raise LaunchError(
                             f"{root} has more than {LARGEST_BYTES >> 20} MB, which is too much to copy to every node. "
                             f"Move its data elsewhere, or put the folder at the same path on all nodes and set "
-                            f"--{COPY_KEY} false."
+                            f"--ray-copies-code false."
                         )
                     # Leave `ZipInfo` its fixed date, so that equal code gives equal archives.
                     entry = zipfile.ZipInfo(f"{number}/{file.relative_to(root)}")

@@ -13,7 +13,7 @@ PLACEMENT_GROUPS = ("PACK", "STRICT_PACK", "STRICT_SPREAD")
 
 def processes_of(run: RunConfig, server: ServerConfig) -> int:
     """Return the number of processes of a server, each of which is an actor."""
-    return server.num_workers or run.replicas
+    return server.num_workers or run.settings.processes
 
 
 def options_of(server: ServerConfig, number: int) -> list[dict[str, Any]]:

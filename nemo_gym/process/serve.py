@@ -28,7 +28,7 @@ from starlette.types import ASGIApp
 from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.config import parse_settings
-from nemo_gym.config.access import RUN_TOKEN_KEY, allowed_hosts
+from nemo_gym.config.access import RUN_TOKEN_KEY
 from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.server_folders import ServerFolder
@@ -104,7 +104,7 @@ def serve(settings: ProcessSettings, listeners: Sequence[socket.socket], report:
         report.ready()
         return 0
     server.set_ulimit()
-    logs_requests = settings.plain.get("uvicorn_logging_show_200_ok") is True
+    logs_requests = settings.of_run.uvicorn_logging_show_200_ok
     return serve_app(app, listeners, report, tls=settings.tls, logs_requests=logs_requests)
 
 
@@ -188,7 +188,7 @@ def build_server(settings: ProcessSettings) -> SimpleServer:
     context = context_of(server)
     context.cookie_secret = settings.cookie_secret
     context.secret_values = settings.secrets()
-    context.allowed_hosts = allowed_hosts(settings.plain)
+    context.allowed_hosts = frozenset(settings.of_run.allowed_hosts)
     context.log_file = settings.log_file
     context.processes = settings.num_workers
     has_others = settings.num_workers > 1 or settings.member

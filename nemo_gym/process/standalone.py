@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from nemo_gym.config import RunConfig, ServerConfig, bind, load
-from nemo_gym.config.access import LOOPBACK_TOKEN_KEY, RUN_TOKEN_KEY, configured_token, needs_token
+from nemo_gym.config.access import LOOPBACK_TOKEN_KEY, RUN_TOKEN_KEY, needs_token
 from nemo_gym.config.certificates import check_can_serve
 from nemo_gym.config.environment import CONFIG_DICT_ENV_VAR
 from nemo_gym.config.hosts import is_loopback
@@ -71,7 +71,11 @@ def _serve(folder: Path) -> int:
     check_can_serve(run)
     server = _server_of(run, folder)
     listener = bind(
-        server.host, server.port, instance=server.name, port_range=run.port_range, written=run.written_address(server)
+        server.host,
+        server.port,
+        instance=server.name,
+        port_range=run.settings.port_range,
+        written=run.written_address(server),
     )
     port = listener.getsockname()[1]
     bound = server.model_copy(update={"port": port})
@@ -92,8 +96,8 @@ def _read(handed: str) -> JsonObject:
 
 
 def _with_token(run: RunConfig, server: ServerConfig) -> RunConfig:
-    token = configured_token(run.plain)
-    if token is None and needs_token(run.plain, [server.host]):
+    token = run.settings.run_token or None
+    if token is None and needs_token(run, [server.host]):
         setting = networked_sandbox(run.plain)
         raise ConfigError(
             f"{server.name}: {_callers(server.host, setting)}, but no run token protects it. "

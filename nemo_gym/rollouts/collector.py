@@ -196,7 +196,8 @@ class _Work:
 
 def _calls_of_cache(client: ServerClient) -> Counts | None:
     book = client.address_book
-    return None if book.model_cache is None else counts_of(book.model_cache, book.run_id)
+    folder = book.settings.model_cache
+    return None if folder is None else counts_of(folder, book.run_id)
 
 
 def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:

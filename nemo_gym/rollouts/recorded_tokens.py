@@ -32,7 +32,7 @@ class RecordedTokens:
 
         `run_id` identifies a run that can be resumed.
         """
-        config = client.address_book.token_capture
+        config = client.address_book.settings.token_id_capture
         if not config.enabled:
             return None
         # Import these modules here, because only runs with token capture need them.

@@ -53,7 +53,7 @@ class RunSubject(BaseModel):
     @classmethod
     def of_run(cls, run: RunConfig) -> Self:
         """Return the subject of a run whose servers this process starts."""
-        return cls._of(blocks_of_run(run), run.plain.get(POLICY_NAME_KEY), run.plain.get(UNSUPPORTED_KEY))
+        return cls._of(blocks_of_run(run), run.settings.policy_model_name, run.settings.unsupported_pairings)
 
     @classmethod
     def of_config(cls, config: DictConfig) -> Self:

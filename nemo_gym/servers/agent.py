@@ -192,10 +192,10 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
         return f"{apply_rollout_prefix(url, rollout_id, token_capture=captures_tokens)}/v1"
 
     def _model_call_capture_enabled(self) -> bool:
-        return hooks().address_book(self.server_client).capture.observability_enabled
+        return hooks().address_book(self.server_client).settings.observability_enabled
 
     def _token_id_capture_enabled(self) -> bool:
-        capture = hooks().address_book(self.server_client).token_capture
+        capture = hooks().address_book(self.server_client).settings.token_id_capture
         return capture.enabled and (capture.all_agents or self.config.token_id_capture)
 
     def _capture_correlation_enabled(self) -> bool:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from fastapi import Body, FastAPI
 
 from nemo_gym.calls.hooks import hooks
-from nemo_gym.config.model_cache import MODEL_CACHE_KEY
 from nemo_gym.config.settings import BaseResponsesAPIModelConfig, ModelServerRef
 from nemo_gym.errors import ConfigError, ModelFailed
 from nemo_gym.servers.base import SimpleServer
@@ -79,7 +78,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
         app.add_middleware(CaptureMiddleware, store=CaptureStore(folder).opened(), model_ref=reference)
 
     def _record_tokens(self, app: FastAPI) -> None:
-        config = hooks().address_book(self.server_client).token_capture
+        config = hooks().address_book(self.server_client).settings.token_id_capture
         if not config.enabled:
             return
         # Imported here, because most servers do not record tokens.
@@ -89,18 +88,18 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
 
     def _cache_replies(self, app: FastAPI) -> None:
         book = hooks().address_book(self.server_client)
-        if book.model_cache is None:
+        if book.settings.model_cache is None:
             return
         if getattr(self.config, "return_token_id_information", False):
             raise ConfigError(
-                f"{self.config.name}: return_token_id_information cannot be used with {MODEL_CACHE_KEY}: answers of "
+                f"{self.config.name}: return_token_id_information cannot be used with model_cache: answers of "
                 "an earlier policy must not be trained on. Remove one of the two keys."
             )
         # Imported here, because most servers do not cache replies.
         from nemo_gym.http.reply_cache import ReplyCache
         from nemo_gym.web.reply_cache import CachedReplies
 
-        app.add_middleware(CachedReplies, cache=ReplyCache(book.model_cache, book.run_id).opened())
+        app.add_middleware(CachedReplies, cache=ReplyCache(book.settings.model_cache, book.run_id).opened())
 
 
 def _flag_of_definer(cls: type, flag: str, *, method: str) -> bool:

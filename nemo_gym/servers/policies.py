@@ -6,7 +6,6 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from nemo_gym.calls.hooks import hooks
-from nemo_gym.config.access import POLICY_OVERRIDE_KEY
 from nemo_gym.config.settings import AgentServerRef, ModelServerRef
 from nemo_gym.context.current import current_work
 from nemo_gym.errors import InvalidTask
@@ -23,7 +22,7 @@ def accept_row_policies(agent: SimpleServer, app: FastAPI) -> None:
     and simulated users. An environment server passes the policy on to its `agent_server`.
     """
     book = hooks().address_book(agent.server_client)
-    if not book.allows_policy_override:
+    if not book.settings.allow_policy_override:
         return
     model, objection = getattr(agent.config, "model_server", None), ""
     servers = frozenset(book.agent_names())
@@ -36,7 +35,7 @@ def accept_row_policies(agent: SimpleServer, app: FastAPI) -> None:
 
 def accept_policies(model: SimpleServer, app: FastAPI, *, follows: bool) -> None:
     """If the run allows it, let agents name a rollout's policy, or reject such requests if `follows` is False."""
-    if hooks().address_book(model.server_client).allows_policy_override:
+    if hooks().address_book(model.server_client).settings.allow_policy_override:
         objection = "" if follows else _objection(model, "does not have an endpoint that the policy could replace.")
         add_within_session(app, Middleware(RolloutPolicies, objection=objection))
 
@@ -46,7 +45,7 @@ def check_no_policy(row: object) -> None:
     if isinstance(row, dict) and (named := [key for key in POLICY_KEYS if row.get(key) is not None]):
         raise InvalidTask(
             f"the row contains {' and '.join(named)}, but the run does not allow rows to name a policy. Start the run "
-            f"with --{POLICY_OVERRIDE_KEY} true, or remove these keys from the row."
+            "with --allow-policy-override true, or remove these keys from the row."
         )
 
 

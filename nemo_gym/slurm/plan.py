@@ -8,11 +8,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nemo_gym.config.access import is_open
 from nemo_gym.config.hosts import is_loopback
 from nemo_gym.config.models import RunConfig
 from nemo_gym.config.overrides import Override
-from nemo_gym.config.tls import Tls, scheme_of
+from nemo_gym.config.tls import scheme_of
 from nemo_gym.errors import UsageError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.paths import EXTRA_ROOTS_ENV_VAR
@@ -24,8 +23,6 @@ from nemo_gym.slurm.submission import SubmissionFiles
 ALL_ADDRESSES = "0.0.0.0"
 CHOSEN_AT_START = {"resume_from_cache", "overwrite", "output_jsonl_fpath"}
 """Collection settings that the script sets itself."""
-LAUNCHER_KEY = "launcher"
-RAY = "ray"
 Spelling = Callable[[Sequence[Override]], list[str]]
 
 
@@ -104,10 +101,10 @@ def plan_of(
     the command that collects, and of the one that starts servers.
     """
     files = SubmissionFiles.of(collection.output_jsonl_fpath)
-    if is_open(run.plain) and job.nodes > 1:
+    if run.settings.is_open and job.nodes > 1:
         raise UsageError("run_token: false opens the servers to everyone on the cluster's network. Remove it.")
     _check_text(files, overrides)
-    on_ray = run.plain.get(LAUNCHER_KEY) == RAY
+    on_ray = run.settings.launcher == "ray"
     if on_ray and job.place:
         raise UsageError(
             "place: with the launcher ray, Ray places the servers. Remove --place, and set ray: in the servers' "
@@ -116,7 +113,7 @@ def plan_of(
     parts = _ray_parts(run, job) if on_ray else _parts(run, job)
     own = _without(overrides, own_keys)
     words = [*(word for config in (*configs, str(files.token)) for word in ("--config", config))]
-    shared = [*_reachable(run, job), *([] if is_open(run.plain) else ["--loopback-requires-token", "true"])]
+    shared = [*_reachable(run, job), *([] if run.settings.is_open else ["--loopback-requires-token", "true"])]
     first = ["--overwrite"] if collection.overwrite else []
     if collection.resume_from_cache:
         first = ["--resume" if collection.resume_from_cache is True else f"--resume={collection.resume_from_cache}"]
@@ -133,7 +130,7 @@ def plan_of(
         serve=["env", "start", *words, *serving(_without(own, EndToEndJob.model_fields)), *shared],
         at_first=first,
         on_ray=on_ray,
-        scheme=scheme_of(Tls.of(run.plain)),
+        scheme=scheme_of(run.tls),
         head_port=run.head.port if run.head.port_is_fixed else None,
         extra_roots=os.environ.get(EXTRA_ROOTS_ENV_VAR),
     )

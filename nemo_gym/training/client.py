@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from nemo_gym.calls.client import ServerClient
-from nemo_gym.config.access import POLICY_OVERRIDE_KEY
-from nemo_gym.config.model_cache import MODEL_CACHE_KEY
 from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.context.group import LEAST_GROUP
 from nemo_gym.data.media import check_embedded
@@ -69,11 +67,11 @@ class TrainingClient:
 
     async def __aenter__(self) -> Self:
         self._client = await asyncio.to_thread(ServerClient.load_from_global_config, self._head, self._run_token)
-        if self._client.address_book.model_cache is not None:
+        if self._client.address_book.settings.model_cache is not None:
             await self._client.aclose()
             raise UsageError(
                 f"the run at {self._head.url} answers model calls from a cache "
-                f"({MODEL_CACHE_KEY}), so it cannot be used for training. Start it without that key."
+                f"(model_cache), so it cannot be used for training. Start it without that key."
             )
         self._tokens = RecordedTokens.of(self._client)
         return self
@@ -118,10 +116,10 @@ class TrainingClient:
         if urls is None and model is None and api_key is None:
             self._policies.replace(None, version)
             return
-        if not self._opened().address_book.allows_policy_override:
+        if not self._opened().address_book.settings.allow_policy_override:
             raise UsageError(
                 f"set_policy: the run at {self._head.url} does not allow other policies. "
-                f"Start it with --{POLICY_OVERRIDE_KEY} true."
+                f"Start it with --allow-policy-override true."
             )
         self._policies.replace(self._policies.changed(urls, model, api_key), version)
 

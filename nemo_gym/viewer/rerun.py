@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from nemo_gym.config.masking import MASK
-from nemo_gym.config.reserved import TOP_LEVEL_KEYS
+from nemo_gym.config.run_settings import TOP_LEVEL_KEYS
 from nemo_gym.rollouts.job import EndToEndJob, RunFiles
 from nemo_gym.rollouts.run_record import RunRecord
 from nemo_gym.viewer.index.place import Place

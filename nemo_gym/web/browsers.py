@@ -11,7 +11,6 @@ from functools import lru_cache
 
 from starlette.types import Scope
 
-from nemo_gym.config.access import ALLOWED_HOSTS_KEY
 from nemo_gym.config.hosts import is_loopback, name_in_host_header
 
 
@@ -52,7 +51,7 @@ class BrowserCheck:
         return name == called != "" or (_is_of_this_machine(name) and _is_of_this_machine(called))
 
 
-_ADVICE = f"Add the host to {ALLOWED_HOSTS_KEY} if this is intended."
+_ADVICE = "Add the host to allowed_hosts if this is intended."
 
 
 def _is_over_loopback(scope: Scope) -> bool:

@@ -54,11 +54,14 @@ def test_cycle_of_aliases_ends():
     assert not AddressBook.of_config(names).servers
 
 
-def test_capture_folder_is_checked_when_used():
-    book = AddressBook.of_config({"observability_enabled": True})
-    assert book.capture.observability_enabled
+def test_unchecked_configuration_needs_a_capture_folder():
     with pytest.raises(ConfigError, match="model_call_capture_dir is not set"):
-        book.capture_dir()
+        AddressBook.of_config({"observability_enabled": True})
+
+
+def test_settings_of_a_wrong_type_are_left_out():
+    book = AddressBook.of_config({"observability_enabled": MagicMock(), "model_cache": MagicMock(), "replicas": 3})
+    assert (book.settings.observability_enabled, book.settings.model_cache, book.settings.replicas) == (False, None, 3)
 
 
 def test_client_calls_only_servers_of_its_address_book():

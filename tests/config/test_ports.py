@@ -139,16 +139,19 @@ def test_port_of_the_head_server_conflicts(project, head, expected):
     ],
 )
 def test_port_range_is_read(project, words, ports):
-    assert project.load(*words).port_range == ports
+    assert project.load(*words).settings.port_range == ports
 
 
 @each_case(
     ("words", "expected"),
     [
-        (("+port_range_low=30000",), "port_range_low is 30000 and port_range_high is 20000"),
-        (("+port_range_low=many",), "port_range_low must be a port number, but is 'many'"),
-        (("+port_range_low=inf",), "port_range_low must be a port number, but is inf"),
-        (("+port_range_high=70000",), "port_range_high is 70000, but must be between 1 and 65535"),
+        (
+            ("+port_range_low=30000",),
+            "port_range_low: it is 30000 and port_range_high is 20000",
+        ),
+        (("+port_range_low=many",), "port_range_low: it must be a valid integer, but is 'many'"),
+        (("+port_range_low=inf",), "port_range_low: it must be a finite number, but is inf"),
+        (("+port_range_high=70000",), "port_range_high: it must be less than or equal to 65535, but is 70000"),
     ],
 )
 def test_invalid_port_range_reports_location(project, words, expected):

@@ -48,7 +48,7 @@ def inside(folder: Path, project, monkeypatch):
 @each_case(
     ("block", "problem"),
     [
-        ("true", "tls must be a mapping with the files ca, cert and key, but is True."),
+        ("true", "tls: it must be a mapping, but is True."),
         ("{}", "tls.ca: it is missing"),
         ("{ca: authority.pem, crt: here.pem}", "tls.crt is not a known key. Did you mean 'cert'?"),
         ("{ca: authority.pem, cert: here.pem}", "cert is set, but key is not"),

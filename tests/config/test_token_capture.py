@@ -3,6 +3,7 @@
 import pytest
 
 from nemo_gym.calls.address_book import AddressBook
+from nemo_gym.config.run_settings import RunSettings
 from nemo_gym.config.token_capture import TokenCaptureConfig
 from nemo_gym.errors import ConfigError
 from tests.each_case import each_case
@@ -43,10 +44,11 @@ def test_published_configuration_has_the_same_agents(project):
 
 
 def test_all_agents_may_be_captured():
-    book = AddressBook(token_capture=TokenCaptureConfig(enabled=True, all_agents=True, dir="/tokens"))
+    tokens = TokenCaptureConfig(enabled=True, all_agents=True, dir="/tokens")
+    book = AddressBook(settings=RunSettings(token_id_capture=tokens))
     assert book.captures_tokens_of("any")
 
 
 @pytest.mark.parametrize("config", [None, {}, {"token_id_capture": {"enabled": "yes"}}, object()])
 def test_only_a_literal_true_enables_capture(config):
-    assert not TokenCaptureConfig.of(config).enabled
+    assert not AddressBook.of_config(config).settings.token_id_capture.enabled

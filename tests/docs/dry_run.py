@@ -12,7 +12,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from nemo_gym.cli.main import main
-from nemo_gym.config.reserved import TOP_LEVEL_KEYS
+from nemo_gym.config.run_settings import TOP_LEVEL_KEYS
 from tests.docs.commands import commands_of
 from tests.docs.pages import Block, Page
 

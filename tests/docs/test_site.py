@@ -21,7 +21,7 @@ import yaml
 import nemo_gym
 from nemo_gym.cli.commands import COMMANDS
 from nemo_gym.cli.main import main
-from nemo_gym.config.reserved import TOP_LEVEL_KEYS
+from nemo_gym.config.run_settings import TOP_LEVEL_KEYS
 from nemo_gym.data import catalog
 
 REPOSITORY = Path(__file__).parents[2]

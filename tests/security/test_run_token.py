@@ -17,6 +17,7 @@ from nemo_gym.calls.running import RunRecord
 from nemo_gym.config.access import configured_token, needs_token
 from nemo_gym.config.hosts import is_loopback, leads_to
 from nemo_gym.config.masking import is_secret_key
+from nemo_gym.config.models import RunConfig
 from nemo_gym.config.sandbox_networks import networked_sandbox
 from nemo_gym.errors import ConfigError, HeadServerNotFoundError
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
@@ -225,8 +226,8 @@ def test_loopback_can_require_the_token(workplace):
 @each_case(
     ("words", "problem"),
     [
-        (["+loopback_requires_token=maybe"], "loopback_requires_token: must be true or false"),
-        (["+allow_policy_override=maybe"], "allow_policy_override: must be true or false, but is 'maybe'"),
+        (["+loopback_requires_token=maybe"], "loopback_requires_token: it must be a valid boolean"),
+        (["+allow_policy_override=maybe"], "allow_policy_override: it must be a valid boolean, but is 'maybe'"),
         (["+loopback_requires_token=true", "+run_token=false"], "contradicts run_token: false"),
         (["+run_token=false", "+sandbox.docker.network=host"], "because of sandbox.docker.network: host"),
         (
@@ -269,7 +270,7 @@ def test_invalid_access_settings_are_rejected(words, problem):
 )
 def test_sandbox_that_reaches_loopback_is_found(config, setting):
     assert networked_sandbox(config) == setting
-    assert needs_token(config, ["127.0.0.1"]) is (setting is not None)
+    assert needs_token(RunConfig(servers={}, plain=config), ["127.0.0.1"]) is (setting is not None)
 
 
 def test_run_whose_sandboxes_reach_loopback_requires_the_token(workplace):

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from nemo_gym.config.models import LICENSES, DatasetConfig, DatasetSource, HeadConfig
-from nemo_gym.config.reserved import KEY_TABLES
+from nemo_gym.config.run_settings import RunSettings
 from nemo_gym.config.settings import (
     SERVER_TYPES,
     BaseResourcesServerConfig,
@@ -30,7 +30,7 @@ from nemo_gym.data.skills import SkillsConfig
 from nemo_gym.grading.judge import JudgeConfig
 from nemo_gym.rollouts.usage import Price
 from nemo_gym.servers.conversing import ConversingAgentConfig
-from pages.fields import Key, keys_of_model, keys_of_table, section
+from pages.fields import Key, keys_of_model, section
 
 BLOCK = """```yaml
 my_env:                   # its name, of your choice
@@ -91,8 +91,8 @@ def configuration(repository: Path) -> str:
 
 def _top_level() -> Iterator[str]:
     yield "## Top level\n\nThese keys are not inside any block. The parameters of commands may be here, too.\n"
-    for table in KEY_TABLES:
-        yield f"### {str(table.__doc__).rstrip('.')}\n\n{section(keys_of_table(table))}"
+    for table in RunSettings.__bases__:
+        yield f"### {str(table.__doc__).rstrip('.')}\n\n{section(keys_of_model(table))}"
 
 
 def _server_blocks() -> Iterator[str]:

@@ -60,15 +60,6 @@ def keys_of_model(model: type[BaseModel], *, besides: Container[str] = (), readm
     ]
 
 
-def keys_of_table(table: type) -> list[Key]:
-    """Return the keys of a plain class of annotations, such as those in `nemo_gym.config.reserved`."""
-    meanings = field_docstrings(table)
-    return [
-        Key(name, type_words(kind), _yaml(vars(table)[name]) if name in vars(table) else UNSET, meanings[name])
-        for name, kind in typing.get_type_hints(table).items()
-    ]
-
-
 def type_words(kind: object) -> str:
     """Return a type as the author of a YAML file writes it."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from nemo_gym import paths
-from nemo_gym.config.reserved import RESERVED_KEYS
+from nemo_gym.config.run_settings import RESERVED_KEYS
 from nemo_gym.config.suggestions import closest
 from nemo_gym.errors import DataError
 

@@ -30,7 +30,7 @@ class Failing(SimpleResourcesServer):
         *(
             (
                 (f"+replicas={given}",),
-                f"command line: +replicas={given}: replicas must be the number of processes (1 or more)",
+                f"command line: +replicas={given}: replicas: it must be the number of processes (1 or more)",
             )
             for given in ("0", "two", "1.5", "true")
         ),
