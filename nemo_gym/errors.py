@@ -14,7 +14,9 @@ Anything else is a bug in nemo_gym and keeps its traceback.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 
@@ -265,3 +267,20 @@ class EndpointError(ServerCallError):
         self.body = body
         self.response_content = body.encode()
         self.aiohttps = "ClientConnectionError" if status is None else "ClientResponseError"
+
+
+def fault_in(folder: Path, error: BaseException) -> str:
+    """Return an error's last location in a folder and its text, such as `app.py:12: KeyError: 'count'`."""
+    folder = folder.resolve()
+    frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append((Path(error.filename), error.lineno))
+        text = f"{type(error).__name__}: {error.msg}"
+    # Skip installed packages, because a folder may contain its own virtual environment.
+    own = [
+        (path.resolve(), line)
+        for path, line in frames
+        if folder in path.resolve().parents and "site-packages" not in path.parts
+    ]
+    return f"{own[-1][0].relative_to(folder)}:{own[-1][1]}: {text}" if own else text

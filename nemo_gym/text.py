@@ -1,4 +1,4 @@
-"""Text from models, servers and endpoints, made safe for a terminal.
+"""Templates, and text from models, servers and endpoints, made safe for a terminal.
 
 Such text is not trusted: control characters could change the terminal, and others could hide or reorder text.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from string import Formatter
 
 CODE_POINTS_SHOWN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
@@ -31,6 +32,11 @@ def _escape(match: re.Match[str]) -> str:
 def visible_json(text: str) -> str:
     """Return the same JSON with JSON's own escapes in place of the characters in `CODE_POINTS_SHOWN`."""
     return CODE_POINTS_SHOWN.sub(lambda match: json.dumps(match.group())[1:-1], text)
+
+
+def fields_of_template(template: str) -> list[str]:
+    """Return the names of a template's `{fields}`. Raise `ValueError` if the template has an unmatched brace."""
+    return [name for _, name, _, _ in Formatter().parse(template) if name is not None]
 
 
 class VisibleFormatter(logging.Formatter):

@@ -7,12 +7,12 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
 from nemo_gym.cli import printing
 from nemo_gym.cli.commands import COMMANDS, Command, by_script, by_words
 from nemo_gym.cli.signals import interrupt_on_signals
+from nemo_gym.config.suggestions import did_you_mean
 from nemo_gym.errors import UsageError, UserError
 from nemo_gym.http.open_files import raise_open_files_limit
 from nemo_gym.paths import EXTRA_ROOTS_ENV_VAR, missing_extra_roots
@@ -105,21 +105,16 @@ def _unknown(words: list[str]) -> int:
         given = words[0]
         known = list(dict.fromkeys([*nouns, *(command.verb for command in COMMANDS if not command.noun)]))
         place = "ng"
-    hint = _did_you_mean(given, known)
+    hint = did_you_mean(given, known)
     printing.note(f"Error: '{place} {given}' is not a command.{hint} Available: {', '.join(known)}.")
     return 2
-
-
-def _did_you_mean(given: str, known: Sequence[str]) -> str:
-    close = get_close_matches(given, known, n=1)
-    return f" Did you mean '{close[0]}'?" if close else ""
 
 
 def print_version(words: list[str]) -> int:
     """Print the version, as JSON with `--json`."""
     wanted = {"--version", *JSON_WORDS, *HELP_WORDS, *VERBOSE_WORDS}
     if unknown := [word for word in words if word not in wanted]:
-        hint = _did_you_mean(unknown[0], ["--json", "--help"])
+        hint = did_you_mean(unknown[0], ["--json", "--help"])
         printing.note(f"Error: ng version: unknown argument '{unknown[0]}'.{hint}")
         return 2
     if HELP_WORDS & set(words):

@@ -8,7 +8,6 @@ import re
 import typing
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
@@ -42,6 +41,7 @@ from nemo_gym.config.removed import removed_flag
 from nemo_gym.config.run_settings import TOP_LEVEL_KEYS
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.config.sources import CONFIG_PATHS, known_keys
+from nemo_gym.config.suggestions import closest
 from nemo_gym.config.tree import dotted, plain
 from nemo_gym.errors import UsageError
 from nemo_gym.text import log_to_terminal
@@ -390,8 +390,8 @@ def settings_from(model: type[SettingsT], values: Mapping[str, object]) -> Setti
         missing = {each["loc"][0] for each in error.errors() if each["type"] == "missing" and len(each["loc"]) == 1}
         for key, problem in config.problems_by_key(error).items():
             if key in missing:
-                close = get_close_matches(key, [name for name in values if name not in keys], n=1)
-                hint = f" (is '{close[0]}' a misspelling of it?)" if close else ""
+                meant = closest(key, [name for name in values if name not in keys])
+                hint = f" (is '{meant}' a misspelling of it?)" if meant else ""
                 problems.append(f"{key} is missing{hint}: add {flag_names(key)[0]} …")
             else:
                 # Omit the key if the problem concerns several settings.
@@ -413,10 +413,9 @@ class _Parser(argparse.ArgumentParser):
         """Exit with an error that names the unknown flags. `unknown` can also contain valid arguments after a flag."""
         flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
         known = [flag for action in self._actions for flag in action.option_strings]
-        close = (get_close_matches(flag, known, n=1) for flag in flags)
-        meant = next(filter(None, close), None)
+        meant = next(filter(None, (closest(flag, known) for flag in flags)), None)
         removed = next(filter(None, map(removed_flag, flags)), None)
-        hint = f". {removed}" if removed else f". Did you mean '{meant[0]}'?" if meant else ""
+        hint = f". {removed}" if removed else f". Did you mean '{meant}'?" if meant else ""
         self.error(f"unrecognized arguments: {', '.join(flags or unknown)}{hint}")
 
     def error(self, message: str) -> NoReturn:

@@ -29,7 +29,7 @@ from nemo_gym.contract.environment import Environment, Oracle, Solution, own_con
 from nemo_gym.contract.play import Played, act, grade, grade_alone, play
 from nemo_gym.contract.tasks import Task, named_tools
 from nemo_gym.contract.watching import TIMEOUT_S, Late, OnStep, Watch
-from nemo_gym.errors import NemoGymError, SignatureError
+from nemo_gym.errors import NemoGymError, SignatureError, fault_in
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
 from nemo_gym.schemas.row import PARAMS_KEY
@@ -38,7 +38,6 @@ from nemo_gym.servers.name_clashes import listed_tools
 from nemo_gym.servers.tools.handlers import place_of
 from nemo_gym.testing import call, reply, rollout, serving
 from nemo_gym.web.blocking import CURE, Block
-from nemo_gym.web.failures import fault_in
 
 EXAMPLES = 5
 VERIFY_LIMIT_S = 10.0

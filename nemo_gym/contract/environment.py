@@ -24,7 +24,7 @@ from nemo_gym.contract.manifest import DeclaredReward, declared_reward
 from nemo_gym.data.gather import file_of
 from nemo_gym.data.media import with_media, with_media_dir
 from nemo_gym.data.prompts import load_prompt_config, with_prompt
-from nemo_gym.errors import DataError, LaunchError, ServerRefNotFoundError, UserError
+from nemo_gym.errors import DataError, LaunchError, ServerRefNotFoundError, UserError, fault_in
 from nemo_gym.jsonl import JsonObject, read_lines
 from nemo_gym.launcher.requirements import Requirements, how_to_meet
 from nemo_gym.paths import find
@@ -34,7 +34,6 @@ from nemo_gym.schemas.responses import Response
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.tools.handlers import is_class_of
 from nemo_gym.testing import FakeModel, connected_server, reply
-from nemo_gym.web.failures import fault_in
 
 Solution = list["str | FunctionToolCall | EasyInputMessage"]
 """A perfect attempt: texts, tool calls and user messages, in order."""

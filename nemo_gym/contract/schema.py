@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from itertools import pairwise
-from string import Formatter
 
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, create_model
@@ -26,7 +25,7 @@ from nemo_gym.contract.tasks import named_tools
 from nemo_gym.data.gather import file_of
 from nemo_gym.data.prompts import load_prompt_config
 from nemo_gym.data.task_data import task_data_class
-from nemo_gym.errors import SignatureError
+from nemo_gym.errors import SignatureError, fault_in
 from nemo_gym.jsonl import JsonObject, read_rows
 from nemo_gym.process.serve import complete_server_class, load_module
 from nemo_gym.schemas.row import AGENT_REF_KEY, KIND_KEY, MASK_KEY, PARAMS_KEY, REASON_KEY
@@ -39,7 +38,7 @@ from nemo_gym.servers.name_clashes import listed_tools
 from nemo_gym.servers.tools.handlers import Handler, is_class_of
 from nemo_gym.servers.tools.tool import RESERVED_NAMES, Tool
 from nemo_gym.testing import serving
-from nemo_gym.web.failures import fault_in
+from nemo_gym.text import fields_of_template
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 DETAILS_KEY = "x-nemo-gym"
@@ -197,8 +196,9 @@ def _add_request(row: JsonObject, environment: Environment) -> None:
 def _placeholders(prompt: str) -> list[str]:
     """Return the fields of a row that a prompt uses, in the order of their first use."""
     config = load_prompt_config(prompt)
-    names = (name for text in (config.system, config.user) for _, name, _, _ in Formatter().parse(text or ""))
-    return list(dict.fromkeys(name.partition(".")[0].partition("[")[0] for name in names if name))
+    texts = (config.system, config.user, config.image)
+    names = (name for text in texts for name in fields_of_template(text or ""))
+    return list(dict.fromkeys(name.partition(".")[0].partition("[")[0] for name in names))
 
 
 def tools_of(server: SimpleServer, examples: Iterable[JsonObject]) -> dict[str, JsonObject]:

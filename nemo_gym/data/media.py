@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
+from nemo_gym.config.suggestions import closest
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError, InvalidTask
 from nemo_gym.jsonl import JsonObject
@@ -216,8 +216,8 @@ def _url_problem(part: _Part) -> str | None:
 
 
 def _close(key: str, fields: JsonObject) -> str:
-    close = get_close_matches(key, fields, n=1)
-    return f" Is '{close[0]}' a misspelling of '{key}'?" if close else ""
+    written = closest(key, fields)
+    return f" Is '{written}' a misspelling of '{key}'?" if written else ""
 
 
 def _folder_of(row: JsonObject) -> Path:

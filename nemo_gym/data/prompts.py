@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from string import Formatter
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
@@ -17,6 +16,7 @@ from nemo_gym.data.media import IS_URL
 from nemo_gym.errors import ConfigPathNotFoundError, DataError
 from nemo_gym.jsonl import JsonObject, OutputPath, read_lines, read_rows, write_rows
 from nemo_gym.schemas.row import PARAMS_KEY
+from nemo_gym.text import fields_of_template
 
 INPUT_AND_PROMPT = "prompt_config is set, but the row has responses_create_params.input. Remove one of them."
 
@@ -37,7 +37,7 @@ class PromptConfig(BaseModel):
     @classmethod
     def _has_only_named_fields(cls, template: str | None) -> str | None:
         try:
-            names = [name for _, name, _, _ in Formatter().parse(template or "") if name is not None]
+            names = fields_of_template(template or "")
         except ValueError as error:
             raise ValueError(f"{error}; double each literal brace: {{{{ or }}}}") from error
         for name in names:

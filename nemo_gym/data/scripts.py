@@ -21,7 +21,7 @@ from nemo_gym import paths
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.data import huggingface
 from nemo_gym.data.splits import check_count
-from nemo_gym.errors import DataError, UserError
+from nemo_gym.errors import DataError, UserError, fault_in
 
 FUNCTION = "prepare"
 BENCHMARKS, ENVIRONMENTS = "benchmarks", "environments"
@@ -103,9 +103,6 @@ class Script(NamedTuple):
         except UserError:
             raise
         except (Exception, SystemExit) as error:
-            # Imported here because the import is slow, and only a failing script needs it.
-            from nemo_gym.web.failures import fault_in
-
             text = " ".join(fault_in(self.program.parent, error).split())
             logged = write_log(self.log, "".join(traceback.format_exception(error)), "traceback")
             raise DataError(

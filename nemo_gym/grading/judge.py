@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from string import Formatter
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, model_validator
@@ -24,6 +23,7 @@ from nemo_gym.grading.judge_labels import LabelReader
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import EasyInputMessage
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, ResponseCreateParams
+from nemo_gym.text import fields_of_template
 
 NONCE = "nonce"
 NONCE_DIGITS = 16
@@ -118,7 +118,7 @@ def _fields_at_start(prompt: Path, info: ValidationInfo) -> list[str] | None:
     if not (info.context or {}).get("checks_files") or paths.find(prompt, Path.is_file) is None:
         return None
     try:
-        return fields_of(read_prompt(prompt))
+        return fields_of_template(read_prompt(prompt))
     except ConfigError as error:
         raise ValueError(str(error)) from error
 
@@ -255,14 +255,9 @@ def read_prompt(path: Path) -> str:
         raise ConfigError(f"prompt: there is no file '{path}' in {places}. Check the path.")
     template = found.read_text("utf-8-sig")
     try:
-        names = fields_of(template)
+        names = fields_of_template(template)
     except ValueError as error:
         raise ConfigError(f"{found}: {error}. Write a literal brace twice.") from error
     if not all(name.isidentifier() for name in names):
         raise ConfigError(f"{found}: a field in {names} does not have a valid name. Write a literal brace twice.")
     return template
-
-
-def fields_of(template: str) -> list[str]:
-    """Return the names of a template's fields. Raise `ValueError` if the template has an unmatched brace."""
-    return [name for _, name, _, _ in Formatter().parse(template) if name is not None]

@@ -7,7 +7,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import islice
 from math import ceil
 from pathlib import Path
@@ -18,6 +17,7 @@ from pydantic import ValidationError
 from nemo_gym import paths
 from nemo_gym.calls.task_rules import TaskRules
 from nemo_gym.config import explain_params
+from nemo_gym.config.suggestions import closest, did_you_mean
 from nemo_gym.data.gather import AgentDataset, numbered_rows_of
 from nemo_gym.data.media import with_empty_media, with_media_dir
 from nemo_gym.data.prompts import INPUT_AND_PROMPT, PromptConfig, apply_prompt_to_row, has_input, load_prompt_config
@@ -56,8 +56,8 @@ def find_input(path: Path, notice: Callable[[str], None] = logger.warning) -> Pa
         notice(f"note: input_jsonl_fpath: using {found[0]}; also found: {others}.")
     if not found:
         places = ", ".join(str(root) for root in dict.fromkeys([Path.cwd(), *paths.search_roots()]))
-        near = get_close_matches(path.name, [each.name for each in path.parent.glob("*.jsonl")], n=1)
-        hint = f" Did you mean '{path.with_name(near[0])}'?" if near else " Check the path."
+        near = closest(path.name, [each.name for each in path.parent.glob("*.jsonl")])
+        hint = f" Did you mean '{path.with_name(near)}'?" if near else " Check the path."
         raise DataError(f"input_jsonl_fpath: file '{path}' not found in {places}.{hint}")
     return found[0]
 
@@ -274,9 +274,8 @@ class TaskPlan:
             return None
         if name in self.elsewhere:
             return f"agent '{name}' is not part of this run. Select the run that has it: {self.elsewhere[name]}."
-        close = get_close_matches(name, [*self.agents, *self.elsewhere], n=1)
-        known = f"Running agents: {', '.join(sorted(self.agents))}." if self.agents else NO_AGENT
-        return f"agent '{name}' is not running. {f'Did you mean {close[0]!r}?' if close else known}"
+        known = f" Running agents: {', '.join(sorted(self.agents))}." if self.agents else f" {NO_AGENT}"
+        return f"agent '{name}' is not running.{did_you_mean(name, [*self.agents, *self.elsewhere]) or known}"
 
     def _prepared(self, row: Row, prompt: PromptConfig | None) -> Row:
         fields = apply_prompt_to_row(row.fields, prompt) if prompt else row.fields

@@ -17,14 +17,13 @@ from nemo_gym.config.explain import problems_by_key
 from nemo_gym.config.settings import GROUP_KEY, GroupVerification
 from nemo_gym.config.wording import counted, with_article
 from nemo_gym.context.group import GROUP_HEADER, GroupMembersRequest, GroupPlace
-from nemo_gym.errors import ConfigError, InvalidTask, JudgeFailed, NemoGymError, SignatureError
+from nemo_gym.errors import ConfigError, InvalidTask, JudgeFailed, NemoGymError, SignatureError, fault_in
 from nemo_gym.schemas.rollout import BaseVerifyRequest, BaseVerifyResponse
 from nemo_gym.schemas.row import Row
 from nemo_gym.servers.base import SimpleServer, context_of, folder_of
 from nemo_gym.servers.groups import Groups, Membership
 from nemo_gym.servers.name_clashes import setting_of
 from nemo_gym.servers.tools.handlers import Handler, bare, is_class_of, place_of, placed_at
-from nemo_gym.web.failures import fault_in
 from nemo_gym.web.threads import blocking_pool
 
 logger = logging.getLogger(__name__)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import traceback
 from pathlib import Path
 
 from starlette.requests import ClientDisconnect
@@ -18,6 +17,7 @@ from nemo_gym.errors import (
     RolloutError,
     ServerCallError,
     ServerLost,
+    fault_in,
 )
 from nemo_gym.http.reply import readable
 
@@ -78,23 +78,6 @@ class Failures:
         failure = self.otherwise(message, server=self.server)
         failure.log_file = self.log_file or None
         return failure
-
-
-def fault_in(folder: Path, error: BaseException) -> str:
-    """Return an error's last location in a folder and its text, such as `app.py:12: KeyError: 'count'`."""
-    folder = folder.resolve()
-    frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    text = f"{type(error).__name__}: {error}"
-    if isinstance(error, SyntaxError) and error.filename:
-        frames.append((Path(error.filename), error.lineno))
-        text = f"{type(error).__name__}: {error.msg}"
-    # Skip installed packages, because a folder may contain its own virtual environment.
-    own = [
-        (path.resolve(), line)
-        for path, line in frames
-        if folder in path.resolve().parents and "site-packages" not in path.parts
-    ]
-    return f"{own[-1][0].relative_to(folder)}:{own[-1][1]}: {text}" if own else text
 
 
 def _response_in(error: Exception) -> bytes:
