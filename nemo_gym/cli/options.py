@@ -34,12 +34,11 @@ from nemo_gym.cli.selectors import (
     check_search_dir,
     take_selected,
 )
-from nemo_gym.cli.unknown_keys import unknown_keys
 from nemo_gym.config.overrides import Override, override_of_flag, parse_override, value_of_flag
 from nemo_gym.config.pairing import AGENT_CONFIG
 from nemo_gym.config.removed import removed_flag
 from nemo_gym.config.run_settings import TOP_LEVEL_KEYS
-from nemo_gym.config.settings import SERVER_TYPES
+from nemo_gym.config.settings import ENVIRONMENT_SERVERS, SERVER_TYPES
 from nemo_gym.config.sources import CONFIG_PATHS, known_keys
 from nemo_gym.config.suggestions import closest
 from nemo_gym.config.tree import dotted, plain
@@ -47,6 +46,19 @@ from nemo_gym.errors import UsageError
 from nemo_gym.text import log_to_terminal
 
 SettingsT = TypeVar("SettingsT", bound=BaseModel)
+NAME = re.compile(r"[\w./-]*\w[\w./-]*")
+"""A regex for an argument that might be a name or a path. It does not match overrides, or the parts into which the
+shell might have split an override."""
+KEY_FLAG = re.compile(r"--[A-Za-z_][\w.\[\]-]*")
+"""A regex for a flag that can be a key of the configuration."""
+TEXT = re.compile(r"[^+~=][^=]*")
+"""A regex for an argument that might be a search query."""
+FILES = ("input_glob", "rollouts_jsonl_fpath", "input_jsonl_fpath")
+"""Settings that take a file of rows or rollouts. If a .jsonl file is given without a flag, one of these flags is
+suggested: the first one that the command has."""
+_TIERS = tuple(f"{tier}/" for tier in {*SERVER_TYPES, *(selector.folder for selector in SELECTORS)})
+NEAR = 0.75
+"""The minimum similarity that counts as a typo, such as `num_repeat` for `num_repeats`."""
 
 
 class Sampling(NamedTuple):
@@ -70,19 +82,6 @@ SAMPLING_FLAGS = {
     "--top-p": Sampling("top_p", float, "The cumulative probability for nucleus sampling."),
     "--max-output-tokens": Sampling("max_output_tokens", int, "The maximum number of tokens per response."),
 }
-NAME = re.compile(r"[\w./-]*\w[\w./-]*")
-"""A regex for an argument that might be a name or a path. It does not match overrides, or the parts into which the
-shell might have split an override."""
-KEY_FLAG = re.compile(r"--[A-Za-z_][\w.\[\]-]*")
-"""A regex for a flag that can be a key of the configuration."""
-TEXT = re.compile(r"[^+~=][^=]*")
-"""A regex for an argument that might be a search query."""
-FILES = ("input_glob", "rollouts_jsonl_fpath", "input_jsonl_fpath")
-"""Settings that take a file of rows or rollouts. If a .jsonl file is given without a flag, one of these flags is
-suggested: the first one that the command has."""
-
-
-_TIERS = tuple(f"{tier}/" for tier in {*SERVER_TYPES, *(selector.folder for selector in SELECTORS)})
 
 
 class ModelSettings(BaseModel):
@@ -430,3 +429,44 @@ def _usage(program: str) -> str:
 def _folder_in(tier: str, name: str) -> str:
     folder = name.rstrip("/")
     return folder if folder.startswith(_TIERS) else f"{tier}/{folder}"
+
+
+class UnknownKey(NamedTuple):
+    """An override whose key nothing reads, with the key that was probably meant, or None."""
+
+    override: Override
+    meant: str | None
+
+
+def unknown_keys(
+    files: Sequence[str], overrides: Sequence[Override], settings: Mapping[str, str], missing: Collection[str]
+) -> list[UnknownKey]:
+    """Return the overrides whose key is neither a setting nor known to the config.
+
+    `settings` maps all names of the command's settings to their keys. A likely typo of one of the `missing` settings
+    is left out, because the error about the missing setting mentions it. The config is read only if a key is not a
+    setting.
+    """
+    keys = {*settings.values(), *TOP_LEVEL_KEYS}
+    unknown = [(each, key) for each in overrides if (key := _added_key(each)) and key not in keys]
+    if not unknown:
+        return []
+    of_config = known_keys(files, overrides)
+    reported = {*missing} - of_config - {_added_key(each) for each in overrides}
+    found = [
+        UnknownKey(override, settings.get(key) or closest(key, sorted(keys), NEAR))
+        for override, key in unknown
+        if key not in of_config
+    ]
+    return [each for each in found if each.meant not in reported]
+
+
+def _added_key(override: Override) -> str | None:
+    """Return the top-level key that an override sets, even if no file has it; None for all other overrides.
+
+    Also return None if the override adds a server, because a server can have any name.
+    """
+    value = override.value
+    below = [*override.path[1:2], *(map(str, value.mapping) if value is not None and len(override.path) == 1 else ())]
+    is_server = any(key in (*SERVER_TYPES, ENVIRONMENT_SERVERS) for key in below)
+    return None if is_server or override.action != "set" else override.path[0]

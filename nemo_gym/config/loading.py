@@ -17,7 +17,6 @@ from nemo_gym.config.environments import warn_of_own_code, with_environments_as_
 from nemo_gym.config.explain import explain_validation, near_misses
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, Origin, RunConfig, ServerConfig
-from nemo_gym.config.overlays import notes_of_overlays
 from nemo_gym.config.overrides import Override, is_typed
 from nemo_gym.config.pairing import with_other_agent
 from nemo_gym.config.parts import part_of
@@ -28,6 +27,7 @@ from nemo_gym.config.servers import (
     RunDefaults,
     find_blocks,
     join_dummy_models,
+    notes_of_overlays,
     parse_server,
     stop_at_almost_servers,
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -13,9 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from nemo_gym.config.explain import METADATA_KEYS, explain_validation, near_misses
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import DatasetConfig, Origin, ServerConfig
-from nemo_gym.config.overlays import Overlay, is_overlay
 from nemo_gym.config.overrides import is_typed
-from nemo_gym.config.own_fields import own_fields
 from nemo_gym.config.ray import RayNeeds
 from nemo_gym.config.removed import removed_path
 from nemo_gym.config.run_settings import RESERVED_KEYS
@@ -36,7 +35,6 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.paths import find, search_roots
 
 logger = logging.getLogger(__name__)
-
 NO_MODEL: Mapping[str, object] = {
     "policy_base_url": "",
     "policy_api_key": "",
@@ -44,9 +42,47 @@ NO_MODEL: Mapping[str, object] = {
     POLICY_MODEL: {MODEL_TIER: {DUMMY_MODEL: {"entrypoint": "app.py"}}},
 }
 """The `initial` or `stand_in` value for commands that do not need a model, such as listing or data preparation."""
-
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _TIERS = (*SERVER_TYPES, ENVIRONMENT_SERVERS)
+ADDED_SETTINGS = frozenset({
+    "advertised_host", "advertised_port", "blocking_threads", "group_verification", "isolated", "max_request_bytes",
+    "max_request_depth", "max_requests_in_flight", "max_requests_queued", "ray", "session_idle_s", "workers",
+})  # fmt: skip
+"""The settings that this package added to every server block, and that release 0.7 does not have."""
+
+
+class Overlay(NamedTuple):
+    """A block that still has no entrypoint after all files are merged, because no file defines its server."""
+
+    name: str
+    tier: str
+    origin: Origin
+
+
+def is_overlay(block: Node, tier: str) -> bool:
+    """Return whether a block has no entrypoint, not even at a wrong level or misspelt.
+
+    A block from the command line is never an overlay. If it changes a server that is missing, the user made a mistake.
+    """
+    held = block.mapping[tier]
+    levels = (block, held, *held.mapping.values())
+    if any(is_typed(level.origin) or not isinstance(level.value, dict | None) for level in levels):
+        return False
+    return not any(closest("entrypoint", map(str, level.mapping), CERTAINLY_MEANT) for level in levels)
+
+
+def notes_of_overlays(overlays: Sequence[Overlay], servers: Iterable[ServerConfig]) -> list[str]:
+    """Return a note for each overlay whose name is probably a misspelt server name."""
+    tiers = {server.name: server.type for server in servers}
+    notes = []
+    for overlay in overlays:
+        names = [name for name, tier in tiers.items() if tier == overlay.tier]
+        if guess := closest(overlay.name, names, CERTAINLY_MEANT):
+            notes.append(
+                f"{overlay.origin}: {overlay.name} is ignored, because it has no entrypoint and no file defines the "
+                f"server that it changes. Did you mean '{guess}'?"
+            )
+    return notes
 
 
 class RunDefaults(NamedTuple):
@@ -336,3 +372,35 @@ def stop_at_almost_servers(problems: list[str], is_error: bool) -> None:
         raise AlmostServerError("\n".join(problems))
     for problem in problems:
         logger.warning("%s (skipped, because error_on_almost_servers is false)", problem)
+
+
+def own_fields(folder: Path, keys: Collection[object]) -> frozenset[str]:
+    """Return those `keys` that are in `ADDED_SETTINGS` and that the folder's config class also defines.
+
+    The folder's modules are parsed, not imported, because a configuration is loaded before its servers start. A class
+    counts as a config class if the name of a base class ends with `Config`.
+    """
+    added = ADDED_SETTINGS.intersection(map(str, keys))
+    # Read the files only if the block has such a key, because most blocks do not.
+    place = find(folder, Path.is_dir) if added else None
+    return added.intersection(_declared_in(place)) if place else frozenset()
+
+
+def _declared_in(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.glob("*.py")):
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (OSError, SyntaxError, ValueError):
+            # Skip the file here, because starting the server reports the error.
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and any(_name_of(base).endswith("Config") for base in node.bases):
+                yield from (
+                    each.target.id
+                    for each in node.body
+                    if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+                )
+
+
+def _name_of(base: ast.expr) -> str:
+    return base.attr if isinstance(base, ast.Attribute) else base.id if isinstance(base, ast.Name) else ""

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from nemo_gym import config
 from nemo_gym.cli import printing, running
 from nemo_gym.cli.flags import key_of
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.rollouts import COLLECT, COLLECT_WITH_SERVERS
-from nemo_gym.deploy.plan import plan_of
-from nemo_gym.deploy.render import rendered
+from nemo_gym.deploy.collection import ROWS_FILE
+from nemo_gym.deploy.compose import compose_file
+from nemo_gym.deploy.kuberay import kuberay_objects
+from nemo_gym.deploy.kubernetes import kubernetes_objects
+from nemo_gym.deploy.plan import CONFIG_FILE, Plan, plan_of
+from nemo_gym.deploy.pods import ENV_YAML, TOKEN_KEY, TOKEN_VARIABLE
 from nemo_gym.deploy.settings import DeploySettings
 from nemo_gym.errors import UsageError
 from nemo_gym.rollouts.job import CollectJob
@@ -19,6 +27,7 @@ from nemo_gym.rollouts.job import CollectJob
 PROGRAM = "ng deploy render"
 OWN = {key_of(name, info) for name, info in DeploySettings.model_fields.items()} - set(CollectJob.model_fields)
 """Settings of this command only. They are left out of the configuration that is deployed."""
+COMPOSE_FILE = "compose.yaml"
 
 
 def render(words: list[str]) -> int:
@@ -56,3 +65,48 @@ def _write(path: Path, text: str) -> None:
     except OSError as error:
         raise UsageError(f"--output {path}: {error.strerror}. Name a file that can be written.") from error
     printing.note(f"wrote {path}")
+
+
+def rendered(plan: Plan) -> dict[str, str]:
+    """Return the files of a plan by name. The first file is the manifest. Only a Compose file needs further files."""
+    if plan.settings.target == "compose":
+        rows = plan.collection.rows if plan.collection else None
+        files = {COMPOSE_FILE: _header(plan) + _as_yaml(compose_file(plan)), CONFIG_FILE: plan.config_text}
+        return files | ({ROWS_FILE: rows} if rows is not None else {})
+    objects = kuberay_objects(plan) if plan.settings.target == "kuberay" else kubernetes_objects(plan)
+    return {"manifest.yaml": _header(plan) + "---\n".join(map(_as_yaml, objects))}
+
+
+def _header(plan: Plan) -> str:
+    needs = [plan.needs] if plan.settings.target == "kuberay" else [part.needs for part in plan.parts]
+    optional = {name for each in needs for name, may_be_missing in each.variables.items() if may_be_missing}
+    required = {name for each in needs for name in each.variables} - optional
+    wanted = sorted({key for each in needs for key in each.open_keys})
+    is_compose = plan.settings.target == "compose"
+    keys = [TOKEN_VARIABLE if is_compose else TOKEN_KEY, *sorted(required)]
+    keys += [f"{name} (optional)" for name in sorted(optional - required)]
+    keys += [f"{ENV_YAML} (which sets {', '.join(wanted)})"] if wanted else []
+    needed = "the variables or files" if is_compose else f"the Secret {plan.secret} with"
+    # Remove line breaks, because a YAML comment has only one line.
+    command = plan.command.replace("\n", " ")
+    return f"# {command}\n# Needs {needed} {', '.join(keys)}.\n"
+
+
+class _Dumper(yaml.SafeDumper):
+    """A YAML dumper that does not write aliases. Strings of several lines become literal blocks."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style: str | None = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _as_yaml(value: Any) -> str:
+    lines: Iterable[str] = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=10_000, allow_unicode=True)
+    return "".join(lines)

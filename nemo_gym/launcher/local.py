@@ -6,29 +6,29 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from math import isfinite
 from pathlib import Path
 from typing import Self
 
 from nemo_gym.calls.running import RunRecord, add_run, remove_run, run_at
-from nemo_gym.config import RunConfig, ServerConfig, masked_yaml, raw_yaml
+from nemo_gym.config import masked_yaml, raw_yaml
 from nemo_gym.config.access import reachable_hosts, token_of_run
 from nemo_gym.config.certificates import check_can_serve
 from nemo_gym.config.checks import check_variables
 from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
 from nemo_gym.config.hosts import is_loopback, this_machine
-from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, SHORTCUTS_KEY
+from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, SHORTCUTS_KEY, RunConfig, ServerConfig
 from nemo_gym.config.process import HeadSettings, OtherServer, ProcessSettings, ServerInstance
 from nemo_gym.config.sandbox_networks import networked_sandbox
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.config.tls import Tls
-from nemo_gym.errors import LaunchError, ServerCallError
+from nemo_gym.errors import ConfigError, LaunchError, ServerCallError
 from nemo_gym.http.blocking import ask
 from nemo_gym.launcher.base import ServerProcess, Starter
 from nemo_gym.launcher.endings import failure_of, how_it_ended, tails
 from nemo_gym.launcher.environments import interpreters
-from nemo_gym.launcher.loading import longest_start_s, said_last
 from nemo_gym.launcher.membership import JoinedRun, Membership, cookie_secret_of, needs_one_process
 from nemo_gym.launcher.places import Place
 from nemo_gym.launcher.restarts import DEFAULT_LIMIT, Keeper, RestartPolicy
@@ -44,6 +44,8 @@ STOP_PATIENCE_S = 1.2
 DRY_RUN_PATIENCE_S = 10.0
 
 Notice = Callable[[str], None]
+START_TIMEOUT_KEY = "start_timeout_s"
+"""The key in a server's block for the number of seconds that the server may need to start."""
 
 
 def launch(
@@ -410,3 +412,30 @@ def _expect_answers(servers: Sequence[ServerConfig], tls: Tls | None) -> None:
                 f"server '{server.name}' reports that it is ready, but {server.url}/ does not answer ({error}). Its "
                 "log may show why."
             ) from error
+
+
+def longest_start_s(run: RunConfig, usual_s: float) -> float:
+    """Return the start timeout in seconds: `usual_s`, or a server's `start_timeout_s` if that is longer.
+
+    Raise `ConfigError` for a `start_timeout_s` that is not a finite number.
+    """
+    return max([usual_s, *map(_start_timeout_s, run.servers_here.values())])
+
+
+def _start_timeout_s(server: ServerConfig) -> float:
+    given = server.settings.get(START_TIMEOUT_KEY) or 0
+    with suppress(TypeError, ValueError):
+        if isfinite(seconds := float(given)):
+            return seconds
+    place = server.origins.get(START_TIMEOUT_KEY)
+    raise ConfigError(
+        f"{f'{place}: ' if place else ''}{server.name}: {START_TIMEOUT_KEY} is {given!r}, but must be a number of "
+        "seconds, such as 600."
+    )
+
+
+def said_last(run: RunConfig, waiting: Iterable[ServerProcess]) -> str:
+    """Return `: ` and the last log line of a server that is loading a model, or an empty string if no server is."""
+    loading = {name for name, server in run.servers.items() if server.settings.get(START_TIMEOUT_KEY)}
+    lines = [each.tail[-1] for each in waiting if each.name.partition("#")[0] in loading and each.tail]
+    return f": {lines[0]}" if lines else ""

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import math
+import mmap
+import re
 import sqlite3
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
+from pathlib import Path
+
+import orjson
 
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics.intervals import mean_interval
+from nemo_gym.metrics.meanings import meaning_of
+from nemo_gym.records.conversation import object_at
+from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.schemas.row import Row
 from nemo_gym.viewer.filters import Filter
-from nemo_gym.viewer.heatmap import Heatmap
 from nemo_gym.viewer.index.conditions import Selected
 from nemo_gym.viewer.index.entry import COMPONENTS, LONGEST_PARSED, REPEAT_BITS, key_of
 from nemo_gym.viewer.index.fields import fields_in
 from nemo_gym.viewer.index.run_index import never
 from nemo_gym.viewer.index.words import Cancelled
 from nemo_gym.viewer.progress import progress_of, recorded_progress
-from nemo_gym.viewer.run_metrics import metrics_of
 from nemo_gym.viewer.run_view import RunView
 
 BINS = 20
@@ -30,6 +36,13 @@ MOST_MESSAGE = 2000
 LOOK_EVERY = 20_000
 """The number of rollouts to process before checking again whether the client has disconnected."""
 MEASURED = ("steps", "input_tokens", "output_tokens", "seconds", "model_seconds", "tool_seconds")
+MOST_ROWS = 200
+MOST_REPEATS = 64
+LARGEST_METRICS = 4 << 20
+"""If a metrics file has more than this many bytes, its metrics per task are skipped. The viewer does not show them."""
+PARTS = ("agent_ref", "agent_metrics", "key_metrics")
+_PART = re.compile(rb'^    "(agent_ref|agent_metrics|key_metrics)": \{', re.MULTILINE)
+_END = b"\n    }"
 
 
 def overview_of(run: RunView, filter: Filter, *, is_cancelled: Callable[[], bool] = never) -> JsonObject:
@@ -186,3 +199,92 @@ def _components(db: sqlite3.Connection, selected: Selected) -> Iterator[JsonObje
         for agent, mean, low, high, count in groups:
             shown = name.removeprefix(COMPONENTS)
             yield {"agent": agent, "name": shown, "mean": mean, "min": low, "max": high, "count": count}
+
+
+class Heatmap:
+    """The cells of a heat map, filled in the order of tasks."""
+
+    def __init__(self, tasks: int) -> None:
+        """Choose the number of tasks per row so that `tasks` tasks fill at most `MOST_ROWS` rows."""
+        self._size = max(1, -(-tasks // MOST_ROWS))
+        self._tasks: list[JsonObject] = []
+        self._latest: int | None = None
+        self._repeats = 0
+        # For each group and repeat, the sum and the number of rewards and the number of failures.
+        self._cells: list[list[list[float]]] = []
+
+    def add(self, task: int, repeat: int, reward: float | None, *, is_failed: bool) -> None:
+        """Add a rollout. Rollouts must be added in the order of their tasks."""
+        if task != self._latest:
+            self._latest = task
+            if not self._tasks or self._tasks[-1]["count"] == self._size:
+                self._tasks.append({"first": task, "count": 0})
+                self._cells.append([])
+            self._tasks[-1]["count"] += 1
+        if repeat >= MOST_REPEATS:
+            return
+        row = self._cells[-1]
+        while len(row) <= repeat:
+            row.append([0.0, 0, 0])
+        cell = row[repeat]
+        if reward is not None:
+            cell[0] += reward
+            cell[1] += 1
+        elif is_failed:
+            cell[2] += 1
+
+    def as_json(self) -> JsonObject:
+        """Return the heat map as the JSON object that `viewer/src/api.ts` defines."""
+        repeats = max(map(len, self._cells), default=0)
+        cells = [[_shown(cell) for cell in row] + [None] * (repeats - len(row)) for row in self._cells]
+        return {"tasks": self._tasks, "repeats": repeats, "cells": cells}
+
+
+def _shown(cell: list[float]) -> float | str | None:
+    total, rewards, failures = cell
+    return total / rewards if rewards else "failed" if failures else None
+
+
+def metrics_of(files: RunFiles) -> list[JsonObject]:
+    """Return the metrics of all agents (see `Overview` in api.ts). If the file is unreadable, return an empty list."""
+    try:
+        entries = list(_entries(files.metrics))
+    except (OSError, ValueError):
+        return []
+    return [
+        {
+            "agent": Row(entry).agent,
+            "name": name,
+            "value": value,
+            "meaning": meaning_of(name),
+            "is_key": name in object_at(entry, "key_metrics"),
+        }
+        for entry in entries
+        for name, value in object_at(entry, "agent_metrics").items()
+    ]
+
+
+def _entries(path: Path) -> Iterator[JsonObject]:
+    """Yield the entry of each agent. If the metrics file is large, omit the metrics per task."""
+    if path.stat().st_size > LARGEST_METRICS:
+        yield from _parts_of_entries(path)
+        return
+    found = orjson.loads(path.read_bytes())
+    yield from (entry for entry in (found if isinstance(found, list) else ()) if isinstance(entry, dict))
+
+
+def _parts_of_entries(path: Path) -> Iterator[JsonObject]:
+    # Regular expressions are reliable here: JSON strings have no line breaks, and metrics files are always indented.
+    entry: JsonObject = {}
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        for part in _PART.finditer(text):
+            name, begin = part[1].decode(), part.end() - 1
+            end = begin + 2 if text[begin : begin + 2] == b"{}" else text.find(_END, begin) + len(_END)
+            if end <= begin:
+                break
+            if name in entry:
+                yield entry
+                entry = {}
+            entry[name] = orjson.loads(text[begin:end])
+    if entry:
+        yield entry

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import math
 import os
+import socket
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import starmap
 from pathlib import Path
 from threading import Lock
+from typing import Literal
 
+from nemo_gym.calls.running import is_alive
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.job import RunFiles
@@ -22,10 +27,12 @@ from nemo_gym.viewer.index.indexer import Indexer
 from nemo_gym.viewer.index.run_index import RunIndex
 from nemo_gym.viewer.index.times import moment_of
 from nemo_gym.viewer.notes import SUFFIX, Notes
-from nemo_gym.viewer.run_state import state_of
 
 REFRESH_S = 0.3
 """The maximum number of seconds that a request waits until appended lines are indexed. A small file needs less."""
+RunState = Literal["running", "finished", "interrupted", "stopped", "killed", "unknown"]
+SILENT_S = 60.0
+"""The age in seconds from which a record is outdated. A running collection updates its record every 5 s."""
 
 
 class RunView:
@@ -191,3 +198,41 @@ def _settings(record: RunRecord | None) -> JsonObject:
         elif value is not None and value != {}:
             settings[name] = value
     return settings
+
+
+def state_of(files: RunFiles, record: RunRecord | None) -> RunState:
+    """Return the state of a run. A run whose process ended without recording a final state was killed."""
+    if record is None:
+        return "unknown"
+    if record.state != "running":
+        return record.state
+    if record.host != socket.gethostname():
+        return "running" if _age_of(files) < SILENT_S else "unknown"
+    # Test the lock only if the process seems to have ended. The test takes the lock for a moment, and a collection
+    # that starts at this moment fails. Also check the age of the record, because process ids are reused.
+    is_there = is_alive(record.pid) and _age_of(files) < SILENT_S
+    return "running" if is_there or _is_locked(files) else "killed"
+
+
+def _age_of(files: RunFiles) -> float:
+    try:
+        return time.time() - files.record.stat().st_mtime
+    except OSError:
+        return float("inf")
+
+
+def _is_locked(files: RunFiles) -> bool:
+    try:
+        opened = os.open(files.lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        # The file system does not support locks, so no process can hold this lock.
+        return False
+    finally:
+        os.close(opened)
+    return False

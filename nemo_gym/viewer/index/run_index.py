@@ -8,6 +8,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, TypeVar
@@ -22,10 +23,9 @@ from nemo_gym.viewer.discovery import NOT_READ
 from nemo_gym.viewer.filters import Filter
 from nemo_gym.viewer.index import builder, store
 from nemo_gym.viewer.index.census import Census, census_of, pass_rates
-from nemo_gym.viewer.index.conditions import Order, Selected, order_of, selected_by
+from nemo_gym.viewer.index.conditions import Order, Selected, Value, order_of, selected_by
 from nemo_gym.viewer.index.entry import COMPONENTS, id_of, key_of
 from nemo_gym.viewer.index.fields import Field, fields_in
-from nemo_gym.viewer.index.neighbours import next_to
 from nemo_gym.viewer.index.place import Place
 from nemo_gym.viewer.index.renewed import Renewed
 from nemo_gym.viewer.index.words import Cancelled, search_of
@@ -43,6 +43,7 @@ ROW = (
     "agent, outcome, reward, failure, tier, server, attempts, steps, tool_calls, input_tokens, output_tokens, seconds,"
     " is_masked, bytes, (SELECT title FROM titles WHERE task = id >> 20)"
 )
+_PLACE = "id, file, line, offset, bytes, outcome, attempt"
 
 
 class Page(NamedTuple):
@@ -345,9 +346,6 @@ class RunIndex:
         return [_row(key_of(number), values[number], columns[number], notes.get(key_of(number))) for number in ids]
 
 
-_PLACE = "id, file, line, offset, bytes, outcome, attempt"
-
-
 def _joined(selected: Selected, order: Order) -> str:
     """Return a query's FROM and WHERE clauses, with the table of the field to sort by if there is one."""
     return Selected(selected.tables + order.join, selected.conditions).clause
@@ -371,3 +369,44 @@ def _row(key: TaskKey, values: list[object], fields: JsonObject, note: Note | No
         "task": key.task, "repeat": key.repeat, **row, "star": bool(note and note.star),
         "tags": list(note.tags) if note else [], "has_comment": bool(note and note.comment), "fields": fields,
     }  # fmt: skip
+
+
+def next_to(
+    db: sqlite3.Connection, key: TaskKey, selected: Selected, order: Order, *, is_before: bool
+) -> TaskKey | None:
+    """Return the selected rollout before or after `key`, or None at either end. `key` itself need not be selected."""
+    there = replace(
+        selected,
+        tables=selected.tables + order.join,
+        conditions=list(selected.conditions),
+        values=list(selected.values),
+    )
+    word = "DESC" if order.is_descending != is_before else "ASC"
+    if order.is_by_task:
+        there.add(f"id {'<' if word == 'DESC' else '>'} ?", id_of(key))
+        clause = f"ORDER BY id {word}"
+    else:
+        _add_beyond(there, order, _value_of(db, key, order), id_of(key), is_before=is_before)
+        nulls, tie = ("FIRST", "DESC") if is_before else ("LAST", "ASC")
+        clause = f"ORDER BY {order.column} {word} NULLS {nulls}, id {tie}"
+    found = db.execute(f"SELECT id {there.clause} {clause} LIMIT 1", there.values).fetchone()
+    return key_of(found[0]) if found else None
+
+
+def _value_of(db: sqlite3.Connection, key: TaskKey, order: Order) -> Value | None:
+    tables = f"FROM rollouts{order.join} WHERE id = ?"
+    found = db.execute(f"SELECT {order.column} {tables}", (id_of(key),)).fetchone()
+    value: Value | None = found[0] if found else None
+    return value
+
+
+def _add_beyond(there: Selected, order: Order, value: Value | None, number: int, *, is_before: bool) -> None:
+    """Select only rollouts that come before or after this value and id. Rollouts without a value are last."""
+    column, tie = order.column, "<" if is_before else ">"
+    if value is None:
+        same = f"({column} IS NULL AND id {tie} ?)"
+        there.add(f"{column} IS NOT NULL OR {same}" if is_before else same, number)
+        return
+    sign = "<" if order.is_descending != is_before else ">"
+    beyond = f"{column} {sign} ? OR ({column} = ? AND id {tie} ?)"
+    there.add(beyond if is_before else f"{beyond} OR {column} IS NULL", value, value, number)
