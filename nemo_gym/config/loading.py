@@ -32,14 +32,12 @@ from nemo_gym.config.servers import (
     stop_at_almost_servers,
 )
 from nemo_gym.config.settings import ENVIRONMENT_SERVERS, SAMPLE_MODEL
-from nemo_gym.config.sources import gather
-from nemo_gym.config.tls import TLS_KEY, Tls, scheme_of
+from nemo_gym.config.sources import EnvYaml, gather
+from nemo_gym.config.tls import TLS_KEY, Tls
 from nemo_gym.config.token_capture import TokenCaptureConfig
 from nemo_gym.config.tree import Node, origins, plain
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import ConfigError
-
-_FOR_AGENTS = {"skip_verification", "skip_verification_reward"}
 
 
 def load(
@@ -69,17 +67,12 @@ def load(
     tree = with_environments_as_agents(join_dummy_models(tree))
     blocks, almost, overlays = find_blocks(tree)
     resolver = Resolver(tree)
-    values, unresolved = _plain_values(tree, resolver, {each.name for found in (blocks, overlays) for each in found})
-    needed = [
-        one for one in unresolved if one.path[0] in PROTECTING_KEYS or is_typed(tree.mapping[one.path[0]].origin)
-    ]
-    checks.check_all_resolved(needed, sources.env)
+    values = _plain_values(tree, resolver, {each.name for found in (blocks, overlays) for each in found}, sources.env)
     places = origins(tree)
     settings = _settings(values, places)
     check_access(settings, values, places)
     tls = _tls(settings, places)
-    for_agents = settings.model_dump(include=_FOR_AGENTS & settings.model_fields_set)
-    defaults = RunDefaults(settings.host, settings.advertised_host or "", scheme_of(tls), for_agents)
+    defaults = RunDefaults.of(settings, tls)
 
     servers = [block for block in blocks if block.tier != ENVIRONMENT_SERVERS]
     part = part_of(settings, [block.name for block in servers], tls, places)
@@ -117,17 +110,23 @@ def load(
     return accepted(run, unsupported_pairings(built.servers))
 
 
-def _plain_values(tree: Node, resolver: Resolver, names: set[str]) -> tuple[dict[str, object], list[Unresolved]]:
-    """Return the top-level values that are not servers, and the values that cannot be resolved."""
+def _plain_values(tree: Node, resolver: Resolver, servers: set[str], env: EnvYaml) -> dict[str, object]:
+    """Return the top-level values that are not servers. Leave out those that cannot be resolved.
+
+    Raise `ConfigInterpolationError` if one of them was given on the command line, or restricts access.
+    """
     values: dict[str, object] = {}
-    problems = list[Unresolved]()
-    for key in tree.mapping:
-        if str(key) not in names:
-            value, unresolved = resolver.resolve((key,))
-            problems.extend(unresolved)
-            if not unresolved:
-                values[str(key)] = value
-    return values, problems
+    needed = list[Unresolved]()
+    for key, node in tree.mapping.items():
+        if str(key) in servers:
+            continue
+        value, unresolved = resolver.resolve((key,))
+        if not unresolved:
+            values[str(key)] = value
+        elif key in PROTECTING_KEYS or is_typed(node.origin):
+            needed += unresolved
+    checks.check_all_resolved(needed, env)
+    return values
 
 
 class _Built(NamedTuple):
@@ -152,13 +151,13 @@ def _build_all(
     others = [block for block in blocks if block.node.origin.line]
     for block in blocks:
         is_elsewhere = names is not None and block.name not in names
-        server, problems, unresolved = parse_server(
+        parsed = parse_server(
             block, resolver, defaults, others, is_elsewhere=is_elsewhere, needs_variables=needs_variables
         )
-        built.problems.extend(problems)
-        built.unresolved.extend([] if is_elsewhere else unresolved)
-        if server:
-            built.servers[block.name] = server
+        built.problems.extend(parsed.problems)
+        built.unresolved.extend([] if is_elsewhere else parsed.unresolved)
+        if parsed.server:
+            built.servers[block.name] = parsed.server
     return built
 
 

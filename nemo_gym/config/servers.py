@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -17,7 +17,7 @@ from nemo_gym.config.models import DatasetConfig, Origin, ServerConfig
 from nemo_gym.config.overrides import is_typed
 from nemo_gym.config.ray import RayNeeds
 from nemo_gym.config.removed import removed_path
-from nemo_gym.config.run_settings import RESERVED_KEYS
+from nemo_gym.config.run_settings import RESERVED_KEYS, RunSettings
 from nemo_gym.config.server_folders import ServerFolder, nested_folders
 from nemo_gym.config.settings import (
     DUMMY_MODEL,
@@ -29,6 +29,7 @@ from nemo_gym.config.settings import (
     ServerType,
 )
 from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest, did_you_mean_or_all, search_dir_for
+from nemo_gym.config.tls import Tls, scheme_of
 from nemo_gym.config.tree import Node, dotted, merge
 from nemo_gym.errors import AlmostServerError, DuplicateServerError, UnknownImplementationError
 from nemo_gym.jsonl import JsonObject
@@ -94,6 +95,12 @@ class RunDefaults(NamedTuple):
     for_agents: Mapping[str, object]
     """The keys `skip_verification` and `skip_verification_reward`, if they are set."""
 
+    @classmethod
+    def of(cls, settings: RunSettings, tls: Tls | None) -> Self:
+        """Return the defaults that a run's settings give its servers."""
+        for_agents = settings.model_dump(include={"skip_verification", "skip_verification_reward"}, exclude_unset=True)
+        return cls(settings.host, settings.advertised_host or "", scheme_of(tls), for_agents)
+
 
 class Block(NamedTuple):
     """One server block, before its settings are parsed."""
@@ -128,6 +135,16 @@ class _Generic(BaseModel):
     workers: int | None = Field(default=None, ge=1)
     isolated: bool = False
     ray: RayNeeds = RayNeeds()
+
+
+class Parsed(NamedTuple):
+    """The outcome of parsing a server block."""
+
+    server: ServerConfig | None
+    """The server; None if its block is invalid."""
+    problems: Sequence[str] = ()
+    unresolved: Sequence[Unresolved] = ()
+    """The values that cannot be resolved."""
 
 
 def join_dummy_models(tree: Node) -> Node:
@@ -255,8 +272,8 @@ def parse_server(
     *,
     is_elsewhere: bool = False,
     needs_variables: bool = True,
-) -> tuple[ServerConfig | None, list[str], list[Unresolved]]:
-    """Parse a server block. If it is invalid, return None, its problems and its unresolved values.
+) -> Parsed:
+    """Parse a server block.
 
     `others` are the blocks whose names may be suggested. If another machine starts the server (`is_elsewhere`), only
     that machine must be able to resolve the server's values. If `needs_variables` is false, settings of the server's
@@ -268,10 +285,10 @@ def parse_server(
     if not isinstance(settings, dict):
         state = "is empty" if settings is None else "is not a mapping"
         problem = f"{block.node.origin}: {block.key} {state}. Indent its settings, entrypoint first, below it."
-        return None, [problem], unresolved
+        return Parsed(None, [problem], unresolved)
     unset = [] if needs_variables else [one for one in unresolved if _may_wait(one)]
     if len(unresolved) > len(unset) and not is_elsewhere:
-        return None, [], unresolved
+        return Parsed(None, unresolved=unresolved)
     type_ = cast(ServerType, block.tier)
     if type_ != "resources_servers":
         settings.pop("domain", None)
@@ -280,11 +297,11 @@ def parse_server(
         generic = _Generic.model_validate({key: value for key, value in settings.items() if key not in own})
     except ValidationError as error:
         if "entrypoint" not in settings and is_typed(block.node.origin):
-            return None, [_unknown_server(block, others)], []
-        return None, [explain_validation(error, block=block.key, origins=places)], []
+            return Parsed(None, [_unknown_server(block, others)])
+        return Parsed(None, [explain_validation(error, block=block.key, origins=places)])
     problems = _misspelt_dataset_keys(block, settings, places)
     if problems:
-        return None, problems, []
+        return Parsed(None, problems)
     if type_ == "responses_api_agents":
         settings = {**defaults.for_agents, **settings}
     server = ServerConfig(
@@ -307,7 +324,7 @@ def parse_server(
         scheme=defaults.scheme,
         unset_variables=tuple(one.problem for one in unset),
     )
-    return server, [], []
+    return Parsed(server)
 
 
 def _may_wait(unresolved: Unresolved) -> bool:
