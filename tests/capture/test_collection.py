@@ -214,7 +214,7 @@ def test_agent_observations_are_joined_with_calls(workplace):
     [
         (["+observability_enabled=true"], "model_call_capture_dir is not set"),
         (["+observability_enabled=true", "+model_call_capture_dir=here"], "must be an absolute path"),
-        (["+observability_enabled=perhaps"], "observability_enabled must be true or false, but is 'perhaps'"),
+        (["+observability_enabled=perhaps"], "observability_enabled: it must be a valid boolean, but is 'perhaps'"),
     ],
 )
 def test_invalid_capture_settings_prevent_start(workplace, words, problem):

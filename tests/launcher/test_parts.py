@@ -46,7 +46,7 @@ def test_parts_of_one_run_find_each_other(workplace):
         (("--only", "mcq"), "only names 'mcq', which is not a server of this configuration. Did you mean 'mcqa'?"),
         (("--only", ","), "only must list the servers that this machine starts"),
         (("--join", "ftp://host"), "join must be the address of the run's head server"),
-        (("+advertised_host=0.0.0.0",), "advertised_host is 0.0.0.0, to which no machine can connect"),
+        (("+advertised_host=0.0.0.0",), "advertised_host: no machine can connect to 0.0.0.0"),
     ],
 )
 def test_invalid_part_is_rejected(shared_workplace, words, message):
