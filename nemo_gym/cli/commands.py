@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
+
+from nemo_gym import plugins
+from nemo_gym.cli import printing
+from nemo_gym.errors import ConfigError
 
 
 class Command(NamedTuple):
@@ -17,7 +22,7 @@ class Command(NamedTuple):
     script: str
     """The script name; empty if the command can only be run with `ng`."""
     function: str
-    """`module:function` under `nemo_gym.cli`, or under `nemo_gym` if the module has a dot."""
+    """`module:function`. A module without a dot is in `nemo_gym.cli`."""
     summary: str
     starts_servers: bool = False
     """Whether the function takes a `WarmStarter`, which is created before the function is imported, to save time."""
@@ -25,8 +30,8 @@ class Command(NamedTuple):
     def imported(self) -> Callable[..., int]:
         """Import the function. Call this only to run the command, because some modules take long to import."""
         module, name = self.function.split(":")
-        home = "nemo_gym" if "." in module else "nemo_gym.cli"
-        function: Callable[..., int] = getattr(importlib.import_module(f"{home}.{module}"), name)
+        home = module if "." in module else f"nemo_gym.cli.{module}"
+        function: Callable[..., int] = getattr(importlib.import_module(home), name)
         return function
 
     @property
@@ -61,7 +66,7 @@ COMMANDS = (
         "env",
         "init",
         "ng_init_resources_server",
-        "cli.init.command:init",
+        "nemo_gym.cli.init.command:init",
         "Create the folder of a new environment or benchmark",
     ),
     Command("env", "test", "ng_test", "folders:test", "Run the tests of one environment"),
@@ -88,11 +93,17 @@ COMMANDS = (
     Command(
         "eval", "health-check", "", "health:health_check", "Try the models and a few tasks before the whole run", True
     ),
-    Command("", "submit", "", "slurm.command:submit", "Submit a collection to Slurm"),
-    Command("submit", "status", "", "slurm.command:status", "Show the job and the progress of a submitted collection"),
-    Command("submit", "logs", "", "slurm.command:logs", "Print or follow the log of a submitted collection"),
-    Command("submit", "cancel", "", "slurm.command:cancel", "Drain and cancel a submitted collection"),
-    Command("eval", "submit", "", "slurm.command:submit", "Submit a collection to Slurm"),
+    Command("", "submit", "", "nemo_gym.slurm.command:submit", "Submit a collection to Slurm"),
+    Command(
+        "submit",
+        "status",
+        "",
+        "nemo_gym.slurm.command:status",
+        "Show the job and the progress of a submitted collection",
+    ),
+    Command("submit", "logs", "", "nemo_gym.slurm.command:logs", "Print or follow the log of a submitted collection"),
+    Command("submit", "cancel", "", "nemo_gym.slurm.command:cancel", "Drain and cancel a submitted collection"),
+    Command("eval", "submit", "", "nemo_gym.slurm.command:submit", "Submit a collection to Slurm"),
     Command("eval", "prepare", "ng_prepare_benchmark", "data:prepare_benchmark", "Prepare the data of benchmarks"),
     Command("eval", "aggregate", "ng_aggregate_rollouts", "results:aggregate", "Merge shards and compute metrics"),
     Command("eval", "init", "", "own_evaluation:init", "Create a benchmark from a table of questions"),
@@ -101,9 +112,13 @@ COMMANDS = (
     Command("eval", "compare", "ng_compare", "compare:compare", "Compare runs task by task, with intervals and gates"),
     Command("eval", "profile", "ng_reward_profile", "results:profile", "Compute reward statistics per task"),
     Command(
-        "", "view", "ng_view", "viewer.command:view", "Look at rollouts in a browser, or export them as one HTML file"
+        "",
+        "view",
+        "ng_view",
+        "nemo_gym.viewer.command:view",
+        "Look at rollouts in a browser, or export them as one HTML file",
     ),
-    Command("eval", "show", "", "viewer.show:show", "Print rollouts as conversations"),
+    Command("eval", "show", "", "nemo_gym.viewer.show:show", "Print rollouts as conversations"),
     Command("eval", "ps", "", "control:ps", "List the running collections"),
     Command("eval", "ctl", "", "control:ctl", "Pause, retune, drain or stop a running collection"),
     Command("eval", "wait", "", "control:wait", "Wait for the end of a collection"),
@@ -139,7 +154,7 @@ COMMANDS = (
         "deploy",
         "render",
         "",
-        "deploy.command:render",
+        "nemo_gym.deploy.command:render",
         "Write the manifests of a config for Kubernetes, KubeRay or Compose",
     ),
     Command("dev", "test", "ng_dev_test", "dev:test", "Run the tests of this repository"),
@@ -147,6 +162,21 @@ COMMANDS = (
     Command("", "help", "ng_help", "main:print_help", "List the commands"),
     Command("", "version", "ng_version", "main:print_version", "Print the version"),
 )
+
+
+@cache
+def all_commands() -> tuple[Command, ...]:
+    """Return all commands: those of this package, and those that other packages offer as entry points.
+
+    Print a warning for a package whose commands cannot be imported.
+    """
+    found = list(COMMANDS)
+    for name in plugins.names_in(plugins.COMMANDS):
+        try:
+            found.append(plugins.load(plugins.COMMANDS, name))
+        except ConfigError as error:
+            printing.note(f"warning: {error}")
+    return tuple(found)
 
 
 def by_script(script: str) -> Command | None:
@@ -172,8 +202,13 @@ def by_words(words: Sequence[str]) -> Found | None:
 
     If several commands match, the longest one is returned: `eval run --no-serve` rather than `eval run`.
     """
+    # Look for commands of other packages last, because that takes about 50 ms.
+    return _found_among(COMMANDS, words) or _found_among(all_commands(), words)
+
+
+def _found_among(commands: Sequence[Command], words: Sequence[str]) -> Found | None:
     split = [part for word in words for part in (word.split("=", 1) if word.startswith("--storage=") else [word])]
-    for command in sorted(COMMANDS, key=lambda each: -len(each.spelled)):
+    for command in sorted(commands, key=lambda each: -len(each.spelled)):
         name, flags = _parts(command)
         if split[: len(name)] == name and (rest := _without(split[len(name) :], flags)) is not None:
             return Found(_of_all_folders(command, rest), rest)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nemo_gym.cli import printing
-from nemo_gym.cli.commands import COMMANDS, Command, by_script, by_words
+from nemo_gym.cli.commands import Command, all_commands, by_script, by_words
 from nemo_gym.cli.signals import interrupt_on_signals
 from nemo_gym.config.suggestions import did_you_mean
 from nemo_gym.errors import UsageError, UserError
@@ -93,9 +93,9 @@ def _execute(command: Command, words: list[str]) -> int:
 
 
 def _unknown(words: list[str]) -> int:
-    nouns = sorted({command.noun for command in COMMANDS if command.noun})
+    nouns = sorted({command.noun for command in all_commands() if command.noun})
     if words[0] in nouns:
-        verbs = sorted({command.verb.split()[0] for command in COMMANDS if command.noun == words[0]})
+        verbs = sorted({command.verb.split()[0] for command in all_commands() if command.noun == words[0]})
         if len(words) == 1 or words[1] in HELP_WORDS:
             print_help([words[0]])
             return 0 if len(words) > 1 else 2
@@ -103,7 +103,7 @@ def _unknown(words: list[str]) -> int:
         place = f"ng {words[0]}"
     else:
         given = words[0]
-        known = list(dict.fromkeys([*nouns, *(command.verb for command in COMMANDS if not command.noun)]))
+        known = list(dict.fromkeys([*nouns, *(command.verb for command in all_commands() if not command.noun)]))
         place = "ng"
     hint = did_you_mean(given, known)
     printing.note(f"Error: '{place} {given}' is not a command.{hint} Available: {', '.join(known)}.")
@@ -128,13 +128,13 @@ def print_version(words: list[str]) -> int:
 def print_help(words: list[str]) -> int:
     """Print the list of commands, or the help of the command that the words name."""
     words = [word for word in words if word not in HELP_WORDS | VERBOSE_WORDS]
-    nouns = {command.noun for command in COMMANDS}
+    nouns = {command.noun for command in all_commands()}
     if words and (len(words) > 1 or words[0] not in nouns):
         named = by_script(words[0])
         found = by_words(words)
         command = named or (found.command if found else None)
         return command.imported()(["--help"]) if command else _unknown(words)
-    shown = [command for command in COMMANDS if not words or words[0] == (command.noun or command.verb)]
+    shown = [command for command in all_commands() if not words or words[0] == (command.noun or command.verb)]
     lines = ["nemo_gym: environments for language-model agents, and rollouts collected in them.", ""]
     summaries = {(command.usual, command.summary): None for command in shown if not command.is_alias}
     lines += [f"  {name:<36} {summary}" for name, summary in summaries]

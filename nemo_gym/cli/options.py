@@ -423,7 +423,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _usage(program: str) -> str:
-    return f"{by_program(program)[0].usual} [--flag VALUE …]".replace("%", "%%")
+    usual = next((command.usual for command in by_program(program)), program)
+    return f"{usual} [--flag VALUE …]".replace("%", "%%")
 
 
 def _folder_in(tier: str, name: str) -> str:

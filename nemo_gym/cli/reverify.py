@@ -22,7 +22,7 @@ from nemo_gym.config.masking import masked
 from nemo_gym.config.run_settings import RunSettings
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.config.without_model import graders_of, load_for_grading
-from nemo_gym.data.trackers import export
+from nemo_gym.data.exporters import export
 from nemo_gym.errors import DataError, LaunchError, UsageError
 from nemo_gym.evaluation.agreement_report import variance_json, variance_text
 from nemo_gym.evaluation.judge_variance import gradings_of, judge_variance, majority_agreement

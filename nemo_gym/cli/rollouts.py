@@ -31,9 +31,9 @@ from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.config.self_judged import self_judged
 from nemo_gym.config.without_model import load_as_written
 from nemo_gym.config.wording import counted
+from nemo_gym.data.exporters import export
 from nemo_gym.data.gather import datasets_of_split, rows_of, split_of
 from nemo_gym.data.obtain import Obtainer
-from nemo_gym.data.trackers import export
 from nemo_gym.errors import ConfigError, DataError, LaunchError, UsageError
 from nemo_gym.jsonl import JsonObject, write_rows
 from nemo_gym.launcher import RunningServers

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from nemo_gym import config
+from nemo_gym import config, plugins
 from nemo_gym.calls import loads
 from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient
@@ -24,15 +24,17 @@ from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
 from nemo_gym.config.masking import mask_text
 from nemo_gym.config.overrides import Override
 from nemo_gym.config.process import ServerInstance
+from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.config.wording import counted
 from nemo_gym.data.benchmarks import check_prepared
-from nemo_gym.errors import DataError, LaunchError
+from nemo_gym.errors import ConfigError, DataError, LaunchError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.probe import Trouble, trouble_of
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.launcher import RunningServers, WarmStarter, launch
 from nemo_gym.launcher.watch import LineSink
 
+LOCAL = "local"
 PROBE_TIMEOUT_S = 5.0
 SHORTEST_PROBE_S = 0.5
 ENDPOINT_POLL_S = 1.0
@@ -80,11 +82,7 @@ def launch_for(
     log_dir: Path | None = None,
 ) -> RunningServers:
     wants_fork = run.settings.process_start_method == "fork"
-    start = partial(launch, dry_run=settings.dry_run)
-    if settings.launcher == "ray" and not settings.dry_run:
-        from nemo_gym.launcher.ray import launch_on_ray
-
-        start = partial(launch_on_ray)
+    start = partial(launch, dry_run=True) if settings.dry_run else _launcher_named(settings.launcher)
     check_prepared(run)
     with _noting_interruption(run):
         return start(
@@ -97,6 +95,18 @@ def launch_for(
             restart_limit=settings.restart_limit,
             auto_install=settings.auto_install,
         )
+
+
+def _launcher_named(name: str) -> Callable[..., RunningServers]:
+    if name == LOCAL:
+        return launch
+    try:
+        found: Callable[..., RunningServers] = plugins.load(plugins.LAUNCHERS, name)
+    except KeyError:
+        names = [LOCAL, *plugins.names_in(plugins.LAUNCHERS)]
+        hint = did_you_mean_or_all(name, names, "launchers")
+        raise ConfigError(f"launcher: there is no launcher '{name}'.{hint}") from None
+    return found
 
 
 @contextmanager

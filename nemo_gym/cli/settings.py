@@ -34,8 +34,8 @@ class StartSettings(CommandSettings):
     """The head server of the run that these servers join, such as http://10.0.0.5:11000."""
     join_timeout_s: float = Field(default=600.0, gt=0)
     """With `only`, a collection waits this many seconds for the other machines."""
-    launcher: Literal["local", "ray"] = "local"
-    """Start the servers on this machine, or on the nodes of a Ray cluster."""
+    launcher: str = "local"
+    """Start the servers on this machine, or with `ray` on the nodes of a Ray cluster. Packages may offer others."""
     nemo_gym_log_dir: Path | None = None
     """Also write each server's log to <dir>/<server>.log."""
     ready_timeout_s: float = Field(default=120.0, gt=0)

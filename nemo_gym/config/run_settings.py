@@ -214,8 +214,9 @@ class ProcessKeys(Keys):
     """The number of processes of each server that does not set its own `num_workers`. `auto` is one per core."""
     process_start_method: Literal["fork", "spawn"] = "fork"
     """How servers start. Forking is faster; `spawn` is for folders whose imports do not survive a fork."""
-    launcher: Literal["local", "ray"] = "local"
-    """Where the servers start: on this machine, or on the nodes of a Ray cluster. Also `--launcher`."""
+    launcher: str = "local"
+    """Where the servers start: on this machine, or with `ray` on the nodes of a Ray cluster. Other packages may offer
+    more launchers. Also `--launcher`."""
     ray_head_node_address: str | None = None
     """The Ray cluster for `launcher: ray` and for folders that use Ray, as `HOST:6379`. By default, Ray is started on
     this machine."""

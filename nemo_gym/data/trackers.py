@@ -1,40 +1,16 @@
-"""Send a run's results to the experiment trackers that its configuration names."""
+"""The experiment trackers Weights & Biases and MLflow."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Mapping
 
-import orjson
-
-from nemo_gym.errors import UserError
-from nemo_gym.jsonl import JsonObject, read_raw_lines
+from nemo_gym.data.exporters import Exporter, ExportFailed, Shipment
 
 COLUMN = "rollout"
 _UNUSABLE = re.compile(r"[^\w\-. :/]")
 """Matches a character that MLflow rejects in metric names, such as `@`, `[` and `]` in `pass@1[avg-of-4]`."""
-
-
-class ExportFailed(UserError):
-    """A failed export of a run to an experiment tracker, for example because the tracker's package is missing."""
-
-
-class Shipment(NamedTuple):
-    """The configuration, the metrics and the rollouts of a run, to be sent to experiment trackers."""
-
-    config: Mapping[str, object]
-    metrics: Mapping[str, float | str]
-    rollouts_file: Path | None
-    """The rollouts file, or None if the rollouts must not be sent."""
-
-    def rollouts(self) -> list[str]:
-        """Return the rollouts as JSON strings, each for one row of a table with a single column."""
-        if self.rollouts_file is None or not self.rollouts_file.exists():
-            return []
-        return [line.raw.decode() for line in read_raw_lines(self.rollouts_file)]
 
 
 def to_wandb(shipment: Shipment, settings: Mapping[str, str]) -> None:
@@ -78,54 +54,7 @@ def to_mlflow(shipment: Shipment, settings: Mapping[str, str]) -> None:
         raise ExportFailed(str(error)) from error
 
 
-class Tracker(NamedTuple):
-    send: Callable[[Shipment, Mapping[str, str]], None]
-    keys: tuple[str, ...]
-    """The settings that it requires."""
-
-
-TRACKERS = {
-    "wandb": Tracker(to_wandb, ("wandb_project", "wandb_name", "wandb_api_key")),
-    "mlflow": Tracker(
-        to_mlflow, ("mlflow_tracking_uri", "mlflow_tracking_token", "mlflow_experiment_name", "mlflow_run_name")
-    ),
-}
-
-
-def export(
-    plain: Mapping[str, object],
-    config: Mapping[str, object],
-    metrics_file: Path,
-    rollouts: Path,
-    notice: Callable[[str], None],
-) -> None:
-    """Send the configuration, the metrics and the rollouts to each configured tracker.
-
-    Secrets in `config` must be masked. Failures are reported with `notice` and not raised.
-    """
-    wanted = [tracker for tracker, each in TRACKERS.items() if all(plain.get(key) for key in each.keys)]
-    if not wanted:
-        return
-    metrics = orjson.loads(metrics_file.read_bytes()) if metrics_file.exists() else []
-    shipment = Shipment(config, flat_metrics(metrics), rollouts if wants_rollouts(plain) else None)
-    for tracker in wanted:
-        settings = {key: str(plain[key]) for key in TRACKERS[tracker].keys}
-        try:
-            TRACKERS[tracker].send(shipment, settings)
-        except ExportFailed as error:
-            notice(f"note: export to {tracker} failed: {error}")
-
-
-def wants_rollouts(plain: Mapping[str, object]) -> bool:
-    """Return whether to also send the rollouts. `upload_rollouts_to_wandb` is the older name of `upload_rollouts`."""
-    return plain.get("upload_rollouts", plain.get("upload_rollouts_to_wandb", True)) is not False
-
-
-def flat_metrics(metrics: Sequence[JsonObject]) -> dict[str, float | str]:
-    """Return the scalar metrics, keyed by `<agent>/<metric>` and `key_metrics/<agent>/<metric>`."""
-    flat: dict[str, float | str] = {}
-    for entry in metrics:
-        agent = entry["agent_ref"]["name"]
-        for prefix, group in ((agent, entry["agent_metrics"]), (f"key_metrics/{agent}", entry["key_metrics"])):
-            flat |= {f"{prefix}/{key}": value for key, value in group.items() if isinstance(value, int | float | str)}
-    return flat
+WANDB = Exporter(to_wandb, ("wandb_project", "wandb_name", "wandb_api_key"))
+MLFLOW = Exporter(
+    to_mlflow, ("mlflow_tracking_uri", "mlflow_tracking_token", "mlflow_experiment_name", "mlflow_run_name")
+)

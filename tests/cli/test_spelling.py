@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import nemo_gym
-from nemo_gym.cli.main import COMMANDS
+from nemo_gym.cli.commands import COMMANDS
 from nemo_gym.version import __version__
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import orjson
 import pytest
 
-from nemo_gym.data.trackers import flat_metrics
+from nemo_gym.data.exporters import flat_metrics
 
 pytestmark = pytest.mark.slow
 
