@@ -21,7 +21,7 @@ from nemo_gym.config.run_settings import RunSettings
 from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS, SERVER_TYPES
 from nemo_gym.config.suggestions import ADD_A_FILE
 from nemo_gym.config.tls import Tls
-from nemo_gym.config.token_capture import TOKEN_CAPTURE_KEY
+from nemo_gym.config.token_capture import TOKEN_CAPTURE_KEY, TokenCaptureConfig
 from nemo_gym.errors import ServerCallError
 
 
@@ -163,8 +163,12 @@ def _settings_in(config: Mapping[str, Any]) -> RunSettings:
     except ValidationError as error:
         wrong = {each["loc"][0] for each in error.errors()}
     valid = RunSettings.model_validate({name: value for name, value in values.items() if name not in wrong})
-    # Tests of server folders enable the recording of calls without a folder.
-    return valid.model_copy(update={"observability_enabled": values.get("observability_enabled") is True})
+    # Tests of server folders enable the recording of calls and tokens without a folder.
+    enabled: dict[str, object] = {"observability_enabled": values.get("observability_enabled") is True}
+    tokens = values.get(TOKEN_CAPTURE_KEY)
+    if isinstance(tokens, dict) and tokens.get("enabled") is True:
+        enabled[TOKEN_CAPTURE_KEY] = TokenCaptureConfig.model_construct(**tokens)
+    return valid.model_copy(update=enabled)
 
 
 def _capturing(agents: Iterable[AgentBlocks]) -> frozenset[str]:

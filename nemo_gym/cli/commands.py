@@ -106,8 +106,10 @@ COMMANDS = (
     Command("eval", "submit", "", "nemo_gym.slurm.command:submit", "Submit a collection to Slurm"),
     Command("eval", "prepare", "ng_prepare_benchmark", "data:prepare_benchmark", "Prepare the data of benchmarks"),
     Command("eval", "aggregate", "ng_aggregate_rollouts", "results:aggregate", "Merge shards and compute metrics"),
-    Command("eval", "init", "", "own_evaluation:init", "Create a benchmark from a table of questions"),
-    Command("eval", "label", "", "own_evaluation:label", "Have people label rollouts, and score the grader"),
+    Command("eval", "init", "", "nemo_gym.labelling.command:init", "Create a benchmark from a table of questions"),
+    Command(
+        "eval", "label", "", "nemo_gym.labelling.command:label", "Have people label rollouts, and score the grader"
+    ),
     Command("eval", "reverify", "", "reverify:reverify", "Grade stored rollouts again"),
     Command("eval", "compare", "ng_compare", "compare:compare", "Compare runs task by task, with intervals and gates"),
     Command("eval", "profile", "ng_reward_profile", "results:profile", "Compute reward statistics per task"),

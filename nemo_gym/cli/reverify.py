@@ -24,10 +24,10 @@ from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.config.without_model import graders_of, load_for_grading
 from nemo_gym.data.exporters import export
 from nemo_gym.errors import DataError, LaunchError, UsageError
-from nemo_gym.evaluation.agreement_report import variance_json, variance_text
-from nemo_gym.evaluation.judge_variance import gradings_of, judge_variance, majority_agreement
-from nemo_gym.evaluation.labels import Labels, pairs_of, read_labels
 from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.labelling.agreement_report import variance_json, variance_text
+from nemo_gym.labelling.judge_variance import gradings_of, judge_variance, majority_agreement
+from nemo_gym.labelling.labels import Labels, pairs_of, read_labels
 from nemo_gym.launcher import RunningServers
 from nemo_gym.rollouts.aggregate import aggregate_all
 from nemo_gym.rollouts.job import RunFiles, failures_path_for

@@ -104,9 +104,9 @@ IMPORTED = {
 
 @each_case("module", IMPORTED)
 def test_every_published_name_exists(module):
-    there = vars(importlib.import_module(f"nemo_gym.{module}"))
-    assert [name for name in IMPORTED[module].split() if name not in there] == []
-    assert set(IMPORTED[module].split()) <= set(there["__all__"])
+    there = importlib.import_module(f"nemo_gym.{module}")
+    assert [name for name in IMPORTED[module].split() if not hasattr(there, name)] == []
+    assert set(IMPORTED[module].split()) <= set(there.__all__)
 
 
 @each_case("name", ["RunHelper", "RunConfig", "TestConfig", "TestAllConfig", "PipListConfig"])

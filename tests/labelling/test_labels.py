@@ -10,11 +10,11 @@ import orjson
 import pytest
 
 from nemo_gym import DataError
-from nemo_gym.evaluation.agreement_report import agreement_text
-from nemo_gym.evaluation.judge_variance import gradings_of, judge_variance, majority_agreement
-from nemo_gym.evaluation.labels import LONGEST_CELL, SampleJob, agreement_with, read_labels, write_sample
 from nemo_gym.evaluation.verdicts import choices_for, label_in, verdicts_of
 from nemo_gym.jsonl import JsonObject, read_rows, write_rows
+from nemo_gym.labelling.agreement_report import agreement_text
+from nemo_gym.labelling.judge_variance import gradings_of, judge_variance, majority_agreement
+from nemo_gym.labelling.labels import LONGEST_CELL, SampleJob, agreement_with, read_labels, write_sample
 from nemo_gym.testing import reply
 
 

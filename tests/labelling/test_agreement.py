@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from nemo_gym.evaluation.agreement import Pair, agreement, cohens_kappa, fleiss_kappa
+from nemo_gym.labelling.agreement import Pair, agreement, cohens_kappa, fleiss_kappa
 
 LABELS = ("yes", "no")
 

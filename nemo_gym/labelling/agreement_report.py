@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from nemo_gym.evaluation.agreement import Agreement, Estimate
-from nemo_gym.evaluation.judge_variance import JudgeVariance, Stability
-from nemo_gym.evaluation.labels import Report
 from nemo_gym.evaluation.verdicts import WHOLE
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.labelling.agreement import Agreement, Estimate
+from nemo_gym.labelling.judge_variance import JudgeVariance, Stability
+from nemo_gym.labelling.labels import Report
 
 FEW = 30
 """With fewer labels than this, the intervals are too wide to be useful, so the report asks for more labels."""
