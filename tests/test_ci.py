@@ -1,4 +1,4 @@
-"""`.ci/run` ends with the exit code of its steps, whatever its cleaning up finds to do."""
+"""`.ci/run` ends with the exit code of its last step, even if cleaning up finds no job to end."""
 
 import subprocess
 from pathlib import Path

@@ -87,7 +87,7 @@ def override_of_flag(flag: str, key: str, value: object) -> Override:
 def value_of_flag(text: str, flag: str, *, is_text: bool) -> object:
     """Return the value of a flag: a list or mapping, `true`, `false`, `null`, a number, or else the text itself.
 
-    `is_text` tells that the flag takes a text, so `4.10` is a text, such as the name of a model, and not a number.
+    If the flag takes a text (`is_text`), `4.10` is a text, such as the name of a model, and not a number.
     """
     looks_structured = text[:1] in ("[", "{") or text.lower() in ("true", "false", "null")
     is_number = not is_text and text.replace(".", "", 1).replace("-", "", 1).isdigit()
