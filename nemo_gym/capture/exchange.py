@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import Literal
-from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from nemo_gym.config.settings import ModelServerRef
 from nemo_gym.errors import RolloutError, RolloutTimedOut, ServerCallError
 from nemo_gym.http.reply import ReplyTimedOut
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.responses import RESPONSES_PATH
 
 Dialect = Literal["responses", "chat", "messages"]
+DIALECTS: dict[str, Dialect] = {
+    RESPONSES_PATH: "responses",
+    "/v1/chat/completions": "chat",
+    "/v1/messages": "messages",
+}
+"""The API dialect of each route of a model server."""
 
 
 class ErrorCategory(StrEnum):
@@ -40,7 +46,7 @@ class Exchange(BaseModel):
 
     model_config = ConfigDict(use_enum_values=True)
 
-    model_call_id: str = Field(default_factory=lambda: f"call_{uuid4().hex}")
+    model_call_id: str
     dialect: Dialect
     model_ref: ModelServerRef | None = None
     started_at: float

@@ -1,56 +1,78 @@
-"""Middleware that records the calls to a model server: request, answer and timing."""
+"""Middleware that records the calls to a model server: request, answer and timing, and the sampled tokens."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
+from functools import partial
+from uuid import uuid4
 
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym.capture.exchange import Dialect, ErrorCategory, Exchange, category_of_error, category_of_status
+from nemo_gym.capture.exchange import (
+    DIALECTS,
+    Dialect,
+    ErrorCategory,
+    Exchange,
+    category_of_error,
+    category_of_status,
+)
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.capture.streams import assembled
+from nemo_gym.capture.tokens.entry import TokenSink
+from nemo_gym.capture.tokens.recording import TokenRecording
 from nemo_gym.config.settings import ModelServerRef
-from nemo_gym.context.rollout_id import move_rollout_id
+from nemo_gym.context.rollout_id import move_rollout_id, wants_tokens
 from nemo_gym.schemas.rollout import MODEL_CALL_HEADER, ROLLOUT_HEADER
 from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
 
 logger = logging.getLogger(__name__)
 
-DIALECTS: dict[str, Dialect] = {
-    "/v1/responses": "responses",
-    "/v1/chat/completions": "chat",
-    "/v1/messages": "messages",
-}
 EVENT_STREAM = b"text/event-stream"
 
 
 class CaptureMiddleware:
     """Middleware that records the model calls of rollouts and removes the `/ng-rollout/<id>` prefix of paths.
 
-    A call's rollout is named by that prefix or by a header. An answer ends only after its record is on disk, so that
-    a caller who has the answer finds the record. Recording errors never reach the caller. They mark the rollout's
-    record as incomplete.
+    A call's rollout is named by that prefix or by a header. With a `store`, each call is recorded. With a `sink`, the
+    tokens of the calls whose prefix asks for them are recorded, under the same id.
     """
 
-    def __init__(self, app: ASGIApp, store: CaptureStore, model_ref: ModelServerRef | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        store: CaptureStore | None,
+        model_ref: ModelServerRef | None = None,
+        sink: TokenSink | None = None,
+    ) -> None:
         self.app = app
         self.store = store
         self.model_ref = model_ref
+        self.sink = sink
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        rollout_id = move_rollout_id(scope) or _id_of_header(scope)
-        dialect = DIALECTS.get(scope["path"])
-        if rollout_id is None or dialect is None or scope["method"] != "POST":
-            await self.app(scope, receive, send)
-            return
-        record = Exchange(dialect=dialect, model_ref=self.model_ref, started_at=round(time.time(), 6))
-        await _Call(self.store, rollout_id, record).watch(self.app, scope, receive, send)
+        app = self.app
+        if scope["type"] == "http":
+            rollout_id = move_rollout_id(scope) or _id_of_header(scope)
+            dialect = DIALECTS.get(scope["path"])
+            if rollout_id is not None and dialect is not None and scope["method"] == "POST":
+                app = self._recorded(rollout_id, dialect, asks_for_tokens=wants_tokens(scope))
+        await app(scope, receive, send)
+
+    def _recorded(self, rollout_id: str, dialect: Dialect, *, asks_for_tokens: bool) -> ASGIApp:
+        """Return the app with the recordings of one call around it."""
+        app, model_call_id = self.app, f"call_{uuid4().hex}"
+        if self.sink is not None and asks_for_tokens:
+            app = partial(TokenRecording(self.sink, rollout_id, model_call_id).watch, app)
+        if self.store is not None:
+            began_at = round(time.time(), 6)
+            record = Exchange(
+                model_call_id=model_call_id, dialect=dialect, model_ref=self.model_ref, started_at=began_at
+            )
+            app = partial(_Call(self.store, rollout_id, record).watch, app)
+        return app
 
 
 def _id_of_header(scope: Scope) -> str | None:
@@ -60,7 +82,11 @@ def _id_of_header(scope: Scope) -> str | None:
 
 
 class _Call:
-    """The recording of one model call, from its request to the end of its answer."""
+    """The recording of one model call, from its request to the end of its answer.
+
+    An answer ends only after its record is on disk, so that a caller who has the answer finds the record. Recording
+    errors never reach the caller. They mark the rollout's record as incomplete.
+    """
 
     def __init__(self, store: CaptureStore, rollout_id: str, record: Exchange) -> None:
         self.store = store

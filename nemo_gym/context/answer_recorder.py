@@ -1,20 +1,10 @@
 """The recorder of the current model call's answer. It runs after the author's method and before the answer is sent."""
 
-from __future__ import annotations
-
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Protocol
 
-
-class AnswerRecorder(Protocol):
-    """A recorder for the answer to one model call."""
-
-    async def record(self, answer: object) -> None:
-        """Store the tokens of an answer. The answer must not be sent before this method returns."""
-
-    def skip(self) -> None:
-        """Record nothing, because the call failed and there is no answer."""
-
+AnswerRecorder = Callable[[object], Awaitable[None]]
+"""A function that stores the tokens of an answer, or of nothing if it is given the error of a failed call."""
 
 recorder: ContextVar[AnswerRecorder | None] = ContextVar("nemo_gym_token_recorder", default=None)
-"""The recorder for the current model call; None if its tokens are not recorded."""
+"""The recorder for the current model call; None if its tokens are not recorded. Await it before sending an answer."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from nemo_gym.capture.exchange import Dialect
+from nemo_gym.capture.exchange import DIALECTS, Dialect
 from nemo_gym.capture.streams import assembled
 from nemo_gym.dialects import anthropic, anthropic_answers, chat_answers, chat_history
 from nemo_gym.dialects.chat import new_id
@@ -19,14 +19,7 @@ from nemo_gym.records.conversation import is_of_model, texts_of
 from nemo_gym.records.usage import response_usage
 from nemo_gym.schemas.anthropic import MessageParam
 from nemo_gym.schemas.items import EasyInputMessage, InputItem, OutputMessage, OutputText
-from nemo_gym.schemas.responses import RESPONSES_PATH, Response
-
-DIALECTS: dict[str, Dialect] = {
-    RESPONSES_PATH: "responses",
-    "/v1/chat/completions": "chat",
-    "/v1/messages": "messages",
-}
-"""The API dialect of each route of a model server."""
+from nemo_gym.schemas.responses import Response
 
 CANNOT_BE_READ = "the program's last model call cannot be read"
 UNREADABLE = (ValidationError, LookupError, TypeError, AttributeError)

@@ -24,9 +24,10 @@ from starlette.types import Receive, Scope, Send
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_call, failure_of_reply, problem_of_body
+from nemo_gym.capture.exchange import DIALECTS
 from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFailed, RolloutError, ServerCallError
 from nemo_gym.harness.conversations import Conversations, Graded
-from nemo_gym.harness.exchange import DIALECTS, Exchange
+from nemo_gym.harness.exchange import Exchange
 from nemo_gym.harness.record import Record, record_of
 from nemo_gym.harness.tool_results import ToolResult, results_of
 from nemo_gym.http.reply import Reply, too_large

@@ -61,30 +61,26 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
             pass_on=self.pass_on if _flag_of_definer(type(self), "passes_on", method="responses") else None,
         )
         self._record_calls(app)
-        self._record_tokens(app)
         self._cache_replies(app)
         accept_policies(self, app, follows=self.follows_policies)
         return app
 
     def _record_calls(self, app: FastAPI) -> None:
-        folder = hooks().address_book(self.server_client).capture_dir()
-        if folder is None:
+        book = hooks().address_book(self.server_client)
+        folder, tokens = book.capture_dir(), book.settings.token_id_capture
+        if folder is None and not tokens.enabled:
             return
         # Imported here, because most servers do not record calls.
         from nemo_gym.capture.middleware import CaptureMiddleware
         from nemo_gym.capture.store import CaptureStore
+        from nemo_gym.capture.tokens.recording import open_store
 
-        reference = ModelServerRef(type="responses_api_models", name=self.config.name)
-        app.add_middleware(CaptureMiddleware, store=CaptureStore(folder).opened(), model_ref=reference)
-
-    def _record_tokens(self, app: FastAPI) -> None:
-        config = hooks().address_book(self.server_client).settings.token_id_capture
-        if not config.enabled:
-            return
-        # Imported here, because most servers do not record tokens.
-        from nemo_gym.capture.tokens.recording import TokenCaptureMiddleware, open_store
-
-        app.add_middleware(TokenCaptureMiddleware, sink=open_store(config))
+        app.add_middleware(
+            CaptureMiddleware,
+            store=None if folder is None else CaptureStore(folder).opened(),
+            model_ref=ModelServerRef(type="responses_api_models", name=self.config.name),
+            sink=open_store(tokens) if tokens.enabled else None,
+        )
 
     def _cache_replies(self, app: FastAPI) -> None:
         book = hooks().address_book(self.server_client)

@@ -157,13 +157,13 @@ def _recorded(answering: Awaitable[AnswerT]) -> Awaitable[AnswerT]:
     return answering if current is None else _answered(answering, current)
 
 
-async def _answered(answering: Awaitable[AnswerT], current: AnswerRecorder) -> AnswerT:
+async def _answered(answering: Awaitable[AnswerT], record: AnswerRecorder) -> AnswerT:
     try:
         answer = await answering
-    except Exception:
-        current.skip()
+    except Exception as error:
+        await record(error)
         raise
-    await current.record(answer)
+    await record(answer)
     return answer
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
+from nemo_gym.capture.exchange import DIALECTS
 from nemo_gym.errors import AgentFailed
 from nemo_gym.harness import Gateway, Program
-from nemo_gym.harness.exchange import DIALECTS, Exchange
+from nemo_gym.harness.exchange import Exchange
 from nemo_gym.sandbox import SandboxExecResult
 from nemo_gym.sandbox.providers.base import TIMED_OUT, TIMED_OUT_CODE
 

@@ -50,6 +50,8 @@ def sampled_answer(answer: object) -> SampledAnswer | None:
 
 
 def _fields_of(answer: object) -> JsonObject | None:
+    if isinstance(answer, Exception):
+        return None
     if isinstance(answer, HttpResponse):
         return None if answer.status_code >= _ERROR_STATUS else _parsed(bytes(answer.body))
     if isinstance(answer, bytes):

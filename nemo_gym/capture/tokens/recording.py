@@ -7,7 +7,6 @@ import logging
 import time
 from importlib import import_module
 from typing import Any
-from uuid import uuid4
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,33 +16,49 @@ from nemo_gym.capture.tokens.file_store import FileTokenStore
 from nemo_gym.capture.tokens.numbers import Numbers
 from nemo_gym.config.token_capture import TokenCaptureConfig
 from nemo_gym.context.answer_recorder import recorder
-from nemo_gym.context.rollout_id import ROLLOUT_PARAMETER, move_rollout_id, wants_tokens
 from nemo_gym.errors import ConfigError, ModelFailed
-from nemo_gym.schemas.responses import MODEL_PATHS
 
 logger = logging.getLogger(__name__)
 
 _ERROR_STATUS = 400
 UNUSABLE = "the tokens of a call cannot be used"
+OTHER_ROUTE = "the model server overrides nemo_gym's routes, so its tokens cannot be recorded"
 NO_TOKENS = "a call has no token ids: serve the model with return_token_id_information: true"
 
 
 class TokenRecording:
     """The recording of the tokens of one model call."""
 
-    def __init__(self, sink: TokenSink, rollout_id: str) -> None:
+    def __init__(self, sink: TokenSink, rollout_id: str, model_call_id: str) -> None:
         self._sink = sink
         self._rollout_id = rollout_id
+        self._model_call_id = model_call_id
         # Leave the check to `FileTokenStore`, because it skips the part of a prompt that it has checked before.
         self._checks_itself = isinstance(sink, FileTokenStore)
-        self.is_done = False
+        self._is_done = False
+
+    async def watch(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the app. If it answers without calling the recorder, store a gap before the answer begins."""
+
+        async def send_recorded(message: Message) -> None:
+            is_answer = message["type"] == "http.response.start" and message["status"] < _ERROR_STATUS
+            if is_answer and not self._is_done:
+                await self._mark_incomplete(OTHER_ROUTE)
+            await send(message)
+
+        token = recorder.set(self.record)
+        try:
+            await app(scope, receive, send_recorded)
+        finally:
+            recorder.reset(token)
 
     async def record(self, answer: object) -> None:
         """Store the tokens that the policy sampled, or a gap if the tokens are missing or unusable.
 
-        `answer` is the return value of the model server's method. Raise `ModelFailed` if not even a gap can be stored.
+        `answer` is the return value of the model server's method, or its error, for which nothing is stored. Raise
+        `ModelFailed` if not even a gap can be stored.
         """
-        self.is_done = True
+        self._is_done = True
         try:
             sampled = sampled_answer(answer)
             if sampled is None or (not sampled.tokens and sampled.is_empty):
@@ -52,25 +67,18 @@ class TokenRecording:
             if entry is not None and not self._checks_itself:
                 entry.check()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            await self.mark_incomplete(f"{UNUSABLE}: {error}")
+            await self._mark_incomplete(f"{UNUSABLE}: {error}")
             return
         if entry is None:
-            await self.mark_incomplete(NO_TOKENS)
-            return
-        if self._checks_itself:
+            await self._mark_incomplete(NO_TOKENS)
+        elif self._checks_itself:
             # Store without a thread, because writing a line to the system's cache is faster than switching threads.
             self._put(entry)
         else:
             # Shield the write, because a caller that hangs up cancels this task, but the entry must still be stored.
             await asyncio.shield(asyncio.to_thread(self._put, entry))
 
-    def skip(self) -> None:
-        """Store nothing, because the call failed and nothing was sampled."""
-        self.is_done = True
-
-    async def mark_incomplete(self, reason: str) -> None:
-        """Record that a call is missing. Raise `ModelFailed` if that cannot be stored."""
-        self.is_done = True
+    async def _mark_incomplete(self, reason: str) -> None:
         logger.warning("rollout %s: %s", self._rollout_id, reason)
         await asyncio.shield(asyncio.to_thread(self._mark, reason))
 
@@ -78,7 +86,7 @@ class TokenRecording:
         tokens = sampled.tokens
         return TokenEntry(
             rollout_id=self._rollout_id,
-            model_call_id=uuid4().hex,
+            model_call_id=self._model_call_id,
             prompt_token_ids=Numbers.of(tokens["prompt_token_ids"]),
             generation_token_ids=Numbers.of(tokens["generation_token_ids"]),
             generation_log_probs=Numbers.of(tokens["generation_log_probs"]),
@@ -110,39 +118,6 @@ class TokenRecording:
         except Exception as error:
             # Fail the call. Otherwise the rollout would be trained on as if its record were complete.
             raise ModelFailed(f"token_id_capture: {reason}. This gap could not be recorded: {error!r}") from error
-
-
-class TokenCaptureMiddleware:
-    """Middleware of a model server that records the calls under `/ng-rollout/<id>/training-token-capture`."""
-
-    def __init__(self, app: ASGIApp, sink: TokenSink) -> None:
-        self.app = app
-        self.sink = sink
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        # Remove the rollout prefix from the path, unless an outer layer has already removed it.
-        move_rollout_id(scope)
-        if not wants_tokens(scope) or scope["path"] not in MODEL_PATHS or scope["method"] != "POST":
-            await self.app(scope, receive, send)
-            return
-        recording = TokenRecording(self.sink, scope["path_params"][ROLLOUT_PARAMETER])
-
-        async def send_recorded(message: Message) -> None:
-            is_answer = message["type"] == "http.response.start" and message["status"] < _ERROR_STATUS
-            if is_answer and not recording.is_done:
-                await recording.mark_incomplete(
-                    "the model server overrides nemo_gym's routes, so its tokens cannot be recorded"
-                )
-            await send(message)
-
-        token = recorder.set(recording)
-        try:
-            await self.app(scope, receive, send_recorded)
-        finally:
-            recorder.reset(token)
 
 
 def open_store(config: TokenCaptureConfig) -> Any:

@@ -141,8 +141,9 @@ def test_call_is_also_observed(tmp_path):
     client = client_of(Model, observed, dir=str(tmp_path / "tokens"))
     answer = client.post(f"{PREFIX}{CHAT}", json={"messages": SAID})
     assert answer.json()["choices"][0]["message"]["content"] == "in rollout 4-2"
-    assert len(FileTokenStore(tmp_path / "tokens").freeze("4-2").entries) == 1
-    assert len(CaptureStore(tmp_path / "calls").read("4-2")) == 1
+    (entry,) = FileTokenStore(tmp_path / "tokens").freeze("4-2").entries
+    (captured,) = CaptureStore(tmp_path / "calls").read("4-2")
+    assert entry.model_call_id == captured["model_call_id"] == answer.headers["x-nemo-gym-model-call"]
 
 
 @each_case("path", [RESPONSES, "/ng-rollout/4-2/v1/responses"])
