@@ -1,4 +1,4 @@
-"""The log files of rollouts. Several processes append lines, each of which is written completely or not at all."""
+"""Log files to which several processes append lines, each of which is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -8,18 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
-
-from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
-
-
-def path_of_rollout(folder: Path, rollout_id: str, suffix: str) -> Path:
-    """Return the path of a rollout's file. Raise `ValueError` for an id that could lead to another folder."""
-    if not ROLLOUT_ID_PATTERN.fullmatch(rollout_id):
-        raise ValueError(
-            f"{rollout_id!r} is not a rollout id. Begin with a letter or digit, and use only letters, digits, '.', "
-            "'_' and '-'"
-        )
-    return folder / f"{rollout_id}{suffix}"
 
 
 class LogFile:

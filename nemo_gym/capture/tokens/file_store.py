@@ -7,23 +7,22 @@ import threading
 from pathlib import Path
 from uuid import uuid4
 
-import orjson
-
-from nemo_gym.capture.log_file import LogFile, locked_log, path_of_rollout
+from nemo_gym.capture.log_file import LogFile, locked_log
+from nemo_gym.capture.store import CallStore, parsed_lines
 from nemo_gym.capture.tokens.entry import FrozenTokens, RolloutFrozen, TokenEntry
 from nemo_gym.capture.tokens.numbers import Numbers
 from nemo_gym.capture.tokens.prefixes import Prefix, Prefixes
 from nemo_gym.jsonl import JsonObject, dump_line
 from nemo_gym.opaque import loads_opaque
+from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS
 
-SUFFIX = ".tokens.jsonl"
 FROZEN_LINE = b'{"frozen":true}\n'
 HEAD_BEGIN, HEAD_END = b'{"log":"', b'"}\n'
 ID_DIGITS = 32
 HEAD_BYTES = len(HEAD_BEGIN) + ID_DIGITS + len(HEAD_END)
 
 
-class FileTokenStore:
+class FileTokenStore(CallStore):
     """A `TokenSink` and `TokenSource` in a folder.
 
     Each line of a rollout's file is a call, a gap, or the mark that the rollout is frozen. The line of a call
@@ -32,8 +31,10 @@ class FileTokenStore:
     disk, because the rollout is lost anyway if the machine stops.
     """
 
+    SUFFIX = ".tokens.jsonl"
+
     def __init__(self, dir: str | os.PathLike[str]) -> None:
-        self.root = Path(dir)
+        super().__init__(dir)
         self._prefixes = Prefixes()
         self._dropped: list[Path] = []
         self._lock = threading.Lock()
@@ -41,7 +42,7 @@ class FileTokenStore:
     def put(self, entry: TokenEntry) -> None:
         """Store a call. Raise `RolloutFrozen` if the rollout is frozen, and `ValueError` for unusable tokens."""
         entry.check(prompt=False)
-        with locked_log(self._path(entry.rollout_id)) as log, self._lock:
+        with locked_log(self.path_for(entry.rollout_id)) as log, self._lock:
             name = _name_of(log, entry.rollout_id)
             placed = self._prefixes.place(
                 name, entry.model_call_id, entry.prompt_token_ids, entry.generation_token_ids
@@ -51,13 +52,13 @@ class FileTokenStore:
 
     def mark_incomplete(self, rollout_id: str, reason: str) -> None:
         """Record that tokens are missing, and why. Raise `RolloutFrozen` if the rollout is frozen."""
-        with locked_log(self._path(rollout_id)) as log:
+        with locked_log(self.path_for(rollout_id)) as log:
             _name_of(log, rollout_id)
             log.append(dump_line({"gap": reason}))
 
     def freeze(self, rollout_id: str) -> FrozenTokens:
         """Return the calls and gaps of a rollout, and reject later ones."""
-        with locked_log(self._path(rollout_id)) as log:
+        with locked_log(self.path_for(rollout_id)) as log:
             content = log.content()
             if not _is_frozen(log):
                 log.append(FROZEN_LINE)
@@ -65,7 +66,7 @@ class FileTokenStore:
 
     def drop(self, rollout_id: str) -> None:
         """Empty a rollout's file. The file is kept until this store is closed, so that later calls are rejected."""
-        path = self._path(rollout_id)
+        path = self.path_for(rollout_id)
         with locked_log(path) as log:
             log.clear()
             log.append(FROZEN_LINE)
@@ -73,16 +74,13 @@ class FileTokenStore:
 
     def drop_ending(self, ending: str) -> None:
         """Drop all rollouts whose id matches this glob pattern at its end."""
-        for path in self.root.glob(f"*{ending}{SUFFIX}"):
-            self.drop(path.name.removesuffix(SUFFIX))
+        for path in self.root.glob(f"*{ending}{self.SUFFIX}"):
+            self.drop(path.name.removesuffix(self.SUFFIX))
 
     def close(self) -> None:
         """Delete the files of dropped rollouts."""
         while self._dropped:
             self._dropped.pop().unlink(missing_ok=True)
-
-    def _path(self, rollout_id: str) -> Path:
-        return path_of_rollout(self.root, rollout_id, SUFFIX)
 
 
 def _line_of(entry: TokenEntry, known: Prefix | None) -> JsonObject:
@@ -90,17 +88,11 @@ def _line_of(entry: TokenEntry, known: Prefix | None) -> JsonObject:
     prompt = entry.prompt_token_ids
     own = (Numbers(prompt.text[known.length :]) if known else prompt).checked(are_ids=True)
     return {
-        "schema_version": entry.schema_version,
-        "model_call_id": entry.model_call_id,
-        "model": entry.model,
+        **vars(entry),
         "continues": {"model_call_id": known.model_call_id, "tokens": known.tokens} if known else None,
         "prompt_token_ids": own.fragment(),
         "generation_token_ids": entry.generation_token_ids.fragment(),
         "generation_log_probs": entry.generation_log_probs.fragment(),
-        "routed_experts": entry.routed_experts,
-        "output_items": entry.output_items,
-        "token_item_index": entry.token_item_index,
-        "created_at": entry.created_at,
     }
 
 
@@ -121,44 +113,28 @@ def _is_frozen(log: LogFile) -> bool:
 def _read(rollout_id: str, content: bytes) -> FrozenTokens:
     entries: dict[str, TokenEntry] = {}
     gaps: list[str] = []
-    lines = content.splitlines(keepends=True)
-    for number, line in enumerate(lines[1:], start=2):
-        if line == FROZEN_LINE or line.isspace():
-            continue
-        try:
-            fields = loads_opaque(line)
-            if "gap" in fields:
-                gaps.append(str(fields["gap"]))
-                continue
-            entry = _entry_of(rollout_id, fields, entries)
-        except orjson.JSONDecodeError:
+    for number, fields in parsed_lines(content, loads_opaque):
+        if fields is None:
             gaps.append(f"line {number} of the record is incomplete, because the process that wrote it was stopped")
-        except (KeyError, TypeError, ValueError) as error:
-            gaps.append(f"line {number} of the record cannot be used: {error!r}")
-        else:
-            entries[entry.model_call_id] = entry
+        elif "gap" in fields:
+            gaps.append(str(fields["gap"]))
+        elif not fields.keys() & {"log", "frozen"}:
+            try:
+                entry = _entry_of(rollout_id, fields, entries)
+            except (KeyError, TypeError, ValueError) as error:
+                gaps.append(f"line {number} of the record cannot be used: {error!r}")
+            else:
+                entries[entry.model_call_id] = entry
     return FrozenTokens(tuple(entries.values()), tuple(gaps))
 
 
 def _entry_of(rollout_id: str, fields: JsonObject, known: dict[str, TokenEntry]) -> TokenEntry:
-    prompt = Numbers.of(fields["prompt_token_ids"])
-    if continues := fields["continues"]:
+    numbers = {name: Numbers.of(fields[name]) for name in REQUIRED_TOKEN_METADATA_FIELDS}
+    if continues := fields.pop("continues"):
         earlier = known[continues["model_call_id"]]
         known_parts = [earlier.prompt_token_ids]
         # The prompt begins with the whole prompt of the earlier call, and may go on with the tokens sampled after it.
         if continues["tokens"] > len(earlier.prompt_token_ids):
             known_parts.append(earlier.generation_token_ids)
-        prompt = Numbers.joined([*known_parts, prompt])
-    return TokenEntry(
-        rollout_id=rollout_id,
-        model_call_id=fields["model_call_id"],
-        prompt_token_ids=prompt,
-        generation_token_ids=Numbers.of(fields["generation_token_ids"]),
-        generation_log_probs=Numbers.of(fields["generation_log_probs"]),
-        routed_experts=fields["routed_experts"],
-        output_items=fields["output_items"],
-        token_item_index=fields["token_item_index"],
-        model=fields["model"],
-        created_at=fields["created_at"],
-        schema_version=fields["schema_version"],
-    )
+        numbers["prompt_token_ids"] = Numbers.joined([*known_parts, numbers["prompt_token_ids"]])
+    return TokenEntry(**{**fields, **numbers, "rollout_id": rollout_id})

@@ -126,6 +126,23 @@ def test_differing_last_answers_mask_the_rollout(store):
     assert first.mask_reason == "a prompt has 2 answers, and no later call shows which of them was used"
 
 
+def test_record_of_an_earlier_version_is_read(tmp_path):
+    call = {"schema_version": 1, "model": None, "routed_experts": None, "output_items": [CALL], "token_item_index": 0}
+    lines = [
+        {"log": "0" * 32},
+        {**call, "model_call_id": "a", "continues": None, "prompt_token_ids": FIRST, "generation_token_ids": [3, 4],
+         "generation_log_probs": [-0.5, -0.5], "created_at": 1.5},
+        {**call, "model_call_id": "b", "continues": {"model_call_id": "a", "tokens": 4}, "prompt_token_ids": [9],
+         "generation_token_ids": [5], "generation_log_probs": [-0.5], "created_at": 2.5},
+        {"gap": "the disk is full"},
+    ]  # fmt: skip
+    (tmp_path / "0-0.tokens.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    (first, second), gaps = FileTokenStore(tmp_path).freeze("0-0")
+    assert (first.prompt_token_ids, second.prompt_token_ids) == (FIRST, SECOND)
+    assert (second.rollout_id, second.model_call_id, second.created_at) == ("0-0", "b", 2.5)
+    assert gaps == ("the disk is full",)
+
+
 @each_case(
     ("value", "are_ids"),
     [([1, -1], True), ([1, 2.5], True), ([0.5, float("nan")], False), (["1"], False), ("1,2", True), (None, True)],
