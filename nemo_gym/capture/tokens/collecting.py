@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import deque
 from collections.abc import Sequence
-from threading import Lock
 
 from nemo_gym.capture.tokens.entry import FrozenTokens, TokenEntry, TokenSource
-from nemo_gym.capture.tokens.file_store import FileTokenStore
 from nemo_gym.capture.tokens.numbers import Numbers
 from nemo_gym.capture.tokens.trajectories import TokenTrajectories, trajectories_for_rollout
-from nemo_gym.config.token_capture import TokenCaptureConfig
-from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, loads_exact
 from nemo_gym.opaque import plain
 from nemo_gym.records.conversation import is_of_model, objects_in
@@ -21,64 +16,6 @@ from nemo_gym.schemas.row import MASK_KEY, TOKEN_CAPTURE_RESULT_KEY, Row, mirror
 from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, without_tokens
 
 logger = logging.getLogger(__name__)
-
-SHOWN_REASONS = 3
-
-
-class TokenCollector:
-    """Collector of the tokens of a run's rollouts. Its methods can block, and several threads may call them."""
-
-    def __init__(self, source: TokenSource, config: TokenCaptureConfig) -> None:
-        self._source = source
-        self._config = config
-        self._lock = Lock()
-        self._rollouts = self._masked = 0
-        self._reasons: deque[str] = deque(maxlen=SHOWN_REASONS)
-        """One reason for each of the last masked rollouts."""
-
-    def check(self) -> None:
-        """Raise `DataError` if more than `max_mask_fraction` of the rollouts are masked."""
-        limit, count, masked = self._config.max_mask_fraction, self._rollouts, self._masked
-        if limit is not None and count >= self._config.mask_fraction_min_samples and masked > limit * count:
-            reasons = "; ".join(dict.fromkeys(self._reasons))
-            raise DataError(
-                f"token_id_capture.max_mask_fraction: {masked} of {count} rollouts ({masked / count:.0%}) lack tokens "
-                f"and are masked, but only {limit:.0%} may. The last reasons: {reasons}. The collected rollouts are "
-                "kept. Fix the cause, then continue with --resume."
-            )
-
-    def end(self, rollout_id: str, result: JsonObject, *, has_failed: bool) -> None:
-        """Delete the token record of a rollout. If the rollout has not failed, first add the tokens to its result."""
-        if not has_failed:
-            try:
-                reasons = _finalize(result, rollout_id, self._source, self._config.rebuild_response).mask_reasons
-            except Exception as error:
-                # Catch every error, because the source may be a user's class, and the result comes from an agent.
-                logger.exception("rollout %s: its tokens could not be added to the result", rollout_id)
-                reasons = (f"the recorded tokens could not be added to the result: {error!r}",)
-                result[TOKEN_CAPTURE_RESULT_KEY] = {
-                    "rollout_id": rollout_id, "mask_reasons": list(reasons), "is_rebuilt": False, "branches": [],
-                }  # fmt: skip
-                _mask(result)
-            with self._lock:
-                self._rollouts += 1
-                self._masked += bool(reasons)
-                self._reasons += reasons[:1]
-        try:
-            retire_rollout_token_capture(rollout_id, self._source)
-        except OSError as error:
-            logger.warning("rollout %s: the record of its tokens could not be deleted: %s", rollout_id, error)
-
-    def drop_ending(self, ending: str) -> None:
-        """Delete the token records of all rollouts whose id matches this glob pattern at its end.
-
-        Records in a user's class are not changed, because the class need not be able to list them.
-        """
-        if isinstance(self._source, FileTokenStore):
-            self._source.drop_ending(ending)
-
-    def close(self) -> None:
-        self._source.close()
 
 
 def finalize_rollout_token_capture(
@@ -96,8 +33,26 @@ def finalize_rollout_token_capture(
     return found
 
 
+def add_recorded_tokens(
+    result: JsonObject, rollout_id: str, source: TokenSource, *, rebuild_response: bool
+) -> tuple[str, ...]:
+    """Like `finalize_rollout_token_capture`, but add tokens as `orjson.Fragment`, only for writing as JSON.
+
+    Return the reasons for a mask. If the tokens cannot be added, the rollout is masked, too.
+    """
+    try:
+        return _finalize(result, rollout_id, source, rebuild_response).mask_reasons
+    except Exception as error:
+        # Catch every error, because the source may be a user's class, and the result comes from an agent.
+        logger.exception("rollout %s: its tokens could not be added to the result", rollout_id)
+        reasons = (f"the recorded tokens could not be added to the result: {error!r}",)
+        about = {"rollout_id": rollout_id, "mask_reasons": list(reasons), "is_rebuilt": False, "branches": []}
+        result[TOKEN_CAPTURE_RESULT_KEY] = about
+        _mask(result)
+        return reasons
+
+
 def _finalize(result: JsonObject, rollout_id: str, source: TokenSource, rebuild_response: bool) -> TokenTrajectories:
-    """Like `finalize_rollout_token_capture`, but add tokens as `orjson.Fragment`, only for writing as JSON."""
     result.pop(TOKEN_CAPTURE_RESULT_KEY, None)
     frozen = source.freeze(rollout_id)
     if frozen == FrozenTokens() and _has_tokens(result):

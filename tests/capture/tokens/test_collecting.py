@@ -1,13 +1,19 @@
 """Tests of how recorded tokens reach a result, and of runs in which too many rollouts lack them."""
 
+from dataclasses import replace
+
 import orjson
 import pytest
+from omegaconf import OmegaConf
 
-from nemo_gym.capture.tokens.collecting import TokenCollector
+from nemo_gym import ServerClient
 from nemo_gym.capture.tokens.numbers import Numbers
 from nemo_gym.capture.tokens.prefixes import Prefixes
-from nemo_gym.config.token_capture import TokenCaptureConfig
+from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import DataError
+from nemo_gym.rollouts.outcome import Outcome, Record
+from nemo_gym.rollouts.recorded_tokens import RecordedTokens
+from nemo_gym.schemas.row import Row
 from nemo_gym.token_id_capture import FileTokenStore, RolloutFrozen, TokenEntry, finalize_rollout_token_capture
 from nemo_gym.training import sequences_of, trajectory_of
 from tests.each_case import each_case
@@ -185,42 +191,64 @@ def test_forgotten_prefixes_cost_space_but_no_tokens(tmp_path):
     assert continued(b"one", "d", Numbers.joined([prompt, sampled])) is None
 
 
-def collector(store, **settings):
-    return TokenCollector(store, TokenCaptureConfig(enabled=True, dir="/unused", **settings))
+class Broken(FileTokenStore):
+    def freeze(self, rollout_id):
+        raise RuntimeError("no such shard")
 
 
-def end(tokens, number, has_tokens):
-    if has_tokens:
-        entry_of_this = {**entry(0, FIRST, [3], message("x")).__dict__, "rollout_id": f"{number}-0"}
-        tokens._source.put(TokenEntry(**entry_of_this))
-    tokens.end(f"{number}-0", {"response": {"output": []}, "reward": 1.0}, has_failed=False)
+class Rollouts:
+    """A run with token capture, of which each rollout has one recorded call or none."""
+
+    def __init__(self, folder, kind=FileTokenStore, **settings):
+        block = {"enabled": True, "all_agents": True, "dir": str(folder), **settings}
+        head = BaseServerConfig(host="127.0.0.1", port=0)
+        client = ServerClient(
+            head_server_config=head, global_config_dict=OmegaConf.create({"token_id_capture": block})
+        )
+        self.store = FileTokenStore(folder)
+        self.tokens = RecordedTokens(client, kind(folder))
+        self.ids = []
+
+    async def end(self, *, has_call=True, outcome=Outcome.SCORED):
+        async def run(row):
+            self.ids.append(row.rollout_id)
+            if has_call:
+                self.store.put(replace(entry(0, FIRST, [3], message("x")), rollout_id=row.rollout_id))
+            return Record(outcome, Row({**row.fields, "response": {"output": []}, "reward": 1.0}))
+
+        row = {"_ng_task_index": 0, "_ng_rollout_index": 0, "agent_ref": {"name": "agent"}}
+        return (await self.tokens.run(Row(row), run)).row.fields
 
 
-def test_run_ends_if_too_many_rollouts_lack_tokens(tmp_path):
-    tokens = collector(FileTokenStore(tmp_path), max_mask_fraction=0.5, mask_fraction_min_samples=4)
-    for number, has_tokens in enumerate([True, False, True, False]):
-        end(tokens, number, has_tokens)
-    end(tokens, 4, False)
+async def test_run_ends_if_too_many_rollouts_lack_tokens(tmp_path):
+    rollouts = Rollouts(tmp_path, max_mask_fraction=0.5, mask_fraction_min_samples=4)
+    for has_call in (True, False, True, False, False):
+        await rollouts.end(has_call=has_call)
     message = r"max_mask_fraction: 3 of 5 rollouts \(60%\) lack tokens .* no sampled tokens were recorded"
     with pytest.raises(DataError, match=message):
-        tokens.check()
+        await rollouts.end()
 
 
-def test_failed_rollouts_do_not_count_as_masked(tmp_path):
-    tokens = collector(FileTokenStore(tmp_path), max_mask_fraction=0.0, mask_fraction_min_samples=1)
-    tokens.end("0-0", {"reward": None}, has_failed=True)
-    tokens.check()
+async def test_failed_rollouts_do_not_count_as_masked(tmp_path):
+    rollouts = Rollouts(tmp_path, max_mask_fraction=0.0, mask_fraction_min_samples=1)
+    await rollouts.end(has_call=False, outcome=Outcome.FAILED)
+    rollouts.tokens.check()
 
 
-@each_case("has_failed", [True, False])
-def test_late_calls_are_refused_until_the_run_ends(has_failed, tmp_path):
-    store = FileTokenStore(tmp_path / str(has_failed))
-    tokens = collector(store)
-    tokens.end("0-0", {"reward": 1.0}, has_failed=has_failed)
+@each_case("outcome", [Outcome.FAILED, Outcome.SCORED])
+async def test_late_calls_are_refused_until_the_run_ends(outcome, tmp_path):
+    rollouts = Rollouts(tmp_path / outcome)
+    await rollouts.end(outcome=outcome)
+    (rollout_id,) = rollouts.ids
     with pytest.raises(RolloutFrozen):
-        store.put(entry(2, FIRST, [8], message("x")))
-    tokens.close()
-    assert list(store.root.iterdir()) == []
+        rollouts.store.mark_incomplete(rollout_id, "late")
+    await rollouts.tokens.aclose()
+    assert list(rollouts.store.root.iterdir()) == []
+
+
+async def test_error_of_a_source_masks_one_rollout(tmp_path):
+    (sequence,) = sequences_of(await Rollouts(tmp_path, Broken).end())
+    assert "no such shard" in sequence.mask_reason
 
 
 def test_items_of_the_agent_itself_need_no_tokens(store):
@@ -250,17 +278,6 @@ def test_odd_output_of_an_agent_is_replaced(output, tmp_path):
     result = {"reward": 1.0, "response": {"output": output}}
     finalize_rollout_token_capture(result, "0-0", store)
     assert trajectory_of(result).completion_ids == [3, 4]
-
-
-def test_error_of_a_source_masks_one_rollout(tmp_path):
-    class Broken(FileTokenStore):
-        def freeze(self, rollout_id):
-            raise RuntimeError("no such shard")
-
-    result = {"reward": 1.0, "response": {"output": [message("Yes.")]}}
-    collector(Broken(tmp_path)).end("0-0", result, has_failed=False)
-    (sequence,) = sequences_of(result)
-    assert "no such shard" in sequence.mask_reason
 
 
 def test_result_of_a_program_has_lists(store):
