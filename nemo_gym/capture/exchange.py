@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from nemo_gym.config.settings import ModelServerRef
 from nemo_gym.errors import RolloutError, RolloutTimedOut, ServerCallError
@@ -41,31 +41,38 @@ class ErrorCategory(StrEnum):
     """The request or answer is not JSON; it is kept as text."""
 
 
-class Exchange(BaseModel):
-    """One recorded model call, as a line of a capture file."""
+class CallFields(BaseModel):
+    """The fields of a model call's record that are read as they were written."""
 
-    model_config = ConfigDict(use_enum_values=True)
-
-    model_call_id: str
-    dialect: Dialect
+    model_call_id: str | None = None
     model_ref: ModelServerRef | None = None
-    started_at: float
+    dialect: str | None = None
+    """The API of the call: `responses`, `chat` or `messages`."""
+    status_code: int | None = None
+    started_at: float | None = None
     """Seconds since the epoch."""
     completed_at: float | None = None
     """Seconds since the epoch."""
+    error_category: str | None = None
+    """The reason why the call failed or its record is not complete."""
+    latency_ttft_ms: float | None = None
+    """Time to the first byte of a streamed answer; None if the answer was not streamed."""
+    request_raw: str | None = None
+    """The request as text, if it is not a JSON object."""
+    response_raw: str | None = None
+    """The answer as text, if it is not a JSON object or is an incomplete stream."""
+
+
+class Exchange(CallFields):
+    """One recorded model call, as a line of a capture file."""
+
+    model_call_id: str
+    dialect: Dialect
+    started_at: float
     latency_ms: float | None = None
     """Time from the start of the call to the end of the answer."""
-    latency_ttft_ms: float | None = None
-    """Time from the start of the call to the first byte of a streamed answer; None if the answer was not streamed."""
-    status_code: int | None = None
-    error_category: ErrorCategory | None = None
-    """The reason why the call failed or its record is not complete."""
     request: object = None
     response: object = None
-    request_raw: str | None = None
-    """The request as text, if it is not JSON."""
-    response_raw: str | None = None
-    """The answer as text, if it is not JSON or is an incomplete stream."""
 
     def line(self) -> JsonObject:
         """Return the call as a JSON object for the capture file. Raw texts that are None are left out."""

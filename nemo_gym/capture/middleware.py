@@ -164,7 +164,7 @@ class _Call:
     def _elapsed_ms(self) -> float:
         return round((time.perf_counter() - self._began) * 1000, 3)
 
-    async def _write(self, error_category: ErrorCategory | None) -> None:
+    async def _write(self, error_category: str | None) -> None:
         self.record.error_category = error_category
         self._read_answer()
         self._is_recorded = True

@@ -7,8 +7,8 @@ from typing import NamedTuple, Self
 
 from pydantic import BaseModel, ValidationError
 
+from nemo_gym.capture.exchange import CallFields
 from nemo_gym.capture.store import BEGINNING, CaptureStore, Extent
-from nemo_gym.config.settings import ModelServerRef
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.records.conversation import answer_of, calls_of, finish_reason_of, reasoning_of
 from nemo_gym.records.usage import usage_of
@@ -17,27 +17,18 @@ PAYLOADS = frozenset({"request", "response", "request_raw", "response_raw"})
 """The fields with the contents of a call. By default, they are left out when calls are attached to a result row."""
 
 
-class ModelCallRecord(BaseModel):
+class ModelCallRecord(CallFields):
     """One captured call to a model server, read from a line of a capture file."""
 
     call_index: int
     """The position of the call's line among the lines that were read from the file, counted from 0."""
-    model_call_id: str | None = None
     response_id: str | None = None
     """The `id` of the answer."""
-    model_ref: ModelServerRef | None = None
     model: str | None = None
     """The name of the model in the answer, or else in the request."""
-    dialect: str | None = None
-    """The API of the call: `responses`, `chat` or `messages`."""
-    status_code: int | None = None
     response_status: str | None = None
     """The `status` of the answer."""
     finish_reason: str | None = None
-    started_at: float | None = None
-    """Seconds since the epoch."""
-    completed_at: float | None = None
-    """Seconds since the epoch."""
     tokens_in: int | None = None
     """The number of tokens in the prompt, including cached ones. None if the answer does not report it."""
     tokens_out: int | None = None
@@ -47,10 +38,6 @@ class ModelCallRecord(BaseModel):
     tokens_total: int | None = None
     request: JsonObject | None = None
     response: JsonObject | None = None
-    request_raw: str | None = None
-    """The request as text, if it is not a JSON object."""
-    response_raw: str | None = None
-    """The answer as text, if it is not a JSON object or is an incomplete stream."""
     tool_calls: list[JsonObject] | None = None
     """The tool calls of the answer: `call_id`, `name` and `arguments`."""
     reasoning_content: str | None = None
@@ -60,12 +47,8 @@ class ModelCallRecord(BaseModel):
     """The part of `tokens_in` that the endpoint had cached."""
     cache_creation_tokens: int | None = None
     """The part of `tokens_in` that the endpoint wrote to its cache."""
-    error_category: str | None = None
-    """The reason why the call failed or its record is not complete."""
     latency_total_ms: float | None = None
     """Time to the end of the answer."""
-    latency_ttft_ms: float | None = None
-    """Time to the first byte of a stream; None if the answer was not streamed."""
 
     @classmethod
     def of(cls, call_index: int, exchange: JsonObject) -> Self:
@@ -77,7 +60,7 @@ class ModelCallRecord(BaseModel):
         named = (answer.get("model"), (request or {}).get("model"))
         return cls.model_validate(
             {
-                **{name: exchange.get(name) for name in _AS_WRITTEN},
+                **{name: exchange.get(name) for name in CallFields.model_fields},
                 **usage._asdict(),
                 "call_index": call_index,
                 "response_id": _text(answer.get("id")),
@@ -94,12 +77,6 @@ class ModelCallRecord(BaseModel):
                 "latency_total_ms": exchange.get("latency_ms"),
             }
         )
-
-
-_AS_WRITTEN = (
-    "model_call_id", "model_ref", "dialect", "status_code", "started_at", "completed_at", "error_category",
-    "latency_ttft_ms",
-)  # fmt: skip
 
 
 def _payload(exchange: JsonObject, name: str) -> tuple[JsonObject | None, str | None]:
