@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from nemo_gym.capture.assembly import attach_trajectory_record, problems_of
-from nemo_gym.capture.claude_code import with_compaction_calls
 from nemo_gym.capture.joining import join_model_call_observations
 from nemo_gym.capture.observations import AgentObservationBundle, ObservationGap
 from nemo_gym.capture.records import PAYLOADS, ModelCallMetrics, ModelCallRecord, available_records
 from nemo_gym.capture.store import BEGINNING, CaptureStore, Extent
 from nemo_gym.context.rollout_id import maybe_rollout_id_from_run_body
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.paths import augment_sys_path
 from nemo_gym.schemas.row import CAPTURE_KEY, OBSERVATIONS_KEY, TRAJECTORY_KEY
 
 logger = logging.getLogger(__name__)
 
 Folder = str | os.PathLike[str]
+CLAUDE_CODE = "claude_code"
+COMPACTION_MODULE = "responses_api_agents.claude_code_agent.observability"
+COMPACTION_FUNCTION = "associate_claude_code_compaction_calls"
+JOIN_FAILED = "compaction_model_call_join_failed"
 
 
 class RolloutCapture:
@@ -100,7 +105,7 @@ def _merge(record: JsonObject, rollout_id: str, captured: _Captured, *, include_
         except ValidationError as error:
             gaps.append(ObservationGap(code="agent_observation_join_failed", detail=problems_of(error)))
         else:
-            joined = join_model_call_observations(with_compaction_calls(bundle, records), records)
+            joined = join_model_call_observations(_with_compaction_calls(bundle, records), records)
             record[OBSERVATIONS_KEY] = joined.model_dump(mode="json")
     left_out = set() if include_payloads else set(PAYLOADS)
     capture: JsonObject = {
@@ -111,3 +116,17 @@ def _merge(record: JsonObject, rollout_id: str, captured: _Captured, *, include_
     if gaps:
         capture["gaps"] = [gap.model_dump() for gap in gaps]
     record[CAPTURE_KEY] = capture
+
+
+def _with_compaction_calls(bundle: AgentObservationBundle, calls: Sequence[ModelCallRecord]) -> AgentObservationBundle:
+    """Let release 0.7's `claude_code_agent` match its context compactions with calls. If that fails, add a gap."""
+    if bundle.source != CLAUDE_CODE:
+        return bundle
+    kept = bundle.model_copy(update={"gaps": [gap for gap in bundle.gaps if gap.code != JOIN_FAILED]})
+    try:
+        augment_sys_path()
+        found = getattr(importlib.import_module(COMPACTION_MODULE), COMPACTION_FUNCTION)(kept, list(calls))
+        return AgentObservationBundle.model_validate(found)
+    except Exception as error:  # noqa: BLE001 - the folder's code may raise anything
+        logger.warning("%s.%s failed: %r", COMPACTION_MODULE, COMPACTION_FUNCTION, error)
+        return kept.model_copy(update={"gaps": [*kept.gaps, ObservationGap(code=JOIN_FAILED, detail=repr(error))]})
