@@ -3,7 +3,7 @@
 from nemo_gym.capture.tokens.collecting import finalize_rollout_token_capture, retire_rollout_token_capture
 from nemo_gym.capture.tokens.entry import FrozenTokens, RolloutFrozen, TokenEntry, TokenSink, TokenSource
 from nemo_gym.capture.tokens.file_store import FileTokenStore
-from nemo_gym.capture.tokens.trajectories import TokenTrajectories, trajectories_for_rollout
+from nemo_gym.capture.tokens.sequences import TokenTrajectories, trajectories_for_rollout
 
 __all__ = [
     "FileTokenStore",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from nemo_gym.capture.tokens.entry import FrozenTokens, TokenEntry, TokenSource
 from nemo_gym.capture.tokens.numbers import Numbers
-from nemo_gym.capture.tokens.trajectories import TokenTrajectories, trajectories_for_rollout
+from nemo_gym.capture.tokens.sequences import TokenTrajectories, trajectories_for_rollout
 from nemo_gym.jsonl import JsonObject, loads_exact
 from nemo_gym.opaque import plain
 from nemo_gym.records.conversation import is_of_model, objects_in

@@ -10,7 +10,7 @@ from nemo_gym.capture.tokens.collecting import finalize_rollout_token_capture
 from nemo_gym.capture.tokens.entry import TokenEntry
 from nemo_gym.capture.tokens.file_store import FileTokenStore
 from nemo_gym.capture.tokens.numbers import Numbers
-from nemo_gym.capture.tokens.trajectories import trajectories_for_rollout
+from nemo_gym.capture.tokens.sequences import trajectories_for_rollout
 from nemo_gym.training.trajectory import sequences_of
 from tests.capture.tokens.conversations import STEPS, Call, World, prompt_of
 
