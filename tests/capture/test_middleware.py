@@ -8,58 +8,12 @@ import sys
 import httpx
 import orjson
 import pytest
-from fastapi import HTTPException
-from fastapi.testclient import TestClient
-from omegaconf import OmegaConf
 
-from nemo_gym import (
-    BaseResponsesAPIModelConfig,
-    NeMoGymChatCompletion,
-    NeMoGymChatCompletionCreateParamsNonStreaming,
-    NeMoGymResponse,
-    NeMoGymResponseCreateParamsNonStreaming,
-    ServerClient,
-    SimpleResponsesAPIModel,
-    current_rollout_id,
-)
 from nemo_gym.base_responses_api_model import CaptureStore, _CaptureMiddleware
-from nemo_gym.config.settings import BaseServerConfig
-from nemo_gym.errors import ConfigError, EndpointError, ModelFailed
-from nemo_gym.testing import call, reply
+from nemo_gym.errors import ConfigError, EndpointError
+from tests.capture.servers import BODIES, CHAT, MESSAGES, RESPONSES, client_of, model_server
 
-CHAT = {"messages": [{"role": "user", "content": "hi"}]}
-MESSAGES = {**CHAT, "max_tokens": 9, "model": "m"}
-USAGE = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
 EVENTS = {"content-type": "text/event-stream"}
-
-
-class Model(SimpleResponsesAPIModel):
-    config: BaseResponsesAPIModelConfig
-
-    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
-        if body.input == "refuse":
-            raise HTTPException(429, "later")
-        if body.input == "fail":
-            raise ModelFailed("no") from EndpointError("denied", status=401)
-        if body.input == "wait":
-            raise TimeoutError
-        answer = reply(f"for {current_rollout_id()}", call("look", at="it"))
-        return NeMoGymResponse.model_validate({**answer.model_dump(), "usage": USAGE})
-
-    async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
-        asked = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"at": "it"}'}}
-        message = {"role": "assistant", "content": "there", "tool_calls": [asked]}
-        choice = {"index": 0, "finish_reason": "tool_calls", "message": message}
-        usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
-        completion = {"id": "c", "created": 0, "model": "m", "choices": [choice], "usage": usage}
-        return NeMoGymChatCompletion.model_validate(completion)
-
-
-def model_server(**config):
-    address = BaseServerConfig(host="127.0.0.1", port=0)
-    client = ServerClient(head_server_config=address, global_config_dict=OmegaConf.create(config))
-    settings = BaseResponsesAPIModelConfig(host="127.0.0.1", port=0, entrypoint="app.py", name="policy")
-    return Model(config=settings, server_client=client)
 
 
 @pytest.fixture
@@ -69,8 +23,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def client(store):
-    server = model_server(observability_enabled=True, model_call_capture_dir=str(store.root))
-    return TestClient(server.setup_webserver(), raise_server_exceptions=False)
+    return client_of(observability_enabled=True, model_call_capture_dir=str(store.root))
 
 
 def captured(app, store):
@@ -127,15 +80,9 @@ def test_call_is_recorded_with_request_and_answer(client, store):
 
 
 @pytest.mark.parametrize("prefix", ["/ng-rollout/2-1", "/ng-rollout/2-1/training-token-capture"])
-@pytest.mark.parametrize(
-    ("path", "body", "dialect"),
-    [
-        ("/v1/responses", {"input": "hi"}, "responses"),
-        ("/v1/chat/completions", CHAT, "chat"),
-        ("/v1/messages", MESSAGES, "messages"),
-    ],
-)
-def test_stream_is_recorded_like_an_unstreamed_answer(client, store, prefix, path, body, dialect):
+@pytest.mark.parametrize(("path", "dialect"), [(RESPONSES, "responses"), (CHAT, "chat"), (MESSAGES, "messages")])
+def test_stream_is_recorded_like_an_unstreamed_answer(client, store, prefix, path, dialect):
+    body = BODIES[path]
     plain = client.post(f"{prefix}{path}", json=body).json()
     with_usage = {"stream_options": {"include_usage": True}} if dialect == "chat" else {}
     streamed = client.post(f"{prefix}{path}", json={**body, "stream": True, **with_usage})
@@ -166,11 +113,12 @@ def without_nulls(value):
     [("refuse", 429, "rate_limit"), ("fail", None, "auth"), ("wait", None, "timeout"), (7, 422, "client_error")],
 )
 def test_failed_call_is_recorded_with_its_category(client, store, asked, status, category):
-    assert client.post("/ng-rollout/2-1/v1/responses", json={"input": asked}).status_code in (429, 500, 422)
+    body = {"input": "hi", "model": asked}
+    assert client.post("/ng-rollout/2-1/v1/responses", json=body).status_code in (429, 500, 422)
     (record,) = store.read("2-1")
     assert record["error_category"] == category
     assert record["status_code"] == status
-    assert record["request"] == {"input": asked}
+    assert record["request"] == body
 
 
 @pytest.mark.parametrize(
@@ -283,9 +231,8 @@ def test_write_error_does_not_fail_the_call(client, store):
 
 
 @pytest.mark.parametrize("config", [{}, {"observability_enabled": False, "model_call_capture_dir": "/nowhere"}])
-def test_capture_is_off_by_default(config, tmp_path):
-    client = TestClient(model_server(**config).setup_webserver())
-    answer = client.post("/ng-rollout/2-1/v1/responses", json={"input": "hi"})
+def test_capture_is_off_by_default(config):
+    answer = client_of(**config).post("/ng-rollout/2-1/v1/responses", json={"input": "hi"})
     assert answer.json()["output"][0]["content"][0]["text"] == "for 2-1"
     assert "x-nemo-gym-model-call" not in answer.headers
 

@@ -9,92 +9,47 @@ from typing import ClassVar
 
 import orjson
 import pytest
-from fastapi import HTTPException, Request, Response
+from fastapi import Request, Response
 from fastapi.testclient import TestClient
-from omegaconf import OmegaConf
 from starlette.middleware import Middleware
 
-from nemo_gym import (
-    BaseResponsesAPIModelConfig,
-    NeMoGymChatCompletion,
-    NeMoGymChatCompletionCreateParamsNonStreaming,
-    NeMoGymResponse,
-    NeMoGymResponseCreateParamsNonStreaming,
-    ServerClient,
-    SimpleResponsesAPIModel,
-    current_rollout_id,
-)
+from nemo_gym import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.base_responses_api_model import CaptureStore
-from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import ModelFailed
 from nemo_gym.rollout_correlation import RolloutContextMiddleware
-from nemo_gym.testing import call, reply
 from nemo_gym.token_id_capture import FileTokenStore, RolloutFrozen, TokenEntry
+from tests.capture.servers import BODIES, CHAT, RESPONSES, SAID, Model, model_server
 from tests.each_case import each_case
 
 PROMPT, SAMPLED, LOG_PROBS = [5, 6, 7], [8, 9], [-0.5, -0.25]
 TOKENS = {"prompt_token_ids": PROMPT, "generation_token_ids": SAMPLED, "generation_log_probs": LOG_PROBS}
-RESPONSES, CHAT, MESSAGES = "/v1/responses", "/v1/chat/completions", "/v1/messages"
 PREFIX = "/ng-rollout/4-2/training-token-capture"
-SAID = [{"role": "user", "content": "hi"}]
 
 
-def response_of(text="yes", **tokens):
-    answer = reply(text, call("look", at="it")).model_dump()
-    answer["output"][-1] |= tokens
-    return NeMoGymResponse.model_validate(answer)
+class TokenModel(Model):
+    tokens = TOKENS
 
 
-def completion_of(text="yes", **tokens):
-    message = {"role": "assistant", "content": text, **tokens}
-    choice = {"index": 0, "finish_reason": "stop", "message": message}
-    return NeMoGymChatCompletion.model_validate(
-        {"id": "c", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
-    )
+class UnevenModel(Model):
+    tokens: ClassVar = {**TOKENS, "generation_log_probs": [-0.5]}
 
 
-class Model(SimpleResponsesAPIModel):
-    config: BaseResponsesAPIModelConfig
-
-    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
-        if body.model == "refuse":
-            raise HTTPException(429, "later")
-        if body.model == "fail":
-            raise ModelFailed("the endpoint is down")
-        if body.model == "plain":
-            return response_of()
-        if body.model == "uneven":
-            return response_of(**{**TOKENS, "generation_log_probs": [-0.5]})
-        if body.model == "cut-off":
-            return reply("")
-        return response_of(**TOKENS)
-
-    async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
-        if body.model == "fail":
-            raise ModelFailed("the endpoint is down")
-        return completion_of(f"in rollout {current_rollout_id()}", **TOKENS)
-
-
-class OwnRoute(Model):
+class OwnRoute(TokenModel):
     """A model server whose method has a body type of its own, so that its route is not wrapped."""
 
     async def responses(self, request: Request, body: dict) -> dict:  # type: ignore[override]
-        return response_of(**TOKENS).model_dump()
+        return self.response().model_dump()
 
 
-class WrittenAnswer(Model):
+class WrittenAnswer(TokenModel):
     """A model server that returns the JSON of its answer."""
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming):
-        return Response(response_of(**TOKENS).model_dump_json(), media_type="application/json")
+        return Response(self.response().model_dump_json(), media_type="application/json")
 
 
 def client_of(kind, observed=None, **block):
-    address = BaseServerConfig(host="127.0.0.1", port=0)
-    config = OmegaConf.create({**(observed or {}), "token_id_capture": {"enabled": True, **block}})
-    settings = BaseResponsesAPIModelConfig(host="127.0.0.1", port=0, entrypoint="app.py", name="policy")
-    server = kind(config=settings, server_client=ServerClient(head_server_config=address, global_config_dict=config))
-    app = server.setup_webserver()
+    app = model_server(kind, **(observed or {}), token_id_capture={"enabled": True, **block}).setup_webserver()
     # The innermost layer of a served app.
     app.user_middleware.append(Middleware(RolloutContextMiddleware))
     return TestClient(app)
@@ -107,24 +62,15 @@ def store(tmp_path):
 
 @pytest.fixture
 def client(tmp_path):
-    return client_of(Model, dir=str(tmp_path))
+    return client_of(TokenModel, dir=str(tmp_path))
 
 
-@each_case("kind", [Model, WrittenAnswer])
-@each_case(
-    ("path", "body"),
-    [
-        (RESPONSES, {"input": SAID}),
-        (RESPONSES, {"input": SAID, "stream": True}),
-        (CHAT, {"messages": SAID}),
-        (CHAT, {"messages": SAID, "stream": True}),
-        (MESSAGES, {"messages": SAID, "max_tokens": 9, "model": "m"}),
-        (MESSAGES, {"messages": SAID, "max_tokens": 9, "model": "m", "stream": True}),
-    ],
-)
-def test_call_is_recorded_in_each_dialect(kind, path, body, tmp_path):
-    folder = tmp_path / f"{kind.__name__}{path.replace('/', '-')}{body.get('stream')}"
-    answer = client_of(kind, dir=str(folder)).post(f"{PREFIX}{path}", json=body)
+@each_case("kind", [TokenModel, WrittenAnswer])
+@each_case("path", BODIES)
+@each_case("is_streamed", [False, True])
+def test_call_is_recorded_in_each_dialect(kind, path, is_streamed, tmp_path):
+    folder = tmp_path / f"{kind.__name__}{path.replace('/', '-')}{is_streamed}"
+    answer = client_of(kind, dir=str(folder)).post(f"{PREFIX}{path}", json={**BODIES[path], "stream": is_streamed})
     assert answer.status_code == 200
     frozen = FileTokenStore(folder).freeze("4-2")
     (entry,) = frozen.entries
@@ -132,15 +78,15 @@ def test_call_is_recorded_in_each_dialect(kind, path, body, tmp_path):
     assert (entry.prompt_token_ids, entry.generation_token_ids) == (PROMPT, SAMPLED)
     assert entry.generation_log_probs == LOG_PROBS
     said = entry.output_items[entry.token_item_index]
-    assert (said["type"], said.get("name")) == (("message", None) if path == CHAT else ("function_call", "look"))
+    assert (said["type"], said["name"]) == ("function_call", "look")
     assert not any(name in item for item in entry.output_items for name in TOKENS)
 
 
 def test_call_is_also_observed(tmp_path):
     observed = {"observability_enabled": True, "model_call_capture_dir": str(tmp_path / "calls")}
-    client = client_of(Model, observed, dir=str(tmp_path / "tokens"))
+    client = client_of(TokenModel, observed, dir=str(tmp_path / "tokens"))
     answer = client.post(f"{PREFIX}{CHAT}", json={"messages": SAID})
-    assert answer.json()["choices"][0]["message"]["content"] == "in rollout 4-2"
+    assert answer.json()["choices"][0]["message"]["content"] == "for 4-2"
     (entry,) = FileTokenStore(tmp_path / "tokens").freeze("4-2").entries
     (captured,) = CaptureStore(tmp_path / "calls").read("4-2")
     assert entry.model_call_id == captured["model_call_id"] == answer.headers["x-nemo-gym-model-call"]
@@ -153,15 +99,15 @@ def test_call_without_the_segment_is_not_recorded(path, client, tmp_path):
 
 
 @each_case(
-    ("model", "gap"),
+    ("kind", "gap"),
     [
-        ("plain", "a call has no token ids: serve the model with return_token_id_information: true"),
-        ("uneven", "the tokens of a call cannot be used: 2 sampled tokens, but 1 log-probabilities"),
+        (Model, "a call has no token ids: serve the model with return_token_id_information: true"),
+        (UnevenModel, "the tokens of a call cannot be used: 2 sampled tokens, but 1 log-probabilities"),
     ],
 )
-def test_call_without_usable_tokens_is_a_gap(model, gap, tmp_path):
-    folder = tmp_path / model
-    client_of(Model, dir=str(folder)).post(f"{PREFIX}{RESPONSES}", json={"input": SAID, "model": model})
+def test_call_without_usable_tokens_is_a_gap(kind, gap, tmp_path):
+    folder = tmp_path / kind.__name__
+    client_of(kind, dir=str(folder)).post(f"{PREFIX}{RESPONSES}", json={"input": SAID})
     frozen = FileTokenStore(folder).freeze("4-2")
     assert (frozen.entries, frozen.gaps) == ((), (gap,))
 
@@ -172,11 +118,10 @@ def test_call_without_an_answer_is_no_gap(model, client, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@each_case("path", [RESPONSES, CHAT, MESSAGES])
+@each_case("path", BODIES)
 def test_streamed_failure_is_no_gap(path, client, tmp_path):
-    bodies = {RESPONSES: {"input": SAID}, CHAT: {"messages": SAID}, MESSAGES: {"messages": SAID, "max_tokens": 9}}
     with suppress(ModelFailed):
-        client.post(f"{PREFIX}{path}", json={**bodies[path], "model": "fail", "stream": True})
+        client.post(f"{PREFIX}{path}", json={**BODIES[path], "model": "fail", "stream": True})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -221,7 +166,7 @@ class MemorySink:
 
 def answer_with_sink(*broken):
     MemorySink.stored = []
-    client = client_of(Model, sink=f"{__name__}:MemorySink", sink_kwargs={"broken": list(broken)})
+    client = client_of(TokenModel, sink=f"{__name__}:MemorySink", sink_kwargs={"broken": list(broken)})
     return client.post(f"{PREFIX}{RESPONSES}", json={"input": SAID})
 
 
@@ -246,7 +191,7 @@ def test_answer_is_withheld_if_nothing_can_be_stored():
 
 def test_sink_of_a_missing_class_is_rejected():
     with pytest.raises(Exception, match=r"token_id_capture\.sink: 'nowhere:Sink' cannot be used"):
-        client_of(Model, sink="nowhere:Sink")
+        client_of(TokenModel, sink="nowhere:Sink")
 
 
 def test_frozen_rollout_refuses_entries(store):
