@@ -52,6 +52,11 @@ def test_answers_may_have_no_items(answer):
     assert (list(answer_of(answer)), finish_reason_of(answer), reasoning_of([])) == ([], None, None)
 
 
+def test_finish_reason_is_that_of_the_first_choice():
+    choices = [{"finish_reason": "stop"}, {"finish_reason": "length"}]
+    assert finish_reason_of({"stop_reason": None, "choices": choices}) == "stop"
+
+
 def test_prompt_may_be_text_or_messages():
     wanted = [ASKED]
     for params in ({"input": "What colour?"}, {"input": [ASKED]}, {"messages": [ASKED]}):

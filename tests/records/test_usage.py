@@ -19,6 +19,7 @@ CHAT = {
 OTHER_CHAT = {
     "prompt_tokens": 10.0,
     "cache_read_input_tokens": 4,
+    "cache_creation_input_tokens": 1,
     "prompt_tokens_details": None,
     "completion_tokens": 3,
     "reasoning_output_tokens": 2,
