@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from functools import partial
+from typing import NamedTuple
 from uuid import uuid4
 
 import orjson
@@ -141,38 +142,12 @@ class _Call:
             self.record.latency_ttft_ms = self._elapsed_ms()
         self._answer_body.append(chunk)
 
-    def _read_answer(self) -> None:
-        body = b"".join(self._answer_body)
-        if self._is_stream:
-            answer = assembled(self.record.dialect, body)
-            self.record.response = answer.response
-            self.record.error_category = self.record.error_category or answer.error_category
-            if answer.error_category is not None:
-                self.record.response_raw = body.decode("utf-8", "replace")
-        elif body:
-            self.record.response = self._parsed(body)
-            if self.record.response is None:
-                self.record.response_raw = body.decode("utf-8", "replace")
-
-    def _parsed(self, body: bytes) -> object:
-        try:
-            return orjson.loads(body)
-        except orjson.JSONDecodeError:
-            self.record.error_category = self.record.error_category or ErrorCategory.CAPTURE_PARSE_ERROR
-            return None
-
     def _elapsed_ms(self) -> float:
         return round((time.perf_counter() - self._began) * 1000, 3)
 
     async def _write(self, error_category: str | None) -> None:
-        self.record.error_category = error_category
-        self._read_answer()
         self._is_recorded = True
-        body = b"".join(self._request_body)
-        if body:
-            self.record.request = self._parsed(body)
-            if self.record.request is None:
-                self.record.request_raw = body.decode("utf-8", "replace")
+        self.record.error_category = error_category
         self.record.latency_ms = self._elapsed_ms()
         self.record.completed_at = round(self.record.started_at + self.record.latency_ms / 1000, 6)
         # Shield the write, because a caller that disconnects cancels this task, but the record must still be written.
@@ -180,6 +155,7 @@ class _Call:
 
     def _write_now(self) -> None:
         try:
+            self._read_bodies()
             self.store.record(self.rollout_id, self.record.line())
         except Exception:
             # Do not raise the error, because recording must never fail a rollout.
@@ -188,3 +164,29 @@ class _Call:
                 self.store.mark_incomplete(self.rollout_id, f"{self.record.model_call_id} could not be written")
             except OSError:
                 logger.warning("rollout %s: its record could not be marked as incomplete", self.rollout_id)
+
+    def _read_bodies(self) -> None:
+        record, answer, problem = self.record, b"".join(self._answer_body), None
+        record.request, record.request_raw = _parsed(b"".join(self._request_body))
+        if self._is_stream:
+            record.response, problem = assembled(record.dialect, answer)
+            record.response_raw = answer.decode("utf-8", "replace") if problem else None
+        else:
+            record.response, record.response_raw = _parsed(answer)
+        if problem is None and (record.request_raw, record.response_raw) != (None, None):
+            problem = ErrorCategory.CAPTURE_PARSE_ERROR
+        record.error_category = record.error_category or problem
+
+
+class _Body(NamedTuple):
+    """A request or an answer as JSON, or as text if it is not JSON."""
+
+    json: object = None
+    text: str | None = None
+
+
+def _parsed(body: bytes) -> _Body:
+    try:
+        return _Body(orjson.loads(body) if body else None)
+    except orjson.JSONDecodeError:
+        return _Body(text=body.decode("utf-8", "replace"))
