@@ -30,9 +30,12 @@ from nemo_gym.schemas.row import CAPTURE_KEY, OBSERVATIONS_KEY, TRAJECTORY_KEY, 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def attach_trajectory_record(row: JsonObject, result: JsonObject) -> JsonObject:
+def attach_trajectory_record(
+    row: JsonObject, result: JsonObject, records: Iterable[ModelCallRecord] | None = None
+) -> JsonObject:
     """Set `ng_trajectory` of a result, and move the captured calls of `ng_model_call_capture` into it.
 
+    If the calls are given as `records`, they replace those of `ng_model_call_capture`, whose payloads may be missing.
     A result without a rollout id is not changed.
     """
     capture = object_at(result, CAPTURE_KEY)
@@ -42,7 +45,8 @@ def attach_trajectory_record(row: JsonObject, result: JsonObject) -> JsonObject:
     empty = TrajectoryRecord(task_id=Row(row).task_id or rollout_id, rollout_id=rollout_id)
     base, gaps = _produced(result, empty)
     observed, problems = _observed(result)
-    records = [ModelCallRecord.model_validate(call) for call in capture.get("calls", ())]
+    if records is None:
+        records = [ModelCallRecord.model_validate(call) for call in capture.get("calls", ())]
     reported = [ObservationGap.model_validate(gap) for gap in capture.get("gaps", ())]
     invocations = _laid_over(base.invocations, observed.of_type(AgentInvocation), key=lambda each: each.invocation_id)
     trajectory = TrajectoryRecord(
@@ -55,7 +59,11 @@ def attach_trajectory_record(row: JsonObject, result: JsonObject) -> JsonObject:
     )
     missing = _missing(trajectory)
     trajectory.gaps = unique_gaps([*base.gaps, *gaps, *observed.gaps, *problems, *reported, *missing])
-    result[TRAJECTORY_KEY] = trajectory.model_dump(mode="json")
+    # Leave out the payloads, because they are long, and are JSON already.
+    dumped = trajectory.model_dump(mode="json", exclude={"model_calls": {"__all__": {"request", "response"}}})
+    for call, fields in zip(trajectory.model_calls, dumped["model_calls"], strict=True):
+        fields |= {"request": call.request, "response": call.response}
+    result[TRAJECTORY_KEY] = dumped
     capture.pop("calls", None)
     return result
 

@@ -48,8 +48,8 @@ class RolloutCapture:
                 del result[key]
         try:
             captured = _captured([self.store], self.rollout_id, self._begun_at)
-            _merge(result, self.rollout_id, captured, include_payloads=True)
-            attach_trajectory_record(self.row, result)
+            _merge(result, self.rollout_id, captured, include_payloads=False)
+            attach_trajectory_record(self.row, result, captured.records)
         except Exception:
             # Only log the error, because a failure to attach the record must not fail the rollout.
             logger.exception("rollout %s: the captured calls could not be attached to its result", self.rollout_id)
