@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from nemo_gym.base_responses_api_model import CaptureStore, _CaptureMiddleware
-from nemo_gym.errors import ConfigError, EndpointError
-from tests.capture.servers import BODIES, CHAT, MESSAGES, RESPONSES, client_of, model_server
+from nemo_gym.errors import EndpointError
+from tests.capture.servers import BODIES, CHAT, MESSAGES, RESPONSES, client_of
 
 EVENTS = {"content-type": "text/event-stream"}
 
@@ -235,14 +235,6 @@ def test_capture_is_off_by_default(config):
     answer = client_of(**config).post("/ng-rollout/2-1/v1/responses", json={"input": "hi"})
     assert answer.json()["output"][0]["content"][0]["text"] == "for 2-1"
     assert "x-nemo-gym-model-call" not in answer.headers
-
-
-@pytest.mark.parametrize(
-    ("folder", "problem"), [(None, "model_call_capture_dir is not set"), ("here", "must be an absolute path")]
-)
-def test_server_without_capture_folder_does_not_start(folder, problem):
-    with pytest.raises(ConfigError, match=problem):
-        model_server(observability_enabled=True, model_call_capture_dir=folder).setup_webserver()
 
 
 OFF = """
