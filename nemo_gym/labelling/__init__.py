@@ -1,1 +1,1 @@
-"""People label rollouts: a benchmark from a table of questions, and how well graders agree with people."""
+"""An evaluation of your own: a benchmark from a table of questions, and people who label its rollouts."""

@@ -15,10 +15,10 @@ from pydantic import ValidationError
 
 from nemo_gym.config.suggestions import did_you_mean
 from nemo_gym.errors import DataError
+from nemo_gym.evaluation.sheets import SheetRow, read_sheet
 from nemo_gym.evaluation.verdicts import WHOLE, choices_for, label_in, stratum_of, verdicts_of
 from nemo_gym.jsonl import JsonObject, read_lines
 from nemo_gym.labelling.agreement import Agreement, Pair, agreement
-from nemo_gym.labelling.sheets import SheetRow, read_sheet
 from nemo_gym.records.conversation import prompt_of, texts_of
 from nemo_gym.schemas.responses import Response
 from nemo_gym.schemas.row import Row, TaskKey

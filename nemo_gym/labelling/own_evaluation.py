@@ -14,8 +14,7 @@ from nemo_gym.cli.init import TEMPLATES, problem_of_name
 from nemo_gym.config.wording import counted
 from nemo_gym.data.scripts import BENCHMARKS
 from nemo_gym.errors import DataError, UsageError
-from nemo_gym.grading import read_rubric
-from nemo_gym.labelling.questions import (
+from nemo_gym.evaluation.questions import (
     COMPARED,
     IMAGES,
     Columns,
@@ -25,7 +24,8 @@ from nemo_gym.labelling.questions import (
     questions_of,
     write_questions,
 )
-from nemo_gym.labelling.sheets import MissingColumn, read_sheet
+from nemo_gym.evaluation.sheets import MissingColumn, read_sheet
+from nemo_gym.grading import read_rubric
 
 TEMPLATE = TEMPLATES / "own_evaluation"
 FILES = ("config.yaml", "prepare.py.txt", "README.md", "calibration.md")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym import DataError
-from nemo_gym.labelling.sheets import read_sheet
+from nemo_gym.evaluation.sheets import read_sheet
 
 ROWS = [(2, {"Question": "How many?", "Answer": "3,5"}), (4, {"Question": "Line 1\nline 2", "Answer": ""})]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nemo_gym import DataError
+from nemo_gym.evaluation.questions import Columns, questions_of, write_questions
 from nemo_gym.jsonl import read_rows
-from nemo_gym.labelling.questions import Columns, questions_of, write_questions
 
 TABLE = "q,a,kind\nWhich?,red,x\nAnd this?,blue,y\nThat?,Red,x\n"
 COLUMNS = Columns("q", "a")

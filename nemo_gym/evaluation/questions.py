@@ -16,9 +16,9 @@ from nemo_gym.config.wording import counted
 from nemo_gym.data.made import record_inputs
 from nemo_gym.data.media import IS_URL
 from nemo_gym.errors import DataError
+from nemo_gym.evaluation.sheets import LIST_SEPARATOR, Sheet, SheetRow, read_sheet
 from nemo_gym.grading import normalised, number_in, unwrapped
 from nemo_gym.jsonl import JsonObject, write_rows
-from nemo_gym.labelling.sheets import LIST_SEPARATOR, Sheet, SheetRow, read_sheet
 
 Grader = Literal["exact", "number", "choice", "regex", "contains", "judge", "rubric"]
 
