@@ -18,6 +18,7 @@ from nemo_gym.cli.commands import COMMANDS, by_script, by_words
 from nemo_gym.cli.main import main
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.rollouts import COLLECT_WITH_SERVERS
+from nemo_gym.config.overrides import parse_override
 from nemo_gym.rollouts.job import CollectJob
 
 REPOSITORY = Path(__file__).parents[2]
@@ -130,26 +131,27 @@ def test_all_forms_set_the_same_value(words: list[str]) -> None:
         ("+head_server.port=9001", ["--head_server.port", "9001"]),
         ("+default_host='0.0.0.0'", ["--default-host", "0.0.0.0"]),
         ('++paint.colour="-dark \\"red\\""', ['--paint.colour=-dark "red"']),
-        ("++paint.colours=[red, blue]", ["--paint.colours", "[red, blue]"]),
+        ("++paint.colours=[red, blue]", ["--paint.colours", '["red","blue"]']),
+        ("++paint.width=1e-3", ["--paint.width", "0.001"]),
     ],
 )
 def test_flag_means_the_same_as_the_override(override: str, words: list[str]) -> None:
-    assert COLLECT_WITH_SERVERS.spelled([override]) == words
+    assert COLLECT_WITH_SERVERS.spelled([parse_override(override)]) == words
     as_flag, as_override = (COLLECT_WITH_SERVERS.read(given) for given in (words, [override]))
     assert config.load(*as_flag, skip_dotenv=True).plain == config.load(*as_override, skip_dotenv=True).plain
 
 
 @pytest.mark.parametrize(
-    "overrides",
+    ("overrides", "words"),
     [
-        ["~wandb_project"],
-        ["++overwrite=false"],
-        ["++colour=red"],
-        ['++paint.colour="[red]"'],
-        ["++paint.width=1e-3"],
-        ["++num_repeats=4", "+num_repeats=5"],
-        ["++paint={colour: red}", "++paint.colour=blue"],
+        (["~wandb_project"], ["~wandb_project"]),
+        (["++overwrite=false"], ["++overwrite=false"]),
+        (["++colour=red"], ['++colour="red"']),
+        (['++paint.colour="[red]"'], ['++paint.colour="[red]"']),
+        (["++paint.width=1e-7"], ["++paint.width=1e-07"]),
+        (["++num_repeats=4", "+num_repeats=5"], ["++num_repeats=4", "++num_repeats=5"]),
+        (["++paint={colour: red}", "++paint.colour=blue"], ['++paint={"colour":"red"}', '++paint.colour="blue"']),
     ],
 )
-def test_overrides_without_an_equal_flag_stay(overrides: list[str]) -> None:
-    assert COLLECT_WITH_SERVERS.spelled(overrides) == overrides
+def test_overrides_without_an_equal_flag_stay(overrides: list[str], words: list[str]) -> None:
+    assert COLLECT_WITH_SERVERS.spelled([parse_override(each) for each in overrides]) == words
