@@ -97,7 +97,7 @@ BORDERS = (
     "viewer",
 )
 """Beginnings of the modules that connect to something outside: a cluster, a hub, another program, people's labels."""
-MOST_LINES, MOST_LINES_OF_CORE = 78_200, 63_300
+MOST_LINES, MOST_LINES_OF_CORE = 78_200, 63_240
 """Lower them when code goes. Raising one needs a reason in the commit."""
 
 OPEN_TO_PLUGINS = {
@@ -235,6 +235,16 @@ def test_only_one_room_knows_other_packages_and_their_tests() -> None:
         if word.search(line)
     ]
     assert found == []
+
+
+def test_import_paths_of_server_folders_use_their_hooks() -> None:
+    imported_by_programs_only = {"package_info", "path_utils", "secret_utils"}
+    without = {
+        name
+        for name in ALIASES
+        if not any("nemo_gym.published" in each for each in imports_of(PACKAGE / f"{name}.py"))
+    }
+    assert without == imported_by_programs_only
 
 
 def test_other_http_clients_stay_in_one_room() -> None:

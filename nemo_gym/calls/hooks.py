@@ -1,20 +1,24 @@
-"""How servers read what their caller hands them. Tests of server folders can hand over less than a real run does.
+"""How servers read what their caller and their folder hand them.
 
-The defaults trust the types. `use` replaces them for this process.
+The defaults trust the types. Tests of server folders can hand over less than a real run does, and folders can use the
+framework's names for something else. `use` replaces them for this process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Container, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
     from omegaconf import DictConfig
     from starlette.requests import Request
 
     from nemo_gym.calls.address_book import Address, AddressBook
     from nemo_gym.http.reply import Reply
+
+ServerT = TypeVar("ServerT")
 
 
 class Client(Protocol):
@@ -65,6 +69,21 @@ class Hooks:
     async def failed_reply(self, reply: Reply) -> tuple[object, bytes]:
         """Return the status and the body of a reply that reports an error."""
         return reply.status, await reply.read()
+
+    def server(self, server: ServerT) -> ServerT:
+        """Return the server as the framework sees it."""
+        return server
+
+    def setting(self, config: object, name: str) -> Any:
+        """Return a setting of a server; None if its config class does not have it."""
+        return getattr(config, name, None)
+
+    def let_routes_replace(self, app: FastAPI, paths: Container[str]) -> None:
+        """Let routes that a folder adds later replace the routes at these paths. By default, the first route wins."""
+
+    def replaced_paths(self, app: FastAPI) -> frozenset[str]:
+        """Return the paths at which a folder's route has replaced one."""
+        return frozenset()
 
 
 _used = [Hooks()]

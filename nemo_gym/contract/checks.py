@@ -34,7 +34,7 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
 from nemo_gym.schemas.row import PARAMS_KEY
 from nemo_gym.servers.base import SimpleServer, folder_of
-from nemo_gym.servers.name_clashes import listed_tools
+from nemo_gym.servers.resources import listed_tools
 from nemo_gym.servers.tools.handlers import place_of
 from nemo_gym.testing import call, reply, rollout, serving
 from nemo_gym.web.blocking import CURE, Block

@@ -34,7 +34,7 @@ from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.group_verification import verifies_groups
 from nemo_gym.servers.mcp.tools import McpTool, harvest
-from nemo_gym.servers.name_clashes import listed_tools
+from nemo_gym.servers.resources import listed_tools
 from nemo_gym.servers.tools.handlers import Handler, is_class_of
 from nemo_gym.servers.tools.tool import RESERVED_NAMES, Tool
 from nemo_gym.testing import serving

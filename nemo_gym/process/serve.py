@@ -27,6 +27,7 @@ from starlette.types import ASGIApp
 
 from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.config import parse_settings
 from nemo_gym.config.access import RUN_TOKEN_KEY
 from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY
@@ -42,7 +43,6 @@ from nemo_gym.paths import roots_from_here
 from nemo_gym.schemas.rollout import run_id_of_server
 from nemo_gym.servers.base import SimpleServer, context_of
 from nemo_gym.servers.mcp.endpoint import expose_if_asked
-from nemo_gym.servers.name_clashes import hook_of
 from nemo_gym.servers.tools.handlers import check_bodies, place_of
 from nemo_gym.text import LOG_FORMAT, visible
 from nemo_gym.web.blocking import own_line
@@ -194,7 +194,7 @@ def build_server(settings: ProcessSettings) -> SimpleServer:
     has_others = settings.num_workers > 1 or settings.member
     if not has_others:
         context.life = secrets.token_hex(8)
-    elif hook_of(server, "session_beginnings")() is not None:
+    elif hooks().server(server).session_beginnings() is not None:
         context.siblings = SessionRouting(
             settings.name,
             settings.number,

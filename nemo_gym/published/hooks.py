@@ -1,22 +1,27 @@
-"""Hooks for tests of server folders, which pass mocks or fake replies, or patch functions in modules they import."""
+"""Hooks for server folders that use newer names for something else, and for their tests.
+
+The tests pass mocks or fake replies, or patch functions in modules that the folders import.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Container, Mapping, MutableMapping
 from http.cookies import Morsel
 from inspect import isawaitable
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
+from fastapi import FastAPI
 from omegaconf import DictConfig
 from starlette.requests import Request
 
 from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient, raise_for_status
-from nemo_gym.calls.hooks import Client, Hooks
+from nemo_gym.calls.hooks import Client, Hooks, ServerT
 from nemo_gym.http.reply import Reply
 from nemo_gym.published.global_config import get_first_server_config_dict, module_config
+from nemo_gym.published.name_clashes import FrameworkView, YieldingRoutes, setting_of
 
 CLIENT = "nemo_gym.server_utils"
 AGENT = "nemo_gym.base_responses_api_agent"
@@ -68,6 +73,19 @@ class PublishedHooks(Hooks):
             # Only `raise_for_status` of such a reply reports the error.
             await raise_for_status(reply)
         return getattr(reply, "status", "an error"), await reading
+
+    def server(self, server: ServerT) -> ServerT:
+        return cast(ServerT, FrameworkView(server))
+
+    def setting(self, config: object, name: str) -> Any:
+        return setting_of(config, name)
+
+    def let_routes_replace(self, app: FastAPI, paths: Container[str]) -> None:
+        app.router.routes = YieldingRoutes(app.routes, yielding=paths)
+
+    def replaced_paths(self, app: FastAPI) -> frozenset[str]:
+        routes = app.router.routes
+        return routes.taken if isinstance(routes, YieldingRoutes) else frozenset()
 
 
 def _values_of(jar: Mapping[str, Morsel[str] | str]) -> dict[str, str]:

@@ -42,7 +42,6 @@ from nemo_gym.servers.agent_sessions import AgentSessions, AgentSessionState
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.conversation import Unfinished
 from nemo_gym.servers.judging import JudgeFailures
-from nemo_gym.servers.name_clashes import hook_of
 from nemo_gym.servers.policies import accept_row_policies, check_no_policy, check_own_client
 from nemo_gym.servers.sessions import session_id_of
 from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, endpoint_of
@@ -129,7 +128,7 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
         return await super().aggregate_metrics(body)
 
     def setup_webserver(self) -> FastAPI:
-        app: FastAPI = hook_of(self, "new_app")()
+        app = hooks().server(self).new_app()
         app.post(RESPONSES_PATH)(self.responses)
         route = app.router.routes[-1]
         if isinstance(route, FastRoute):

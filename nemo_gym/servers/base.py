@@ -28,7 +28,6 @@ from nemo_gym.config.view import CONFIG_PATH_ENV_VAR, block_of_server
 from nemo_gym.errors import RolloutError
 from nemo_gym.http.external import external_session
 from nemo_gym.http.open_files import OPEN_FILES, raise_open_files_limit
-from nemo_gym.servers.name_clashes import hook_of, setting_of
 from nemo_gym.web.admission import Admission
 from nemo_gym.web.app import ServerApp, add_part
 from nemo_gym.web.browsers import BrowserCheck
@@ -147,7 +146,7 @@ class SimpleServer(BaseServer):
             cookie=self.get_session_middleware_key(),
             secret=context.cookie_secret,
             life=context.life,
-            beginnings=hook_of(self, "session_beginnings")(),
+            beginnings=hooks().server(self).session_beginnings(),
             siblings=context.siblings,
         )
         add_part(app, sessions=sessions)
@@ -161,7 +160,7 @@ class SimpleServer(BaseServer):
 
     def setup_call_layer(self, app: FastAPI, run_token: str | None = None, run_id: str = "") -> None:
         """Add the outermost layer: run token, limits on calls, deadlines and metrics."""
-        given = {field: setting_of(self.config, key) for key, field in LIMITS.items()}
+        given = {field: hooks().setting(self.config, key) for key, field in LIMITS.items()}
         limits = CallLimits(**{field: value for field, value in given.items() if value is not None})
         context = context_of(self)
         admission = Admission(
@@ -195,15 +194,16 @@ class SimpleServer(BaseServer):
 
         @asynccontextmanager
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-            tasks = [asyncio.create_task(task) for task in hook_of(self, "background_tasks")()]
-            blocking_pool(setting_of(self.config, "blocking_threads"))
+            server = hooks().server(self)
+            tasks = [asyncio.create_task(task) for task in server.background_tasks()]
+            blocking_pool(hooks().setting(self.config, "blocking_threads"))
             outside = external_session()
             outside.join(self)
             try:
                 # Call the registered handlers here, because this lifespan replaces FastAPI's own. Skip the
                 # `startup` method if the server's author has also registered it as a handler.
-                if (opening := hook_of(self, "startup")) not in app.router.on_startup:
-                    await _call_each([opening])
+                if server.startup not in app.router.on_startup:
+                    await _call_each([server.startup])
                 await _call_each(app.router.on_startup)
                 yield
                 await _call_each(app.router.on_shutdown)
@@ -211,9 +211,9 @@ class SimpleServer(BaseServer):
                 await _stop(tasks)
                 try:
                     # Close the rollouts' states before the author's resources, because states may use the resources.
-                    await hook_of(self, "close_owned")()
-                    if (closing := hook_of(self, "aclose")) not in app.router.on_shutdown:
-                        await _call_each([closing])
+                    await server.close_owned()
+                    if server.aclose not in app.router.on_shutdown:
+                        await _call_each([server.aclose])
                 finally:
                     await outside.leave(self)
                     if (siblings := context_of(self).siblings) is not None:

@@ -13,6 +13,7 @@ import orjson
 from pydantic import ValidationError
 from starlette.requests import Request
 
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.config.explain import problems_by_key
 from nemo_gym.config.settings import GROUP_KEY, GroupVerification
 from nemo_gym.config.wording import counted, with_article
@@ -22,7 +23,6 @@ from nemo_gym.schemas.rollout import BaseVerifyRequest, BaseVerifyResponse
 from nemo_gym.schemas.row import Row
 from nemo_gym.servers.base import SimpleServer, context_of, folder_of
 from nemo_gym.servers.groups import Groups, Membership
-from nemo_gym.servers.name_clashes import setting_of
 from nemo_gym.servers.tools.handlers import Handler, bare, is_class_of, place_of, placed_at
 from nemo_gym.web.threads import blocking_pool
 
@@ -62,7 +62,7 @@ def settings_for_groups(server: SimpleServer) -> GroupVerification | None:
 
     Raise `ConfigError` if the settings do not match the server's class or its number of processes.
     """
-    settings: GroupVerification | None = setting_of(server.config, GROUP_KEY)
+    settings: GroupVerification | None = hooks().setting(server.config, GROUP_KEY)
     name, cls = context_of(server).telemetry.server, type(server).__name__
     if not verifies_groups(type(server)):
         if settings is not None:

@@ -13,7 +13,6 @@ from nemo_gym.config.settings import BaseResponsesAPIModelConfig, ModelServerRef
 from nemo_gym.errors import ConfigError, ModelFailed
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.model_routes import add_model_routes
-from nemo_gym.servers.name_clashes import hook_of
 from nemo_gym.servers.policies import accept_policies
 
 __all__ = ["BaseResponsesAPIModel", "Body", "SimpleResponsesAPIModel"]
@@ -53,7 +52,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
         raise NotImplementedError
 
     def setup_webserver(self) -> FastAPI:
-        app: FastAPI = hook_of(self, "new_app")()
+        app = hooks().server(self).new_app()
         add_model_routes(
             app,
             responses=self.responses,

@@ -9,7 +9,6 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from types import MethodType
 from typing import Any, ClassVar, SupportsFloat, TypeVar
 
 from fastapi import FastAPI
@@ -18,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.config.settings import BaseResourcesServerConfig, GroupVerification
 from nemo_gym.config.wording import with_article
 from nemo_gym.context.group import GROUP_MEMBERS_PATH, GroupMembersRequest
@@ -39,9 +39,8 @@ from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.group_verification import GroupVerifier, VerifiesGroups, settings_for_groups
 from nemo_gym.servers.judging import failure_fields, mark_failed
 from nemo_gym.servers.mcp.tools import CatchAll, McpTool
-from nemo_gym.servers.name_clashes import YieldingRoutes, can_end_a_session, hook_of, listed_tools, setting_of
 from nemo_gym.servers.sessions import SessionStore, session_id_of
-from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, bare, endpoint_of, place_of, with_signature
+from nemo_gym.servers.tools.handlers import Endpoint, Handler, bare, endpoint_of, place_of, with_signature
 from nemo_gym.servers.tools.tool import RESERVED_NAMES, Tool, add_tool_routes, tools_of
 from nemo_gym.servers.verify_requests import leaves_response_to_us, loads_without_tokens
 from nemo_gym.web.fast_routes import FastRoute
@@ -146,7 +145,7 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
         return None
 
     def setup_webserver(self) -> FastAPI:
-        app: FastAPI = hook_of(self, "new_app")()
+        app = hooks().server(self).new_app()
         app.post("/seed_session")(self._seed_endpoint())
         settings = settings_for_groups(self)
         app.post(self.VERIFY_PATH)(self._verify_endpoint() if settings is None else self._group_endpoint(settings))
@@ -157,7 +156,7 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
         if self._nemo_gym_groups is not None:
             app.post(GROUP_MEMBERS_PATH, include_in_schema=False)(self._take_note)
         add_tool_routes(app, listed_tools(self), store_of(self))
-        app.router.routes = YieldingRoutes(app.routes, yielding=NEWER)
+        hooks().let_routes_replace(app, NEWER)
         return app
 
     def session_beginnings(self) -> frozenset[str]:
@@ -189,10 +188,7 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
         return ResourcesCloseSessionResponse(closed=await store_of(self).drop(session_id_of(request)))
 
     def _close_endpoint(self) -> Endpoint:
-        method: Method = self.close_session
-        if not can_end_a_session(method):
-            method = MethodType(SimpleResourcesServer.close_session, self)
-        handler, sessions = Handler.of(method), store_of(self)
+        handler, sessions = Handler.of(hooks().server(self).close_session), store_of(self)
 
         async def close(request: Request, arguments: dict[str, object]) -> object:
             try:
@@ -257,6 +253,11 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
 # These are functions instead of methods, because subclasses may define methods with the same names.
 
 
+def listed_tools(server: SimpleServer) -> list[Tool]:
+    """Return the tools of a server. Only resources servers can list tools that are not methods."""
+    return hooks().server(server).tools() if isinstance(server, SimpleResourcesServer) else tools_of(server)
+
+
 def _for_each_subset(names: Iterable[str], subsets: Sequence[str]) -> Iterator[str]:
     for name in names:
         if "{subset}" in name:
@@ -276,7 +277,7 @@ def _spare_tokens(verify: BaseRoute) -> None:
 def store_of(server: SimpleResourcesServer) -> SessionStore:
     """Return the states of a server's rollouts, even if the server uses `sessions` for something else."""
     if server._nemo_gym_sessions is None:
-        idle_s = setting_of(server.config, "session_idle_s")
+        idle_s = hooks().setting(server.config, "session_idle_s")
         server._nemo_gym_sessions = SessionStore(SESSION_IDLE_S if idle_s is None else idle_s)
     return server._nemo_gym_sessions
 

@@ -16,13 +16,13 @@ from starlette.responses import Response
 from starlette.types import Message
 
 from nemo_gym.calls.caller import encode_json
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.config.wording import with_article
 from nemo_gym.errors import InvalidTask, OutOfTurn, SignatureError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import FunctionToolCall, OutputItem, OutputMessage, ReasoningItem
 from nemo_gym.schemas.rollout import BaseVerifyRequest, BaseVerifyResponse
 from nemo_gym.schemas.stepped import STEP_REQUEST_ID_KEY, BaseResetResponse, BaseStepResponse
-from nemo_gym.servers.name_clashes import YieldingRoutes
 from nemo_gym.servers.resources import (
     NEWER,
     SimpleResourcesServer,
@@ -99,7 +99,7 @@ class SteppedResourcesServer(SimpleResourcesServer):
         app.post("/reset")(self._reset_endpoint(reset))
         app.post("/step")(self._step_endpoint(step))
         app.post("/close")(self._forget_rollout)
-        app.router.routes = YieldingRoutes(app.routes, yielding=REPLACEABLE)
+        hooks().let_routes_replace(app, REPLACEABLE)
         return app
 
     async def verify(self, body: PlayedRequest) -> object:

@@ -15,7 +15,7 @@ from nemo_gym.contract.environment import open_configs
 from nemo_gym.data import catalog
 from nemo_gym.data.catalog import Component
 from nemo_gym.jsonl import JsonObject, read_raw_lines, read_rows
-from nemo_gym.servers.name_clashes import listed_tools
+from nemo_gym.servers.resources import listed_tools
 from pages.markdown import code, summary_of, table, title_of, toctree
 
 USERS = "user_simulation_agent"

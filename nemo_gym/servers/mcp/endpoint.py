@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.calls.problems import Problem, failure_of_reply
 from nemo_gym.errors import EnvironmentFailed, RolloutError, SignatureError
 from nemo_gym.jsonl import JsonObject, dump_json
@@ -22,8 +23,7 @@ from nemo_gym.servers.base import SimpleServer, context_of
 from nemo_gym.servers.mcp.sdk import invalid_request, sdk_server
 from nemo_gym.servers.mcp.session import McpSession, McpSessionMiddleware, SessionTokens
 from nemo_gym.servers.mcp.tools import McpTool, by_name, harvest
-from nemo_gym.servers.name_clashes import listed_tools
-from nemo_gym.servers.resources import SimpleResourcesServer, store_of
+from nemo_gym.servers.resources import SimpleResourcesServer, listed_tools, store_of
 from nemo_gym.servers.tools.parts import ToolOutput, output_of
 from nemo_gym.servers.tools.tool import RESERVED_NAMES
 from nemo_gym.web.app import add_within_session
@@ -54,7 +54,7 @@ def expose_if_asked(server: SimpleServer, app: FastAPI) -> None:
             f"expose_tools_over_mcp: {cls} already has a route {MCP_PATH}. Give the route another path"
         )
     app.state.has_mcp = True
-    own = {path.removeprefix("/") for path in getattr(app.router.routes, "taken", ())}
+    own = {path.removeprefix("/") for path in hooks().replaced_paths(app)}
     found = harvest(app, listed_tools(server), not_tools=server.NOT_TOOLS - own)
     tools = by_name(server.mcp_tools(found.tools, found.catch_all), cls, reserved=RESERVED_NAMES - own)
     # All servers of a run share a secret. The server's name in the key makes a token valid for this server only.
