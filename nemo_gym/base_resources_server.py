@@ -1,7 +1,7 @@
 """Public import path of `nemo_gym.servers.resources` and `nemo_gym.schemas.rollout`; re-exports only."""
 
 from nemo_gym.config.settings import BaseResourcesServerConfig
-from nemo_gym.published import PublishedHooks  # noqa: F401 - its hooks are used from now on
+from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
 from nemo_gym.schemas.mcp import MCP_METADATA_KEY as NEMO_GYM_MCP_METADATA_KEY
 from nemo_gym.schemas.mcp import SESSION_TOKEN_HEADER as NEMO_GYM_MCP_SESSION_TOKEN_HEADER
 from nemo_gym.schemas.mcp import MCPServerMetadata, normalize_tool_name

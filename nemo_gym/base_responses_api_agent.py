@@ -2,6 +2,7 @@
 
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig
 from nemo_gym.published.global_config import get_first_server_config_dict
+from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
 from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest
 from nemo_gym.schemas.sessions import (
     AgentCloseSessionRequest,

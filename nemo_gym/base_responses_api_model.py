@@ -5,6 +5,7 @@ from nemo_gym.capture.middleware import CaptureMiddleware as _CaptureMiddleware
 from nemo_gym.capture.records import ModelCallRecord, aggregate_model_call_metrics, read_model_call_records
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.config.settings import BaseResponsesAPIModelConfig
+from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
 from nemo_gym.published.observability import ModelCallCaptureConfig
 from nemo_gym.published.server_folders import start_model_execution
 from nemo_gym.servers.model import BaseResponsesAPIModel, Body, SimpleResponsesAPIModel

@@ -33,6 +33,7 @@ from nemo_gym.errors import (
     ServerRefNotFoundError,
 )
 from nemo_gym.published.commands import BaseNeMoGymCLIConfig
+from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
 from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest
 
 __all__ = [

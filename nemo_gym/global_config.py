@@ -21,6 +21,7 @@ from nemo_gym.published.global_config import (
     get_hf_token,
     maybe_get_global_config_dict,
 )
+from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
 from nemo_gym.published.observability import OBSERVABILITY_ENABLED_KEY_NAME
 from nemo_gym.schemas.row import AGENT_REF_KEY as AGENT_REF_KEY_NAME
 from nemo_gym.schemas.row import ATTEMPT_INDEX_KEY as ATTEMPT_INDEX_KEY_NAME

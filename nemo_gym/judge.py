@@ -2,7 +2,7 @@
 
 from nemo_gym.errors import JudgeFailed as JudgeError
 from nemo_gym.grading.judge_calls import call_judge, reraise_judge_errors
-from nemo_gym.published import PublishedHooks  # noqa: F401 - its hooks are used from now on
+from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
 from nemo_gym.servers.judging import judge_failsafe
 
 __all__ = ["JudgeError", "call_judge", "judge_failsafe", "reraise_judge_errors"]

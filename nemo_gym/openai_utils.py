@@ -2,7 +2,7 @@
 
 from nemo_gym.http.endpoint import RATE_LIMIT_ERROR_CODES, RETRY_ERROR_CODES, NeMoGymAsyncOpenAI
 from nemo_gym.http.retries import MAX_NUM_TRIES
-from nemo_gym.published import PublishedHooks  # noqa: F401 - its hooks are used from now on
+from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
 from nemo_gym.schemas import tokens
 from nemo_gym.schemas.chat import (
     AssistantMessageForTrainingParam as NeMoGymChatCompletionAssistantMessageForTrainingParam,

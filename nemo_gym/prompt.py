@@ -10,6 +10,7 @@ from nemo_gym.data.prompts import (
     validate_prompt_compatibility,
 )
 from nemo_gym.published.commands import materialize_prompts_cli
+from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
 
 __all__ = [
     "MaterializePromptsConfig",

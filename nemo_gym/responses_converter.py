@@ -4,7 +4,7 @@ from uuid import uuid4
 
 from nemo_gym.dialects.chat import ResponsesConverter, split_responses_input_output_items
 from nemo_gym.dialects.chat_requests import ConversationState as VLLMConverterResponsesToChatCompletionsState
-from nemo_gym.published import PublishedHooks  # noqa: F401 - its hooks are used from now on
+from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
 from nemo_gym.records.usage import usage_detail as _usage_detail
 
 VLLMConverter = ResponsesConverter

@@ -10,6 +10,7 @@ from nemo_gym.metrics import (
 )
 from nemo_gym.metrics.profile import RewardProfileConfig, RewardProfiler
 from nemo_gym.published.commands import reward_profile
+from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
 
 __all__ = [
     "AggregateMetricsMixin",

@@ -19,7 +19,7 @@ from nemo_gym.capture.trajectory import (
     TrajectoryToolCall,
     TrajectoryTurn,
 )
-from nemo_gym.published import PublishedHooks  # noqa: F401 - its hooks are used from now on
+from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
 
 __all__ = [
     "AgentEpisode",

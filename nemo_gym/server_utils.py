@@ -17,6 +17,7 @@ from nemo_gym.http.reply import Reply as ClientResponse
 from nemo_gym.http.retries import MAX_NUM_TRIES
 from nemo_gym.process.head import HeadServer
 from nemo_gym.published.global_config import get_first_server_config_dict, get_global_config_dict
+from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
 from nemo_gym.published.requests import (
     GlobalAIOHTTPAsyncClientConfig,
     get_global_aiohttp_client,

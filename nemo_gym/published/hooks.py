@@ -1,6 +1,7 @@
 """Hooks for server folders that use newer names for something else, and for their tests.
 
-The tests pass mocks or fake replies, or patch functions in modules that the folders import.
+The tests pass mocks or fake replies, or patch functions in modules that the folders import. The hooks are used as soon
+as this module is imported.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from starlette.requests import Request
 
 from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient, raise_for_status
-from nemo_gym.calls.hooks import Client, Hooks, ServerT
+from nemo_gym.calls.hooks import Client, Hooks, ServerT, use
 from nemo_gym.http.reply import Reply
 from nemo_gym.published.global_config import get_first_server_config_dict, module_config
 from nemo_gym.published.name_clashes import FrameworkView, YieldingRoutes, setting_of
@@ -91,3 +92,6 @@ class PublishedHooks(Hooks):
 def _values_of(jar: Mapping[str, Morsel[str] | str]) -> dict[str, str]:
     """Return a jar's cookies by name, with values encoded for a header. Values that are strings stay unchanged."""
     return {name: each.coded_value if isinstance(each, Morsel) else each for name, each in jar.items()}
+
+
+use(PublishedHooks())
