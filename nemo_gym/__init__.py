@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from nemo_gym.metrics import highest_k_metrics as highest_k_metrics
     from nemo_gym.paths import find as find_path
     from nemo_gym.paths import starting_dir as starting_dir
+    from nemo_gym.published.single_turn import SingleAgentTurn as SingleAgentTurn
+    from nemo_gym.published.single_turn import SingleAgentTurnConfig as SingleAgentTurnConfig
     from nemo_gym.schemas.chat import ChatCompletion as NeMoGymChatCompletion
     from nemo_gym.schemas.chat import ChatCompletionCreateParams as NeMoGymChatCompletionCreateParamsNonStreaming
     from nemo_gym.schemas.items import InputImage as NeMoGymResponseInputImage
@@ -101,8 +103,6 @@ if TYPE_CHECKING:
     from nemo_gym.servers.overridable import OverridableAgent as OverridableAgent
     from nemo_gym.servers.resources import SimpleResourcesServer as SimpleResourcesServer
     from nemo_gym.servers.sessions import SessionState as SessionState
-    from nemo_gym.servers.single_turn import SingleAgentTurn as SingleAgentTurn
-    from nemo_gym.servers.single_turn import SingleAgentTurnConfig as SingleAgentTurnConfig
     from nemo_gym.servers.stepped import SteppedResourcesServer as SteppedResourcesServer
     from nemo_gym.servers.stepped import turns_of as turns_of
     from nemo_gym.servers.tools.tool import INDEPENDENT_TOOLS_HEADER as INDEPENDENT_TOOLS_HEADER
@@ -144,7 +144,7 @@ _HOMES = {
     "web.session_cookies": ("SESSION_ID_KEY",),
     "servers.sessions": ("SessionState",),
     "servers.resources": ("SimpleResourcesServer",),
-    "servers.single_turn": ("SingleAgentTurn", "SingleAgentTurnConfig"),
+    "published.single_turn": ("SingleAgentTurn", "SingleAgentTurnConfig"),
     "servers.stepped": ("SteppedResourcesServer", "turns_of"),
     "servers.agent_sessions": ("AgentSessionSetupError", "AgentSessionState"),
     "servers.agent": ("Body", "SimpleResponsesAPIAgent"),

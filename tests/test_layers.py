@@ -97,7 +97,7 @@ BORDERS = (
     "viewer",
 )
 """Beginnings of the modules that connect to something outside: a cluster, a hub, another program, people's labels."""
-MOST_LINES, MOST_LINES_OF_CORE = 78_200, 63_240
+MOST_LINES, MOST_LINES_OF_CORE = 78_200, 62_960
 """Lower them when code goes. Raising one needs a reason in the commit."""
 
 OPEN_TO_PLUGINS = {
@@ -204,7 +204,8 @@ def test_core_imports_no_border() -> None:
     wrong = [
         (module, name)
         for module, path in MODULES.items()
-        if part_of(module) not in ALIASES and not is_border(module)
+        # `nemo_gym` itself imports each name on first use.
+        if part_of(module) not in {*ALIASES, ""} and not is_border(module)
         for name in imports_of(path)
         if is_ours(name) and is_border(name) and (module, name) not in COMPARISON_WITH_LABELS
     ]

@@ -13,8 +13,8 @@ from nemo_gym.config.access import PROTECTING_KEYS, check_access
 from nemo_gym.config.allowed_pairings import accepted, unsupported_pairings
 from nemo_gym.config.checks import references_of
 from nemo_gym.config.directives import follow_directives
-from nemo_gym.config.environments import warn_of_own_code, with_environments_as_agents
 from nemo_gym.config.explain import explain_validation, near_misses
+from nemo_gym.config.foreign import with_environments_as_agents
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, Origin, RunConfig, ServerConfig
 from nemo_gym.config.overrides import Override, is_typed
@@ -81,7 +81,6 @@ def load(
     stop_at_almost_servers([*almost, *built.problems], is_error=settings.error_on_almost_servers)
 
     environments = [block for block in blocks if block.tier == ENVIRONMENT_SERVERS]
-    warn_of_own_code(environments)
     aliases = checks.aliases_of({block.name: block.node for block in environments}, built.servers)
     checks.check_references(built.servers, aliases)
     head = part.head or _head(tree, settings, defaults, tls)

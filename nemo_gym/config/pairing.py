@@ -14,7 +14,6 @@ from nemo_gym.config.allowed_pairings import (
     RESOURCES_SERVER,
 )
 from nemo_gym.config.directives import follow_directives
-from nemo_gym.config.environments import LEGACY
 from nemo_gym.config.models import Origin
 from nemo_gym.config.overrides import is_typed
 from nemo_gym.config.reading import read_yaml
@@ -25,6 +24,8 @@ from nemo_gym.errors import ConfigError
 from nemo_gym.paths import find
 
 AGENT_CONFIG = "agent_config"
+LEGACY_AGENT = "legacy_agent"
+"""The implementation of an `environment_servers` block that is only another name of an agent."""
 DATASETS = "datasets"
 OF_THE_ENVIRONMENT = (RESOURCES_SERVER, MODEL_SERVER, ALLOWED_AGENTS, ALLOWED_MODEL_TYPES, DATASETS)
 """The settings of an agent's block that describe the environment and not the agent."""
@@ -152,7 +153,7 @@ def _agents_for_servers(tree: Node, agent: _Agent) -> Iterator[tuple[str, _Agent
 def _alias_of(agent: str, origin: Origin) -> Node:
     """Return a block that defines an alias of an agent. With it, rows may use the name of the replaced agent."""
     reference = {"entrypoint": "app.py", AGENT_SERVER: {"type": AGENT_TIER, "name": agent}}
-    return node_of({ENVIRONMENT_SERVERS: {LEGACY: reference}}, origin)
+    return node_of({ENVIRONMENT_SERVERS: {LEGACY_AGENT: reference}}, origin)
 
 
 def _name(name: str, old: _Agent, new: _Agent, tree: Node) -> str:

@@ -200,7 +200,7 @@ async def test_each_wait_is_bounded_and_named(monkeypatch, trouble, setting, whe
         # reads the clock at its start, and before each call.
         readings = (1000.0 if number in (0, CALLS[trouble]) else 0.0 for number in count())
         clock = SimpleNamespace(monotonic=lambda: next(readings))
-        monkeypatch.setattr("nemo_gym.servers.single_turn.time", clock)
+        monkeypatch.setattr("nemo_gym.published.single_turn.time", clock)
     server = environment_on(trouble=trouble, **{setting: 0.5})
     with pytest.raises(RolloutTimedOut, match=rf"{where} did not reply within {setting} \(0.5 s\)"):
         await run(server, **ROW)
