@@ -12,9 +12,8 @@ from nemo_gym.config import checks, ports
 from nemo_gym.config.access import PROTECTING_KEYS, check_access
 from nemo_gym.config.allowed_pairings import accepted, unsupported_pairings
 from nemo_gym.config.checks import references_of
-from nemo_gym.config.directives import follow_directives
 from nemo_gym.config.explain import explain_validation, near_misses
-from nemo_gym.config.foreign import with_environments_as_agents
+from nemo_gym.config.foreign import follow_directives, with_environments_as_agents
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, Origin, RunConfig, ServerConfig
 from nemo_gym.config.overrides import Override, is_typed

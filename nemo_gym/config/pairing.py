@@ -13,7 +13,7 @@ from nemo_gym.config.allowed_pairings import (
     MODEL_SERVER,
     RESOURCES_SERVER,
 )
-from nemo_gym.config.directives import follow_directives
+from nemo_gym.config.foreign import follow_directives
 from nemo_gym.config.models import Origin
 from nemo_gym.config.overrides import is_typed
 from nemo_gym.config.reading import read_yaml

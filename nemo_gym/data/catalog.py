@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from nemo_gym import paths
-from nemo_gym.config.directives import follow_directives
+from nemo_gym.config.foreign import follow_directives
 from nemo_gym.config.reading import read_yaml
 from nemo_gym.config.server_folders import ServerFolder, nested_folders
 from nemo_gym.config.settings import AGENT_TIER, SERVER_TYPES, ServerType

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from nemo_gym.config.directives import follow_directives
+from nemo_gym.config.foreign import follow_directives
 from nemo_gym.config.settings import AGENT_TIER, RESOURCES_TIER, ServerType
 from nemo_gym.config.sources import gather
 from nemo_gym.config.tree import plain

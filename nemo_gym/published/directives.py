@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from nemo_gym.config.foreign import COPY, DELETE, INHERIT, STRING_FORM
 from nemo_gym.config.models import Origin
 from nemo_gym.config.suggestions import did_you_mean
 from nemo_gym.config.tree import (
@@ -22,9 +21,6 @@ from nemo_gym.config.tree import (
     walk,
 )  # fmt: skip
 from nemo_gym.errors import ConfigError, InheritPathNotFoundError
-
-INHERIT, COPY, DELETE = "_inherit_from", "_copy", "_delete_key"
-_STRING_FORM = re.compile(r"^\$\{\s*(inherit_from|copy)\s*:\s*([^${}]+?)\s*\}$")
 
 
 def follow_directives(tree: Node) -> Node:
@@ -54,7 +50,7 @@ class _Directive:
 
 def _directive_of(node: Node, path: Path) -> _Directive | None:
     if isinstance(node.value, str):
-        match = _STRING_FORM.match(node.value)
+        match = STRING_FORM.match(node.value)
         return _Directive(node, match[2], match[1] == "inherit_from") if match else None
     found = [name for name in (INHERIT, COPY) if name in node.mapping]
     if not found:
