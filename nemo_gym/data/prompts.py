@@ -59,11 +59,11 @@ def load_prompt_config(path: str | Path) -> PromptConfig:
     if found is None:
         places = ", ".join(str(root) for root in paths.search_roots())
         raise ConfigPathNotFoundError(f"prompt_config: file '{path}' not found in {places}. Check the path.")
-    return _read_prompt(found, found.stat().st_mtime_ns)
+    return read_prompt(found, found.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=64)
-def _read_prompt(found: Path, changed_at: int) -> PromptConfig:
+def read_prompt(found: Path, changed_at: int) -> PromptConfig:
     """Read a prompt file. Cache the result per modification time, because agents load it in every rollout."""
     try:
         content = yaml.safe_load(found.read_text("utf-8-sig"))
@@ -89,10 +89,6 @@ def _check_keys(content: dict[object, object], found: Path) -> None:
         meant = closest(str(key), PromptConfig.model_fields, CERTAINLY_MEANT)
         if meant is not None and meant not in content:
             raise DataError(f"{found}: '{key}' is not a key of a prompt. Did you mean '{meant}'?")
-
-
-# Tests written for release 0.7 call `load_prompt_config.cache_clear()` between prompts of the same name.
-load_prompt_config.cache_clear = _read_prompt.cache_clear  # type: ignore[attr-defined]
 
 
 def fill_prompt(cfg: PromptConfig, row: Mapping[str, object]) -> list[JsonObject]:

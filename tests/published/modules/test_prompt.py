@@ -42,6 +42,8 @@ def test_prompt_path_may_be_relative_or_absolute(prompt_file):
     assert prompt == PromptConfig(system="Be brief.", user="{question} Answer as {{x: …}}.")
     assert load_prompt_config(Path(prompt_file).resolve()) == prompt
     assert load_prompt_config(prompt_file) is prompt
+    load_prompt_config.cache_clear()
+    assert load_prompt_config(prompt_file) is not prompt
 
 
 def test_system_message_is_optional():
