@@ -178,8 +178,8 @@ _RENAMED = {
 _HELPERS = {
     "NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME": ("paths", "EXTRA_ROOTS_ENV_VAR"),
     "_augment_sys_path": ("paths", "augment_sys_path"),
-    "_resolve_under_cwd_or_install": ("paths", "resolve_under_cwd_or_install"),
-    "component_search_roots": ("paths", "component_search_roots"),
+    "_resolve_under_cwd_or_install": ("published.search_paths", "resolve_under_cwd_or_install"),
+    "component_search_roots": ("published.search_paths", "component_search_roots"),
 }
 _PLACES = {name: (home, name) for home, names in _HOMES.items() for name in names} | _RENAMED
 _PATHS = ("CACHE_DIR", "PARENT_DIR", "RESULTS_DIR", "ROOT_DIR", "WORKING_DIR")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -91,19 +91,6 @@ def starting_dir() -> Path:
 def working_dir() -> Path:
     """Return the folder for results and caches: the repository of an editable install, else the working folder."""
     return INSTALL_ROOT if (INSTALL_ROOT / "pyproject.toml").exists() else Path.cwd()
-
-
-def component_search_roots(*, sys_path: Iterable[str] | None = None) -> list[Path]:
-    """Return the search roots, then the folders in `sys_path`. Only tools written for release 0.7 call this."""
-    roots = search_roots()
-    return [*roots, *(folder for folder in map(Path, sys_path or ()) if resolved(folder) not in roots)]
-
-
-def resolve_under_cwd_or_install(
-    rel_path: str | Path, *, validator: Callable[[Path], bool] | None = None
-) -> Path | None:
-    """Call `find`. Only tools written for release 0.7 use this name."""
-    return find(rel_path, validator or Path.exists)
 
 
 def augment_sys_path() -> None:
