@@ -242,9 +242,6 @@ class ServerCallError(NemoGymError):
     `was_sent` is False only if the request was certainly never sent, so a retry is safe.
     """
 
-    aiohttps: str = "ClientError"
-    """Name of the corresponding aiohttp error, which older server folders catch."""
-
     def __init__(self, message: str, *, was_sent: bool = True) -> None:
         super().__init__(message)
         self.was_sent = was_sent
@@ -266,7 +263,6 @@ class EndpointError(ServerCallError):
         self.status = status
         self.body = body
         self.response_content = body.encode()
-        self.aiohttps = "ClientConnectionError" if status is None else "ClientResponseError"
 
 
 def fault_in(folder: Path, error: BaseException) -> str:

@@ -97,7 +97,7 @@ BORDERS = (
     "viewer",
 )
 """Beginnings of the modules that connect to something outside: a cluster, a hub, another program, people's labels."""
-MOST_LINES, MOST_LINES_OF_CORE = 78_200, 62_720
+MOST_LINES, MOST_LINES_OF_CORE = 78_200, 62_690
 """Lower them when code goes. Raising one needs a reason in the commit."""
 
 OPEN_TO_PLUGINS = {

@@ -19,10 +19,10 @@ from nemo_gym.context.group import GROUP_HEADER
 from nemo_gym.context.rollout_id import ROLLOUT_PREFIX, current_rollout_id, rollout_path_prefix
 from nemo_gym.context.rollout_id import maybe_rollout_id_from_run_body as rollout_id_in
 from nemo_gym.errors import Overloaded, RolloutTimedOut, ServerCallError
-from nemo_gym.http.aiohttp_errors import also_aiohttps
 from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.connection import RequestBody
 from nemo_gym.http.internal import InternalClient
+from nemo_gym.http.raising import as_expected
 from nemo_gym.http.reply import JSON_HEADER, NoFreeConnection, NotConnected, NotTrusted, Reply, ReplyTimedOut, Timeouts
 from nemo_gym.http.retries import seconds_of_retry_after
 from nemo_gym.jsonl import JsonObject, dump_json
@@ -162,12 +162,12 @@ class Caller:
                 )
             except ReplyTimedOut as error:
                 call.time_left_s()
-                raise also_aiohttps(error.of_server(call.server)) from error.__cause__
+                raise as_expected(error.of_server(call.server)) from error.__cause__
             except NoFreeConnection as error:
                 # Raise only if the call's own timeout ended the wait. At the rollout's deadline, `time_left_s` raises
                 # before the next try.
                 if left_s is None or (within or DEFAULTS).total_s < left_s:
-                    raise also_aiohttps(error.of_server(call.server)) from error.__cause__
+                    raise as_expected(error.of_server(call.server)) from error.__cause__
                 call.trouble = str(error)
                 await call.pause()
                 continue
@@ -178,7 +178,7 @@ class Caller:
                 if places is not None and place is not None:
                     await places.avoid(place)
                 if error.was_sent or isinstance(error, NotTrusted) or call.took_s > patience_s:
-                    raise also_aiohttps(error.of_server(call.server)) from error.__cause__
+                    raise as_expected(error.of_server(call.server)) from error.__cause__
                 call.trouble = str(error)
                 await call.pause()
                 continue
@@ -217,7 +217,7 @@ async def _found(places: Places, call: _Call) -> Place:
             return place
         call.trouble = places.why_missing(call.server)
         if call.took_s > MOVED_PATIENCE_S:
-            raise also_aiohttps(NotConnected(f"{call} after {call.took_s:.0f} s").of_server(call.server))
+            raise as_expected(NotConnected(f"{call} after {call.took_s:.0f} s").of_server(call.server))
         await call.pause()
 
 

@@ -19,13 +19,13 @@ from nemo_gym.config.view import current_view
 from nemo_gym.context.current import Wait
 from nemo_gym.context.deadline import CLOCK_SLACK_S, time_left_s
 from nemo_gym.errors import EndpointError, RolloutTimedOut, ServerCallError
-from nemo_gym.http.aiohttp_errors import also_aiohttps
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.json_depth import DEEPEST_ANSWER, is_deeper_than
 from nemo_gym.http.model_replies import BODY_BEGINNING
 from nemo_gym.http.open_files import TOO_MANY_FILES, is_out_of_files, no_free_connection
 from nemo_gym.http.pool import wait_for_room
 from nemo_gym.http.proxies import proxy_of
+from nemo_gym.http.raising import as_expected
 from nemo_gym.http.reply import (
     MAX_BODY_BYTES,
     NoFreeConnection,
@@ -408,7 +408,7 @@ def _with_context(error: EndpointError, method: str, url: str, tries: int) -> En
     complete = EndpointError(
         f"{method} {address} {error}{often}", status=error.status, body=error.body, was_sent=error.was_sent
     )
-    return also_aiohttps(complete, method=method, url=address)
+    return as_expected(complete, method=method, url=address)
 
 
 @lru_cache(maxsize=64)

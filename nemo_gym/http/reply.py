@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import orjson
 
 from nemo_gym.errors import ServerCallError
-from nemo_gym.http.aiohttp_errors import also_aiohttps
+from nemo_gym.http.raising import as_expected
 from nemo_gym.jsonl import loads_exact
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ MAX_BODY_BYTES = 256 * 1024 * 1024
 
 class NotConnected(ServerCallError):
     """A failed attempt to connect. Nothing was sent."""
-
-    aiohttps = "ClientConnectorError"
 
     def __init__(self, message: str) -> None:
         super().__init__(message, was_sent=False)
@@ -61,8 +59,6 @@ class HungUp(ServerCallError):
     `was_reused` means that the connection was not new, so the server may have closed it for being idle.
     """
 
-    aiohttps = "ServerDisconnectedError"
-
     def __init__(self, message: str, *, was_reused: bool = False) -> None:
         super().__init__(message)
         self.was_reused = was_reused
@@ -71,19 +67,13 @@ class HungUp(ServerCallError):
 class BrokenReply(ServerCallError):
     """A reply that is incomplete, invalid, or larger than allowed."""
 
-    aiohttps = "ClientPayloadError"
-
 
 class ReplyTimedOut(ServerCallError, TimeoutError):
     """A timeout before the reply was complete."""
 
-    aiohttps = "ServerTimeoutError"
-
 
 class ServerReplied(ServerCallError):
     """A reply with a status of 400 or more; `response_content` has the first 256 KiB of its body."""
-
-    aiohttps = "ClientResponseError"
 
     def __init__(self, message: str, *, status: int, url: str, response_content: bytes) -> None:
         super().__init__(message)
@@ -242,7 +232,7 @@ class Reply:
             url=self.url,
             response_content=self.body[:RESPONSE_CONTENT_BYTES],
         )
-        raise also_aiohttps(error, method=self.method, url=self.url, headers=self.headers)
+        raise as_expected(error, method=self.method, url=self.url, headers=self.headers)
 
     def __repr__(self) -> str:
         return f"<Reply {self.status} to {self.method} {self.url}, {len(self.body)} bytes>"

@@ -20,7 +20,9 @@ from starlette.requests import Request
 from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient, raise_for_status
 from nemo_gym.calls.hooks import Client, Hooks, ServerT, use
+from nemo_gym.http import raising
 from nemo_gym.http.reply import Reply
+from nemo_gym.published.aiohttp_errors import also_aiohttps
 from nemo_gym.published.global_config import get_first_server_config_dict, module_config
 from nemo_gym.published.name_clashes import FrameworkView, YieldingRoutes, setting_of
 
@@ -95,3 +97,4 @@ def _values_of(jar: Mapping[str, Morsel[str] | str]) -> dict[str, str]:
 
 
 use(PublishedHooks())
+raising.use(also_aiohttps)

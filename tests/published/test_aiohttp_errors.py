@@ -12,8 +12,8 @@ import pytest
 from nemo_gym import BaseServerConfig, EndpointError, NeMoGymAsyncOpenAI, ServerClient, raise_for_status
 from nemo_gym.errors import ServerCallError
 from nemo_gym.global_config import DictConfig
-from nemo_gym.http.aiohttp_errors import also_aiohttps
 from nemo_gym.http.external import external_session
+from nemo_gym.http.raising import as_expected
 from nemo_gym.http.reply import NotConnected, Reply, ServerReplied, Timeouts
 from tests.http.faulty_server import FaultyServer
 
@@ -59,7 +59,7 @@ async def test_aiohttp_timeouts_limit_a_call(limit):
 
 def test_failed_connection_is_an_aiohttp_error():
     error = NotConnected("connection refused")
-    known = also_aiohttps(error)
+    known = as_expected(error)
     assert isinstance(known, aiohttp.ClientConnectorError)
     assert (str(known), repr(known)) == (str(error), repr(error))
     assert known.was_sent is False
@@ -89,11 +89,19 @@ async def test_endpoint_error_has_its_status_and_body(endpoint):
     await external_session().aclose()
 
 
-def test_our_own_error_does_not_import_aiohttp():
+@pytest.mark.parametrize(
+    ("imported", "printed"),
+    [
+        ("nemo_gym.server_utils", "True False"),
+        ("aiohttp", "True True"),
+        ("aiohttp, nemo_gym.server_utils", "False True"),
+    ],
+)
+def test_only_folders_that_can_catch_aiohttp_errors_get_them(imported, printed):
     program = (
-        "import sys; from nemo_gym.http.reply import NotConnected, Reply, ServerReplied, Timeouts\n"
+        f"import sys, {imported}; from nemo_gym.http.reply import Reply, ServerReplied\n"
         "try: Reply(500, [], b'', 'GET', '/').raise_for_status()\n"
         "except ServerReplied as error: print(type(error) is ServerReplied, 'aiohttp' in sys.modules)"
     )
-    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert printed.split() == ["True", "False"]
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == printed
