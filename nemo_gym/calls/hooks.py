@@ -6,7 +6,7 @@ framework's names for something else. `use` replaces them for this process.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, MutableMapping
+from collections.abc import Callable, Container, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
@@ -84,6 +84,9 @@ class Hooks:
     def replaced_paths(self, app: FastAPI) -> frozenset[str]:
         """Return the paths at which a folder's route has replaced one."""
         return frozenset()
+
+    def list_with_prefix(self, app: FastAPI, responses: Callable[..., object]) -> None:
+        """List an agent's `responses` with a rollout's prefix, too. By default, list only the plain route."""
 
 
 _used = [Hooks()]

@@ -6,6 +6,7 @@ as this module is imported.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Container, Mapping, MutableMapping
 from http.cookies import Morsel
@@ -14,22 +15,26 @@ from typing import Any, cast
 from uuid import UUID, uuid4
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from omegaconf import DictConfig
 from starlette.requests import Request
 
 from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient, raise_for_status
 from nemo_gym.calls.hooks import Client, Hooks, ServerT, use
+from nemo_gym.context.rollout_id import ROLLOUT_PARAMETER, ROLLOUT_PREFIX, TOKEN_CAPTURE_SEGMENT
 from nemo_gym.http import raising
 from nemo_gym.http.reply import Reply
 from nemo_gym.published.aiohttp_errors import also_aiohttps
 from nemo_gym.published.global_config import get_first_server_config_dict, module_config
 from nemo_gym.published.name_clashes import FrameworkView, YieldingRoutes, setting_of
+from nemo_gym.schemas.responses import RESPONSES_PATH
 
 CLIENT = "nemo_gym.server_utils"
 AGENT = "nemo_gym.base_responses_api_agent"
 CONVERTER = "nemo_gym.responses_converter"
 """The modules from which folders import the client, the agent and the converter, and in which their tests patch."""
+NEVER = re.compile("(?!)")
 
 
 class PublishedHooks(Hooks):
@@ -89,6 +94,14 @@ class PublishedHooks(Hooks):
     def replaced_paths(self, app: FastAPI) -> frozenset[str]:
         routes = app.router.routes
         return routes.taken if isinstance(routes, YieldingRoutes) else frozenset()
+
+    def list_with_prefix(self, app: FastAPI, responses: Callable[..., object]) -> None:
+        for segment in ("", TOKEN_CAPTURE_SEGMENT):
+            path = f"{ROLLOUT_PREFIX}{{{ROLLOUT_PARAMETER}}}{segment}{RESPONSES_PATH}"
+            listed = APIRoute(path, responses, methods=["POST"], include_in_schema=False)
+            # The prefix is removed before routing, so this route is only listed.
+            listed.path_regex = NEVER
+            app.router.routes.append(listed)
 
 
 def _values_of(jar: Mapping[str, Morsel[str] | str]) -> dict[str, str]:

@@ -15,8 +15,6 @@ from nemo_gym.calls.hooks import hooks
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig
 from nemo_gym.context.rollout_id import (
     ROLLOUT_PARAMETER,
-    ROLLOUT_PREFIX,
-    TOKEN_CAPTURE_SEGMENT,
     apply_rollout_prefix,
     current_rollout_id,
     maybe_rollout_id_from_run_body,
@@ -46,7 +44,7 @@ from nemo_gym.servers.policies import accept_row_policies, check_no_policy, chec
 from nemo_gym.servers.sessions import session_id_of
 from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, endpoint_of
 from nemo_gym.web.failures import CONVERSATION_SCOPE_KEY
-from nemo_gym.web.fast_routes import FastRoute, ListedRoute
+from nemo_gym.web.fast_routes import FastRoute
 
 __all__ = ["BaseResponsesAPIAgent", "Body", "SimpleResponsesAPIAgent"]
 
@@ -134,12 +132,7 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
         if isinstance(route, FastRoute):
             # Show the rollout prefix in request URLs, because agents copy it to the URL of their model calls.
             route.shows_prefix = True
-        for segment in ("", TOKEN_CAPTURE_SEGMENT):
-            # The prefix is removed before routing, so these routes never match. They only appear in route lists.
-            prefixed = f"{ROLLOUT_PREFIX}{{{ROLLOUT_PARAMETER}}}{segment}/v1/responses"
-            app.router.add_api_route(
-                prefixed, self.responses, methods=["POST"], include_in_schema=False, route_class_override=ListedRoute
-            )
+        hooks().list_with_prefix(app, self.responses)
         app.post("/run")(_for_its_rollout(self.run))
         route = app.router.routes[-1]
         if isinstance(route, FastRoute):

@@ -74,14 +74,7 @@ class FastRoute(APIRoute):
         return self.app is not self._built
 
 
-class ListedRoute(APIRoute):
-    """A route that appears in lists of routes but never matches."""
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        return Match.NONE, {}
-
-
-MATCH_BY_PATH = frozenset({FastRoute, ListedRoute, APIRoute, Route, Mount})
+MATCH_BY_PATH = frozenset({FastRoute, APIRoute, Route, Mount})
 """Classes of routes that match by path and method only, so that their matches can be cached."""
 
 
