@@ -34,6 +34,7 @@ BORDERS = {
     "tests/published": (
         "nemo_gym/calls",
         "nemo_gym/config",
+        "nemo_gym/http",
         "nemo_gym/published",
         "nemo_gym/schemas",
         "nemo_gym/servers",

@@ -238,6 +238,16 @@ def test_only_one_room_knows_other_packages_and_their_tests() -> None:
     assert found == []
 
 
+def test_only_names_and_one_reader_lead_to_that_room() -> None:
+    """Modules that import names lazily, or a reader of configurations on demand, have the room's name as text."""
+    leading = {
+        module
+        for module, path in MODULES.items()
+        if part_of(module) not in {*ALIASES, "published"} and "published." in path.read_text("utf-8")
+    }
+    assert leading == {"nemo_gym", "nemo_gym.cli", "nemo_gym.config.foreign"}
+
+
 def test_import_paths_of_server_folders_use_their_hooks() -> None:
     imported_by_programs_only = {"package_info", "path_utils", "secret_utils"}
     without = {name for name in ALIASES if "nemo_gym.published.hooks" not in imports_of(PACKAGE / f"{name}.py")}
