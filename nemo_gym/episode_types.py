@@ -1,6 +1,5 @@
 """Public import path of the ids of `nemo_gym.schemas.sessions`; re-exports only."""
 
-from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
 from nemo_gym.schemas.sessions import EpisodeId, TaskId
 
 __all__ = ["EpisodeId", "TaskId"]

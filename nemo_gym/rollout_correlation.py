@@ -1,7 +1,6 @@
 """Public import path of the rollout id of the current call and its middleware; re-exports only."""
 
 from nemo_gym.context.rollout_id import current_rollout_id, maybe_rollout_id_from_run_body, rollout_context
-from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
 from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
 from nemo_gym.web.middleware import RolloutContextMiddleware
 

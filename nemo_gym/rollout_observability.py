@@ -19,7 +19,6 @@ from nemo_gym.capture.trajectory import (
     TrajectoryToolCall,
     TrajectoryTurn,
 )
-from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
 
 __all__ = [
     "AgentEpisode",

@@ -9,7 +9,6 @@ from nemo_gym.data.skills import (
     parse_skill_md,
     stage_skills,
 )
-from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
 
 __all__ = [
     "SkillMetadata",

@@ -4,7 +4,6 @@ from nemo_gym.capture.tokens.collecting import finalize_rollout_token_capture, r
 from nemo_gym.capture.tokens.entry import FrozenTokens, RolloutFrozen, TokenEntry, TokenSink, TokenSource
 from nemo_gym.capture.tokens.file_store import FileTokenStore
 from nemo_gym.capture.tokens.sequences import TokenTrajectories, trajectories_for_rollout
-from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
 
 __all__ = [
     "FileTokenStore",
