@@ -97,7 +97,7 @@ BORDERS = (
     "viewer",
 )
 """Beginnings of the modules that connect to something outside: a cluster, a hub, another program, people's labels."""
-MOST_LINES, MOST_LINES_OF_CORE = 78_200, 62_690
+MOST_LINES, MOST_LINES_OF_CORE = 78_200, 62_670
 """Lower them when code goes. Raising one needs a reason in the commit."""
 
 OPEN_TO_PLUGINS = {
@@ -238,14 +238,14 @@ def test_only_one_room_knows_other_packages_and_their_tests() -> None:
     assert found == []
 
 
-def test_only_names_and_one_reader_lead_to_that_room() -> None:
-    """Modules that import names lazily, or a reader of configurations on demand, have the room's name as text."""
+def test_only_names_and_two_readers_lead_to_that_room() -> None:
+    """Modules that import names lazily, or a reader of such data on demand, have the room's name as text."""
     leading = {
         module
         for module, path in MODULES.items()
         if part_of(module) not in {*ALIASES, "published"} and "published." in path.read_text("utf-8")
     }
-    assert leading == {"nemo_gym", "nemo_gym.cli", "nemo_gym.config.foreign"}
+    assert leading == {"nemo_gym", "nemo_gym.capture.attachment", "nemo_gym.cli", "nemo_gym.config.foreign"}
 
 
 def test_import_paths_of_server_folders_use_their_hooks() -> None:

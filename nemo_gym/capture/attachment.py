@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from pydantic import ValidationError
@@ -17,16 +17,13 @@ from nemo_gym.capture.records import PAYLOADS, ModelCallMetrics, ModelCallRecord
 from nemo_gym.capture.store import BEGINNING, CaptureStore, Extent
 from nemo_gym.context.rollout_id import maybe_rollout_id_from_run_body
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.paths import augment_sys_path
 from nemo_gym.schemas.row import CAPTURE_KEY, OBSERVATIONS_KEY, TRAJECTORY_KEY
 
 logger = logging.getLogger(__name__)
 
 Folder = str | os.PathLike[str]
-CLAUDE_CODE = "claude_code"
-COMPACTION_MODULE = "responses_api_agents.claude_code_agent.observability"
-COMPACTION_FUNCTION = "associate_claude_code_compaction_calls"
-JOIN_FAILED = "compaction_model_call_join_failed"
+NAMING_CALLS = {"claude_code": "nemo_gym.published.claude_code"}
+"""The modules that add references to model calls to an agent's observations, by the agent's `source`."""
 
 
 class RolloutCapture:
@@ -105,7 +102,9 @@ def _merge(record: JsonObject, rollout_id: str, captured: _Captured, *, include_
         except ValidationError as error:
             gaps.append(ObservationGap(code="agent_observation_join_failed", detail=problems_of(error)))
         else:
-            joined = join_model_call_observations(_with_compaction_calls(bundle, records), records)
+            if module := NAMING_CALLS.get(bundle.source):
+                bundle = importlib.import_module(module).with_named_calls(bundle, records)
+            joined = join_model_call_observations(bundle, records)
             record[OBSERVATIONS_KEY] = joined.model_dump(mode="json")
     left_out = set() if include_payloads else set(PAYLOADS)
     capture: JsonObject = {
@@ -116,17 +115,3 @@ def _merge(record: JsonObject, rollout_id: str, captured: _Captured, *, include_
     if gaps:
         capture["gaps"] = [gap.model_dump() for gap in gaps]
     record[CAPTURE_KEY] = capture
-
-
-def _with_compaction_calls(bundle: AgentObservationBundle, calls: Sequence[ModelCallRecord]) -> AgentObservationBundle:
-    """Let release 0.7's `claude_code_agent` match its context compactions with calls. If that fails, add a gap."""
-    if bundle.source != CLAUDE_CODE:
-        return bundle
-    kept = bundle.model_copy(update={"gaps": [gap for gap in bundle.gaps if gap.code != JOIN_FAILED]})
-    try:
-        augment_sys_path()
-        found = getattr(importlib.import_module(COMPACTION_MODULE), COMPACTION_FUNCTION)(kept, list(calls))
-        return AgentObservationBundle.model_validate(found)
-    except Exception as error:  # noqa: BLE001 - the folder's code may raise anything
-        logger.warning("%s.%s failed: %r", COMPACTION_MODULE, COMPACTION_FUNCTION, error)
-        return kept.model_copy(update={"gaps": [*kept.gaps, ObservationGap(code=JOIN_FAILED, detail=repr(error))]})
