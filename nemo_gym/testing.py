@@ -19,7 +19,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
-from uuid import uuid4
 
 import httpx
 import orjson
@@ -36,7 +35,6 @@ from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_row, faults_in_reply
 from nemo_gym.config.server_folders import ServerFolder
 from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
-from nemo_gym.context.group import GROUP_HEADER, GroupPlace
 from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFailed, RolloutError, ServerCallError
 from nemo_gym.http.connection import RequestBody
 from nemo_gym.http.internal import InternalClient
@@ -44,7 +42,7 @@ from nemo_gym.http.reply import RawHeaders, Reply
 from nemo_gym.jsonl import JsonObject, loads_exact
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall, OutputMessage, OutputText
 from nemo_gym.schemas.responses import PLAYED_WITHOUT_MODEL, RESPONSES_PATH, Response
-from nemo_gym.schemas.rollout import Graded
+from nemo_gym.schemas.rollout import GROUP_PATH, Graded
 from nemo_gym.schemas.row import Row
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.base import SimpleServer
@@ -245,20 +243,15 @@ class Attempt:
         responses in `compared_with`. Raise the failure if the graded row reports one.
         """
         graded = response if response is not None else reply(*self.calls, "Done.")
-        members = [graded, *compared_with]
-        group = uuid4().hex
-        answers = await asyncio.gather(
-            *(
-                self._client.post(
-                    "/verify",
-                    content=encode_json({**self._row, **fields, "response": each.model_dump(mode="json")}),
-                    headers={GROUP_HEADER: GroupPlace(group, len(members), number).header} if compared_with else {},
-                )
-                for number, each in enumerate(members)
-            )
-        )
-        _check(answers[0], "/verify", self._server)
-        return _graded(answers[0].content)
+        bodies = [
+            {**self._row, **fields, "response": each.model_dump(mode="json")} for each in (graded, *compared_with)
+        ]
+        path, body = (GROUP_PATH, {"bodies": bodies}) if compared_with else ("/verify", bodies[0])
+        answer = await self._client.post(path, content=encode_json(body))
+        _check(answer, path, self._server)
+        if compared_with:
+            return _graded(encode_json({**bodies[0], **answer.json()["results"][0]}))
+        return _graded(answer.content)
 
 
 def _check(answer: httpx.Response, path: str, server: str) -> None:

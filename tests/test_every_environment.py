@@ -1,6 +1,5 @@
 """The contract of all folders under resources_servers; new folders are covered automatically."""
 
-import asyncio
 import json
 import math
 import random
@@ -9,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym.context.group import GROUP_HEADER, GroupPlace
 from nemo_gym.contract import check_environment, example_rollouts, open_environment
 from nemo_gym.contract.answers import HUGE, ODD_ARGUMENTS
 from nemo_gym.contract.checks import Checkup
@@ -54,10 +52,8 @@ def arguments_for(tool, seed):
 async def test_lone_surrogates_in_a_row_are_graded(environment):
     row = {**environment.rows[0], "response": reply("HALF").model_dump(mode="json"), "more": ["HALF"]}
     body = json.dumps(row).replace("HALF", r"\ud83d")
-    size = environment.group_size or 1
-    places = [{GROUP_HEADER: GroupPlace("group", size, number).header} if size > 1 else {} for number in range(size)]
     async with serving(environment.server()) as client:
-        graded, *_ = await asyncio.gather(*(client.post("/verify", content=body, headers=each) for each in places))
+        graded = await client.post("/verify", content=body)
     assert (graded.status_code, graded.json()["more"]) == (200, ["\ufffd"])
     assert math.isfinite(graded.json()["reward"])
 

@@ -15,7 +15,6 @@ from nemo_gym.calls.address_book import Address
 from nemo_gym.config.settings import MODEL_TIER, RESOURCES_TIER
 from nemo_gym.context.current import Wait, current_work
 from nemo_gym.context.deadline import CLOCK_SLACK_S, time_left_for_callee, time_left_s
-from nemo_gym.context.group import GROUP_HEADER
 from nemo_gym.context.rollout_id import ROLLOUT_PREFIX, current_rollout_id, rollout_path_prefix
 from nemo_gym.context.rollout_id import maybe_rollout_id_from_run_body as rollout_id_in
 from nemo_gym.errors import Overloaded, RolloutTimedOut, ServerCallError
@@ -55,7 +54,6 @@ UNAVAILABLE = 503
 _ROLLOUT = ROLLOUT_HEADER.encode()
 _TIME_LEFT = TIME_LEFT_HEADER.encode()
 _POLICY = POLICY_HEADER.encode()
-_GROUP = GROUP_HEADER.encode()
 DEFAULTS = Timeouts()
 
 
@@ -121,8 +119,6 @@ class Caller:
         work = current_work()
         if work.rollout_id:
             head.append((_ROLLOUT, work.rollout_id.encode()))
-        if work.group is not None:
-            head.append((_GROUP, work.group))
         if work.policy is not None and server_name in work.policy.servers:
             head.append((_POLICY, work.policy.header))
         if self.tier_of is not None:

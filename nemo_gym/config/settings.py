@@ -46,6 +46,8 @@ ENVIRONMENT_SERVERS = "environment_servers"
 DEPTH_KEY = "max_request_depth"
 """The key that limits the nesting depth of a server's requests."""
 GROUP_KEY = "group_verification"
+LEAST_GROUP = 2
+"""The smallest group: a single rollout cannot be compared with others."""
 """The key that makes a resources server verify all rollouts of a task together."""
 
 
@@ -144,12 +146,6 @@ class GroupVerification(BaseModel):
     """Settings of a server whose `verify_group` verifies all rollouts of a task together."""
 
     model_config = ConfigDict(extra="forbid")
-
-    timeout_s: float = Field(default=600.0, gt=0)
-    """Seconds that a rollout waits for the other rollouts of its task. After that, the rollouts that have
-    arrived are verified."""
-    size: int | None = Field(default=None, ge=2)
-    """The number of rollouts per task, for callers that do not send it. A collection sends its number of repeats."""
 
 
 class BaseResourcesServerConfig(BaseRunServerInstanceConfig):

@@ -23,8 +23,6 @@ class Work(NamedTuple):
     """A callback for the `Reply` to each call to another server; None if nothing observes the replies."""
     policy: Policy | None = None
     """The policy that the rollout's row names; None for the configured one."""
-    group: bytes | None = None
-    """The header with the rollout's place in its group; None if the rollout is verified alone."""
 
 
 NO_WORK = Work()

@@ -17,9 +17,8 @@ from nemo_gym.config.checks import called_by, check_variables
 from nemo_gym.config.overrides import Override, parsed
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.reading import read_yaml, shown
-from nemo_gym.config.settings import GROUP_KEY, MODEL_TIER, POLICY_MODEL, SERVER_TYPES, USED_IN_CHECKS
+from nemo_gym.config.settings import GROUP_KEY, LEAST_GROUP, MODEL_TIER, POLICY_MODEL, SERVER_TYPES, USED_IN_CHECKS
 from nemo_gym.config.sources import CONFIG_PATHS, gather
-from nemo_gym.context.group import LEAST_GROUP
 from nemo_gym.contract.manifest import DeclaredReward, declared_reward
 from nemo_gym.data.gather import file_of
 from nemo_gym.data.media import with_media, with_media_dir
@@ -77,8 +76,7 @@ class Environment:
     @property
     def group_size(self) -> int | None:
         """The number of attempts that are verified together; None if each is verified alone."""
-        block = self.settings.get(GROUP_KEY)
-        return (block.get("size") or LEAST_GROUP) if isinstance(block, Mapping) else None
+        return None if self.settings.get(GROUP_KEY) is None else LEAST_GROUP
 
     @property
     def empty_rivals(self) -> list[Response]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import Any
 
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
@@ -17,9 +15,8 @@ from nemo_gym.calls.problems import failure_of_row
 from nemo_gym.config.explain import problems_by_key
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.config.suggestions import ADD_A_FILE, did_you_mean_or_all
-from nemo_gym.context.group import LEAST_GROUP
 from nemo_gym.data.media import check_embedded
-from nemo_gym.errors import ConfigError, InvalidTask, RolloutCancelled, RolloutError, UsageError
+from nemo_gym.errors import ConfigError, InvalidTask, RolloutCancelled, RolloutError
 from nemo_gym.jsonl import JsonObject, loads_exact, read_rows
 from nemo_gym.published.collection import (
     PUBLISHED_NAME,
@@ -41,9 +38,6 @@ from nemo_gym.rollouts.resume import max_attempts
 from nemo_gym.rollouts.runner import Runner
 from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.schemas.row import Row
-
-_places: WeakKeyDictionary[asyncio.Semaphore, int] = WeakKeyDictionary()
-"""The size of each semaphore that callers passed, estimated as the largest number of free slots seen."""
 
 
 class RolloutCollectionHelper(BaseModel):
@@ -79,8 +73,7 @@ class RolloutCollectionHelper(BaseModel):
         `RolloutError` with the tier, the cause and the `row`. `semaphore` limits how many rollouts run at once; the
         limit of open files also applies. Call this and await the results in the same running event loop.
 
-        Raise `InvalidTask` (status 422) before sending anything if a row does not name an agent of the run. Raise
-        `UsageError` if fewer rollouts may run at once than are verified together.
+        Raise `InvalidTask` (status 422) before sending anything if a row does not name an agent of the run.
         """
         rows = [Row(example) for example in examples]
         client = self.setup_server_client(head_server_config)
@@ -156,13 +149,8 @@ def _check_agents(rows: Sequence[Row], known: Sequence[str]) -> None:
             raise InvalidTask(f"examples[{number}].agent_ref: agent '{name}' is not part of this run.{hint}")
 
 
-class _Example(NamedTuple):
-    given: Row
-    sent: Row
-
-
-def _in_groups(rows: Sequence[Row], groups: GroupedTasks) -> list[list[_Example]]:
-    """Return the rows to send, in one list per group. The rows of a group get different repeat numbers."""
+def _in_groups(rows: Sequence[Row], groups: GroupedTasks) -> list[Row]:
+    """Register the groups of the rows. Return the rows to send. Those of a group have different repeat numbers."""
     numbers_of: dict[GroupKey, list[int]] = {}
     for number, row in enumerate(rows):
         if (key := groups.key_of(row)) is not None:
@@ -174,29 +162,7 @@ def _in_groups(rows: Sequence[Row], groups: GroupedTasks) -> list[list[_Example]
             for repeat, number in enumerate(numbers):
                 sent[number] = rows[number].of_repeat(repeat)
         groups.expect(rows[numbers[0]], (sent[number].key.repeat for number in numbers))
-    examples = [_Example(*both) for both in zip(rows, sent, strict=True)]
-    of_groups = [[examples[number] for number in numbers] for numbers in numbers_of.values()]
-    grouped = set(chain.from_iterable(numbers_of.values()))
-    return of_groups + [[example] for number, example in enumerate(examples) if number not in grouped]
-
-
-def _check_at_once(most: int, semaphore: object, connections: int) -> None:
-    """Raise `UsageError` if the rollouts of the largest group, `most` of them, cannot all run at the same time.
-
-    A semaphore is checked only if it is an `asyncio.Semaphore`.
-    """
-    if most < LEAST_GROUP:
-        return
-    limits = {"the limit of open files": connections}
-    if isinstance(semaphore, asyncio.Semaphore):
-        # Estimate the size, which is not public, by the number of free slots. At the first call, usually all are free.
-        _places[semaphore] = limits["the semaphore"] = max(_places.get(semaphore, 0), semaphore._value)
-    for limit, at_once in limits.items():
-        if at_once < most:
-            raise UsageError(
-                f"run_examples: {limit} lets {at_once} rollouts run at once, but the {most} rollouts of a task are "
-                f"verified together. Raise this limit to {most} or more."
-            )
+    return sent
 
 
 class _ExamplesRun:
@@ -210,23 +176,18 @@ class _ExamplesRun:
         semaphore: AbstractAsyncContextManager[Any] | None,
     ) -> None:
         self._client = client
-        grouped = client.address_book.task_rules.grouped
-        groups = GroupedTasks(client, grouped) if grouped else None
-        self._examples = [[_Example(row, row)] for row in rows] if groups is None else _in_groups(rows, groups)
         # Callers read the token ids, so results are parsed in full.
         self._tokens = RecordedTokens.of(client)
         self._runner = Runner(
-            client,
-            rollout_timeout_s=settings.rollout_timeout_s,
-            loads=loads_exact,
-            tokens=self._tokens,
-            groups=groups,
+            client, rollout_timeout_s=settings.rollout_timeout_s, loads=loads_exact, tokens=self._tokens
         )
         self._limits = AttemptLimits.of(settings, max_attempts(settings))
+        self._groups = GroupedTasks(client, client.address_book.task_rules.grouped, self._limits)
+        self._sent = _in_groups(rows, self._groups)
+        self._given = {id(sent): row for sent, row in zip(self._sent, rows, strict=True)}
+        """The rows as passed in, by the ids of the rows in `_sent`."""
         self._wanted = semaphore or nullcontext()
-        connections = allowed_connections(max(1, len(rows)))
-        _check_at_once(max(map(len, self._examples), default=0), semaphore, connections)
-        self._connections = asyncio.Semaphore(connections)
+        self._connections = asyncio.Semaphore(allowed_connections(max(1, len(rows))))
         self._ended: asyncio.Queue[tuple[JsonObject, JsonObject] | RolloutError] = asyncio.Queue()
         self._failures: list[RolloutError] = []
         self._pending = len(rows)
@@ -242,8 +203,8 @@ class _ExamplesRun:
         """Run all rollouts, then queue the failures. The queue always gets one entry per row."""
         try:
             async with kept_until_the_end(self._tokens), asyncio.TaskGroup() as group:
-                for members in self._examples:
-                    await self._begin(members, group)
+                for row in self._sent:
+                    group.create_task(self._run(row))
         finally:
             for failure in self._failures:
                 self._put(failure)
@@ -251,26 +212,17 @@ class _ExamplesRun:
                 self._put(RolloutCancelled("run_examples was stopped before the rollout ended"))
             await self._client.aclose()
 
-    async def _begin(self, members: Sequence[_Example], tasks: asyncio.TaskGroup) -> None:
-        """Start a group's rollouts, which wait for each other. Return when each of them has a slot."""
-        have_begun = [asyncio.get_running_loop().create_future() for _ in members]
-        for member, has_begun in zip(members, have_begun, strict=True):
-            tasks.create_task(self._run(member, has_begun))
-        if len(members) > 1:
-            await asyncio.wait(have_begun)
-
-    async def _run(self, example: _Example, has_begun: asyncio.Future[None]) -> None:
+    async def _run(self, row: Row) -> None:
         async with self._wanted, self._connections:
-            has_begun.set_result(None)
-            record = await run_to_its_end(self._runner, example.sent, self._limits, on_repeat=lambda record: None)
-        # Await `ended` before queueing the result, because the caller may end its event loop after the last result.
-        await self._runner.ended(example.sent, record)
-        if failure := failure_of_row(record.row):
-            failure.row = example.given.fields
-            # A failure ends the loop of a caller that does not catch it, so failures are queued after all results.
-            self._failures.append(failure)
-        else:
-            self._put((example.given.fields, record.row.fields))
+            record = await run_to_its_end(self._runner, row, self._limits, on_repeat=lambda record: None)
+        async for ended, final in self._groups.end(row, record):
+            given = self._given[id(ended)].fields
+            if failure := failure_of_row(final.row):
+                failure.row = given
+                # A failure ends the loop of a caller that does not catch it, so failures are queued after all results.
+                self._failures.append(failure)
+            else:
+                self._put((given, final.row.fields))
 
     def _put(self, ended: tuple[JsonObject, JsonObject] | RolloutError) -> None:
         self._pending -= 1

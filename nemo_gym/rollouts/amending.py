@@ -124,8 +124,10 @@ class Amending:
     def _other_settings(self) -> Iterator[str]:
         if self.record is None:
             return
-        # Without a scored rollout, a corrected key or model name changes nothing that was measured.
-        models = self.subject.differences_from(self.record.subject) if self.earlier.scored else []
+        # Without an ended rollout, a corrected key or model name changes nothing that was measured.
+        ungraded = self.files.ungraded
+        has_ended = self.earlier.scored or (ungraded.exists() and ungraded.stat().st_size)
+        models = self.subject.differences_from(self.record.subject) if has_ended else []
         if models:
             yield f"another model: {', '.join(models)}"
         if self._has_other_prompt():

@@ -42,8 +42,7 @@ async def run_to_its_end(
 ) -> Record:
     """Run a task with retries. `on_repeat` receives each failed attempt that is followed by a retry.
 
-    `on_lost` is awaited after an attempt in which a server was lost, before the attempt is counted. The caller must
-    await `runner.ended` after it has stored the returned record.
+    `on_lost` is awaited after an attempt in which a server was lost, before the attempt is counted.
     """
     attempt = row.attempt
     number = 0

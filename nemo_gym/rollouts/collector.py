@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from operator import sub
 
@@ -56,7 +57,9 @@ async def collect(
     summary, settings = run.summary, run.settings
     wanted = settings.num_samples_in_parallel
     most = allowed_connections(MOST_AT_ONCE if wanted == "auto" else wanted)
-    groups = GroupedTasks(client, run.plan.rules.grouped) if run.largest_group else None
+    watch = watch or RunWatch(client)
+    limits = AttemptLimits.of(settings, run.earlier.limit)
+    groups = GroupedTasks(client, run.plan.rules.grouped if run.has_groups else {}, limits, watch.confirm)
     dispatch = Dispatch(run, groups)
     control = Control(
         run,
@@ -75,21 +78,20 @@ async def collect(
             LineDigests(run.files) as digests,
             Appender(run.files.results, hide=hide, announce=digests.add) as results,
             Appender(run.files.failures, hide=hide) as failures,
+            Appender(run.files.ungraded, hide=hide) if run.has_groups else nullcontext() as ungraded,
         ):
             tokens = RecordedTokens.of(client, run.record.identity)
             if tokens is not None:
                 await tokens.drop_left_by({run.record.identity, *run.earlier_ids})
-            runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s, tokens=tokens, groups=groups)
-            watch = watch or RunWatch(client)
+            runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s, tokens=tokens)
             async with (
                 asyncio.TaskGroup() as group,
                 kept_until_the_end(tokens),
                 listening(control, run.collection),
             ):
-                limits = AttemptLimits.of(settings, run.earlier.limit)
                 stop_early = None if settings.no_early_stop else EarlyStop(control.drain)
                 take = dispatch.watching(on_record if stop_early is None else stop_early.watching(on_record))
-                recorder = Recorder(runner, limits, watch, results, failures, summary, take, control)
+                recorder = Recorder(runner, limits, watch, results, failures, summary, take, groups, ungraded, control)
                 work = _Work(run, recorder, control, digests=digests, dispatch=dispatch)
                 keeping = group.create_task(work.keep())
                 watching = group.create_task(watch.watch())
@@ -98,6 +100,8 @@ async def collect(
                 watching.cancel()
             if tokens is not None:
                 tokens.check()
+        if summary.finished == summary.planned:
+            run.files.ungraded.unlink(missing_ok=True)
     except BaseExceptionGroup as errors:
         # Only fatal errors, such as a full disk or the end of the servers' run, reach this point. If several workers
         # have failed, report the first error.
@@ -190,6 +194,8 @@ class _Work:
         self._digests.sync()
         self._recorder.results.sync()
         self._recorder.failures.sync()
+        if self._recorder.ungraded is not None:
+            self._recorder.ungraded.sync()
         if self._run.record.is_due():
             self._run.record.write()
 

@@ -23,11 +23,10 @@ class Dispatch:
     With `until_halfwidth`, no further rollout of an agent starts once its mean reward is known precisely enough.
     """
 
-    def __init__(self, run: OpenRun, groups: GroupedTasks | None = None) -> None:
-        """Prepare the order of a run's rollouts. `groups` is None if no task of the run is verified in a group."""
+    def __init__(self, run: OpenRun, groups: GroupedTasks) -> None:
         self._run = run
         self._settings = run.settings
-        self._order = None if groups is None else TaskOrder(run.files, run.earlier, groups)
+        self._order = TaskOrder(run.files, run.earlier, groups) if run.has_groups else None
         self._budget = Budget(run.settings, run.summary, run.prices, self.continues_a_group)
         wanted = run.settings.until_halfwidth
         self._precision = None if wanted is None else Precision(wanted, run.files.results)

@@ -7,24 +7,24 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from nemo_gym.context.group import LEAST_GROUP
+from nemo_gym.config.settings import LEAST_GROUP
 from nemo_gym.errors import ConfigError, DataError
-from nemo_gym.jsonl import JsonObject, parse_row, read_lines_at
-from nemo_gym.rollouts.groups import GroupedTasks
+from nemo_gym.jsonl import parse_row, read_lines_at
+from nemo_gym.rollouts.groups import GroupedTasks, Stored
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.resume import EarlierRun
 from nemo_gym.schemas.row import TASK_INDEX_KEY, Row, offsets_by, rows_at, rows_in
 
 
-def largest_group(path: Path, grouped: Mapping[str, str], settings: CollectionSettings) -> int:
-    """Return the largest number of repeats of a task that are verified together, or 0 if there are no groups.
+def check_groups(path: Path, grouped: Mapping[str, str], settings: CollectionSettings) -> bool:
+    """Return whether the repeats of a task in a file are verified together.
 
     `grouped` maps each agent to the server that verifies its groups. Raise `ConfigError` if a group could never be
     complete with these settings, or `DataError` with these rows.
     """
     sizes = group_sizes(rows_in(path), grouped) if grouped else {}
     if not sizes:
-        return 0
+        return False
     (_, agent), least = min(sizes.items(), key=lambda item: item[1])
     together = f"'{grouped[agent]}' verifies all repeats of a task together"
     if least < LEAST_GROUP:
@@ -34,14 +34,7 @@ def largest_group(path: Path, grouped: Mapping[str, str], settings: CollectionSe
     for key in ("interleave_repeats", "until_halfwidth"):
         if getattr(settings, key):
             raise ConfigError(f"{key}: {together}, so they have to start together. Remove {key}.")
-    at_once, most = settings.num_samples_in_parallel, max(sizes.values())
-    if at_once == "auto" or at_once < most:
-        raise ConfigError(
-            f"num_samples_in_parallel={at_once}: {together}, and a task has {most} repeats, so at least {most} "
-            f"rollouts must run at once. Set num_samples_in_parallel (--concurrency) to {most} or more, or lower "
-            "num_repeats."
-        )
-    return most
+    return True
 
 
 def group_sizes(rows: Iterable[Row], grouped: Mapping[str, str]) -> dict[tuple[int, str], int]:
@@ -80,33 +73,36 @@ class TaskOrder:
 
     def rows(self) -> Iterator[Row]:
         """Yield the pending rollouts, and register each grouped task before its first rollout."""
-        stored = self._stored()
+        scored, ungraded = self._offsets_in(self._files.results), self._offsets_in(self._files.ungraded)
         for rows in rows_by_task(self._files.materialized):
             owed = list(self._earlier.owed(rows))
-            is_grouped = self._groups.are_of(rows[0].agent)
+            is_grouped = self._groups.key_of(rows[0]) is not None
             if owed and is_grouped:
-                self._expect(rows, owed, stored.get(rows[0].key.task, {}))
+                task = rows[0].key.task
+                self._expect(rows, owed, scored.get(task, {}), ungraded.get(task, {}))
             for number, row in enumerate(owed, start=1):
                 self._left = len(owed) - number if is_grouped else 0
                 yield row
 
-    def _expect(self, rows: list[Row], owed: list[Row], stored: Mapping[int, int]) -> None:
+    def _expect(
+        self, rows: list[Row], owed: list[Row], scored: Mapping[int, int], ungraded: Mapping[int, int]
+    ) -> None:
         repeats, pending = {row.key.repeat: row.key for row in rows}, {row.key.repeat for row in owed}
-        failures, results = self._earlier.failures, self._files.results
+        failures = self._earlier.failures
         self._groups.expect(
             rows[0],
             repeats,
             pending=pending,
-            responses={repeat: partial(response_at, results, offset) for repeat, offset in stored.items()},
-            absent={n: failures[key].cause for n, key in repeats.items() if n not in pending and n not in stored},
+            scored=stored_at(self._files.results, scored),
+            absent={n: failures[key].cause for n, key in repeats.items() if n not in pending and n not in scored},
+            stored=stored_at(self._files.ungraded, ungraded),
         )
 
-    def _stored(self) -> dict[int, dict[int, int]]:
-        """Return the file offsets of scored rollouts, by task and repeat, for tasks that have pending rollouts."""
-        if not len(self._earlier.scored):
+    def _offsets_in(self, path: Path) -> dict[int, dict[int, int]]:
+        """Return the file offsets of ended rollouts, by task and repeat, for tasks that have pending rollouts."""
+        if not path.exists() or not path.stat().st_size:
             return {}
-        unfinished = {row.key.task for row in self._earlier.owed(rows_in(self._files.materialized))}
-        return offsets_of(self._files.results, unfinished)
+        return offsets_of(path, {row.key.task for row in self._earlier.owed(rows_in(self._files.materialized))})
 
 
 def offsets_of(path: Path, tasks: Container[int]) -> dict[int, dict[int, int]]:
@@ -119,9 +115,9 @@ def offsets_of(path: Path, tasks: Container[int]) -> dict[int, dict[int, int]]:
     return found
 
 
-def response_at(path: Path, offset: int) -> JsonObject | None:
-    """Return the response of the row at an offset of a file."""
-    return next(rows_at(path, [offset])).response
+def stored_at(path: Path, offsets: Mapping[int, int]) -> dict[int, Stored]:
+    """Return functions that read the rollouts at these offsets of a file, by repeat."""
+    return {repeat: partial(next, rows_at(path, [offset])) for repeat, offset in offsets.items()}
 
 
 def rows_by_task(path: Path) -> Iterator[list[Row]]:

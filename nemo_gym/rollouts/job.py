@@ -205,6 +205,11 @@ class RunFiles(BaseModel):
         return self._beside("_failures.jsonl")
 
     @property
+    def ungraded(self) -> Path:
+        """The file with the ended rollouts that are graded when the others of their task have ended."""
+        return self._beside("_ungraded.jsonl")
+
+    @property
     def metrics(self) -> Path:
         """The file with the aggregate metrics of each agent."""
         return self._beside("_aggregate_metrics.json")
@@ -222,7 +227,10 @@ class RunFiles(BaseModel):
     @property
     def written(self) -> tuple[Path, ...]:
         """The files that a run writes, apart from logs."""
-        return (self.results, self.failures, self.materialized, self.metrics, self.record, self.digests, self.lock)
+        return (
+            self.results, self.failures, self.ungraded, self.materialized, self.metrics, self.record, self.digests,
+            self.lock,
+        )  # fmt: skip
 
     @property
     def lock(self) -> Path:
@@ -269,8 +277,7 @@ class RunFiles(BaseModel):
         `others` are further files and folders that the run writes.
         """
         written = [
-            self.results, self.failures, self.materialized, self.staged, self.metrics, self.record, self.digests,
-            self.lock, self.output_of_command, *self.logs.glob("*"), *self._unfinished(),
+            *self.written, self.staged, self.output_of_command, *self.logs.glob("*"), *self._unfinished(),
             *others,
         ]  # fmt: skip
         existing = [path for path in written if path.exists()]

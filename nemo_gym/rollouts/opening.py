@@ -13,7 +13,7 @@ from nemo_gym.errors import DataError, InvalidTask
 from nemo_gym.jsonl import read_rows, write_rows
 from nemo_gym.rollouts.amending import Amending
 from nemo_gym.rollouts.control.registry import Collection, registered
-from nemo_gym.rollouts.group_order import largest_group
+from nemo_gym.rollouts.group_order import check_groups
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.line_digests import accept_lines, check_lines
 from nemo_gym.rollouts.outcome import Summary
@@ -47,8 +47,8 @@ class OpenRun:
     """The ids of the earlier runs that this run continues or replaces."""
     tasks: int = 0
     """The number of different tasks. Each may be repeated."""
-    largest_group: int = 0
-    """The largest number of repeats of a task that are verified together; 0 if no task is verified in a group."""
+    has_groups: bool = False
+    """Whether the repeats of a task are verified together."""
     warnings: list[str] = field(default_factory=list)
     """Warnings about the run, for the end of it."""
 
@@ -82,16 +82,19 @@ def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: Secre
         is_forced = settings.resume_from_cache == "force"
         earlier = EarlierRun.read(files, limit, retries_invalid=is_forced)
         (accept_lines if is_forced else check_lines)(files)
+        if is_forced:
+            # The model or the rows may have changed since these rollouts ended.
+            files.ungraded.unlink(missing_ok=True)
         amending = Amending(plan, files, subject, fingerprint, earlier, before)
         notes = list(amending.amend(force=is_forced).notes())
-        group = largest_group(files.materialized, plan.rules.grouped, settings)
+        has_groups = check_groups(files.materialized, plan.rules.grouped, settings)
         rows = _Rows(rows_in(files.materialized))
         summary, tasks = earlier.count(rows), rows.tasks
         notes += _given_up(summary, is_forced=is_forced)
     else:
         before, earlier, notes = None, EarlierRun(limit=limit), []
         begun = _begin(plan, files)
-        summary, tasks, group = Summary(planned=begun.planned), begun.tasks, begun.largest_group
+        summary, tasks, has_groups = Summary(planned=begun.planned), begun.tasks, begun.has_groups
     record = RunRecord.begin(
         subject,
         recorded_settings(settings),
@@ -102,7 +105,7 @@ def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: Secre
     )
     keeper = RecordKeeper(files.record, record, summary, secrets, prices)
     opened = OpenRun(
-        files, plan, settings, summary, earlier, keeper, secrets, notes, prices, tasks=tasks, largest_group=group
+        files, plan, settings, summary, earlier, keeper, secrets, notes, prices, tasks=tasks, has_groups=has_groups
     )
     opened.earlier_ids = [replaced.run_id] if replaced and replaced.run_id else []
     return opened
@@ -124,7 +127,7 @@ class _Rows:
 class _Begun(NamedTuple):
     planned: int
     tasks: int
-    largest_group: int
+    has_groups: bool
 
 
 def _given_up(summary: Summary, *, is_forced: bool) -> Iterator[str]:
@@ -136,8 +139,10 @@ def _given_up(summary: Summary, *, is_forced: bool) -> Iterator[str]:
 
 
 def _begin(plan: TaskPlan, files: RunFiles) -> _Begun:
-    """Write a new run's tasks, replacing an earlier run. Return the rollout count and the largest group's size."""
-    leftovers = [path for path in (files.results, files.failures) if path.exists() and path.stat().st_size]
+    """Write a new run's tasks, replacing an earlier run."""
+    leftovers = [
+        path for path in (files.results, files.failures, files.ungraded) if path.exists() and path.stat().st_size
+    ]
     for path in leftovers:
         _check_replaceable(path, plan, files)
     if not plan.settings.overwrite:
@@ -147,13 +152,13 @@ def _begin(plan: TaskPlan, files: RunFiles) -> _Begun:
     try:
         rows = _Rows(plan.rows())
         planned = write_rows(staged, (row.fields for row in rows))
-        group = largest_group(staged, plan.rules.grouped, plan.settings)
+        has_groups = check_groups(staged, plan.rules.grouped, plan.settings)
         for path in (*leftovers, files.metrics, files.record, files.digests):
             path.unlink(missing_ok=True)
         staged.replace(files.materialized)
     finally:
         staged.unlink(missing_ok=True)
-    return _Begun(planned, rows.tasks, group)
+    return _Begun(planned, rows.tasks, has_groups)
 
 
 def _check_replaceable(path: Path, plan: TaskPlan, files: RunFiles) -> None:
@@ -176,7 +181,7 @@ def check_companions(files: RunFiles) -> None:
 
     Outputs that differ only after the last dot, such as `model-1.5` and `model-1.7`, share these files.
     """
-    companions = (files.materialized, files.failures, files.metrics, files.record, files.digests)
+    companions = (files.materialized, files.failures, files.ungraded, files.metrics, files.record, files.digests)
     shared = next((path for path in companions if path.exists()), None)
     if shared is None:
         return

@@ -46,6 +46,8 @@ class Record:
     """Whether an immediate retry of a failed task may succeed."""
     retry_after_s: float | None = None
     """Seconds to wait before a retry, from `Retry-After`."""
+    is_ungraded: bool = False
+    """Whether an unresolved task has ended, and is graded as soon as the other rollouts of its task have ended."""
 
 
 @dataclass

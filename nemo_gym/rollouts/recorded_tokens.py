@@ -63,7 +63,7 @@ class RecordedTokens:
         record, scored = None, None
         try:
             record = await run(sent)
-            scored = record.row.fields if record.outcome is Outcome.SCORED else None
+            scored = record.row.fields if record.outcome is Outcome.SCORED or record.is_ungraded else None
         finally:
             reasons = await asyncio.shield(asyncio.to_thread(self._end, str(sent.rollout_id), scored))
             self._rollouts += scored is not None
@@ -76,7 +76,7 @@ class RecordedTokens:
         return record
 
     def _end(self, rollout_id: str, scored: JsonObject | None) -> tuple[str, ...]:
-        """Add the tokens of a rollout to its result if it was scored, and delete their record.
+        """Add the tokens of a rollout to its result if it was scored or will be, and delete their record.
 
         Return the reasons for a mask.
         """

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nemo_gym.errors import RolloutCancelled
 from nemo_gym.jsonl import Appender
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.control.control import CANCELLED, Control
+from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.outcome import Outcome, Record, Summary
 from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.rollouts.runner import Runner, failed
-from nemo_gym.schemas.row import Row
+from nemo_gym.schemas.row import Row, TaskKey
 
 OnRecord = Callable[[Record, Summary], None]
 
@@ -29,8 +30,13 @@ class Recorder:
     summary: Summary
     on_record: OnRecord
     """Called for each ended task after its record is written."""
+    groups: GroupedTasks
+    ungraded: Appender | None = None
+    """The file of the rollouts that wait for the others of their group; None if they are stored elsewhere."""
     control: Control | None = None
     """The control that can cancel single rollouts; None if no rollout can be cancelled."""
+    _failed_before: dict[TaskKey, str | None] = field(default_factory=dict)
+    """The ungraded rollouts, each with the cause of its last failed attempt."""
 
     async def run(self, row: Row, *, failed_before: str | None = None) -> str | None:
         """Run one task. Return the cause of its failure or of its last failed attempt, or None if no attempt failed.
@@ -45,16 +51,24 @@ class Recorder:
             failed_before = record.cause
 
         self.summary.begin()
-        record = await self._record_of(row, repeat)
+        stored = self.groups.stored(row)
+        record = stored or await self._record_of(row, repeat)
+        self._failed_before[row.key] = failed_before
+        if record.is_ungraded and stored is None and self.ungraded is not None:
+            self.ungraded.write(record.row.fields)
+        async for ended, final in self.groups.end(row, record):
+            self._end(ended, final)
+        return record.cause or failed_before
+
+    def _end(self, row: Row, record: Record) -> None:
+        """Write the final record of a task, and count it."""
         if record.outcome is not Outcome.UNRESOLVED:
             (self.results if record.outcome is Outcome.SCORED else self.failures).write(record.row.fields)
+        failed_before = self._failed_before.pop(row.key)
         self.summary.count(record, failed_before=failed_before)
-        cause = record.cause or failed_before
         if self.control is not None:
-            self.control.end(record, cause)
+            self.control.end(record, record.cause or failed_before)
         self.on_record(record, self.summary)
-        await self.runner.ended(row, record)
-        return cause
 
     async def _record_of(self, row: Row, on_repeat: Callable[[Record], None]) -> Record:
         if self.control is None:

@@ -83,7 +83,7 @@ class EarlierRun:
 
         If `retries_invalid` is set, invalid rows run again, because they may have been corrected.
         """
-        for path in (files.results, files.failures, files.materialized):
+        for path in (files.results, files.failures, files.ungraded, files.materialized):
             cut_torn_line(path)
         earlier = cls(limit=limit)
         earlier.scored = KeySet(earlier._rewarded(files.results))

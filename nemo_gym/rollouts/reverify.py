@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -18,7 +17,7 @@ from nemo_gym.errors import ConfigError, DataError, EnvironmentFailed, RolloutEr
 from nemo_gym.jsonl import Appender, loads_exact, parse_row, read_lines_at, read_raw_lines, read_rows, write_rows
 from nemo_gym.rollouts.attempts import AttemptLimits
 from nemo_gym.rollouts.collector import allowed_connections, first_of
-from nemo_gym.rollouts.group_order import group_sizes, offsets_of, response_at
+from nemo_gym.rollouts.group_order import group_sizes, offsets_of, stored_at
 from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.job import (
     AttemptSettings,
@@ -27,7 +26,7 @@ from nemo_gym.rollouts.job import (
 )
 from nemo_gym.rollouts.line_digests import LineDigests, accept_lines
 from nemo_gym.rollouts.opening import check_companions
-from nemo_gym.rollouts.outcome import Summary
+from nemo_gym.rollouts.outcome import Outcome, Record, Summary
 from nemo_gym.rollouts.recording import OnRecord, Recorder
 from nemo_gym.rollouts.resume import KeySet, cut_torn_line, keyed_rows, max_attempts
 from nemo_gym.rollouts.run_record import Fingerprint, RecordKeeper, RunRecord, read_record
@@ -83,16 +82,19 @@ class Regrader(Runner):
     PATH: ClassVar[str] = "/verify"
     FAILURE: ClassVar[type[RolloutError]] = EnvironmentFailed
 
-    def __init__(
-        self, client: ServerClient, graders: Graders, *, rollout_timeout_s: float, groups: GroupedTasks | None
-    ) -> None:
-        super().__init__(client, rollout_timeout_s=rollout_timeout_s, groups=groups)
+    def __init__(self, client: ServerClient, graders: Graders, *, rollout_timeout_s: float) -> None:
+        super().__init__(client, rollout_timeout_s=rollout_timeout_s)
         # Do not capture model calls, because they were already recorded with the original rollout.
         self._capture = None
         self._graders = graders
 
     def server_of(self, row: Row) -> str:
         return str(self._graders.find(row.agent))
+
+    async def run(self, row: Row) -> Record:
+        if self.server_of(row) in self._graders.in_groups:
+            return Record(Outcome.UNRESOLVED, row, is_ungraded=True)
+        return await super().run(row)
 
 
 class Begun(NamedTuple):
@@ -122,8 +124,8 @@ class Reverification:
     def plan(cls, stored: Stored, graders: Graders) -> Reverification:
         """Return a plan with the grader of each rollout.
 
-        Raise `ConfigError` if an agent does not have a grader, or if fewer rollouts may run at once than the largest
-        group has. Raise `DataError` if different servers would grade the rollouts of a group.
+        Raise `ConfigError` if an agent does not have a grader, or `DataError` if different servers would grade the
+        rollouts of a group.
         """
         found = {agent: graders.find(agent) for agent in stored.agents}
         if unknown := sorted(str(agent) for agent, server in found.items() if server is None):
@@ -134,12 +136,13 @@ class Reverification:
                 f"{listed}Pass the config of the original collection."
             )
         grouped = {str(agent): server for agent, server in found.items() if server in graders.in_groups}
-        _check_groups(stored, grouped)
+        if grouped:
+            group_sizes((Row(loads_exact(raw)) for raw in stored.inputs.values()), grouped)
         return cls(stored.job, graders, stored.lines, stored.inputs, frozenset(filter(None, found.values())), grouped)
 
-    def rows(self, done: KeySet, groups: GroupedTasks | None) -> Iterator[Row]:
-        """Yield the rows that are not in `done`, each with its stored response. With `groups`, order rows by task."""
-        return self._in_order_of_lines(done) if groups is None else self._in_order_of_tasks(done, groups)
+    def rows(self, done: KeySet, groups: GroupedTasks) -> Iterator[Row]:
+        """Yield the rows that are not in `done`, each with its stored response. If there are groups, order by task."""
+        return self._in_order_of_tasks(done, groups) if self.grouped else self._in_order_of_lines(done)
 
     def _in_order_of_lines(self, done: KeySet) -> Iterator[Row]:
         source = source_of(self.job)
@@ -160,15 +163,14 @@ class Reverification:
         planned = offsets_of(self.job.materialized_inputs_jsonl_fpath, pending)
         for task, offsets in pending.items():
             rows = {repeat: Row(loads_exact(self.inputs[TaskKey(task, repeat)])) for repeat in offsets}
-            if groups.are_of(next(iter(rows.values())).agent):
-                others = {n: partial(response_at, source, at) for n, at in graded.get(task, {}).items()}
-                others |= {n: partial(response_at, rollouts, at) for n, at in stored.get(task, {}).items()}
+            if groups.key_of(next(iter(rows.values()))) is not None:
+                others = stored_at(source, graded.get(task, {})) | stored_at(rollouts, stored.get(task, {}))
                 rest = [repeat for repeat in planned[task] if repeat not in offsets]
                 groups.expect(
                     next(iter(rows.values())),
                     planned[task],
                     pending=offsets,
-                    responses={repeat: others[repeat] for repeat in rest if repeat in others},
+                    scored={repeat: others[repeat] for repeat in rest if repeat in others},
                     absent={repeat: "no stored rollout" for repeat in rest if repeat not in others},
                 )
             for repeat, rollout in zip(offsets, rows_at(source, offsets.values()), strict=True):
@@ -264,11 +266,11 @@ async def reverify(
 ) -> None:
     """Grade the remaining rollouts. Write each record when it is ready and keep the summary up to date."""
     job, files, summary = planned.job, begun.files, begun.summary
-    groups = GroupedTasks(client, planned.grouped) if planned.grouped else None
-    regrader = Regrader(client, planned.graders, rollout_timeout_s=job.rollout_timeout_s, groups=groups)
+    regrader = Regrader(client, planned.graders, rollout_timeout_s=job.rollout_timeout_s)
     limits = AttemptLimits.of(AttemptSettings(rollout_timeout_s=job.rollout_timeout_s), max_attempts())
-    rows = planned.rows(begun.done, groups)
     watch = RunWatch(client)
+    groups = GroupedTasks(client, planned.grouped, limits, watch.confirm)
+    rows = planned.rows(begun.done, groups)
     at_once = allowed_connections(
         job.num_samples_in_parallel or CollectionSettings.model_fields["num_samples_in_parallel"].default
     )
@@ -277,7 +279,7 @@ async def reverify(
         Appender(files.results, hide=hide, announce=digests.add) as results,
         Appender(files.failures, hide=hide) as failures,
     ):
-        recorder = Recorder(regrader, limits, watch, results, failures, summary, on_record)
+        recorder = Recorder(regrader, limits, watch, results, failures, summary, on_record, groups)
 
         async def work() -> None:
             for row in rows:
@@ -305,18 +307,6 @@ def _as_answered(row: Row, rollout: Row) -> Row:
         fields[PARAMS_KEY] = rollout.params
         del fields[MEDIA_DIR_KEY]
     return Row(fields)
-
-
-def _check_groups(stored: Stored, grouped: Mapping[str, str]) -> None:
-    if not grouped:
-        return
-    at_once = stored.job.num_samples_in_parallel
-    most = max(group_sizes((Row(loads_exact(raw)) for raw in stored.inputs.values()), grouped).values(), default=0)
-    if at_once is not None and most > at_once:
-        raise ConfigError(
-            f"num_samples_in_parallel={at_once}: the {most} rollouts of a task are graded together, so they must be "
-            f"graded at once. Set num_samples_in_parallel (--concurrency) to {most} or more."
-        )
 
 
 async def _mode(client: ServerClient, server: str) -> ReverifyMode:

@@ -14,7 +14,6 @@ from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_call, failure_of_reply
 from nemo_gym.calls.results import Loads, result_of_reply
 from nemo_gym.context.deadline import deadline_in
-from nemo_gym.context.group import GROUP_HEADER
 from nemo_gym.context.rollout_id import rollout_context
 from nemo_gym.data.media import with_media
 from nemo_gym.errors import (
@@ -32,7 +31,6 @@ from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts
 from nemo_gym.http.retries import seconds_of_retry_after
 from nemo_gym.jsonl import JsonObject, dump_json, loads_exact
 from nemo_gym.opaque import loads_opaque, plain
-from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.outcome import Outcome, Record
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens
 from nemo_gym.schemas.row import (
@@ -41,6 +39,7 @@ from nemo_gym.schemas.row import (
     FAILURE_RETRYABLE_KEY,
     MEDIA_DIR_KEY,
     SECONDS_KEY,
+    UNGRADED,
     Row,
 )
 
@@ -68,13 +67,8 @@ class Runner:
         rollout_timeout_s: float,
         loads: Loads = loads_opaque,
         tokens: RecordedTokens | None = None,
-        groups: GroupedTasks | None = None,
     ) -> None:
-        """`tokens` adds the recorded tokens to the results, if the run records any.
-
-        `groups` tracks the tasks that are verified in groups.
-        """
-        self.groups = groups
+        """`tokens` adds the recorded tokens to the results, if the run records any."""
         self._client = client
         self._timeout_s = rollout_timeout_s
         self._capture = _capture_of(client)
@@ -83,17 +77,10 @@ class Runner:
 
     async def run(self, row: Row) -> Record:
         """Run one task to its end. Raise only if the task is cancelled or too many rollouts lack recorded tokens."""
-        if self.groups is not None:
-            await self.groups.announce(row)
         if self._tokens is None:
             return await self._attempt(row)
         record = await self._tokens.run(row, self._attempt)
         return replace(record, row=Row(plain(record.row.fields))) if self._loads is loads_exact else record
-
-    async def ended(self, row: Row, record: Record) -> None:
-        """Record the end of a rollout after its last attempt, so that the rest of its group does not wait for it."""
-        if self.groups is not None:
-            await self.groups.ended(row, record)
 
     def _attempt(self, row: Row) -> Awaitable[Record]:
         return self._ended(row) if self._capture is None else self._observed(row, self._capture)
@@ -119,7 +106,10 @@ class Runner:
             # An unexpected error must fail only this rollout, not the run.
             logger.exception("repeat %s of task %s failed", row.repeat_index, row.task_index, exc_info=error)
             return failed(row, self.FAILURE(repr(error)))
-        return _record(row, result, self.server_of(row), self.PATH)
+        return self._record(row, result)
+
+    def _record(self, row: Row, result: Row) -> Record:
+        return record_of(row, result, self.server_of(row), self.PATH)
 
     async def _answer(self, row: Row) -> Row:
         server = self.server_of(row)
@@ -138,15 +128,13 @@ class Runner:
         except ValueError as error:
             raise InvalidTask(str(error)) from error
         timeouts = Timeouts(read_s=self._timeout_s, total_s=self._timeout_s)
-        place = None if self.groups is None else self.groups.header_of(row)
-        headers = JSON if place is None else {**JSON, GROUP_HEADER: place}
         try:
             with rollout_context(rollout_id), deadline_in(self._timeout_s):
                 # Serialize the row for each attempt. Otherwise, it would be in memory twice during its rollout.
                 data: Callable[[], bytes] | bytes = partial(dump_json, row.fields)
                 if MEDIA_DIR_KEY in row.fields:
                     data = await asyncio.to_thread(_with_media, row)
-                return await self._client.post(server, self.PATH, data=data, headers=headers, timeouts=timeouts)
+                return await self._client.post(server, self.PATH, data=data, headers=JSON, timeouts=timeouts)
         except (ReplyTimedOut, RolloutTimedOut) as error:
             limit = f"the rollout took longer than rollout_timeout_s={self._timeout_s:g}"
             raise RolloutTimedOut(f"{server}: {limit} ({error})", server=server) from error
@@ -173,9 +161,14 @@ def _with_media(row: Row) -> bytes:
         raise InvalidTask(str(error)) from error
 
 
-def _record(row: Row, result: Row, server: str, path: str) -> Record:
+def record_of(row: Row, result: Row, server: str, path: str) -> Record:
+    """Return the record for a reply to `path` with the result of a row."""
     if result.is_discarded:
         return Record(Outcome.UNRESOLVED, result)
+    if result.failure_class == UNGRADED:
+        marks = {*result.failure_fields, "reward"}
+        ungraded = {key: value for key, value in result.fields.items() if key not in marks}
+        return Record(Outcome.UNRESOLVED, Row(ungraded), is_ungraded=True)
     if result.failure_class:
         return _failed_by_answer(row, result, result.failure_class, server, path)
     reward = result.reward

@@ -28,6 +28,11 @@ POLICY_HEADER = "x-nemo-gym-policy"
 """Header with the policy that a row names, sent from an agent to its model server and to other agents."""
 ADDED_ONLY_HEADER = "x-nemo-gym-added-only"
 """Header of a verify request whose sender needs only the added fields, and of a response with only these fields."""
+GROUP_PATH = "/groups/verify"
+"""Route of a resources server that verifies all rollouts of a task together.
+
+The path has two segments, so that a model cannot call the route as a tool.
+"""
 RUN_ID_HEADER = "x-nemo-gym-run"
 """Header with the id of the run that a call is meant for, because another run may have taken over the port."""
 RUN_TOKEN_HEADER = "x-nemo-gym-run-token"

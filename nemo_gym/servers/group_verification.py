@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, SupportsFloat, get_args
 
-import orjson
-from pydantic import ValidationError
-from starlette.requests import Request
+from pydantic import BaseModel, Field, create_model
 
 from nemo_gym.calls.hooks import hooks
-from nemo_gym.config.explain import problems_by_key
-from nemo_gym.config.settings import GROUP_KEY, GroupVerification
+from nemo_gym.config.settings import GROUP_KEY, LEAST_GROUP
 from nemo_gym.config.wording import counted, with_article
-from nemo_gym.context.group import GROUP_HEADER, GroupMembersRequest, GroupPlace
 from nemo_gym.errors import ConfigError, InvalidTask, JudgeFailed, NemoGymError, SignatureError, fault_in
-from nemo_gym.schemas.rollout import BaseVerifyRequest, BaseVerifyResponse
-from nemo_gym.schemas.row import Row
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.rollout import GROUP_PATH, BaseVerifyRequest, BaseVerifyResponse
+from nemo_gym.schemas.row import FAILURE_CLASS_KEY, FAILURE_MESSAGE_KEY, FAILURE_SERVER_KEY, UNGRADED
 from nemo_gym.servers.base import SimpleServer, context_of, folder_of
-from nemo_gym.servers.groups import Groups, Membership
+from nemo_gym.servers.judging import failure_fields
 from nemo_gym.servers.tools.handlers import Handler, bare, is_class_of, place_of, placed_at
 from nemo_gym.web.threads import blocking_pool
 
 logger = logging.getLogger(__name__)
+
+Result = BaseVerifyResponse | JudgeFailed | SupportsFloat
 
 
 class VerifiesGroups:
@@ -57,77 +55,50 @@ def verifies_groups(cls: type) -> bool:
     return issubclass(cls, VerifiesGroups) and cls.verify_group is not VerifiesGroups.verify_group
 
 
-def settings_for_groups(server: SimpleServer) -> GroupVerification | None:
-    """Return the settings of a server that verifies groups; None for any other server.
-
-    Raise `ConfigError` if the settings do not match the server's class or its number of processes.
-    """
-    settings: GroupVerification | None = hooks().setting(server.config, GROUP_KEY)
+def is_for_groups(server: SimpleServer) -> bool:
+    """Return whether a server verifies groups. Raise `ConfigError` if its settings do not match its class."""
+    settings = hooks().setting(server.config, GROUP_KEY)
     name, cls = context_of(server).telemetry.server, type(server).__name__
     if not verifies_groups(type(server)):
         if settings is not None:
             raise ConfigError(
                 f"{name}: {GROUP_KEY} is set, but {cls} does not override verify_group. Remove {GROUP_KEY}."
             )
-        return None
+        return False
     if settings is None:
         raise ConfigError(
             f"{name}: {cls} overrides verify_group, so its block needs the key {GROUP_KEY}, such as {GROUP_KEY}: {{}}"
         )
-    if (processes := context_of(server).processes) > 1:
-        raise ConfigError(
-            f"{name}: {GROUP_KEY} needs all rollouts of a task in one process, but the server has {processes}. Set "
-            "num_workers: 1 in its block."
-        )
-    return settings
+    return True
 
 
 class GroupVerifier:
     """The verifier of one server's groups. It calls the server's `verify_group`."""
 
-    def __init__(self, server: VerifiesGroups, settings: GroupVerification, name: str) -> None:
-        self.settings = settings
-        self._server = server
+    def __init__(self, server: VerifiesGroups, name: str) -> None:
         self._name = name
+        self._server = server
         self._handler = Handler.of(server.verify_group)
         self._parameter, self.body = _body_of(self._handler)
-        self.groups = Groups(self._verified, timeout_s=settings.timeout_s, server=name)
+        bodies: Any = (list[self.body], Field(min_length=LEAST_GROUP))  # type: ignore[name-defined]
+        self.request: type[BaseModel] = create_model("VerifyGroupRequest", bodies=bodies)
+        """The class of a request to grade a group. It has the verify requests in `bodies`."""
 
-    async def membership(self, request: Request) -> Membership:
-        """Return the group that a verify request belongs to. Raise `InvalidTask` if the group is unknown."""
-        if (sent := request.headers.get(GROUP_HEADER)) is not None:
-            try:
-                place = GroupPlace.parse(sent)
-            except ValueError as error:
-                raise InvalidTask(str(error), server=self._name) from error
-            return Membership(*place)
-        if (size := self.settings.size) is None:
-            raise InvalidTask(
-                f"{self._name}: the caller does not send the rollout's group. Set {GROUP_KEY}.size in the server's "
-                "block to the number of rollouts per task, or run the rows with a collection or nemo_gym.training.",
-                server=self._name,
-            )
-        row = Row(await request.json())
-        repeat = row.repeat_index
-        return Membership(
-            group=_name_of_task(row),
-            size=size,
-            member=repeat if repeat is not None and 0 <= repeat < size else None,
-            is_announced=False,
+    def ungraded(self) -> JsonObject:
+        """Return the fields that `/verify` adds to a rollout. They mark it as ungraded."""
+        message = (
+            f"{self._name} verifies all rollouts of a task together, so this rollout is not graded yet. A collection, "
+            f"run_examples or nemo_gym.training gets the rewards with POST {GROUP_PATH}"
         )
+        marks = {FAILURE_CLASS_KEY: UNGRADED, FAILURE_MESSAGE_KEY: message, FAILURE_SERVER_KEY: self._name}
+        return {"reward": 0.0, **marks}
 
-    def take_note(self, news: GroupMembersRequest) -> None:
-        """Update a group with a report about its members. Raise `InvalidTask` if a reported request is invalid."""
-        present = {}
-        for number, body in news.present.items():
-            try:
-                present[number] = self.body.model_validate(body)
-            except ValidationError as error:
-                problems = "; ".join(f"{key}: {problem}" for key, problem in problems_by_key(error).items())
-                raise InvalidTask(f"{self._name}: present.{number}: {problems}", server=self._name) from error
-        self.groups.take_note(news.group, news.absent, present, is_over=news.over)
+    async def results(self, request: Any) -> list[JsonObject]:
+        """Return the fields to add to each rollout: those of its result, or those of its failure."""
+        results = await self._verified(request.bodies)
+        return [failure_fields(each) if isinstance(each, JudgeFailed) else fields_of(each) for each in results]
 
-    async def _verified(self, bodies: list[object]) -> Sequence[object]:
+    async def _verified(self, bodies: list[object]) -> Sequence[Result]:
         """Call `verify_group`. Raise any failure as `JudgeFailed`, so that the responses are recorded."""
         given = {self._parameter: bodies}
         try:
@@ -146,7 +117,7 @@ class GroupVerifier:
             raise JudgeFailed(f"{self._name}: verify_group raised {fault}; the log has the traceback") from error
         return self._checked(results, len(bodies))
 
-    def _checked(self, results: object, wanted: int) -> Sequence[object]:
+    def _checked(self, results: object, wanted: int) -> Sequence[Result]:
         """Return the results as a list, with a `JudgeFailed` in place of each result whose reward is not finite.
 
         Raise `JudgeFailed` unless each rollout has exactly one result of an allowed type.
@@ -161,7 +132,7 @@ class GroupVerifier:
                 raise self._failed(f"{kind} for a rollout. Return numbers or BaseVerifyResponses")
         return [self._finite(result) for result in listed]
 
-    def _finite(self, result: BaseVerifyResponse | JudgeFailed | SupportsFloat) -> object:
+    def _finite(self, result: Result) -> Result:
         """Return a result unchanged, or a `JudgeFailed` if its reward is not finite."""
         if isinstance(result, JudgeFailed):
             return result
@@ -173,6 +144,14 @@ class GroupVerifier:
         place = place_of(self._handler.method)
         where = f"{Path(place).name}: " if place else ""
         return JudgeFailed(f"{self._name}: {where}verify_group returned {returned}", server=self._name)
+
+
+def fields_of(result: BaseVerifyResponse | SupportsFloat) -> JsonObject:
+    """Return the fields that a result of `verify` or `verify_group` adds to its row."""
+    if not isinstance(result, BaseVerifyResponse):
+        return {"reward": float(result)}
+    own = result.model_dump(mode="json", exclude={"responses_create_params", "response", "reward"})
+    return {**own, "reward": float(result.reward)}
 
 
 def _body_of(handler: Handler) -> tuple[str, type[BaseVerifyRequest]]:
@@ -188,10 +167,3 @@ def _body_of(handler: Handler) -> tuple[str, type[BaseVerifyRequest]]:
             "Annotate it with Sequence[BaseVerifyRequest], or with your subclass of BaseVerifyRequest that adds the "
             "row's fields"
         )
-
-
-def _name_of_task(row: Row) -> str:
-    if row.task_index is not None:
-        return f"task-{row.task_index}"
-    prompt = orjson.dumps((row.params or {}).get("input"), option=orjson.OPT_SORT_KEYS)
-    return f"input-{hashlib.sha256(prompt).hexdigest()}"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, SupportsFloat, TypeVar
 
@@ -18,29 +17,30 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from nemo_gym.calls.hooks import hooks
-from nemo_gym.config.settings import BaseResourcesServerConfig, GroupVerification
+from nemo_gym.config.settings import BaseResourcesServerConfig
 from nemo_gym.config.wording import with_article
-from nemo_gym.context.group import GROUP_MEMBERS_PATH, GroupMembersRequest
 from nemo_gym.errors import EnvironmentFailed, JudgeFailed, SignatureError
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.metrics import AggregateMetricsMixin, highest_k_metrics, subsets_of
 from nemo_gym.schemas.mcp import normalize_tool_name
 from nemo_gym.schemas.rollout import (
     ADDED_ONLY_HEADER,
+    FAILURE_HEADER,
+    GROUP_PATH,
     BaseSeedSessionRequest,
     BaseSeedSessionResponse,
     BaseVerifyResponse,
     Graded,
     ReverifyMode,
 )
-from nemo_gym.schemas.row import GROUP_RESULT_KEY
+from nemo_gym.schemas.row import UNGRADED
 from nemo_gym.schemas.sessions import ResourcesCloseSessionResponse
 from nemo_gym.servers.base import SimpleServer
-from nemo_gym.servers.group_verification import GroupVerifier, VerifiesGroups, settings_for_groups
+from nemo_gym.servers.group_verification import GroupVerifier, VerifiesGroups, fields_of, is_for_groups
 from nemo_gym.servers.judging import failure_fields, mark_failed
 from nemo_gym.servers.mcp.tools import CatchAll, McpTool
 from nemo_gym.servers.sessions import SessionStore, session_id_of
-from nemo_gym.servers.tools.handlers import Endpoint, Handler, bare, endpoint_of, place_of, with_signature
+from nemo_gym.servers.tools.handlers import Endpoint, Handler, bare, endpoint_of, place_of
 from nemo_gym.servers.tools.tool import RESERVED_NAMES, Tool, add_tool_routes, tools_of
 from nemo_gym.servers.verify_requests import leaves_response_to_us, loads_without_tokens
 from nemo_gym.web.fast_routes import FastRoute
@@ -84,7 +84,6 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
 
     # Do not name this attribute `_sessions`, because server folders define that name themselves.
     _nemo_gym_sessions: SessionStore | None = PrivateAttr(default=None)
-    _nemo_gym_groups: GroupVerifier | None = PrivateAttr(default=None)
 
     @cached_property
     def sessions(self) -> SessionStore:
@@ -147,14 +146,17 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
     def setup_webserver(self) -> FastAPI:
         app = hooks().server(self).new_app()
         app.post("/seed_session")(self._seed_endpoint())
-        settings = settings_for_groups(self)
-        app.post(self.VERIFY_PATH)(self._verify_endpoint() if settings is None else self._group_endpoint(settings))
+        if is_for_groups(self):
+            verifier = GroupVerifier(self, self.config.name)
+            app.post(GROUP_PATH, include_in_schema=False)(_group_endpoint(verifier))
+            _spare_tokens(app.router.routes[-1], verifier.body)
+            app.post(self.VERIFY_PATH)(self._ungraded_endpoint(verifier))
+        else:
+            app.post(self.VERIFY_PATH)(self._verify_endpoint())
         _spare_tokens(app.router.routes[-1])
         app.post("/aggregate_metrics")(self.aggregate_metrics)
         app.get("/reverify_mode")(self._reverify_mode)
         app.post("/close_session")(self._close_endpoint())
-        if self._nemo_gym_groups is not None:
-            app.post(GROUP_MEMBERS_PATH, include_in_schema=False)(self._take_note)
         add_tool_routes(app, listed_tools(self), store_of(self))
         hooks().let_routes_replace(app, NEWER)
         return app
@@ -164,24 +166,14 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
         return BEGINNINGS.difference(f"/{each.name}" for each in tools_of(self))
 
     def background_tasks(self) -> list[Coroutine[object, object, None]]:
-        tasks = [*super().background_tasks(), store_of(self).reap()]
-        if self._nemo_gym_groups is not None:
-            tasks.append(self._nemo_gym_groups.groups.reap())
-        return tasks
+        return [*super().background_tasks(), store_of(self).reap()]
 
     async def close_owned(self) -> None:
-        if self._nemo_gym_groups is not None:
-            await self._nemo_gym_groups.groups.close()
         await store_of(self).drop_all()
 
     async def _reverify_mode(self) -> ReverifyMode:
         """Return whether stored rollouts can be graded again without their session."""
         return getattr(type(self.config), "REVERIFY_MODE", ReverifyMode.UNKNOWN)
-
-    async def _take_note(self, body: GroupMembersRequest) -> None:
-        """Update a group with a report about its members."""
-        assert self._nemo_gym_groups is not None
-        self._nemo_gym_groups.take_note(body)
 
     async def _forget_rollout(self, request: Request) -> ResourcesCloseSessionResponse:
         """Drop the state of this rollout. Servers with `/step` also use this method as their route `/close`."""
@@ -220,34 +212,25 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
                 await sessions.drop(session_id_of(request))
                 return mark_failed(await _echo(request, failure_fields(error)), error)
             await sessions.drop(session_id_of(request))
-            return await _graded(self, request, result, {})
+            return await _graded(self, request, result)
 
         returns = handler.signature.return_annotation
         if returns in (float, int, bool):
             returns = BaseVerifyResponse
         return endpoint_of(handler, verify, returns=object if returns in (None, handler.signature.empty) else returns)
 
-    def _group_endpoint(self, settings: GroupVerification) -> Endpoint:
-        """Return the `/verify` endpoint for `verify_group`, where each call waits for the task's other rollouts."""
-        verifier, sessions = GroupVerifier(self, settings, self.config.name), store_of(self)
-        self._nemo_gym_groups = verifier
+    def _ungraded_endpoint(self, verifier: GroupVerifier) -> Endpoint:
+        """Return the `/verify` endpoint for `verify_group`. It ends the session and marks the rollout as ungraded."""
+        sessions = store_of(self)
 
-        async def verify(nemo_gym_request: Request, body: Any) -> object:
-            await sessions.drop(session_id_of(nemo_gym_request))
-            membership = await verifier.membership(nemo_gym_request)
-            try:
-                verdict = await verifier.groups.verdict(membership, body)
-                if isinstance(verdict.result, JudgeFailed):
-                    raise verdict.result
-            except JudgeFailed as error:
-                return mark_failed(await _echo(nemo_gym_request, failure_fields(error)), error)
-            return await _graded(self, nemo_gym_request, verdict.result, {GROUP_RESULT_KEY: verdict.group})
+        async def verify(request: Request, body: Any) -> object:
+            await sessions.drop(session_id_of(request))
+            reply = await _echo(request, verifier.ungraded())
+            reply.headers[FAILURE_HEADER] = UNGRADED
+            return reply
 
-        parameters = [
-            inspect.Parameter("nemo_gym_request", inspect.Parameter.KEYWORD_ONLY, annotation=Request),
-            inspect.Parameter("body", inspect.Parameter.KEYWORD_ONLY, annotation=verifier.body),
-        ]
-        return with_signature(verify, parameters, returns=object, name="verify", doc=self.verify_group.__doc__)
+        verify.__annotations__["body"] = verifier.body
+        return verify
 
 
 # These are functions instead of methods, because subclasses may define methods with the same names.
@@ -266,12 +249,25 @@ def _for_each_subset(names: Iterable[str], subsets: Sequence[str]) -> Iterator[s
             yield name
 
 
-def _spare_tokens(verify: BaseRoute) -> None:
-    """Leave long arrays of tokens in verify requests unparsed, if the type of the request body allows it."""
+def _group_endpoint(verifier: GroupVerifier) -> Endpoint:
+    """Return the endpoint that grades a group."""
+
+    async def verify_group(body: Any) -> object:
+        return WrittenJson(dump_json({"results": await verifier.results(body)}))
+
+    verify_group.__annotations__["body"] = verifier.request
+    return verify_group
+
+
+def _spare_tokens(verify: BaseRoute, member: type[BaseModel] | None = None) -> None:
+    """Leave long arrays of tokens in verify requests unparsed, if the type of the request body allows it.
+
+    `member` is the type of each verify request if the body has those of a group.
+    """
     if not isinstance(verify, FastRoute) or verify.body_field is None:
         return
-    if leaves_response_to_us(bare(verify.body_field.field_info.annotation)):
-        verify.loads_in_part = loads_without_tokens
+    if leaves_response_to_us(member or bare(verify.body_field.field_info.annotation)):
+        verify.loads_in_part = partial(loads_without_tokens, of_group=member is not None)
 
 
 def store_of(server: SimpleResourcesServer) -> SessionStore:
@@ -310,21 +306,19 @@ def finite_reward(server: SimpleResourcesServer, reward: SupportsFloat, method: 
     return number
 
 
-async def _graded(server: SimpleResourcesServer, request: Request, result: object, added: JsonObject) -> object:
-    """Return the response for a result of `verify` or `verify_group`, with the fields in `added`."""
-    if isinstance(result, Graded):
-        own = result.model_dump(mode="json", exclude={"responses_create_params", "response", "reward"})
-        return await _echo(request, {**own, "reward": finite_reward(server, result.reward), **added})
+async def _graded(server: SimpleResourcesServer, request: Request, result: object) -> object:
+    """Return the response for a result of `verify`."""
     if isinstance(result, BaseVerifyResponse):
         finite_reward(server, result.reward)
+        return await _echo(request, fields_of(result)) if isinstance(result, Graded) else result
     # Check this last, because a check of the protocol `SupportsFloat` is slow.
-    elif isinstance(result, (int, float, SupportsFloat)):
-        return await _echo(request, {"reward": finite_reward(server, result), **added})
-    elif not isinstance(result, (Response, BaseModel, Mapping)):
+    if isinstance(result, (int, float, SupportsFloat)):
+        return await _echo(request, {"reward": finite_reward(server, result)})
+    if not isinstance(result, (Response, BaseModel, Mapping)):
         found = "nothing" if result is None else with_article(type(result).__name__)
         problem = f"verify returned {found}. Return a number or a BaseVerifyResponse"
         raise failure_in(server, problem, method="verify")
-    return {**result.model_dump(mode="json"), **added} if isinstance(result, BaseVerifyResponse) and added else result
+    return result
 
 
 async def _echo(request: Request, added: JsonObject) -> Response:

@@ -15,20 +15,23 @@ WITH_TOKENS = ("message", "function_call", "reasoning")
 """Types of output items whose token arrays may stay unparsed, because their classes parse them at the first access."""
 
 
-def loads_without_tokens(text: bytes) -> Any | None:
+def loads_without_tokens(text: bytes, *, of_group: bool = False) -> Any | None:
     """Parse a verify request, but keep its long token arrays as `Unparsed`. Return None if it lacks such arrays.
 
+    With `of_group`, parse the verify requests of a group, which are in the list `bodies`.
     Arrays outside the output's items are parsed. Raise `ValueError` for invalid JSON.
     """
     cut = cut_tokens(text)
     if not cut.arrays:
         return None
     given = from_json(cut.text)
-    response = given.get("response") if isinstance(given, dict) else None
-    output = response.get("output") if isinstance(response, dict) else None
-    for item in output if isinstance(output, list) else ():
-        if isinstance(item, dict) and item.get("type") in WITH_TOKENS:
-            _keep_unparsed(item, cut)
+    bodies = given.get("bodies") if of_group and isinstance(given, dict) else [given]
+    for body in bodies if isinstance(bodies, list) else ():
+        response = body.get("response") if isinstance(body, dict) else None
+        output = response.get("output") if isinstance(response, dict) else None
+        for item in output if isinstance(output, list) else ():
+            if isinstance(item, dict) and item.get("type") in WITH_TOKENS:
+                _keep_unparsed(item, cut)
     cut.restore(given, from_json)
     return given
 

@@ -11,6 +11,8 @@ from nemo_gym.errors import RolloutCancelled
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.collector import first_of
+from nemo_gym.rollouts.groups import GroupedTasks
+from nemo_gym.rollouts.outcome import Record
 from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.schemas.row import Row
 from nemo_gym.training.group import Group, Rollout
@@ -44,12 +46,15 @@ class Batch:
     def __init__(
         self,
         runner: PolicyRunner,
+        groups: GroupedTasks,
         limits: AttemptLimits,
         watch: RunWatch,
+        *,
         in_flight: int,
         failed_rollouts: FailedRollouts,
     ) -> None:
         self._runner = runner
+        self._groups = groups
         self._limits = limits
         self._watch = watch
         self._failed_rollouts = failed_rollouts
@@ -77,37 +82,34 @@ class Batch:
                 async with asyncio.TaskGroup() as members:
                     for given, row in tasks:
                         opened = _Open(given, repeats)
-                        groups = self._runner.groups
-                        if groups is not None and groups.are_of(row.agent):
-                            groups.expect(row, range(repeats))
-                        else:
-                            groups = None
+                        self._groups.expect(row, range(repeats))
                         for repeat in range(repeats):
-                            # Do not pause within a group that is verified together, because its running rollouts
-                            # wait for the ones that have not started.
-                            await self._place(waits_for_trainer=groups is None or repeat == 0)
-                            members.create_task(self._member(opened, row.of_repeat(repeat), repeat))
+                            await self._place()
+                            members.create_task(self._member(opened, row.of_repeat(repeat)))
                 watching.cancel()
         except BaseExceptionGroup as errors:
             raise first_of(errors) from None
         finally:
             self._ended.put_nowait(None)
 
-    async def _place(self, *, waits_for_trainer: bool) -> None:
-        """Wait for a free slot and, if `waits_for_trainer`, until the trainer has taken enough finished rollouts."""
+    async def _place(self) -> None:
+        """Wait for a free slot, and until the trainer has taken enough finished rollouts."""
         await self._places.acquire()
-        while waits_for_trainer and self._not_taken >= self._in_flight:
+        while self._not_taken >= self._in_flight:
             self._was_taken.clear()
             await self._was_taken.wait()
 
-    async def _member(self, group: _Open, row: Row, repeat: int) -> None:
+    async def _member(self, group: _Open, row: Row) -> None:
         try:
             record = await run_to_its_end(
                 self._runner, row, self._limits, on_repeat=lambda record: None, on_lost=self._watch.confirm
             )
-            await self._runner.ended(row, record)
         finally:
             self._places.release()
+        async for ended, final in self._groups.end(row, record):
+            self._end(group, ended, final)
+
+    def _end(self, group: _Open, row: Row, record: Record) -> None:
         failure = failure_of_row(record.row)
         if failure is None and record.reward is None:
             failure = RolloutCancelled("the server asked not to keep this rollout")
@@ -115,7 +117,7 @@ class Batch:
             failure.row = row.without_policy().fields
             if self._failed_rollouts == "raise":
                 raise failure
-        group.rollouts[repeat] = Rollout(record.row.fields, None if failure else record.reward, failure)
+        group.rollouts[row.key.repeat] = Rollout(record.row.fields, None if failure else record.reward, failure)
         group.left -= 1
         if not group.left:
             self._complete(group)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from nemo_gym.calls.client import ServerClient
+from nemo_gym.config.settings import LEAST_GROUP
 from nemo_gym.config.suggestions import did_you_mean_or_all
-from nemo_gym.context.group import LEAST_GROUP
 from nemo_gym.data.media import check_embedded
 from nemo_gym.errors import InvalidTask, UsageError
 from nemo_gym.jsonl import JsonObject
@@ -130,8 +130,8 @@ class TrainingClient:
 
         `sampling` overrides fields of every row's `responses_create_params`, such as `temperature`. A row without an
         `agent_ref` is run by the run's agent, if the run has only one. Rows are read as their rollouts begin, so
-        `rows` may be endless. While `in_flight` finished rollouts wait for the trainer, no new rollout begins, except
-        in a started group that is verified together. If the iterator is closed early, running rollouts are cancelled.
+        `rows` may be endless. While `in_flight` finished rollouts wait for the trainer, no new rollout begins. If the
+        iterator is closed early, running rollouts are cancelled.
 
         Raises `InvalidTask` for a row without a valid agent, and `LaunchError` if the run has ended. If
         `failed_rollouts` is "raise", also raises the failure of a rollout.
@@ -141,15 +141,13 @@ class TrainingClient:
         client = self._opened()
         grouped = client.address_book.task_rules.grouped
         runner = PolicyRunner(
-            client,
-            self._policies,
-            rollout_timeout_s=self._settings.rollout_timeout_s,
-            tokens=self._tokens,
-            groups=GroupedTasks(client, grouped) if grouped else None,
+            client, self._policies, rollout_timeout_s=self._settings.rollout_timeout_s, tokens=self._tokens
         )
         limits = AttemptLimits.of(self._settings, max_attempts(self._settings))
         watch = RunWatch(client, advice="Start it again, and open a new client.")
-        batch = Batch(runner, limits, watch, allowed_connections(self._in_flight), self._failed_rollouts)
+        groups = GroupedTasks(client, grouped, limits, watch.confirm)
+        at_once = allowed_connections(self._in_flight)
+        batch = Batch(runner, groups, limits, watch, in_flight=at_once, failed_rollouts=self._failed_rollouts)
         running = asyncio.create_task(batch.run(self._prepared(rows, sampling or {}, repeats), repeats))
         try:
             while (group := await batch.next_group()) is not None:
@@ -172,10 +170,10 @@ class TrainingClient:
             if name not in agents:
                 problem = f"agent '{name}' is not part of this run" if name else "agent_ref does not name an agent"
                 raise InvalidTask(f"rows[{number}]: {problem}.{did_you_mean_or_all(str(name), agents, 'agents')}")
-            if name in grouped and not LEAST_GROUP <= repeats <= self._in_flight:
+            if name in grouped and repeats < LEAST_GROUP:
                 raise UsageError(
                     f"repeats={repeats}: '{grouped[name]}' verifies all rollouts of a task together, so repeats must "
-                    f"be from {LEAST_GROUP} to in_flight={self._in_flight}."
+                    f"be at least {LEAST_GROUP}."
                 )
             check_embedded(given, f"rows[{number}]")
             fields = {AGENT_REF_KEY: {"type": "responses_api_agents", "name": name}, **given}

@@ -11,7 +11,6 @@ from nemo_gym.calls.client import ServerClient
 from nemo_gym.context.policy import Policy
 from nemo_gym.errors import UsageError
 from nemo_gym.jsonl import loads_exact
-from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.outcome import Record
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens
 from nemo_gym.rollouts.runner import Runner
@@ -108,10 +107,9 @@ class PolicyRunner(Runner):
         *,
         rollout_timeout_s: float,
         tokens: RecordedTokens | None,
-        groups: GroupedTasks | None = None,
     ) -> None:
         # Parse the results in full, because trainers read the token ids.
-        super().__init__(client, rollout_timeout_s=rollout_timeout_s, loads=loads_exact, tokens=tokens, groups=groups)
+        super().__init__(client, rollout_timeout_s=rollout_timeout_s, loads=loads_exact, tokens=tokens)
         self._policies = policies
 
     async def run(self, row: Row) -> Record:

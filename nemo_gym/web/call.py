@@ -8,7 +8,6 @@ from functools import lru_cache
 from starlette.types import Scope
 
 from nemo_gym.context.deadline import read_time_left
-from nemo_gym.context.group import GROUP_HEADER
 from nemo_gym.context.rollout_id import ROLLOUT_PREFIX, strip_rollout_prefix
 from nemo_gym.schemas.responses import RESPONSES_PATH
 from nemo_gym.schemas.rollout import INPUT_AT_HEADER, ROLLOUT_HEADER, TIME_LEFT_HEADER
@@ -22,7 +21,6 @@ LIVENESS_PATHS = ("/", "/livez", "/readyz", "/healthz", "/health")
 _ROLLOUT = ROLLOUT_HEADER.encode()
 _TIME_LEFT = TIME_LEFT_HEADER.encode()
 _INPUT_AT = INPUT_AT_HEADER.encode()
-_GROUP = GROUP_HEADER.encode()
 
 
 class Call:
@@ -59,11 +57,6 @@ class Call:
         # Model servers pass a long conversation on without parsing it, so its depth need not be checked.
         is_passed_on = _INPUT_AT in self.headers and self.path.endswith(RESPONSES_PATH)
         return not is_passed_on and not self.headers.get(b"content-type", b"").lower().startswith(NEVER_JSON)
-
-    @property
-    def group(self) -> bytes | None:
-        """The header with the rollout's group and the rollout's position in the group; None if absent."""
-        return self.headers.get(_GROUP)
 
     def ends_at(self) -> float | None:
         """Return the rollout's deadline on the monotonic clock, or None if the caller sends none."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nemo_gym.http.json_depth import DEEPEST_REQUEST, DEEPEST_ROW
+from nemo_gym.schemas.rollout import GROUP_PATH
 
 MEBIBYTE = 1024 * 1024
-AGGREGATION_PATH = "/aggregate_metrics"
-AGGREGATION_LEVELS = 2
-"""The nesting levels that a body of `/aggregate_metrics` has around each result."""
-AGGREGATION_FACTOR = 8
-"""How much larger a body of `/aggregate_metrics` may be, because it has the results of all rollouts of an agent."""
+PATHS_OF_SEVERAL = ("/aggregate_metrics", GROUP_PATH)
+"""Routes whose body has several rollouts: those of an agent, or those of a task."""
+LEVELS_OF_SEVERAL = 2
+"""The nesting levels that such a body has around each rollout."""
+FACTOR_OF_SEVERAL = 8
+"""How much larger such a body may be."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,11 @@ class CallLimits:
 
     def bytes_at(self, path: str) -> int:
         """Return the maximum size of a body at a path."""
-        return self.body_bytes * (AGGREGATION_FACTOR if path == AGGREGATION_PATH else 1)
+        return self.body_bytes * (FACTOR_OF_SEVERAL if path in PATHS_OF_SEVERAL else 1)
 
     def depth_at(self, path: str) -> int:
-        """Return the maximum nesting depth of a JSON body at a path. Any accepted result can be aggregated."""
-        return max(self.body_depth, DEEPEST_ROW) + AGGREGATION_LEVELS if path == AGGREGATION_PATH else self.body_depth
+        """Return the maximum nesting depth of a JSON body at a path. Any accepted result may be one of several."""
+        return max(self.body_depth, DEEPEST_ROW) + LEVELS_OF_SEVERAL if path in PATHS_OF_SEVERAL else self.body_depth
 
 
 def too_deep(most: int) -> str:

@@ -53,8 +53,7 @@ class CallMiddleware:
         if admission is None or admission.is_open_to(scope):
             known = current_work()
             rollout_id = call.take_rollout_id() if self.knows_rollouts else known.rollout_id
-            group = call.group or known.group
-            work = Work(rollout_id, known.ends_at, known.waits, known.on_reply, known.policy, group)
+            work = Work(rollout_id, known.ends_at, known.waits, known.on_reply, known.policy)
             await self._work_on(work, call, Answer(scope, send), receive)
             return
         answer = Answer(scope, send, admission.secrets)
@@ -68,8 +67,7 @@ class CallMiddleware:
                 if ends_at is None or (known.ends_at is not None and known.ends_at < ends_at):
                     ends_at = known.ends_at
                 rollout_id = call.take_rollout_id() if self.knows_rollouts else known.rollout_id
-                group = call.group or known.group
-                work = Work(rollout_id, ends_at, waits, known.on_reply, known.policy, group)
+                work = Work(rollout_id, ends_at, waits, known.on_reply, known.policy)
                 await self._work_on(work, call, answer, watchdog.receive)
             if watchdog.has_fired:
                 await admission.report_end(call, answer, waits, caller_has_gone=watchdog.caller_has_gone)

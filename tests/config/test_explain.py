@@ -76,10 +76,6 @@ def test_valid_settings_and_published_metadata_pass(settings):
     ("settings", "expected"),
     [
         ({"temprature": 1}, ["a.yaml:3: {}.temprature: unknown setting. Did you mean 'temperature'?"]),
-        (
-            {"group_verification": {"timeout": 5}},
-            ["a.yaml:3: {}.group_verification.timeout: unknown setting. Did you mean 'timeout_s'?"],
-        ),
         ({"group_verification": {"colour": 5}}, ["a.yaml:3: {}.group_verification.colour: unknown setting."]),
         (
             {"judge": {"max_concurency": 1}},

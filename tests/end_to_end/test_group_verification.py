@@ -48,7 +48,7 @@ TASKS, SIZE = 25, 8
 
 
 def write_environment(workplace, source=RANKING_SERVER):
-    selected = workplace.environment("ranking", source, "group_verification: {timeout_s: 600}")
+    selected = workplace.environment("ranking", source, "group_verification: {}\nnum_workers: 2")
     config = workplace.folder / "resources_servers/ranking/configs/ranking.yaml"
     config.write_text(config.read_text() + AGENT)
     rows = [{"responses_create_params": {"input": f"Say something, {number}."}} for number in range(TASKS)]
@@ -100,7 +100,8 @@ def test_groups_survive_the_death_of_their_server(workplace):
     assert finished.code == 0, finished.err
     assert f"{TASKS * SIZE} planned = {TASKS * SIZE} scored + 0 failed" in finished.out
     check_groups(results)
-    assert {row["_ng_failure_class"] for row in rows_of(workplace.folder / "out_failures.jsonl")} == {"lost"}
+    # A call that grades a group is repeated without a failed attempt.
+    assert {row["_ng_failure_class"] for row in rows_of(workplace.folder / "out_failures.jsonl")} <= {"lost"}
     run.end()
 
 
@@ -117,9 +118,12 @@ def test_killed_collection_completes_its_groups(run, shared_workplace):
     # A torn group: some of its members were written, the others run again.
     lines = results.read_bytes().splitlines(keepends=True)
     results.write_bytes(b"".join(lines[:-3]))
+    ungraded = results.with_name("killed_ungraded.jsonl")
+    assert ungraded.exists()
     finished = workplace.run("ng_collect_rollouts", *words, "+resume_from_cache=true")
     assert finished.code == 0, finished.err
     check_groups(results)
+    assert not ungraded.exists()
 
     again = workplace.run(
         "ng", "eval", "reverify", "+materialized_inputs_jsonl_fpath=killed_materialized_inputs.jsonl",
@@ -132,7 +136,7 @@ def test_killed_collection_completes_its_groups(run, shared_workplace):
 
 async def test_trainer_gets_rewards_of_groups(run):
     rows = [{"responses_create_params": {"input": f"Say something, {number}."}} for number in range(6)]
-    async with TrainingClient(run.head, in_flight=5) as client:
+    async with TrainingClient(run.head, in_flight=2) as client:
         groups = [group async for group in client.rollouts(rows, repeats=4)]
         with pytest.raises(UsageError, match="repeats=1: 'ranking' verifies all rollouts of a task together"):
             _ = [group async for group in client.rollouts(rows, repeats=1)]

@@ -1,22 +1,27 @@
-"""`verify_group` behind `/verify`: its results, its failures, and the settings that it needs."""
+"""`verify_group` and `/verify` of its server: the results, its failures, and the settings that it needs."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 import pytest
 from pydantic import ConfigDict
 
-from nemo_gym import BaseVerifyRequest, BaseVerifyResponse, InvalidTask, JudgeFailed, SimpleResourcesServer
-from nemo_gym.context.group import GROUP_HEADER, GROUP_MEMBERS_PATH, GroupPlace
+from nemo_gym import (
+    BaseSeedSessionRequest,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    InvalidTask,
+    JudgeFailed,
+    SessionState,
+    SimpleResourcesServer,
+)
 from nemo_gym.errors import ConfigError, SignatureError
-from nemo_gym.servers.base import context_of
+from nemo_gym.schemas.rollout import FAILURE_HEADER, GROUP_PATH
 from nemo_gym.testing import make_server, reply, rollout, serving
 from tests.each_case import each_case
-
-ALWAYS = {"timeout_s": 1000}
 
 
 class VerifyRequest(BaseVerifyRequest):
@@ -99,47 +104,74 @@ def body_of(text: str, **fields: object) -> dict[str, object]:
     return {"responses_create_params": {"input": "Hi"}, "response": reply(text).model_dump(mode="json"), **fields}
 
 
-async def answers(server, texts: Sequence[str], *, headers: bool = True, **fields: object):
-    """Return the replies of `/verify` to one group of these texts."""
-    async with serving(server) as client:
-
-        async def answer(number: int, text: str):
-            place = {GROUP_HEADER: GroupPlace("g", len(texts), number).header} if headers else {}
-            return await client.post("/verify", json=body_of(text, **fields), headers=place)
-
-        return await asyncio.gather(*(answer(number, text) for number, text in enumerate(texts)))
+async def verified(cls, texts: Sequence[str] = ("a", "bbb"), **fields: object) -> list[dict]:
+    """Return the results of a group of these texts."""
+    async with serving(make_server(cls, group_verification={}, name="tmp")) as client:
+        reply = await client.post(GROUP_PATH, json={"bodies": [body_of(text, **fields) for text in texts]})
+    assert reply.status_code == 200
+    return reply.json()["results"]
 
 
-async def graded(cls, texts: Sequence[str] = ("a", "bbb"), **fields: object) -> list[dict]:
-    replies = await answers(make_server(cls, group_verification=ALWAYS), texts, **fields)
-    assert {each.status_code for each in replies} == {200}
-    return [each.json() for each in replies]
-
-
-async def test_each_member_gets_its_own_result_and_row():
-    rows = await graded(Longest, ["a", "ccc", "bb"], weight=2.0, other={"thing": [1, None]})
+async def test_each_member_gets_its_own_result():
+    rows = await verified(Longest, ["a", "ccc", "bb"], weight=2.0)
     assert [row["reward"] for row in rows] == [0.0, 1.0, 0.0]
     assert [row["length"] for row in rows] == [2.0, 6.0, 4.0]
-    assert all(row["other"] == {"thing": [1, None]} and row["weight"] == 2.0 for row in rows)
-    assert [row["response"]["output"][0]["content"][0]["text"] for row in rows] == ["a", "ccc", "bb"]
-    assert all(row["_ng_group"] == {"size": 3, "compared": 3, "missing": []} for row in rows)
+
+
+async def test_single_rollout_is_ungraded():
+    async with serving(make_server(Longest, group_verification={}, name="tmp")) as client:
+        sent = body_of("a", weight=2.0, other={"thing": [1, None]})
+        reply = await client.post("/verify", json=sent)
+    assert (reply.status_code, reply.headers[FAILURE_HEADER]) == (200, "ungraded")
+    row = reply.json()
+    assert (row.pop("reward"), row.pop("_ng_failure_class"), row.pop("_ng_failure_server")) == (0.0, "ungraded", "tmp")
+    assert row.pop("_ng_failure_message").startswith("tmp verifies all rollouts of a task together, so this rollout")
+    assert row == sent
+
+
+class Closed(SessionState):
+    left: ClassVar[list[bool]] = []
+
+    async def close(self) -> None:
+        self.left.append(True)
+
+
+class Seeded(Longest):
+    async def seed_session(self, body: BaseSeedSessionRequest, state: Closed) -> None:
+        pass
+
+
+async def test_verify_ends_the_session_once():
+    Closed.left.clear()
+    async with serving(make_server(Seeded, group_verification={})) as client:
+        await client.post("/seed_session", json={"responses_create_params": {"input": "Hi"}})
+        await client.post("/verify", json=body_of("a"))
+        assert Closed.left == [True]
+        await client.post(GROUP_PATH, json={"bodies": [body_of("a"), body_of("b")]})
+        await client.post("/close_session")
+    assert Closed.left == [True]
+
+
+async def test_invalid_rollout_is_refused_before_its_group():
+    async with serving(make_server(Longest, group_verification={})) as client:
+        assert (await client.post("/verify", json=body_of("a", weight="heavy"))).status_code == 422
 
 
 async def test_numbers_of_a_plain_function_are_rewards():
-    assert [row["reward"] for row in await graded(Numbers)] == [0.0, 0.5]
+    assert [row["reward"] for row in await verified(Numbers)] == [0.0, 0.5]
 
 
 async def test_own_response_class_keeps_its_fields():
-    rows = await graded(OwnClass, x=1)
-    assert [(row["rank"], row["reward"], row["_ng_group"]["compared"]) for row in rows] == [(0, 1.0, 2), (1, 1.0, 2)]
+    rows = await verified(OwnClass)
+    assert [(row["rank"], row["reward"]) for row in rows] == [(0, 1.0), (1, 1.0)]
 
 
 async def test_verify_group_is_preferred_to_verify():
-    assert [row["reward"] for row in await graded(Both)] == [0.0, 0.5]
+    assert [row["reward"] for row in await verified(Both)] == [0.0, 0.5]
 
 
 async def test_member_without_verdict_fails_alone():
-    rewarded, failed = await graded(OneWithoutVerdict)
+    rewarded, failed = await verified(OneWithoutVerdict)
     assert rewarded["reward"] == 1.0
     assert "_ng_failure_class" not in rewarded
     assert (failed["_ng_failure_class"], failed["_ng_failure_judge_error"]) == ("judge_failed", "no pair was judged")
@@ -154,18 +186,14 @@ FAULTS = {
 
 
 @each_case(("cls", "message"), list(FAULTS.items()))
-async def test_fault_in_verify_group_fails_every_member(cls, message):
-    for each in await answers(make_server(cls, group_verification=ALWAYS, name="tmp"), ["a", "b"]):
-        row = each.json()
-        assert (row["_ng_failure_class"], row["reward"]) == ("judge_failed", 0.0)
-        assert row["_ng_failure_judge_error"].startswith("tmp: ")
-        assert "test_group_verification.py:" in row["_ng_failure_judge_error"]
-        assert message in row["_ng_failure_judge_error"]
-        assert row["response"]
+async def test_fault_in_verify_group_fails_the_group(cls, message):
+    with pytest.raises(JudgeFailed, match=r"tmp: .*test_group_verification\.py:\d+") as failed:
+        await verified(cls)
+    assert message in str(failed.value)
 
 
 async def test_reward_that_is_not_finite_fails_its_member():
-    failed, rewarded = await graded(NotFinite)
+    failed, rewarded = await verified(NotFinite)
     assert (rewarded["reward"], failed["_ng_failure_class"]) == (0.5, "judge_failed")
     assert re.fullmatch(
         r"\w+: test_group_verification\.py:\d+: verify_group returned the reward nan, which is not finite",
@@ -173,91 +201,39 @@ async def test_reward_that_is_not_finite_fails_its_member():
     )
 
 
-async def test_unknown_group_names_the_setting():
-    with pytest.raises(InvalidTask, match=r"the caller does not send .* Set group_verification.size"):
-        await answers(make_server(Longest, group_verification={}), ["a", "b"], headers=False)
+async def test_results_keep_a_field_named_group():
+    assert [row["group"] for row in await verified(OwnGroup)] == ["short", "long"]
 
 
-@pytest.mark.parametrize("value", ["", "g", "g;2", "g;2;2", "g;1;0", "g h;2;0", "g;2;-1", "g;2;٣", ";2;0", "g;2;0;1"])
-async def test_invalid_header_is_refused(value):
-    async with serving(make_server(Longest, group_verification=ALWAYS)) as client:
-        with pytest.raises(InvalidTask, match="is not <group>;<size>;<member>"):
-            await client.post("/verify", json=body_of("a"), headers={GROUP_HEADER: value.encode()})
+class Tokens(SimpleResourcesServer):
+    async def verify_group(self, bodies: list[BaseVerifyRequest]) -> list[float]:
+        return [float(len(body.response.output[0].generation_token_ids)) for body in bodies]
 
 
-async def test_groups_without_header_are_found_by_task():
-    server = make_server(Longest, group_verification={"size": 2})
-    async with serving(server) as client:
-        bodies = [
-            body_of("a", _ng_task_index=1), body_of("b", _ng_task_index=2),
-            body_of("cc", _ng_task_index=2), body_of("dd", _ng_task_index=1),
-        ]  # fmt: skip
-        replies = await asyncio.gather(*(client.post("/verify", json=body) for body in bodies))
-    assert [each.json()["reward"] for each in replies] == [0.0, 0.0, 1.0, 1.0]
-
-
-async def test_groups_without_header_are_found_by_input():
-    server = make_server(Longest, group_verification={"size": 2})
-    async with serving(server) as client:
-        bodies = [
-            {**body_of(text), "responses_create_params": {"input": question}}
-            for text, question in (("a", "X?"), ("bb", "Y?"), ("cc", "X?"), ("d", "Y?"))
-        ]
-        replies = await asyncio.gather(*(client.post("/verify", json=body) for body in bodies))
-    assert [each.json()["reward"] for each in replies] == [0.0, 1.0, 1.0, 0.0]
-
-
-async def test_stored_members_are_compared_with():
-    async with serving(make_server(Longest, group_verification=ALWAYS)) as client:
-        news = {"group": "g", "present": {"0": body_of("aaaa")}, "absent": {"2": "model_failed"}}
-        assert (await client.post(GROUP_MEMBERS_PATH, json=news)).is_success
-        late = await client.post("/verify", json=body_of("b"), headers={GROUP_HEADER: "g;3;1"})
-    assert late.json()["reward"] == 0.0
-    assert late.json()["_ng_group"] == {"size": 3, "compared": 2, "missing": ["2: model_failed"]}
-
-
-async def test_stored_members_outlast_idle_sessions():
-    async with serving(make_server(Longest, group_verification=ALWAYS, session_idle_s=0.01)) as client:
-        assert (await client.post(GROUP_MEMBERS_PATH, json={"group": "g", "present": {"0": body_of("aa")}})).is_success
-        # The rollout of the other member takes longer.
-        await asyncio.sleep(0.2)
-        late = await client.post("/verify", json=body_of("b"), headers={GROUP_HEADER: "g;2;1"})
-    assert late.json()["_ng_group"] == {"size": 2, "compared": 2, "missing": []}
-
-
-async def test_fields_named_group_are_kept():
-    columns = [row["group"] for row in await graded(Numbers, group="control")]
-    results = [row["group"] for row in await graded(OwnGroup)]
-    assert (columns, results) == (["control", "control"], ["short", "long"])
-
-
-async def test_invalid_stored_member_is_refused():
-    async with serving(make_server(Longest, group_verification=ALWAYS)) as client:
-        news = {"group": "g", "present": {"0": body_of("a", weight="heavy")}}
-        with pytest.raises(InvalidTask, match=r"present\.0: weight: "):
-            await client.post(GROUP_MEMBERS_PATH, json=news)
+async def test_grader_may_read_token_ids():
+    bodies = [body_of("a"), body_of("b")]
+    for number, body in enumerate(bodies):
+        body["response"]["output"][0] |= {
+            "prompt_token_ids": [1000] * 2000,
+            "generation_token_ids": [1000] * (2000 + number),
+            "generation_log_probs": [-0.5] * (2000 + number),
+        }
+    async with serving(make_server(Tokens, group_verification={})) as client:
+        reply = await client.post(GROUP_PATH, json={"bodies": bodies})
+    assert [each["reward"] for each in reply.json()["results"]] == [2000.0, 2001.0]
 
 
 async def test_attempts_are_compared_in_authors_tests():
-    async with rollout(make_server(Longest, group_verification=ALWAYS)) as attempt:
+    async with rollout(make_server(Longest, group_verification={})) as attempt:
         assert (await attempt.verify(reply("long"), compared_with=[reply("x"), reply("y")])).reward == 1.0
         assert (await attempt.verify(reply("x"), compared_with=[reply("long")])).reward == 0.0
-
-
-def of_two_processes():
-    server = make_server(Longest, group_verification=ALWAYS)
-    context_of(server).processes = 2
-    return server
 
 
 SETTINGS = {
     "tmp: Longest overrides verify_group, so its block needs the key group_verification, such as group_verification: "
     "{}": lambda: make_server(Longest, name="tmp"),
     "tmp: group_verification is set, but Alone does not override verify_group. Remove group_verification.": (
-        lambda: make_server(Alone, name="tmp", group_verification=ALWAYS)
-    ),
-    "needs all rollouts of a task in one process, but the server has 2. Set num_workers: 1 in its block.": (
-        of_two_processes
+        lambda: make_server(Alone, name="tmp", group_verification={})
     ),
 }
 
@@ -287,12 +263,12 @@ class TakesMore(SimpleResourcesServer):
 @each_case("cls", [Bare, NotABody, TakesMore])
 def test_signature_of_verify_group_is_checked(cls):
     with pytest.raises(SignatureError, match=r"Annotate it with Sequence\[BaseVerifyRequest\]"):
-        make_server(cls, group_verification=ALWAYS).setup_webserver()
+        make_server(cls, group_verification={}).setup_webserver()
 
 
 async def test_verify_of_a_group_server_explains_itself():
     with pytest.raises(InvalidTask, match="Longest verifies rollouts in groups"):
-        await make_server(Longest, group_verification=ALWAYS).verify(BaseVerifyRequest.model_construct())
+        await make_server(Longest, group_verification={}).verify(BaseVerifyRequest.model_construct())
 
 
 def test_server_without_any_verify_stays_abstract():

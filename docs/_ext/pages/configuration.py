@@ -19,7 +19,6 @@ from nemo_gym.config.settings import (
     BaseRunServerConfig,
     BaseRunServerInstanceConfig,
     BaseServerConfig,
-    GroupVerification,
     ServerType,
 )
 from nemo_gym.config.tls import TlsBlock
@@ -57,7 +56,6 @@ BLOCKS: tuple[tuple[str, str, str, type[BaseModel]], ...] = (
         "datasets[].source.",
         DatasetSource,
     ),
-    ("The block group_verification", "In a resources server.", "group_verification.", GroupVerification),
     (
         "A judge",
         "In a resources server, as `judge` or under the name that the environment gives it.",

@@ -207,9 +207,6 @@ class Control:
         are running.
         """
         floor = self._check_open()
-        group = self._run.largest_group
-        if group and (wanted is None or wanted < group):
-            raise Refused(f"{group} rollouts are verified together, so at least {group} must run at once")
         before = self.limit.limit, isinstance(self.limit, AdaptiveLimit)
         if wanted is not None:
             self.limit = FixedLimit(self._allowed(wanted))
@@ -238,7 +235,7 @@ class Control:
         floor = self._check_open()
         if self.is_draining:
             raise Refused("the collection is ending, because it was drained. Resume the collection after it has ended")
-        if self._run.largest_group:
+        if self._run.has_groups:
             raise Refused(
                 "rollouts of this run are verified together, so none can run again alone. Resume the collection after "
                 "it has ended"

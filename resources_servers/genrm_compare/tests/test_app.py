@@ -1,6 +1,5 @@
 """Groups of answers compared by a judge server, in process."""
 
-import asyncio
 import json
 import re
 
@@ -241,20 +240,10 @@ async def test_only_the_unjudged_answer_fails_over_http():
     server, judge = compare(genrm_parse_retries=0)
     breaks(judge, "quality 4", "unreadable")
     async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
-        answers = await asyncio.gather(
-            *(
-                client.post(
-                    "/verify",
-                    json=json.loads(body(text).model_dump_json(exclude_unset=True)),
-                    headers={"x-nemo-gym-group": f"task-1;{len(QUALITIES)};{number}"},
-                )
-                for number, text in enumerate(QUALITIES)
-            )
-        )
-    found = [answer.json() for answer in answers]
+        bodies = [json.loads(body(text).model_dump_json(exclude_unset=True)) for text in QUALITIES]
+        found = (await client.post("/groups/verify", json={"bodies": bodies})).json()["results"]
     assert [each.get("_ng_failure_class") for each in found] == [None, "judge_failed", None, None]
     assert "no comparison with this answer was judged" in found[1]["_ng_failure_judge_error"]
-    assert found[0]["_ng_group"] == {"size": 4, "compared": 4, "missing": []}
     assert found[3]["reward"] > found[0]["reward"] > found[2]["reward"]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -78,8 +76,7 @@ class Answering(SimpleResponsesAPIAgent):
         row = RowView(await request.json())
         await acts.before(row)
         body = {**row.fields, "response": reply("x" * (row.key.repeat + 1)).model_dump(mode="json")}
-        calling = asyncio.ensure_future(self.server_client.post(self.USED, "/verify", json=body))
-        await acts.waiting(row, calling)
+        calling = self.server_client.post(self.USED, "/verify", json=body)
         graded = await get_response_json(
             await reply_to(calling, server=self.USED, during="/verify", otherwise=ModelFailed)
         )
@@ -94,10 +91,8 @@ class AnsweringElsewhere(Answering):
 class _Acts:
     def __init__(self) -> None:
         self.before: Act = nothing
-        self.waiting: Callable[[RowView, asyncio.Future[Any]], Awaitable[None]] = nothing
         self.verifying: Callable[[], Awaitable[None]] = nothing
         self.after: Act = nothing
-        self.groups: Any = None
 
 
 acts = _Acts()
@@ -110,9 +105,7 @@ async def servers(**others: type[Answering]):
     `others` are further agents by name. Each has its own resources server.
     """
     agents = {AGENT: Answering, **others}
-    verifiers = [
-        make_server(Shares, name=agent.USED, group_verification={"timeout_s": 1000}) for agent in agents.values()
-    ]
+    verifiers = [make_server(Shares, name=agent.USED, group_verification={}) for agent in agents.values()]
     async with AsyncExitStack() as stack:
         addresses = {}
         for (name, agent), shares in zip(agents.items(), verifiers, strict=True):
@@ -136,7 +129,6 @@ async def servers(**others: type[Answering]):
             )
             return clients[-1]
 
-        client.groups = acts.groups = verifiers[0]._nemo_gym_groups  # type: ignore[attr-defined]
         yield client
         for each in clients:
             await each.aclose()
@@ -150,7 +142,13 @@ def written(path: Path, tasks: int = 1, **fields: object) -> Path:
 
 
 async def collected(
-    client: ServerClient, input_file: Path, name: str = "out", on_record=None, steer=None, **settings: Any
+    client: ServerClient,
+    input_file: Path,
+    name: str = "out",
+    on_record=None,
+    steer=None,
+    subject=None,
+    **settings: Any,
 ):
     """Collect the input's rollouts, 4 of each task by default."""
     files = RunFiles(results=input_file.with_name(f"{name}.jsonl"))
@@ -161,7 +159,7 @@ async def collected(
         client.agent_names(),
         rules=client.address_book.task_rules,
     )
-    with open_run(plan, files) as run:
+    with open_run(plan, files, subject) as run:
         given = {"on_record": on_record, "on_control": steer}
         await collect(client, run, **{name: call for name, call in given.items() if call})
     return files
@@ -179,17 +177,3 @@ def failing(cause: Exception, repeat: int, attempts: int = 1000) -> Act:
             raise cause
 
     return act
-
-
-def hold_last_members(others: int) -> None:
-    """Hold the last member of each group until this number of others has been sent."""
-    sent, are_sent = Counter(), asyncio.Event()
-
-    async def act(row: RowView) -> None:
-        if row.key.repeat == 3:
-            await are_sent.wait()
-        sent["others"] += 1
-        if sent["others"] == others:
-            are_sent.set()
-
-    acts.before = act

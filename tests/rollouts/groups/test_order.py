@@ -8,8 +8,8 @@ import pytest
 
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.jsonl import dump_line
-from nemo_gym.rollouts.control.control import Control, Refused
-from nemo_gym.rollouts.group_order import largest_group
+from nemo_gym.rollouts.control.control import Control
+from nemo_gym.rollouts.group_order import check_groups
 from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.schemas.row import Row as RowView
 from tests.rollouts.groups.serving import acts, collected, servers, written
@@ -31,9 +31,6 @@ SETTINGS = {
     "repeat.": {"num_repeats": None},
     "interleave_repeats: 'shares' verifies": {"interleave_repeats": True},
     "until_halfwidth: 'shares' verifies": {"until_halfwidth": 0.1},
-    "num_samples_in_parallel=3: 'shares' verifies all repeats of a task together, and a task has 4 repeats, so at "
-    "least 4 rollouts must run at once.": {"num_samples_in_parallel": 3},
-    "num_samples_in_parallel=auto: ": {"num_samples_in_parallel": "auto"},
 }
 
 
@@ -58,24 +55,6 @@ async def test_drain_and_pause_begin_between_groups(tmp_path, verb):
     assert {row["_ng_group"]["compared"] for row in rows_of(files.results)} == {4}
 
 
-async def test_concurrency_below_a_group_is_refused(tmp_path):
-    controls: list[Control] = []
-    refused: list[str] = []
-
-    async def retune(row: RowView) -> None:
-        for wanted in (3, None):
-            with pytest.raises(Refused) as error:
-                controls[0].set_concurrency(wanted)
-            refused.append(str(error.value))
-        assert controls[0].set_concurrency(4)["concurrency"] == 4
-
-    acts.before = retune
-    async with servers() as client:
-        files = await collected(client(), written(tmp_path / "in.jsonl"), steer=controls.append)
-    assert len(rows_of(files.results)) == 4
-    assert all("at least 4 must run at once" in each for each in refused)
-
-
 async def test_settings_that_break_groups_are_refused(tmp_path):
     async with servers() as client:
         source = written(tmp_path / "in.jsonl")
@@ -97,6 +76,6 @@ def test_rows_that_never_form_a_group_are_refused(tmp_path, grouped):
     ]
     path.write_bytes(b"".join(map(dump_line, rows)))
     with pytest.raises(DataError, match=r"task 0 has rows of the agents 'a' and 'b'.* different _ng_task_index"):
-        largest_group(path, grouped, settings)
+        check_groups(path, grouped, settings)
     # If both agents use the same server, it verifies their rollouts together.
-    assert largest_group(path, {"a": "shares", "b": "shares"}, settings) == 4
+    assert check_groups(path, {"a": "shares", "b": "shares"}, settings)

@@ -9,7 +9,7 @@ import pytest
 
 from nemo_gym import JudgeFailed, ModelFailed
 from nemo_gym.calls.client import ServerClient
-from nemo_gym.errors import ConfigError, DataError
+from nemo_gym.errors import DataError
 from nemo_gym.jsonl import dump_line
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.reverify import Graders, Reverification, reverify
@@ -76,17 +76,6 @@ async def test_resumed_judging_compares_with_graded_members(tmp_path):
         again = await regraded(client(), files, judge_failed_only=True, resume_from_cache=True)
     assert Counter(row["reward"] for row in again) == {0.1: 2, 0.2: 2, 0.3: 2, 0.4: 2}
     assert {row["_ng_group"]["compared"] for row in again} == {4}
-
-
-async def test_grading_too_few_at_once_is_refused(tmp_path):
-    async with servers() as client:
-        files = await collected(client(), written(tmp_path / "in.jsonl"))
-        with pytest.raises(ConfigError) as error:
-            await regraded(client(), files, num_samples_in_parallel=3)
-    assert str(error.value) == (
-        "num_samples_in_parallel=3: the 4 rollouts of a task are graded together, so they must be graded at once. "
-        "Set num_samples_in_parallel (--concurrency) to 4 or more."
-    )
 
 
 async def test_stored_tasks_of_several_servers_are_refused(tmp_path):
