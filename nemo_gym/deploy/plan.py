@@ -17,7 +17,7 @@ from nemo_gym.config.models import DEFAULT_HEAD_SERVER_PORT, RunConfig, ServerCo
 from nemo_gym.config.overrides import Override
 from nemo_gym.config.parts import JOIN_KEY, ONLY_KEY
 from nemo_gym.config.secret_values import SecretValues
-from nemo_gym.config.settings import AGENT_TIER, GROUP_KEY, MODEL_TIER
+from nemo_gym.config.settings import AGENT_TIER, MODEL_TIER
 from nemo_gym.config.sources import CONFIG_PATHS, gather
 from nemo_gym.config.tree import Node, Path, dotted, node_of, walk
 from nemo_gym.deploy.collection import COLLECTION_KEYS, Collection, Spelling, collection_of
@@ -158,7 +158,7 @@ def _check(tree: Node, overrides: Sequence[Override]) -> None:
 def _part(server: ServerConfig, components: Mapping[str, str], tree: Node, run: RunConfig, port: int) -> Part:
     processes = server.num_workers or 1
     replicas = run.settings.replicas
-    is_alone = GROUP_KEY in server.settings or server.settings.get("expose_tools_over_mcp") is True
+    is_alone = server.settings.get("expose_tools_over_mcp") is True
     pods = 1 if replicas == "auto" or server.num_workers or is_alone else replicas
     given, gpus = server.ray.model_fields_set, server.ray.num_gpus * processes
     if gpus != int(gpus):

@@ -18,7 +18,6 @@ from nemo_gym.calls.running import run_token_for
 from nemo_gym.config.hosts import is_loopback, source_towards
 from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, HeadConfig, RunConfig, ServerConfig
 from nemo_gym.config.process import ServerInstance
-from nemo_gym.config.settings import GROUP_KEY
 from nemo_gym.errors import HeadServerNotFoundError, LaunchError, ServerCallError
 from nemo_gym.http.blocking import ask
 from nemo_gym.http.reply import Reply
@@ -87,8 +86,8 @@ def cookie_secret_of(run: RunConfig) -> str:
 
 
 def needs_one_process(server: ServerConfig) -> bool:
-    """Return whether a server must be one process. True if it compares the rollouts of a group or serves MCP."""
-    return GROUP_KEY in server.settings or server.settings.get("expose_tools_over_mcp") is True
+    """Return whether a server must be one process, because it serves its tools over MCP."""
+    return server.settings.get("expose_tools_over_mcp") is True
 
 
 def host_towards(head: HeadConfig) -> str:

@@ -184,6 +184,12 @@ def test_servers_that_need_one_process_stay_together(submit):
     assert "place: 'mcqa' cannot run on several nodes" in err
 
 
+def test_servers_that_grade_groups_may_be_spread(submit):
+    groups = "+mcqa.resources_servers.mcqa.group_verification={}"
+    code, _, err = submit("--resolve-only", "--nodes", "2", groups, "--place", "mcqa=all")
+    assert (code, err) == (0, "")
+
+
 def test_missing_slurm_is_explained(submit, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     code, out, err = submit()
